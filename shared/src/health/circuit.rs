@@ -24,45 +24,45 @@ use crate::usage::StepResult;
 #[derive(Debug, Default)]
 pub struct Circuit {
     failures: AtomicU32,
-    /// Rises whenever the circuit closes.
+    /// Incremented whenever the circuit closes.
     closings: AtomicU32,
-    /// 0: closed; else the time until which nothing passes.
+    /// 0 if the circuit is closed; otherwise the time until which it refuses requests.
     open_until_ms: AtomicU64,
-    /// For people alone; written on failures only.
+    /// The last failure, for display only; written only on failures.
     trouble: Mutex<Option<Trouble>>,
 }
 
 /// The last failure that a circuit counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// When, in milliseconds since the Unix epoch.
+    /// The time of the failure, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// How the attempt ended.
+    /// The result of the attempt.
     pub result: StepResult,
-    /// The upstream's status, if it answered.
+    /// The upstream's status, if it responded.
     pub status: Option<u16>,
-    /// When the circuit opened last, in milliseconds since the Unix epoch; `None` if it never has.
+    /// The time when the circuit last opened, in milliseconds since the Unix epoch; `None` if it never has.
     pub opened_at_ms: Option<u64>,
 }
 
-/// The state of a circuit, for people.
+/// The state of a circuit, for display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// Everything passes.
+    /// All requests pass.
     Closed,
-    /// Nothing passes for this many milliseconds more.
+    /// No request passes for this many more milliseconds.
     Open {
-        /// Time left of the cooldown.
+        /// The remaining cooldown.
         wait_ms: u64,
     },
     /// The cooldown is over; the next request is the probe.
     HalfOpen,
 }
 
-/// The circuit is open.
+/// The circuit is open and refuses the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Time left of the cooldown, or until another probe may start.
+    /// The remaining cooldown, or the time until another probe may start.
     pub wait_ms: u64,
 }
 
@@ -70,18 +70,18 @@ pub struct Refused {
 #[derive(Debug)]
 pub struct Pass<C: Deref<Target = Circuit>> {
     circuit: C,
-    /// [`Circuit::closings`] when the attempt began.
+    /// [`Circuit::closings`] at the start of the attempt.
     closings: u32,
-    /// The end of the wait that this probe imposes on others; 0 if it is no probe.
+    /// The end of the wait that this probe imposes on other requests; 0 if the pass is not a probe.
     probe_until_ms: u64,
 }
 
-/// The end of a cooldown that is over, as a time.
+/// A value of `open_until_ms` for a cooldown that is over.
 const OVER_MS: u64 = 1;
 
 impl Circuit {
-    /// Asks to pass. `now_ms` is called only if the circuit is not closed. After a cooldown one caller passes as the
-    /// probe; the others wait until it has an outcome, but no longer than another cooldown.
+    /// Requests a pass. `now_ms` is called only if the circuit is not closed. After a cooldown one caller passes as
+    /// the probe; the others wait until the probe has an outcome, but no longer than another cooldown.
     pub fn ask<C: Deref<Target = Self>>(
         circuit: C,
         now_ms: impl FnOnce() -> u64,
@@ -114,7 +114,8 @@ impl Circuit {
         now_ms < self.open_until_ms.load(Ordering::Acquire)
     }
 
-    /// Returns for how many milliseconds more nothing passes, or `None` if a request would pass. Starts no probe.
+    /// Returns the remaining milliseconds for which no request passes, or `None` if a request would pass. Starts no
+    /// probe.
     pub fn rests_ms(&self, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
         let left = self.open_until_ms.load(Ordering::Acquire).saturating_sub(now_ms);
         (left > 0 && policy.failure_threshold > 0).then_some(left)
@@ -132,7 +133,7 @@ impl Circuit {
         }
     }
 
-    /// Records the last failure for people. `opened` is what [`Pass::fail`] returned.
+    /// Records the last failure for display. `opened` is the result of [`Pass::fail`].
     pub(super) fn note(&self, at_ms: u64, result: StepResult, status: Option<u16>, opened: bool) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let before = trouble.and_then(|trouble| trouble.opened_at_ms);
@@ -140,12 +141,12 @@ impl Circuit {
         *trouble = Some(Trouble { at_ms, result, status, opened_at_ms });
     }
 
-    /// The last failure, if there was one.
+    /// Returns the last failure, if any.
     pub fn trouble(&self) -> Option<Trouble> {
         *self.trouble.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state for people. Starts no probe.
+    /// Returns the state for display. Starts no probe.
     pub fn state(&self, now_ms: u64, policy: &CircuitPolicy) -> CircuitState {
         match self.open_until_ms.load(Ordering::Acquire) {
             0 => CircuitState::Closed,
@@ -155,25 +156,25 @@ impl Circuit {
         }
     }
 
-    /// Consecutive failures so far.
+    /// Returns the number of consecutive failures.
     pub fn failures(&self) -> u32 {
         self.failures.load(Ordering::Relaxed)
     }
 }
 
 impl<C: Deref<Target = Circuit>> Pass<C> {
-    /// A pass for an attempt that is made whatever the circuit's state.
+    /// Returns a pass for an attempt that ignores the circuit's state.
     pub(super) fn unasked(circuit: C) -> Self {
         Self { closings: circuit.closings.load(Ordering::Acquire), circuit, probe_until_ms: 0 }
     }
 
-    /// The upstream is alive: the circuit closes.
+    /// Reports that the upstream is alive: the circuit closes.
     pub(super) fn succeed(&mut self) {
         self.probe_until_ms = 0;
         self.circuit.close();
     }
 
-    /// The attempt failed. Returns true if this opened the circuit, which was closed.
+    /// Reports a failed attempt. Returns true if this opened the circuit, which was closed before.
     pub(super) fn fail(&mut self, now_ms: u64, policy: &CircuitPolicy) -> bool {
         let open_until = &self.circuit.open_until_ms;
         let probe = std::mem::take(&mut self.probe_until_ms);

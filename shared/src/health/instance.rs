@@ -1,7 +1,7 @@
-//! The circuits of one provider instance: its own, for what concerns the upstream and its credential, and one for each
-//! model that the upstream has refused to serve, so that a retired model does not close the instance for the others.
+//! The circuits of one provider instance: one for the upstream and its credential, and one for each model that the
+//! upstream has failed to serve, so that a retired model does not block the instance for the other models.
 //!
-//! Models without failures have no circuit: a request costs one load as long as no model has failed.
+//! Models without failures have no circuit: a request costs one atomic load while no model has failed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -26,42 +26,43 @@ pub struct Circuits {
     replacing: Mutex<()>,
 }
 
-/// What an attempt has shown of its target.
+/// The conclusion from an attempt about the health of its target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// It answered the request.
+    /// The target answered the request.
     Served,
-    /// The upstream answered, and nothing is wrong with it: the request was, for example.
+    /// The upstream responded and is healthy; the request was at fault, for example.
     Alive,
-    /// The upstream answered that it does not have the model, or may not serve it.
+    /// The upstream responded that it does not have the model or may not serve it.
     ModelFailed,
-    /// The upstream cannot be reached, fails, or refuses the credential.
+    /// The upstream cannot be reached, fails, or rejects the credential.
     InstanceFailed,
-    /// Nothing.
+    /// No conclusion.
     Nothing,
 }
 
 /// The circuit that a failure has opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opened {
-    /// That of the instance.
+    /// The circuit of the instance.
     Instance,
-    /// That of the model.
+    /// The circuit of the model.
     Model,
 }
 
-/// How an attempt failed, for people.
+/// A failed attempt, for display.
 #[derive(Clone, Copy, Debug)]
 pub struct Failed {
-    /// When, in milliseconds since the Unix epoch.
+    /// The time of the failure, in milliseconds since the Unix epoch.
     pub at_ms: u64,
-    /// How the attempt ended.
+    /// The result of the attempt.
     pub result: StepResult,
-    /// The upstream's status, if it answered.
+    /// The upstream's status, if it responded.
     pub status: Option<u16>,
 }
 
-/// A permission to try one target. Dropped without evidence, it changes nothing.
+/// A permission to try one target. Dropping it without evidence records no outcome; the next caller may probe at
+/// once.
 #[derive(Debug)]
 pub struct Admission<'a> {
     circuits: &'a Circuits,
@@ -71,11 +72,11 @@ pub struct Admission<'a> {
     model: Option<Pass<Arc<Circuit>>>,
 }
 
-/// Models of one instance with a circuit; failures of further ones are not counted.
+/// The maximum number of models of one instance with a circuit; failures of further models are not counted.
 const MODELS_MAX: usize = 1_024;
 
 impl Circuits {
-    /// Asks to try `model`. `now_ms` is called only if a circuit is not closed.
+    /// Requests permission to try `model`. `now_ms` is called only if a circuit is not closed.
     pub fn ask<'a>(
         &'a self,
         model_id: &'a ModelId,
@@ -90,24 +91,24 @@ impl Circuits {
         Ok(Admission { circuits: self, model_id, instance, model })
     }
 
-    /// An admission for an attempt that is made whatever the circuits' state.
+    /// Returns an admission for an attempt that ignores the state of the circuits.
     pub fn unasked<'a>(&'a self, model_id: &'a ModelId) -> Admission<'a> {
         let model = self.model(model_id).map(Pass::unasked);
         Admission { circuits: self, model_id, instance: Pass::unasked(&self.instance), model }
     }
 
-    /// Returns for how many milliseconds more `model` is refused, or `None` if it is not. Starts no probe.
+    /// Returns the remaining milliseconds for which `model` is refused, or `None` if it is not. Starts no probe.
     pub fn rests_ms(&self, model_id: &ModelId, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
         let model = self.model(model_id).and_then(|circuit| circuit.rests_ms(now_ms, policy));
         self.instance.rests_ms(now_ms, policy).max(model)
     }
 
-    /// The circuit of the instance itself.
+    /// Returns the circuit of the instance itself.
     pub fn instance(&self) -> &Circuit {
         &self.instance
     }
 
-    /// The circuits of the models that are not closed, by model.
+    /// Returns the circuits that are not closed, by model.
     pub fn models(&self, now_ms: u64, policy: &CircuitPolicy) -> Vec<(ModelId, Arc<Circuit>)> {
         let models = self.models.load();
         let open = models.iter().filter(|(_, circuit)| circuit.state(now_ms, policy) != CircuitState::Closed);
@@ -123,7 +124,7 @@ impl Circuits {
         models.get(place).map(|(_, circuit)| Arc::clone(circuit))
     }
 
-    /// The circuit of a model, which is made if there is room.
+    /// Returns the circuit of a model. Creates it if it does not exist and there is room.
     fn model_or_new(&self, model_id: &ModelId) -> Option<Arc<Circuit>> {
         self.replace(|models| match models.binary_search_by(|(id, _)| id.cmp(model_id)) {
             Ok(place) => models.get(place).map(|(_, circuit)| Arc::clone(circuit)),
@@ -136,7 +137,7 @@ impl Circuits {
         })
     }
 
-    /// Closes the circuit of a model and forgets it.
+    /// Closes and removes the circuit of a model.
     fn model_served(&self, model_id: &ModelId) {
         if let Some(circuit) = self.model(model_id) {
             circuit.close();
@@ -156,7 +157,7 @@ impl Circuits {
 }
 
 impl Admission<'_> {
-    /// The target answered the request: its circuits close.
+    /// Reports that the target answered the request: its circuits close.
     pub fn served(&mut self) {
         self.instance.succeed();
         if let Some(model) = &mut self.model {
@@ -165,7 +166,7 @@ impl Admission<'_> {
         self.circuits.model_served(self.model_id);
     }
 
-    /// The attempt failed. Returns the circuit that this opened.
+    /// Reports a failed attempt. Returns the circuit that it opened, if any.
     pub fn failed(
         &mut self,
         (evidence, failed): (Evidence, Failed),

@@ -1,6 +1,6 @@
 //! Circuits: the process-local failure memory of provider instances and of their models (FAIL-4, FAIL-5).
 //!
-//! The data plane writes, anyone reads, and no request waits for another one.
+//! The data plane writes them, both planes read them, and no request blocks another.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,18 +13,18 @@ mod instance;
 pub use self::circuit::{Circuit, CircuitState, Refused, Trouble};
 pub use self::instance::{Admission, Circuits, Evidence, Failed, Opened};
 
-/// Tells one upstream and credential from another: a digest of address and headers.
+/// A digest of address and headers that identifies an upstream and its credential.
 pub type UpstreamIdentity = [u8; 32];
 
-/// All circuits of the process, by provider instance. A new snapshot takes its circuits from here, so that a
-/// reload forgets nothing; an instance with another address or credential starts with closed circuits (FAIL-4).
+/// All circuits of the process, by provider instance. A new snapshot takes its circuits from here, so that they
+/// survive a reload; an instance with another address or credential starts with closed circuits (FAIL-4).
 #[derive(Debug, Default)]
 pub struct Board {
     circuits: Mutex<HashMap<ProviderId, (UpstreamIdentity, Arc<Circuits>)>>,
 }
 
 impl Board {
-    /// The circuits of `provider` as long as it is `identity`. Never called on the request path.
+    /// Returns the circuits of `provider`; new ones if its identity has changed. Never called on the request path.
     pub fn circuits(&self, provider: &ProviderId, identity: UpstreamIdentity) -> Arc<Circuits> {
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);
         let (known, own) = circuits.entry(provider.clone()).or_insert_with(|| (identity, Arc::default()));
@@ -34,7 +34,7 @@ impl Board {
         Arc::clone(own)
     }
 
-    /// Forgets the circuits of all instances but these.
+    /// Removes the circuits of all other instances.
     pub fn keep<'a>(&self, providers: impl IntoIterator<Item = &'a ProviderId>) {
         let ids: HashSet<&ProviderId> = providers.into_iter().collect();
         let mut circuits = self.circuits.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! Circuits by hand, as a property of random walks, and under threads.
+//! Tests of circuits: single cases, a property of random walks, and concurrent threads.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn model(name: &str) -> ModelId {
     ModelId::new(name)
 }
 
-/// Tries `model` at `now_ms` and ends with `evidence`.
+/// Tries `model` at `now_ms` and ends the attempt with `evidence`.
 fn attempt(
     circuits: &Circuits,
     id: &ModelId,
@@ -194,19 +194,19 @@ fn board_keeps_circuits_by_instance_and_credential() {
 
 const MODELS: usize = 3;
 
-/// What happens to a provider with [`MODELS`] models and to the requests for them.
+/// An event for a provider with [`MODELS`] models, or for the requests to them.
 #[derive(Clone, Debug)]
 enum Event {
     /// A request asks for this model.
     Begin(usize),
-    /// The oldest but `usize` attempt ends: with an answer, with a 4xx about the request if true.
+    /// The attempt at this index, oldest first, ends: with an answer, or with a 4xx about the request if true.
     End(usize, bool),
-    /// The oldest but `usize` attempt ends without evidence: the client leaves, the adaptation rejects the
-    /// request, memory is short or the gateway itself has no socket.
+    /// The attempt at this index, oldest first, ends without evidence: the client leaves, the adaptation rejects the
+    /// request, memory is short, or the gateway itself has no socket.
     GiveUp(usize),
-    /// So many milliseconds pass.
+    /// Advances the clock by this many milliseconds.
     Pass(u64),
-    /// The upstream breaks (connections fail, 5xx) or is mended.
+    /// The upstream breaks (connections fail, 5xx), or is repaired.
     Break(bool),
     /// The upstream retires this model or serves it again.
     Retire(usize, bool),
@@ -223,7 +223,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// An attempt in flight: what the upstream was like when it began decides how it ends.
+/// An attempt in flight. The state of the upstream at its start determines its end.
 struct Walk<'a> {
     admission: Admission<'a>,
     model: usize,
@@ -232,16 +232,16 @@ struct Walk<'a> {
     retired: bool,
 }
 
-/// The world around the circuits, and when each circuit last got a reason to refuse.
+/// The simulated environment of the circuits, and the time when each circuit last had a reason to refuse.
 #[derive(Default)]
 struct World<'a> {
     now_ms: u64,
     broken: bool,
     retired: [bool; MODELS],
     walks: Vec<Walk<'a>>,
-    /// Of the instance, then of each model.
+    /// The last failure of the instance, then of each model.
     failed_at_ms: [Option<u64>; MODELS + 1],
-    /// Since when each model has been refused without a pass or a new failure between.
+    /// The time since when each model has been refused without a pass or a new failure.
     refused_since_ms: [Option<u64>; MODELS],
 }
 
@@ -263,7 +263,8 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A refusal has a cause of its own circuits that is younger than a cooldown: a failure, or a probe in flight.
+    /// Asserts that a refusal has a cause in the target's own circuits that is younger than a cooldown: a failure, or
+    /// a probe in flight.
     fn assert_reason(&self, model: usize) {
         let is_recent = |at_ms: u64| self.now_ms - at_ms < COOLDOWN;
         let failures = [self.failed_at_ms[0], self.failed_at_ms[model + 1]];
@@ -301,7 +302,7 @@ impl<'a> World<'a> {
 }
 
 proptest! {
-    /// No healthy target is refused for longer than one cooldown, and no probe is lost.
+    /// No healthy target is refused for longer than one cooldown, and no probe slot leaks.
     #[test]
     fn a_target_is_refused_for_a_cooldown_after_a_failure_of_its_own_at_most(
         events in prop::collection::vec(event(), 0..200),
@@ -319,7 +320,7 @@ proptest! {
                 Event::Retire(model, is) => world.retired[model] = is,
             }
         }
-        // Every attempt is given up: after one cooldown each target is tried, however often that is given up too.
+        // Every attempt is dropped: after one cooldown each target is tried, even if those attempts are dropped too.
         world.walks.clear();
         let now_ms = world.now_ms + COOLDOWN;
         for id in ids.iter().chain(&ids) {
