@@ -1,4 +1,4 @@
-//! One engine with one voice. It stays on the thread that made it.
+//! One speech engine with one loaded voice. It stays on the thread that created it.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -8,14 +8,14 @@ use ttspico::{Engine, EngineResetMode, EngineStatus, PicoError, System};
 
 use crate::voice::Voice;
 
-/// Memory of one engine, as its makers' own program gives it.
+/// Memory of one engine in bytes, as in the sample program of its vendor.
 const MEMORY_BYTES: usize = 2_500_000;
-/// Samples that are asked for at once.
+/// Maximum samples per call of the engine.
 const STEP_SAMPLES: usize = 1_024;
-/// The engine's own bounds of a speed, in percent.
+/// The engine's speed range, in percent.
 const SPEED_PERCENT: std::ops::RangeInclusive<u32> = 20..=500;
 
-/// See the module.
+/// An engine with one loaded voice.
 pub(crate) struct Speaker {
     engine: Engine,
     pub(crate) voice: &'static Voice,
@@ -35,8 +35,8 @@ impl Speaker {
         Ok(Self { engine, voice })
     }
 
-    /// Says one piece of clean text at `percent` of the usual speed. `hear` takes the samples and says whether more are
-    /// wanted.
+    /// Synthesizes one piece of clean text at `percent` of the normal speed. `hear` receives the samples and returns
+    /// false to stop; the result is then false.
     pub(crate) fn say(
         &mut self,
         piece: &str,
@@ -44,7 +44,7 @@ impl Speaker {
         hear: &mut dyn FnMut(&[i16]) -> bool,
     ) -> Result<bool, PicoError> {
         let percent = percent.clamp(*SPEED_PERCENT.start(), *SPEED_PERCENT.end());
-        // The zero at the end tells the engine that nothing follows.
+        // The NUL at the end marks the end of the input.
         let text = format!("<speed level=\"{percent}\">{piece}</speed>\0");
         let mut unread = text.as_bytes();
         let mut samples = [0_i16; STEP_SAMPLES];
@@ -66,10 +66,10 @@ impl Speaker {
     }
 }
 
-/// An engine of a voice that has both its resources.
+/// Creates the engine of a voice that has both its resources.
 fn engine(voice: Rc<RefCell<ttspico::Voice>>) -> Result<Engine, PicoError> {
-    // SAFETY: the one condition is that the text analysis and the signal generation of the voice have been loaded and
-    // added; `Speaker::new` has just added both and would have returned if one of them had failed.
+    // SAFETY: the only condition is that the text analysis and the signal generation of the voice have been loaded and
+    // added; `Speaker::new` has just added both and would have returned if either had failed.
     #[expect(unsafe_code, reason = "the engine has no other constructor")]
     unsafe {
         ttspico::Voice::create_engine(voice)

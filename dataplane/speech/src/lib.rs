@@ -1,7 +1,7 @@
-//! The built-in voice: text in, sound out, in this process and without a network.
+//! The built-in voice: converts text to speech in this process, without a network.
 //!
-//! The engine is SVOX Pico, whose six voices stand in `data/`. It is old C that is not safe to share between threads, so
-//! each thread of a [`Studio`] has one of its own, and whoever wants something said leaves a [`Script`] in a queue.
+//! The engine is SVOX Pico, whose six voices are in `data/`. It is old C code that is not thread-safe, so each thread
+//! of a [`Studio`] has its own engine, and callers put a [`Script`] into a queue.
 
 mod container;
 mod engine;
@@ -14,5 +14,5 @@ pub use studio::{Busy, Script, Sound, Studio};
 pub use text::clean;
 pub use voice::{VOICES, Voice, named};
 
-/// Samples that the engine makes a second.
+/// Sample rate of the engine, in Hz.
 pub const SAMPLE_RATE: u32 = 16_000;

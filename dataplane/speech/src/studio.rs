@@ -1,5 +1,5 @@
-//! Threads that speak. A script waits in a bounded queue until one of them is free; the sound leaves as it is made, and
-//! nothing more is made when nobody hears it.
+//! Synthesis threads. A script waits in a bounded queue until a thread is free; its audio is delivered while it is
+//! generated, and the synthesis stops when its listener does.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,41 +13,41 @@ use crate::engine::Speaker;
 use crate::text;
 use crate::voice::{self, Voice};
 
-/// Scripts that wait while every thread speaks.
+/// Maximum scripts that wait while all threads are busy.
 const WAITING_MAX: usize = 64;
 
-/// What is to be said, and how.
+/// A text to speak, and how.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// By whom.
+    /// The voice.
     pub voice: &'static Voice,
-    /// In percent of the usual speed.
+    /// Speed in percent of the normal speed.
     pub speed_percent: u32,
-    /// Anything; see [`crate::clean`].
+    /// Any text; it is cleaned with [`crate::clean`].
     pub text: String,
-    /// As what.
+    /// The output format.
     pub container: Container,
 }
 
-/// What a listener hears.
+/// Output of a synthesis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sound {
     /// The next bytes.
     Piece(Vec<u8>),
-    /// That was all.
+    /// The audio is complete.
     End,
-    /// The engine gave up: why, for the log.
+    /// The engine failed; contains the reason for the log.
     Failed(String),
 }
 
-/// Takes what is said, and says whether it is still listening. It may take its time: the thread waits.
+/// Receives the output; returns false to stop the synthesis. It may block: the thread waits.
 type Listener = Box<dyn FnMut(Sound) -> bool + Send>;
 
-/// Too many scripts are waiting.
+/// Error: too many scripts are waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Busy;
 
-/// See the module. The threads end when it is dropped and nothing is left to say.
+/// Handle to the synthesis threads. They end when the last handle is dropped and the queue is empty.
 #[derive(Clone)]
 pub struct Studio {
     scripts: Sender<(Script, Listener)>,
@@ -60,7 +60,7 @@ impl std::fmt::Debug for Studio {
 }
 
 impl Studio {
-    /// Puts the voices into `folder`, from where the engine reads them, and starts `threads`.
+    /// Installs the voices in `folder`, where the engine reads them, and starts `threads` threads.
     pub fn open(folder: &Path, threads: usize) -> io::Result<Self> {
         voice::install(folder)?;
         let (scripts, queue) = bounded(WAITING_MAX);
@@ -75,7 +75,7 @@ impl Studio {
         Ok(Self { scripts })
     }
 
-    /// Has `script` said to `listener`.
+    /// Queues `script`; its audio goes to `listener`.
     pub fn say(&self, script: Script, listener: Listener) -> Result<(), Busy> {
         self.scripts.try_send((script, listener)).map_err(|error| match error {
             TrySendError::Full(_) | TrySendError::Disconnected(_) => Busy,
@@ -83,17 +83,17 @@ impl Studio {
     }
 }
 
-/// One thread's place.
+/// State of one thread.
 struct Booth {
     folder: PathBuf,
-    /// Who spoke last.
+    /// The most recently used voice.
     speaker: Option<Speaker>,
 }
 
 impl Booth {
     fn work(mut self, queue: &Receiver<(Script, Listener)>) {
         while let Ok((script, listener)) = queue.recv() {
-            // A panic ends one script, not the thread. Its listener is dropped, and so learns of it.
+            // A panic ends one script, not the thread. The script's listener is dropped, which signals the failure.
             if catch_unwind(AssertUnwindSafe(|| self.serve(&script, listener))).is_err() {
                 self.speaker = None;
             }
@@ -105,7 +105,7 @@ impl Booth {
             Ok(true) => Sound::End,
             Ok(false) => return,
             Err(why) => {
-                // Whatever state it is in, it is not used again.
+                // The engine's state is unknown after a failure, so it is not reused.
                 self.speaker = None;
                 Sound::Failed(why)
             }
@@ -113,7 +113,7 @@ impl Booth {
         listener(end);
     }
 
-    /// Says all of it; false if nobody listens any more.
+    /// Synthesizes the whole text; returns false if the listener has stopped.
     fn perform(&mut self, script: &Script, listener: &mut Listener) -> Result<bool, String> {
         let mut encoder = script.container.encoder().ok_or("the encoder could not be made")?;
         let speaker = self.speaker(script.voice)?;

@@ -1,16 +1,16 @@
-//! Text as the engine may read it: without the tags that it obeys, in pieces of about a sentence.
+//! Prepares text for the engine: without the tags that it interprets, in pieces of about a sentence.
 
-/// Bytes of the longest piece: so much is said before anybody looks whether it is still wanted.
+/// Maximum bytes of a piece. The synthesis can stop only between calls of the engine within it.
 const PIECE_BYTES_MAX: usize = 400;
 
-/// `text` without anything but letters that are read: the engine takes `<` for the beginning of a command, and stops at
-/// control characters.
+/// Replaces control characters, `<` and `>` with spaces: the engine interprets `<` as the start of a command, and stops
+/// at control characters.
 pub fn clean(text: &str) -> String {
     let keep = |char: char| if char.is_control() || matches!(char, '<' | '>') { ' ' } else { char };
     text.chars().map(keep).collect()
 }
 
-/// The pieces of clean text in order, none of them longer than the engine is given at once.
+/// Splits clean text into pieces for the engine, in order.
 pub(crate) fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text.trim();
@@ -24,7 +24,7 @@ pub(crate) fn pieces(text: &str) -> Vec<&str> {
     pieces
 }
 
-/// After the first sentence, or where a long one is best cut.
+/// Returns the end of the first sentence, or the best position to split a long one.
 fn end_of_piece(text: &str) -> usize {
     let mut space = None;
     let mut before = ' ';

@@ -1,19 +1,19 @@
-//! The six voices, and the names by which clients of OpenAI's API ask for one.
+//! The six voices, and their OpenAI aliases.
 
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
-/// A voice: one language, one speaker.
+/// A voice: one language and one speaker.
 #[derive(Debug)]
 pub struct Voice {
-    /// Its name, which is the code of its language.
+    /// The voice's name, which is its language code.
     pub id: &'static str,
-    /// The language for people.
+    /// The language as displayed.
     pub language: &'static str,
-    /// What it is called where only OpenAI's names are known.
+    /// OpenAI voice names that select this voice.
     pub aliases: &'static [&'static str],
-    /// How text is read, and how it sounds: the engine loads both from files.
+    /// Text analysis and signal generation, which the engine loads from files.
     pub(crate) resources: [Resource; 2],
 }
 
@@ -30,7 +30,7 @@ macro_rules! resource {
     };
 }
 
-/// All voices, the usual one first.
+/// All voices, the default first.
 pub static VOICES: [Voice; 6] = [
     Voice {
         id: "en-US",
@@ -70,7 +70,7 @@ pub static VOICES: [Voice; 6] = [
     },
 ];
 
-/// The voice that is called `name`, by its own name or one of OpenAI's, in whatever case.
+/// Returns the voice with this name or OpenAI alias, ignoring case.
 pub fn named(name: &str) -> Option<&'static Voice> {
     VOICES.iter().find(|voice| {
         voice.id.eq_ignore_ascii_case(name)
@@ -78,7 +78,7 @@ pub fn named(name: &str) -> Option<&'static Voice> {
     })
 }
 
-/// Puts the files of all voices into `folder`, where they are not there yet as they should be.
+/// Writes the files of all voices to `folder` unless they exist with the right content.
 pub(crate) fn install(folder: &Path) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
     for resource in VOICES.iter().flat_map(|voice| &voice.resources) {
@@ -86,7 +86,7 @@ pub(crate) fn install(folder: &Path) -> io::Result<()> {
         if std::fs::read(&path).is_ok_and(|bytes| bytes == resource.bytes) {
             continue;
         }
-        // Under another name first: a file that was cut short would crash the engine.
+        // Written under a temporary name first: a truncated file would crash the engine.
         let draft = folder.join(format!("{}.new", resource.file));
         let mut file =
             std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;

@@ -1,7 +1,7 @@
-//! Connecting: name to addresses, addresses judged, socket, TLS.
+//! Connecting to upstreams: name resolution, address check, socket, TLS.
 //!
-//! Addresses are judged after resolution and right before the connect (LIM-5): what a name meant when it was
-//! configured proves nothing about what it means now.
+//! Addresses are checked after the resolution and right before the connect (LIM-5): the address that a name had when it
+//! was configured may have changed since.
 
 use std::future::Future;
 use std::io;
@@ -25,21 +25,21 @@ use tower_service::Service;
 
 use super::resolve::Resolver;
 
-/// Why no connection came about.
+/// Reason why a connection failed.
 #[derive(Debug)]
 pub(crate) enum DialError {
-    /// The address must never be called.
+    /// The address is forbidden.
     Refused(IpAddr),
-    /// Resolution, connect or TLS failed.
+    /// The resolution, the connect or the TLS handshake failed.
     Io(io::Error),
     /// The gateway itself has no descriptor, port or memory for a connection.
     Local(io::Error),
-    /// None of them ended in time.
+    /// The connection was not established in time.
     TimedOut,
 }
 
 impl DialError {
-    /// Finds the dial error inside what the TLS connector made of it.
+    /// Extracts the dial error from an error of the TLS connector.
     fn from_boxed(error: BoxError) -> Self {
         match error.downcast::<Self>() {
             Ok(own) => *own,
@@ -64,11 +64,11 @@ impl std::fmt::Display for DialError {
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
     Plain(TcpStream),
-    // Boxed: TLS state is over a kilobyte, which plain connections need not carry.
+    // Boxed: TLS state takes over a kilobyte, which plain connections do not need.
     Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
 }
 
-/// The client side of TLS: one connector for each set of protocols that ALPN may offer.
+/// TLS connectors for upstreams, one for each set of ALPN protocols.
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
     resolver: Resolver,
@@ -111,10 +111,10 @@ impl Tls {
     }
 }
 
-/// Resolution, connect and TLS together.
+/// Time limit for resolution, connect and TLS together.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Connects to `origin`; the second value says whether HTTP/2 is to be spoken.
+/// Connects to `origin`; the flag is true if the connection uses HTTP/2.
 pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool), DialError> {
     let connect = async {
         if origin.tls {
@@ -126,8 +126,7 @@ pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool
     tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
 }
 
-/// Connects to the metadata server of the machine: the one exception to [`is_refused`], which has no address to
-/// choose.
+/// Connects to the metadata server of the machine: the only exception to [`is_refused`]. Its address is fixed.
 pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
     let server: Ipv4Addr =
         MetadataServer::ADDRESS.parse().map_err(|error| DialError::Io(io::Error::other(error)))?;
@@ -139,10 +138,10 @@ pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
     }
 }
 
-/// It is on the machine itself, or not there.
+/// Time limit for the connect; the server is on the same machine or absent.
 const METADATA_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// What the TLS connectors dial with, so that their sockets pass the same checks.
+/// The connector below TLS: its sockets pass the same address checks.
 #[derive(Clone, Debug)]
 struct Tcp(Resolver);
 
@@ -174,7 +173,7 @@ async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpSt
         }
         match connect_to(address).await {
             Ok(tcp) => return Ok(tcp),
-            // No other address would do better, unless it is of the other family.
+            // Other addresses would fail as well, except possibly those of the other address family.
             Err(error) if is_local(&error) => last = DialError::Local(error),
             Err(error) => last = DialError::Io(error),
         }
@@ -182,7 +181,7 @@ async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpSt
     Err(last)
 }
 
-/// Returns true for errors that say what this process or machine lacks, and nothing about the other side.
+/// Returns true for errors caused by a resource shortage of this process or machine, not by the remote side.
 pub(crate) fn is_local(error: &io::Error) -> bool {
     matches!(
         Errno::from_io_error(error),
@@ -197,7 +196,8 @@ pub(crate) fn is_local(error: &io::Error) -> bool {
     )
 }
 
-/// A resolver without a descriptor reports that the name cannot be resolved, so a socket is tried as well.
+/// Converts a lookup error. A resolver without descriptors reports an unresolvable name, so a socket is opened to
+/// check.
 fn of_lookup(error: io::Error) -> DialError {
     match TcpSocket::new_v4() {
         Err(lack) if is_local(&lack) => DialError::Local(lack),
@@ -212,7 +212,7 @@ pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 async fn addresses(resolver: &Resolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // A literal address needs no resolver and so no other thread.
+    // A literal address needs no resolver, and so no other thread.
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }

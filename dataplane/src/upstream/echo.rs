@@ -1,5 +1,5 @@
-//! The `echo` provider: answers inside the process with the prompt's own words, deterministically, and fails
-//! on demand. It speaks the same bytes as a real upstream, so that everything behind it is the real thing.
+//! The `echo` provider: answers inside the process with the words of the prompt, deterministically, and fails on
+//! demand. It produces the same bytes as a real upstream, so that the rest of the pipeline is exercised.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ use super::{Answer, AnswerBody, Broken, Kept};
 /// Counts the requests of all echo instances, for `fail_every`.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
-/// Answers one request as `options` say.
+/// Answers one request according to `options`.
 pub(super) async fn answer(provider: &ProviderId, options: &EchoOptions, draft: &Draft<'_>) -> Answer {
     if options.hang {
         std::future::pending::<()>().await;
@@ -39,7 +39,7 @@ pub(super) async fn answer(provider: &ProviderId, options: &EchoOptions, draft: 
     if prompt.stream { stream(&prompt, options) } else { whole(&prompt) }
 }
 
-/// What the echo needs of a request.
+/// The fields of a request that the echo uses.
 struct Prompt {
     model: String,
     words: Vec<String>,
@@ -100,7 +100,7 @@ impl Prompt {
     }
 }
 
-/// Words with the white space behind them, so that joining them gives the text back.
+/// Splits text into words with their trailing white space; joining them restores the text.
 fn split_words(text: &str) -> Vec<String> {
     text.split_inclusive(char::is_whitespace).map(str::to_owned).collect()
 }
@@ -167,18 +167,18 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
     Answer { status: 200, head: Kept::of_type("text/event-stream"), body: AnswerBody::Echo(Box::new(body)) }
 }
 
-/// Pieces of an answer, one every `pace`.
+/// Body that yields one piece per `pace`.
 #[derive(Debug)]
 pub(crate) struct EchoBody {
     pieces: std::vec::IntoIter<Bytes>,
     pace: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// Break off instead of ending.
+    /// True to break off instead of ending.
     cut: bool,
 }
 
 impl EchoBody {
-    /// A body that is there at once.
+    /// Returns a body that is complete at once.
     pub(super) fn whole(body: &Value) -> AnswerBody {
         let pieces = vec![Bytes::from(body.to_string())].into_iter();
         AnswerBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))

@@ -1,5 +1,5 @@
-//! One request of the control service to the outside, with the same sockets, TLS and address rules as requests
-//! to upstreams, on a connection of its own.
+//! Outgoing requests of the control service, with the same sockets, TLS and address checks as requests to upstreams,
+//! each on its own connection.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use super::request::AGENT;
 use super::{AnswerBody, Incomplete, Lease, SendError, handshake_http2};
 use crate::worker::Worker;
 
-/// Makes one request and reads its whole answer.
+/// Sends one request and reads its whole answer.
 pub(crate) async fn fetch(
     worker: &Rc<Worker>,
     request: Request<Bytes>,
@@ -62,7 +62,7 @@ async fn exchange(
     Ok(response)
 }
 
-/// Of the metadata server nothing else is asked.
+/// Rejects requests to the metadata server other than for access tokens.
 fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
     let uri = request.uri();
     let there =
@@ -78,7 +78,7 @@ fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
     }
 }
 
-/// Those whose answers have bodies like any other.
+/// Methods whose answers have ordinary bodies.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
 type Answered = (StatusCode, HeaderMap, AnswerBody);
@@ -111,7 +111,7 @@ async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<Answered,
     Ok((head.status, head.headers, body))
 }
 
-/// What whoever asks has set, without what frames a message, and with what every request of ours says.
+/// Returns the caller's headers without those that frame a message, and with the headers common to all requests.
 fn own_headers(given: &HeaderMap) -> HeaderMap {
     let mut headers = given.clone();
     for framing in [HOST, CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING] {

@@ -1,5 +1,5 @@
-//! A bound on interim answers (1xx) over HTTP/2. The library passes over them without one, so they are counted on their
-//! way to it: each is a frame of headers that does not end its stream, and a stream has one of those besides.
+//! Limits interim answers (1xx) over HTTP/2. hyper skips them without a limit, so they are counted on the socket: each
+//! is a HEADERS frame without END_STREAM, and a stream has at most one other such frame.
 
 use std::cell::Cell;
 use std::io;
@@ -11,12 +11,12 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::dial::UpstreamIo;
 
-/// Interim answers to one request. Upstreams that send them as a sign of life do so every few seconds.
+/// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
 pub(super) const INTERIM_MAX: usize = 100;
-/// The fault of an upstream that sends more.
+/// Error of an upstream that exceeds the limit.
 pub(super) const INTERIM_WITHOUT_END: &str = "it sent interim answers (1xx) without end";
 
-/// A socket that fails once an upstream sends interim answers without end.
+/// A socket that fails when an upstream exceeds the limit on interim answers.
 #[derive(Debug)]
 pub(super) struct Counted {
     io: UpstreamIo,
@@ -25,25 +25,25 @@ pub(super) struct Counted {
 }
 
 impl Counted {
-    /// `flooded` turns true when it fails.
+    /// Wraps `io`; `flooded` is set to true when the limit is exceeded.
     pub(super) fn new(io: UpstreamIo, flooded: Rc<Cell<bool>>) -> Self {
         Self { io, frames: Frames::default(), flooded }
     }
 }
 
-/// Where in the frames the next byte is, and how many heads the streams have had.
+/// Parser state within the frames, and the number of HEADERS frames per stream.
 #[derive(Debug)]
 struct Frames {
-    /// The head of the next frame, as far as it has come.
+    /// The header of the next frame, as far as it has arrived.
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     payload_left: usize,
-    /// By stream: its number, and its frames of headers. Streams share places; the later one has it.
+    /// Stream number and its count of HEADERS frames. Streams that map to the same slot replace each other.
     streams: Box<[(u32, usize); PLACES]>,
 }
 
 const HEAD_BYTES: usize = 9;
-/// More than one connection has streams at the same time.
+/// Number of slots: more than the concurrent streams of one connection.
 const PLACES: usize = 256;
 const HEADERS: u8 = 1;
 const END_STREAM: u8 = 1;
@@ -55,7 +55,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Reads on in `bytes`; false once a stream has more heads than it may.
+    /// Parses further `bytes`; returns false once a stream has too many HEADERS frames.
     fn pass(&mut self, mut bytes: &[u8]) -> bool {
         while !bytes.is_empty() {
             let skipped = self.payload_left.min(bytes.len());
@@ -78,7 +78,7 @@ impl Frames {
         true
     }
 
-    /// A frame begins.
+    /// Parses a complete frame header; returns false if its stream has too many HEADERS frames.
     fn begin(&mut self) -> bool {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.payload_left = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);

@@ -1,5 +1,5 @@
-//! Upstreams: sending one request to one provider instance and reading its answer, over the network or
-//! inside the process. Knows nothing of retries.
+//! Upstreams: sends one request to one provider instance and reads its answer, over the network or inside the process.
+//! Retries are implemented elsewhere.
 
 use std::cell::Cell;
 use std::error::Error as _;
@@ -36,7 +36,7 @@ use self::pool::Shared;
 use self::request::Way;
 use crate::worker::Worker;
 
-/// The head of an upstream's answer, with a body that is read piece by piece.
+/// The head of an upstream's answer, and its body, which is read piece by piece.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -44,43 +44,43 @@ pub(crate) struct Answer {
     pub(crate) body: AnswerBody,
 }
 
-/// What is kept of the fields of an answer's head.
+/// The header fields of an answer that are kept.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) processing_ms: Option<HeaderValue>,
-    /// The upstream's id of the request: short, and of harmless characters.
+    /// The upstream's request id: bounded in length, and restricted to safe characters.
     pub(crate) upstream_id: Option<Box<str>>,
-    /// What answers without an error do not have.
+    /// Fields that only error and redirect answers have.
     pub(crate) rare: Option<Box<Rare>>,
-    /// It is compressed, though that was not asked for.
+    /// True if the answer is compressed, although this was not requested.
     pub(crate) encoded: bool,
 }
 
-/// Fields of the heads of errors and redirects.
+/// Header fields of errors and redirects.
 #[derive(Debug, Default)]
 pub(crate) struct Rare {
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
-    /// What AWS calls the error whose message the body is.
+    /// The AWS type of the error; the body contains its message.
     pub(crate) error_type: Option<HeaderValue>,
-    /// Where a redirect points.
+    /// The target of a redirect.
     pub(crate) location: Option<HeaderValue>,
 }
 
 impl Kept {
-    /// The head of an answer that is made inside the process.
+    /// Returns the head of an answer generated inside the process.
     fn of_type(content_type: &'static str) -> Self {
         Self { content_type: Some(HeaderValue::from_static(content_type)), ..Self::default() }
     }
 
-    /// The same, of an answer that asks to be left alone for so many seconds.
+    /// Adds a `Retry-After` of `seconds`.
     fn asking_to_wait(mut self, seconds: impl Into<HeaderValue>) -> Self {
         self.rare().retry_after = Some(seconds.into());
         self
     }
 
-    /// Looks at one field; the length of its name decides for nearly every one that it is not kept.
+    /// Keeps one field if it is known. The length of its name rules out nearly every other field.
     fn field(&mut self, name: &str, value: &[u8]) {
         let slot = match name.len() {
             8 if name.eq_ignore_ascii_case("location") => &mut self.rare().location,
@@ -99,7 +99,7 @@ impl Kept {
         *slot = HeaderValue::from_bytes(value).ok();
     }
 
-    /// Keeps the upstream's id of the request. `x-request-id` is the one that most vendors ask for.
+    /// Keeps the upstream's request id. `x-request-id` takes precedence, because most vendors ask for it.
     fn request_id(&mut self, name: &str, value: &[u8]) {
         let is_usual = name.eq_ignore_ascii_case("x-request-id");
         let is_known = is_usual || REQUEST_IDS.iter().any(|known| name.eq_ignore_ascii_case(known));
@@ -121,7 +121,7 @@ impl Kept {
     }
 }
 
-/// Returns an id that may be stored and shown.
+/// Returns the id if it is safe to store and display.
 fn safe_id(value: &[u8]) -> Option<Box<str>> {
     let is_safe = |byte: &u8| {
         matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9')
@@ -132,7 +132,7 @@ fn safe_id(value: &[u8]) -> Option<Box<str>> {
 }
 
 const ID_BYTES_MAX: usize = 128;
-/// What vendors call their id of a request, besides `x-request-id`: Anthropic, AWS, Azure and OpenRouter.
+/// Names of request id fields besides `x-request-id`: Anthropic, AWS, Azure and OpenRouter.
 const REQUEST_IDS: [&str; 6] = [
     "request-id",
     "x-amzn-requestid",
@@ -142,18 +142,18 @@ const REQUEST_IDS: [&str; 6] = [
     "x-generation-id",
 ];
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Debug)]
 pub(crate) enum SendError {
-    /// No connection.
+    /// The connection failed.
     Dial(DialError),
     /// The connection broke.
     Broke(BoxError),
-    /// A connection that had been idle was closed after the request had been written, before a byte of an answer.
+    /// A connection from the pool was closed after the request had been written, before a byte of an answer.
     Stale,
     /// The gateway itself has no memory for the connection.
     Local(io::Error),
-    /// What came is not an answer.
+    /// The answer is invalid.
     Invalid(&'static str),
 }
 
@@ -195,8 +195,8 @@ impl From<hyper::Error> for SendError {
     }
 }
 
-/// The body of an answer. Dropping it before its end closes the connection or resets the stream, which is
-/// how a request is cancelled.
+/// The body of an answer. Dropping it before its end closes the connection or resets the stream, which cancels the
+/// request.
 #[derive(Debug)]
 pub(crate) enum AnswerBody {
     Http1(Box<UpstreamConnection>),
@@ -206,15 +206,15 @@ pub(crate) enum AnswerBody {
     },
     Echo(Box<echo::EchoBody>),
     Voice(Box<voice::VoiceBody>),
-    /// Nothing is left.
+    /// The body has ended.
     Ended,
 }
 
-/// A body broke off.
+/// Error: the body broke off.
 #[derive(Debug)]
 pub(crate) struct Broken;
 
-/// Why a body is not there as a whole.
+/// Reason why a body could not be read completely.
 #[derive(Debug)]
 pub(crate) enum Incomplete {
     Broken,
@@ -222,7 +222,7 @@ pub(crate) enum Incomplete {
 }
 
 impl AnswerBody {
-    /// The next piece. After the end or a fault, `None`.
+    /// Returns the next piece, or `None` after the end or an error.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         match self {
             Self::Http1(connection) => {
@@ -237,7 +237,7 @@ impl AnswerBody {
         }
     }
 
-    /// All that is left of it, if that is no more than `bytes_max`.
+    /// Reads the rest of the body, up to `bytes_max`.
     pub(crate) async fn whole(&mut self, bytes_max: usize) -> Result<Bytes, Incomplete> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.data().await {
@@ -254,7 +254,7 @@ impl AnswerBody {
         std::future::poll_fn(|cx| self.poll_data(cx)).await
     }
 
-    /// Ends the body after its last piece: a connection that can serve again goes back to the pool.
+    /// Ends the body after its last piece and returns a reusable connection to the pool.
     pub(crate) fn recycle(&mut self, worker: &Worker, provider: &ProviderInstance) {
         let body = std::mem::replace(self, Self::Ended);
         if let (Self::Http1(connection), InstanceReach::Network(origin)) = (body, &provider.reach) {
@@ -263,7 +263,7 @@ impl AnswerBody {
     }
 }
 
-/// The next frame of data. Skips trailers, which are never relayed.
+/// Returns the next data frame. Skips trailers, which are never relayed.
 fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
     loop {
         match std::task::ready!(Pin::new(&mut *body).poll_frame(cx)) {
@@ -278,7 +278,7 @@ fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper
     }
 }
 
-/// Counts one request on a shared connection for as long as its body lives.
+/// Counts one request on a shared connection until it is dropped with the body.
 #[derive(Debug)]
 pub(crate) struct Lease(Rc<Cell<u32>>);
 
@@ -288,7 +288,7 @@ impl Drop for Lease {
     }
 }
 
-/// Sends the request that `draft` describes.
+/// Sends the request described by `draft`.
 pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
     match &draft.provider.reach {
         InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
@@ -307,7 +307,7 @@ async fn send_network(
     {
         match send_http1(connection, origin, draft).await {
             Ok(answer) => return Ok(answer),
-            // Nothing of the request has reached the upstream, so a new connection may take it.
+            // No byte of the request has been sent, so a new connection may be used.
             Err(Unanswered { progress: Progress::Unsent, .. }) => {}
             Err(Unanswered { progress: Progress::Sent, error: SendError::Broke(_) }) => {
                 if !draft.way.is_safe() {
@@ -317,11 +317,11 @@ async fn send_network(
             Err(Unanswered { error, .. }) => return Err(error),
         }
     }
-    // Boxed, so that a request which finds an idle connection carries no room for making one.
+    // Boxed, so that a request on an idle connection does not reserve space for the state of a dial.
     Box::pin(send_anew(worker, origin, draft)).await
 }
 
-/// Sends over a shared HTTP/2 connection, or over a new one.
+/// Sends over a shared HTTP/2 connection or over a new connection.
 async fn send_anew(
     worker: &Rc<Worker>,
     origin: &Origin,
@@ -355,9 +355,9 @@ async fn send_http1(
     Ok(Answer { status: head.status.as_u16(), head: kept, body: AnswerBody::Http1(connection) })
 }
 
-/// Why a request over HTTP/2 has no answer.
+/// Reason why a request over HTTP/2 has no answer.
 enum Returned {
-    /// It was not sent, because the connection is closing.
+    /// The request was not sent, because the connection is closing.
     Request,
     Error(SendError),
 }
@@ -396,12 +396,12 @@ async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
         .max_header_list_size(32 << 10)
         .handshake(TokioIo::new(io))
         .await?;
-    // Ends when the last sender is dropped or the upstream goes; its faults reach the requests themselves.
+    // Ends when the last sender is dropped or the upstream disconnects; the requests themselves get its errors.
     tokio::task::spawn_local(async move { driver.await.ok() });
     Ok(Shared { sender, live: Rc::default(), flooded })
 }
 
-/// Bytes that an HTTP/2 peer may send ahead of a slow reader, per stream.
+/// Stream window: bytes that an HTTP/2 peer may send ahead of a slow reader.
 pub(crate) const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
 
 /// Runs hyper's HTTP/2 tasks on the worker's own thread.

@@ -1,4 +1,4 @@
-//! A request body on its way upstream: slices of what the client sent, never copied together.
+//! A request body to an upstream: slices of the client's body, never copied into one buffer.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 
-/// See the module.
+/// Body of an outgoing request, sent segment by segment.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     segments: std::vec::IntoIter<Bytes>,

@@ -1,7 +1,7 @@
-//! Idle connections to upstreams, kept per worker so that taking one is a map look-up without a lock.
+//! Idle connections to upstreams, kept per worker, so that taking one is a map lookup without a lock.
 //!
-//! HTTP/1.1 connections are handed out last in, first out, and polled once before they are, so that one that
-//! the upstream has closed is noticed. HTTP/2 connections are shared by the requests of the worker.
+//! The most recently returned HTTP/1.1 connection is reused first. It is polled once before, to detect that the
+//! upstream has closed it. HTTP/2 connections are shared by the requests of the worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use shared::routing::{HttpVersion, Origin};
 use super::http1::UpstreamConnection;
 use super::outgoing::Outgoing;
 
-/// See the module.
+/// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// By authority, in one map for each way of speaking to it.
+    /// Connections by authority, in one map for each combination of TLS and HTTP version.
     slots: RefCell<[Slots; SPEECHES]>,
 }
 
@@ -34,22 +34,22 @@ struct Idle {
     since: u32,
 }
 
-/// An HTTP/2 connection and how many requests are on it.
+/// An HTTP/2 connection, and the number of requests on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared {
     pub(crate) sender: http2::SendRequest<Outgoing>,
     pub(crate) live: Rc<Cell<u32>>,
-    /// The connection was ended because of interim answers without end.
+    /// True if the connection was closed because of too many interim answers.
     pub(crate) flooded: Rc<Cell<bool>>,
 }
 
-/// Idle connections that a worker keeps to one origin; further ones are closed.
+/// Maximum idle connections that a worker keeps to one origin; further ones are closed.
 const IDLE_MAX: usize = 1_024;
 /// Seconds after which an idle connection is closed.
 const IDLE_SECONDS_MAX: u32 = 60;
-/// Requests on one HTTP/2 connection before another is opened: the limit that most servers announce.
+/// Maximum requests on one HTTP/2 connection before another is opened: the limit that most servers announce.
 const HTTP2_STREAMS_MAX: u32 = 100;
-/// TLS or not, times the versions of HTTP.
+/// Number of combinations of TLS and HTTP version.
 const SPEECHES: usize = 6;
 
 fn speech(origin: &Origin) -> usize {
@@ -62,7 +62,7 @@ fn speech(origin: &Origin) -> usize {
 }
 
 impl Pool {
-    /// A live idle HTTP/1.1 connection to `origin`.
+    /// Takes a reusable idle HTTP/1.1 connection to `origin`.
     pub(crate) fn take(&self, origin: &Origin) -> Option<Box<UpstreamConnection>> {
         self.with_slot(origin, |slot| {
             while let Some(mut idle) = slot.http1.pop() {
@@ -74,7 +74,7 @@ impl Pool {
         })
     }
 
-    /// A live HTTP/2 connection to `origin` with room for one more request.
+    /// Returns a live HTTP/2 connection to `origin` that can take one more request.
     pub(crate) fn share(&self, origin: &Origin) -> Option<Shared> {
         self.with_slot(origin, |slot| {
             slot.http2.retain(|shared| !shared.sender.is_closed());
@@ -87,8 +87,8 @@ impl Pool {
         f(slots.get_mut(speech(origin))?.get_mut(origin.authority.as_str())?)
     }
 
-    /// Takes back a connection that has answered completely, if it may serve again; whether its upstream has closed
-    /// it is seen when it is taken. `now` is the worker's coarse clock.
+    /// Returns a connection to the pool after a complete answer, if it can take another request. Whether the upstream
+    /// has closed it is checked when it is taken. `now` is the worker's coarse clock.
     pub(crate) fn put(&self, origin: &Origin, connection: Box<UpstreamConnection>, now: u32) {
         if !connection.is_finished() {
             return;
@@ -101,12 +101,12 @@ impl Pool {
         });
     }
 
-    /// Offers a new HTTP/2 connection to the requests that follow.
+    /// Makes a new HTTP/2 connection available to later requests.
     pub(crate) fn put_shared(&self, origin: &Origin, shared: Shared) {
         self.insert(origin, |slot| slot.http2.push(shared));
     }
 
-    /// Offers a connection to no further request; those that are on it go on.
+    /// Removes a connection from the pool; the requests on it continue.
     pub(crate) fn drop_shared(&self, origin: &Origin, shared: &Shared) {
         self.with_slot(origin, |slot| {
             slot.http2.retain(|other| !Rc::ptr_eq(&other.live, &shared.live));

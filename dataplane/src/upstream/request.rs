@@ -1,5 +1,5 @@
-//! The request that goes upstream: address and credential from the snapshot alone, headers by allow-list,
-//! body as slices of what the client sent (CHAT-4, LIM-4).
+//! The request to the upstream: address and credential come only from the snapshot, headers pass an allow-list, and the
+//! body consists of slices of the client's (CHAT-4, LIM-4).
 
 use std::sync::Arc;
 
@@ -15,21 +15,21 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::outgoing::Outgoing;
 
-/// How a request is sent.
+/// Method and repeatability of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// `GET`, without a body.
+    /// `GET` without a body.
     Get,
-    /// `POST` that only asks: nothing is begun and nothing billed.
+    /// `POST` without side effects: it starts nothing and is not billed.
     PostSafe,
     /// `POST`.
     Post,
-    /// `POST`, and never twice; so it goes out on a new connection.
+    /// `POST` that must never be sent twice; it always uses a new connection.
     PostOnce,
 }
 
 impl Way {
-    /// Returns true if the upstream may get the request twice.
+    /// Returns true if the request may be sent twice.
     pub(super) fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::PostSafe)
     }
@@ -42,24 +42,24 @@ impl Way {
     }
 }
 
-/// Everything about one attempt's request but where it goes.
+/// The request of one attempt, without the origin.
 #[derive(Debug)]
 pub(crate) struct Draft<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
     pub(crate) way: Way,
-    /// [`ProviderInstance::path`].
+    /// Path from [`ProviderInstance::path`].
     pub(crate) path: PathAndQuery,
-    /// The client's own headers that go on, from [`forwarded`].
+    /// The client's forwarded headers, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
-    /// What the body is.
+    /// The type of the body.
     pub(crate) content_type: &'a HeaderValue,
-    /// What is hoped for.
+    /// The accepted type of the answer.
     pub(crate) accept: &'static HeaderValue,
     pub(crate) segments: Vec<Bytes>,
 }
 
-/// The allow-list of a dialect. None of them can change a destination, a credential or an account.
+/// Returns the header allow-list of a dialect. None of them can change the destination, credential or account.
 fn allowed(dialect: Dialect) -> &'static [HeaderName] {
     match dialect {
         Dialect::Messages => &MESSAGES,
@@ -79,7 +79,7 @@ static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl Draft<'_> {
-    /// The HTTP/1.1 request: the path alone, `Host` first, and the length of the body if it has one.
+    /// Returns the HTTP/1.1 request: the path alone as target, `Host` first, and `Content-Length` if it has a body.
     pub(crate) fn http1(&self, origin: &Origin) -> Request<Outgoing> {
         let mut request = self.request(Uri::from(self.path.clone()));
         let headers = request.headers_mut();
@@ -95,7 +95,7 @@ impl Draft<'_> {
         request
     }
 
-    /// The same as an HTTP/2 request: a whole URI, and no `Host`.
+    /// Returns the HTTP/2 request: an absolute URI, and no `Host`.
     pub(crate) fn http2(&self, origin: &Origin) -> Request<Outgoing> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
@@ -110,17 +110,17 @@ impl Draft<'_> {
         request
     }
 
-    /// A request without headers, of HTTP/1.1.
+    /// Returns an HTTP/1.1 request without headers.
     fn request(&self, uri: Uri) -> Request<Outgoing> {
         let mut request = Request::new(Outgoing::new(self.segments.clone()));
         *request.method_mut() = self.way.method();
         *request.uri_mut() = uri;
-        // Room for the fields that most requests have, so that the map is not rebuilt while they are put in.
+        // Capacity for the fields of most requests, so that the map is not reallocated.
         request.headers_mut().reserve(HEADERS_USUAL);
         request
     }
 
-    /// The instance's own headers come last and so win.
+    /// Calls `put` for each header. The headers of the provider instance take precedence over all others.
     fn each_header(&self, mut put: impl FnMut(&HeaderName, &HeaderValue)) {
         let says_version = self.provider.quirks.messages_version.is_some();
         let fixed = |name: &HeaderName| {
@@ -174,13 +174,13 @@ impl Draft<'_> {
     }
 }
 
-/// Fields of a request for which there is room from the beginning.
+/// Initial capacity of a request's header map, in fields.
 const HEADERS_USUAL: usize = 12;
 
-/// What of the client's headers goes upstream in `dialect`.
+/// Returns the client's headers that are forwarded upstream in `dialect`.
 pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
     if dialect == Dialect::Responses {
-        // To walk over the fields once is cheaper than to look each of these up.
+        // One pass over the fields is cheaper than a lookup of each name.
         let allowed = headers.iter().filter(|(name, _)| is_allowed_in_responses(name.as_str()));
         return allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
     }

@@ -1,6 +1,6 @@
-//! Names to addresses. The system's resolver blocks for as long as a name server lets it, and cannot be stopped: so each
-//! look-up has a thread of its own, there is one for a host at a time, and a request waits no longer than a bound. A name
-//! server that hangs holds up its own names alone.
+//! Resolves names to addresses. The system's resolver blocks until the name server answers, and cannot be cancelled.
+//! Each lookup therefore runs on its own thread, at most one per host at a time, and requests wait with a timeout. A
+//! hanging name server delays only its own names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,19 +12,19 @@ use std::time::Duration;
 use shared::alarm::Alarm;
 use tokio::sync::{mpsc, oneshot};
 
-/// A handle of the thread that keeps account of the look-ups, which ends when the last of these is dropped.
+/// Handle to the thread that manages the lookups; the thread ends when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Resolver(mpsc::Sender<Message>);
 
-/// Addresses of a host; their ports mean nothing.
+/// The addresses of a host; their ports are meaningless.
 type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
-/// Looks a host up. It blocks.
+/// Looks up a host; blocks.
 type LookUp = fn(&str) -> io::Result<Arc<[SocketAddr]>>;
 
 enum Message {
     /// A request needs the addresses of a host.
     Asked(Box<str>, oneshot::Sender<Found>),
-    /// A look-up has ended.
+    /// A lookup has ended.
     Found(Box<str>, Found),
 }
 
@@ -35,11 +35,11 @@ impl fmt::Debug for Message {
     }
 }
 
-/// How long a request waits for the addresses of its upstream.
+/// Maximum time that a request waits for a lookup.
 const LOOK_UP_TIMEOUT: Duration = Duration::from_secs(5);
-/// Look-ups, each of another host, at the same time.
+/// Maximum number of concurrent lookups, each of a different host.
 const LOOK_UPS_MAX: usize = 64;
-/// Messages that wait for the thread.
+/// Capacity of the thread's message queue.
 const MESSAGES_MAX: usize = 4_096;
 
 impl Resolver {
@@ -78,11 +78,11 @@ fn too_many() -> io::Error {
     io::Error::new(io::ErrorKind::ResourceBusy, "too many names are being looked up")
 }
 
-/// The account of the look-ups that run.
+/// The lookups in progress.
 struct Desk {
-    /// The requests that wait, by host.
+    /// The waiting requests by host.
     running: HashMap<Box<str>, Vec<oneshot::Sender<Found>>>,
-    /// Where a look-up leaves its result. It does not keep the thread alive.
+    /// Channel for the results of lookups. It does not keep the thread alive.
     results: mpsc::WeakSender<Message>,
     look_up: LookUp,
 }
@@ -105,7 +105,7 @@ impl Desk {
             return askers.push(asker);
         }
         if self.running.len() >= LOOK_UPS_MAX {
-            // Dropping the sender tells the request.
+            // Dropping the sender fails the request.
             return;
         }
         let (look_up, results, name) = (self.look_up, self.results.clone(), host.clone());
@@ -118,7 +118,7 @@ impl Desk {
         });
         match thread {
             Ok(_) => drop(self.running.insert(host, vec![asker])),
-            // Without a thread of its own it holds the others up, which is better than no answer.
+            // Without a new thread, the lookup blocks the others, which is better than failing.
             Err(_) => drop(asker.send((self.look_up)(&host).map_err(Arc::new))),
         }
     }
@@ -140,7 +140,7 @@ mod tests {
 
     static LOOK_UPS_OF_ONE: AtomicUsize = AtomicUsize::new(0);
 
-    /// Never has an answer for names that begin with `hangs`.
+    /// Never returns for names that begin with `hangs`.
     fn scripted(host: &str) -> io::Result<Arc<[SocketAddr]>> {
         if host == "hangs-for-many" {
             LOOK_UPS_OF_ONE.fetch_add(1, Ordering::Relaxed);

@@ -1,5 +1,5 @@
-//! The provider inside the process that speaks (AUD-2): reads a speech request, has it said on a thread of its own, and
-//! passes the sound on while it is made. Dropping the body stops the voice.
+//! The built-in speech provider (AUD-2): parses a speech request, synthesizes it on a separate thread, and streams the
+//! audio while it is generated. Dropping the body stops the synthesis.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -20,19 +20,19 @@ use super::request::Draft;
 use super::{Answer, AnswerBody, Broken, Kept};
 use crate::worker::Worker;
 
-/// The threads that speak, from the first request on.
+/// The synthesis threads, started by the first request.
 #[derive(Debug)]
 pub(crate) struct Voices {
-    /// Where the engine's files are put; none where the process may not write.
+    /// Folder for the engine's files; `None` if the process may not write any.
     folder: Option<PathBuf>,
     studio: OnceLock<Option<Studio>>,
 }
 
-/// Threads that speak at the same time: one says half a minute of speech in a quarter of a second.
+/// Number of synthesis threads: each generates half a minute of speech in a quarter of a second.
 const THREADS: usize = 2;
-/// Pieces of sound that are made ahead of a slow reader.
+/// Maximum pieces of audio generated ahead of a slow reader.
 const PIECES_AHEAD: usize = 8;
-/// Characters of one request, as OpenAI allows.
+/// Maximum characters of one request, as in OpenAI's API.
 const INPUT_CHARS_MAX: usize = 4_096;
 const SPEED_MIN: f64 = 0.25;
 const SPEED_MAX: f64 = 4.0;
@@ -42,7 +42,7 @@ impl Voices {
         Self { folder, studio: OnceLock::new() }
     }
 
-    /// The studio; opened by whoever needs it first, which writes some megabytes.
+    /// Returns the studio; the first call opens it, which writes some megabytes.
     fn studio(&self) -> Option<&Studio> {
         let open = || {
             let folder = self.folder.as_deref()?;
@@ -69,7 +69,7 @@ struct Body {
     stream_format: Option<String>,
 }
 
-/// A voice by its name, alone or in an object.
+/// A voice given by its name, or as an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Named {
@@ -77,10 +77,10 @@ enum Named {
     Object { id: String },
 }
 
-/// What is wrong with a request: its member, and why.
+/// Reason to reject a request: the invalid member, and the message.
 type Refusal = (&'static str, String);
 
-/// A request that can be said.
+/// A valid speech request.
 struct Order {
     script: Script,
     events: bool,
@@ -179,7 +179,7 @@ fn percent(speed: f64) -> Result<u32, Refusal> {
     if !(SPEED_MIN..=SPEED_MAX).contains(&speed) {
         return Err(("speed", format!("'speed' is {speed}; it can be {SPEED_MIN} to {SPEED_MAX}.")));
     }
-    // By way of text, which is exact and cannot wrap.
+    // Converted through text, which is exact and cannot wrap.
     Ok(format!("{:.0}", speed * 100.0).parse().unwrap_or(100))
 }
 
@@ -188,13 +188,13 @@ fn refusal(status: u16, kind: &str, message: &str, param: Option<&str>) -> Answe
     Answer { status, head: Kept::of_type("application/json"), body: EchoBody::whole(&body) }
 }
 
-/// Sound as it is made.
+/// Body that streams the audio while it is generated.
 #[derive(Debug)]
 pub(crate) struct VoiceBody {
-    /// What was waited for before the head went out.
+    /// The output that was awaited before the head was sent.
     first: Option<Sound>,
     sounds: mpsc::Receiver<Sound>,
-    /// In events instead of bytes.
+    /// True to send events instead of raw bytes.
     events: bool,
     characters: usize,
     ended: bool,
@@ -228,7 +228,7 @@ fn delta(bytes: &[u8]) -> Bytes {
     event(&json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)}))
 }
 
-/// The end. Nothing is billed, so the only count is what was read, a token for four characters.
+/// Returns the final event. Nothing is billed, so it only reports the input: one token per four characters.
 fn done(characters: usize) -> Bytes {
     let input = characters.div_ceil(4);
     let usage = json!({"input_tokens": input, "output_tokens": 0, "total_tokens": input});

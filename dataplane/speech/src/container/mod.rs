@@ -1,11 +1,11 @@
-//! How samples become bytes that players understand.
+//! Encoders of audio samples into the response formats.
 
 mod mp3;
 mod opus;
 mod pcm;
 mod wav;
 
-/// The formats that a speech request may name.
+/// The audio formats that a speech request may select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Container {
     /// MPEG layer III, 16 kHz, mono.
@@ -14,15 +14,15 @@ pub enum Container {
     Opus,
     /// RIFF with 16-bit samples, 16 kHz, mono.
     Wav,
-    /// Bare little-endian 16-bit samples, 24 kHz, mono, as OpenAI sends them.
+    /// Raw little-endian 16-bit samples, 24 kHz, mono, as OpenAI sends them.
     Pcm,
 }
 
 impl Container {
-    /// Every one, the usual one first.
+    /// All formats, the default first.
     pub const ALL: [Self; 4] = [Self::Mp3, Self::Opus, Self::Wav, Self::Pcm];
 
-    /// The `response_format`.
+    /// Returns the `response_format` value.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mp3 => "mp3",
@@ -32,7 +32,7 @@ impl Container {
         }
     }
 
-    /// The `Content-Type`.
+    /// Returns the `Content-Type`.
     pub fn content_type(self) -> &'static str {
         match self {
             Self::Mp3 => "audio/mpeg",
@@ -42,7 +42,7 @@ impl Container {
         }
     }
 
-    /// The one that is called `name`.
+    /// Returns the format with this `response_format` value.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|container| container.name() == name)
     }
@@ -57,7 +57,7 @@ impl Container {
     }
 }
 
-/// Turns samples into bytes as they come. Nothing may be lost between two calls; `None` means that the encoder failed.
+/// Encodes samples incrementally and appends the output to `out`. `None` means that the encoder failed.
 pub(crate) trait Encode {
     fn encode(&mut self, samples: &[i16], out: &mut Vec<u8>) -> Option<()>;
     fn finish(&mut self, out: &mut Vec<u8>) -> Option<()>;

@@ -1,4 +1,4 @@
-//! MP3 by LAME, which takes the engine's 16 kHz as they are.
+//! MP3 by LAME, which accepts the engine's 16 kHz without resampling.
 
 use mp3lame_encoder::{Bitrate, Builder, Encoder, FlushNoGap, MonoPcm, Quality, max_required_buffer_size};
 
@@ -7,7 +7,7 @@ use crate::SAMPLE_RATE;
 
 pub(super) struct Mp3(Encoder);
 
-/// Room for what is left at the end.
+/// Buffer space for the final flush, in bytes.
 const LAST_BYTES: usize = 7_200;
 
 impl Mp3 {
@@ -17,7 +17,7 @@ impl Mp3 {
             .and_then(|builder| builder.with_sample_rate(SAMPLE_RATE))
             .and_then(|builder| builder.with_brate(Bitrate::Kbps48))
             .and_then(|builder| builder.with_quality(Quality::Good))
-            // The tag would have to be written in front of the sound once all of it is known.
+            // The tag would have to be written in front of the audio after all of it is encoded.
             .and_then(|builder| builder.with_to_write_vbr_tag(false))
             .and_then(Builder::build);
         encoder.ok().map(Self)

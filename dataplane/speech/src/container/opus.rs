@@ -8,18 +8,18 @@ use unsafe_libopus::{
 use super::Encode;
 use crate::SAMPLE_RATE;
 
-/// Samples of a packet of 20 ms.
+/// Samples per packet of 20 ms.
 const FRAME: usize = 320;
-/// The same at 48 kHz, in which positions are counted.
+/// The same at 48 kHz, the unit of Ogg positions.
 const FRAME_48: u64 = 960;
-/// What the encoder needs to look ahead, at 48 kHz: a player leaves so much out (RFC 7845 section 4.2). 6.5 ms, as
-/// libopus has it at every rate.
+/// Look-ahead of the encoder at 48 kHz, which players skip (RFC 7845 section 4.2): 6.5 ms, as in libopus at every
+/// sample rate.
 const PRE_SKIP: u16 = 312;
-/// Bytes of the largest packet that RFC 6716 knows for 20 ms.
+/// Maximum bytes of a packet of 20 ms (RFC 6716).
 const PACKET_BYTES_MAX: usize = 1_275;
-/// Packets on a page: a third of a second, so that sound leaves while it is made.
+/// Packets per page: a third of a second, so that audio is sent while it is generated.
 const PACKETS_A_PAGE: u64 = 16;
-/// Any number will do for the only stream of a file.
+/// Serial number of the only stream in the file; any number is valid.
 const SERIAL: u32 = 1;
 
 pub(super) struct Opus {
@@ -51,7 +51,7 @@ impl Opus {
         let mut head = b"OpusHead\x01\x01".to_vec();
         head.extend_from_slice(&PRE_SKIP.to_le_bytes());
         head.extend_from_slice(&SAMPLE_RATE.to_le_bytes());
-        // No gain, and one channel or two, nothing else.
+        // No gain, and channel mapping family 0: mono or stereo.
         head.extend_from_slice(&[0, 0, 0]);
         let mut tags = b"OpusTags".to_vec();
         tags.extend_from_slice(&5_u32.to_le_bytes());
@@ -63,7 +63,7 @@ impl Opus {
         Some(())
     }
 
-    /// Encodes the first packet of what waits.
+    /// Encodes the first packet of the waiting samples.
     fn packet(&mut self, last: bool) -> Option<()> {
         let mut frame: Vec<i16> = self.waiting.drain(..self.waiting.len().min(FRAME)).collect();
         frame.resize(FRAME, 0);
@@ -71,7 +71,7 @@ impl Opus {
         self.packets += 1;
         let whole = self.packets * FRAME_48;
         let (end, position) = if last {
-            // The position of the last page cuts off what only filled the packet.
+            // The position of the last page cuts off the padding of its last packet.
             (PacketWriteEndInfo::EndStream, whole.min(self.samples * 3 + u64::from(PRE_SKIP)))
         } else if self.packets.is_multiple_of(PACKETS_A_PAGE) {
             (PacketWriteEndInfo::EndPage, whole)
@@ -87,7 +87,7 @@ impl Encode for Opus {
         self.begin()?;
         self.waiting.extend_from_slice(samples);
         self.samples += samples.len() as u64;
-        // One packet is always kept for the end.
+        // Keeps at least one sample for the final packet.
         while self.waiting.len() > FRAME {
             self.packet(false)?;
         }
@@ -97,7 +97,7 @@ impl Encode for Opus {
 
     fn finish(&mut self, out: &mut Vec<u8>) -> Option<()> {
         self.begin()?;
-        // What the encoder looks ahead must come out too.
+        // Padding that flushes the encoder's look-ahead.
         self.waiting.extend_from_slice(&[0; FRAME]);
         while self.waiting.len() > FRAME {
             self.packet(false)?;
@@ -108,7 +108,7 @@ impl Encode for Opus {
     }
 }
 
-/// The encoder of libopus, as Rust that was translated from its C.
+/// libopus's encoder, in a Rust translation of its C source.
 struct Encoder(*mut OpusEncoder);
 
 #[expect(unsafe_code, reason = "the translation of libopus has no safe door")]
@@ -116,7 +116,7 @@ impl Encoder {
     fn new() -> Option<Self> {
         let mut status = 0;
         let rate = i32::try_from(SAMPLE_RATE).ok()?;
-        // SAFETY: takes numbers, writes one through a valid pointer, and answers with null or an encoder of its own.
+        // SAFETY: takes numbers, writes one through a valid pointer, and returns null or a new encoder.
         let encoder = unsafe { opus_encoder_create(rate, 1, OPUS_APPLICATION_AUDIO, &raw mut status) };
         (status == OPUS_OK && !encoder.is_null()).then_some(Self(encoder))
     }
@@ -124,8 +124,8 @@ impl Encoder {
     fn encode(&mut self, frame: &[i16]) -> Option<Vec<u8>> {
         let mut packet = vec![0; PACKET_BYTES_MAX];
         let (samples, room) = (i32::try_from(frame.len()).ok()?, i32::try_from(packet.len()).ok()?);
-        // SAFETY: the encoder lives as long as `self`; `frame` has as many samples as are said, for one channel, and
-        // `packet` as many bytes.
+        // SAFETY: the encoder lives as long as `self`; `frame` has the given number of samples, for one channel, and
+        // `packet` the given number of bytes.
         let length = unsafe { opus_encode(self.0, frame.as_ptr(), samples, packet.as_mut_ptr(), room) };
         packet.truncate(usize::try_from(length).ok().filter(|length| *length > 0)?);
         Some(packet)
@@ -135,7 +135,7 @@ impl Encoder {
 #[expect(unsafe_code, reason = "the translation of libopus has no safe door")]
 impl Drop for Encoder {
     fn drop(&mut self) {
-        // SAFETY: made by `opus_encoder_create`, and used by nobody any more.
+        // SAFETY: created by `opus_encoder_create`, and not used afterwards.
         unsafe { opus_encoder_destroy(self.0) };
     }
 }

@@ -1,21 +1,21 @@
-//! Bare samples at 24 kHz: three for every two of the engine's, by a windowed sinc.
+//! Raw samples at 24 kHz: resampled from the engine's rate by 3/2 with a windowed sinc filter.
 
 use std::f32::consts::PI;
 
 use super::{Encode, put_samples};
 
-/// Samples of the engine that each sample of the output is made of.
+/// Input samples per output sample.
 const TAPS: usize = 24;
 const UP: usize = 3;
 const DOWN: usize = 2;
 
 #[derive(Debug)]
 pub(super) struct Pcm {
-    /// For each of the three places between two samples, the weights of those around it.
+    /// Filter weights for each of the three positions between two input samples.
     phases: [[f32; TAPS]; UP],
-    /// The last samples, oldest first.
+    /// The latest input samples, oldest first.
     window: [f32; TAPS],
-    /// Where the next sample of the output stands, in thirds of a sample behind the newest one.
+    /// Position of the next output sample after the newest input sample, in thirds of an input sample.
     ahead: usize,
 }
 
@@ -33,12 +33,12 @@ impl Default for Pcm {
     }
 }
 
-/// The weight of sample `tap` of the window for a place `phase` thirds behind its middle.
+/// Returns the weight of window sample `tap` for a position `phase` thirds after the middle of the window.
 fn weigh(tap: usize, phase: usize) -> f32 {
     let middle = TAPS as f32 / 2.0 - 1.0;
     let distance = tap as f32 - middle - phase as f32 / UP as f32;
     let sinc = if distance.abs() < 1e-6 { 1.0 } else { (PI * distance).sin() / (PI * distance) };
-    // Blackman's window.
+    // Blackman window.
     let place = (tap as f32 + 0.5 - phase as f32 / UP as f32) / TAPS as f32;
     let window = 0.42 - 0.5 * (2.0 * PI * place).cos() + 0.08 * (4.0 * PI * place).cos();
     sinc * window

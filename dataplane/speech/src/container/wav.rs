@@ -1,4 +1,4 @@
-//! RIFF WAVE. Its length is not known when it begins, and says so, as in every stream of it.
+//! RIFF WAVE. Its length fields contain the value for an unknown length, as usual for streams.
 
 use super::{Encode, put_samples};
 use crate::SAMPLE_RATE;
@@ -20,7 +20,7 @@ impl Wav {
         out.extend_from_slice(&unknown);
         out.extend_from_slice(b"WAVEfmt ");
         out.extend_from_slice(&16_u32.to_le_bytes());
-        // 1: samples as they are.
+        // Format 1: uncompressed PCM.
         out.extend_from_slice(&1_u16.to_le_bytes());
         out.extend_from_slice(&channels.to_le_bytes());
         out.extend_from_slice(&SAMPLE_RATE.to_le_bytes());

@@ -1,7 +1,7 @@
-//! One connection: a request goes out, the head of its answer comes back, the body is read piece by piece.
+//! One connection: sends a request, receives the head of its answer, and reads the body piece by piece.
 //!
-//! hyper hands on each chunk of a body as a frame of its own. Frames that are ready together become one piece here, and a
-//! short frame is copied, because it would keep the whole read buffer in memory for as long as it is held.
+//! hyper returns each chunk of a body as a separate frame. Frames that are ready together are joined into one piece
+//! here. Short frames are copied, because each would keep the whole read buffer in memory.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -26,13 +26,13 @@ use crate::upstream::{SendError, poll_incoming};
 pub(crate) struct UpstreamConnection {
     sender: http1::SendRequest<Outgoing>,
     driver: Driver,
-    /// The body of the current answer, until its end has come.
+    /// The body of the current answer, until its end has arrived.
     body: Option<Incoming>,
-    /// A frame that did not fit into the piece before it.
+    /// A frame that did not fit into the previous piece.
     next: Option<hyper::Result<Bytes>>,
 }
 
-/// hyper's side of the connection, and what polling it takes.
+/// hyper's connection, and the state needed to poll it.
 #[derive(Debug)]
 struct Driver {
     /// `None` once the connection has ended.
@@ -44,33 +44,33 @@ struct Driver {
 
 type Answered = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>;
 
-/// Why a request has no answer.
+/// Reason why a request has no answer.
 #[derive(Debug)]
 pub(crate) struct Unanswered {
     pub(crate) progress: Progress,
     pub(crate) error: SendError,
 }
 
-/// How far a request came that has no answer.
+/// How much of a failed exchange took place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
-    /// Not a byte of it was written.
+    /// No byte of the request was written.
     Unsent,
-    /// The upstream may have it, and has not sent a byte.
+    /// The upstream may have received the request, and has not sent a byte.
     Sent,
-    /// A part of an answer has come.
+    /// A part of an answer has arrived.
     Answering,
 }
 
-/// Bytes of the head of an answer, and of the interim answers before it.
+/// Maximum bytes of the head of an answer, and of all interim answers before it.
 pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
-/// Bytes that hyper reads ahead of a client that does not read, and queues of a request before it writes.
+/// Maximum bytes that hyper reads ahead of a slow client, and queues of a request before it writes.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
-/// A frame up to this length is copied.
+/// Maximum bytes of a frame that is copied.
 const COPIED_BYTES_MAX: usize = 4 << 10;
 
 impl UpstreamConnection {
-    /// Speaks HTTP/1.1 over `io`.
+    /// Creates an HTTP/1.1 connection over `io`.
     pub(crate) async fn handshake(io: UpstreamIo) -> hyper::Result<Self> {
         let tally = Arc::<Tally>::default();
         let socket = TokioIo::new(TalliedSocket::new(io, Arc::clone(&tally)));
@@ -85,8 +85,8 @@ impl UpstreamConnection {
         Ok(Self { sender, driver, body: None, next: None })
     }
 
-    /// Sends a request and waits for the head of its answer. An upstream may answer before it has read all of the
-    /// request; the rest goes out while the answer's body is read.
+    /// Sends a request and waits for the head of its answer. An upstream may answer before it has read the whole
+    /// request; the rest is sent while the body of the answer is read.
     pub(crate) fn send(
         &mut self,
         mut request: Request<Outgoing>,
@@ -94,7 +94,8 @@ impl UpstreamConnection {
         self.driver.begin();
         let interim = Arc::clone(&self.driver.tally);
         on_informational(&mut request, move |answer| interim.add_interim(answer.headers()));
-        // Boxed, because it has room for the request that it may hand back, which nothing else needs while it waits.
+        // Boxed, because the future reserves space for the request that it may return, which is not needed while it
+        // waits.
         let mut answering = Box::pin(self.sender.try_send_request(request));
         std::future::poll_fn(move |cx| {
             let answered = self.driver.poll_with(cx, |inner| answering.as_mut().poll(inner));
@@ -127,8 +128,8 @@ impl UpstreamConnection {
         }
     }
 
-    /// The next piece of the body: all frames that are there, as far as they are short. `None` at its end or after an
-    /// error.
+    /// Returns the next piece of the body: all short frames that are ready, or one long frame. Returns `None` at the
+    /// end or after an error.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<hyper::Result<Bytes>>> {
         let mut piece = BytesMut::new();
         loop {
@@ -161,25 +162,25 @@ impl UpstreamConnection {
         Poll::Ready(next)
     }
 
-    /// Returns true if the last answer has ended and another request may follow.
+    /// Returns true if the last answer has ended and the connection can take another request.
     pub(crate) fn is_finished(&self) -> bool {
         self.body.is_none() && self.driver.connection.is_some() && self.sender.is_ready()
     }
 
-    /// Prepares the connection for the time without a request.
+    /// Prepares the connection for the pool.
     pub(crate) fn rest(&self) {
         self.driver.quiet.forget_task();
     }
 
-    /// Returns true if another request may be sent: nothing has come since the last answer, and the upstream has not
-    /// closed.
+    /// Returns true if another request may be sent: nothing has arrived since the last answer, and the upstream has not
+    /// closed the connection.
     pub(crate) fn is_reusable(&mut self) -> bool {
         self.driver.poll_connection();
         self.is_finished()
     }
 }
 
-/// Refuses an answer that may not be relayed.
+/// Rejects an answer that must not be relayed.
 fn judge(tally: &Tally, head: &response::Parts) -> Result<(), Unanswered> {
     let refuse = |why| Err(Unanswered { progress: Progress::Answering, error: SendError::Invalid(why) });
     if tally.is_flooded() {
@@ -192,13 +193,13 @@ fn judge(tally: &Tally, head: &response::Parts) -> Result<(), Unanswered> {
 }
 
 impl Driver {
-    /// A request begins.
+    /// Prepares for a new request.
     fn begin(&self) {
         self.tally.begin();
         self.quiet.ask_again();
     }
 
-    /// Polls `want` and the connection in turns until `want` is ready or both wait for the socket.
+    /// Polls `want` and the connection alternately until `want` is ready or both wait for the socket.
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -228,7 +229,7 @@ impl Driver {
         }
     }
 
-    /// Polls the connection once. One that has ended is dropped, which hands back a request that it has not begun.
+    /// Polls the connection once. When it has ended it is dropped, which returns a request that it has not started.
     fn poll_connection(&mut self) {
         if let Some(connection) = &mut self.connection
             && connection.poll_without_shutdown(&mut Context::from_waker(&self.waker)).is_ready()

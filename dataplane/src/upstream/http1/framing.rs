@@ -1,10 +1,10 @@
-//! The framing of an answer, checked once more behind hyper: an answer that states its length in more than one way may be
-//! read to another end by another reader (LIM-5). hyper accepts lengths that agree, and codings before `chunked`.
+//! Checks the framing of an answer after hyper: another parser may read an answer that states its length in more than
+//! one way differently (LIM-5). hyper accepts repeated equal lengths, and codings before `chunked`.
 
 use http::HeaderMap;
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 
-/// Refuses an answer whose fields leave its end in doubt.
+/// Rejects an answer whose header fields make its length ambiguous.
 pub(super) fn check(headers: &HeaderMap) -> Result<(), &'static str> {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();

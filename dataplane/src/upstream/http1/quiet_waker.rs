@@ -1,5 +1,5 @@
-//! The waker for hyper's parts of one connection. One task polls them all, so a part that wakes another while the task
-//! polls asks for another round of polling, and does not schedule the task again.
+//! The waker of hyper's parts of one connection. One task polls all of them, so a part that wakes another during a poll
+//! requests another round of polling instead of scheduling the task again.
 //!
 //! ```text
 //!   Asleep <--no wake in this round-- Polling --wake--> Again --next round--> Polling
@@ -12,14 +12,14 @@ use std::task::{Wake, Waker};
 
 use atomic_waker::AtomicWaker;
 
-/// The state of one connection's polling, and the task that polls it.
+/// The polling state of one connection, and the task that polls it.
 #[derive(Debug)]
 pub(super) struct QuietWaker {
     task: AtomicWaker,
     state: AtomicU8,
 }
 
-/// Every part is pending, and the next wake schedules the task.
+/// Every part is pending; the next wake schedules the task.
 const ASLEEP: u8 = 0;
 /// A round of polling runs, and no part has been woken in it.
 const POLLING: u8 = 1;
@@ -32,7 +32,7 @@ impl QuietWaker {
         Self { task: AtomicWaker::new(), state: AtomicU8::new(AGAIN) }
     }
 
-    /// Sets the task that wakes schedule from now on. Returns false if every part is still pending since the last round.
+    /// Sets the task that later wakes schedule. Returns false if every part is still pending since the last round.
     pub(super) fn begin(&self, task: &Waker) -> bool {
         self.task.register(task);
         self.state.load(Ordering::Acquire) != ASLEEP
@@ -52,7 +52,7 @@ impl QuietWaker {
         self.state.store(AGAIN, Ordering::Release);
     }
 
-    /// Forgets the task: an idle connection schedules no task, and keeps none in memory.
+    /// Removes the task: an idle connection schedules no task, and keeps none in memory.
     pub(super) fn forget_task(&self) {
         self.ask_again();
         drop(self.task.take());

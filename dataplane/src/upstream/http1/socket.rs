@@ -1,5 +1,5 @@
-//! The socket below hyper: it notes how far the current exchange has come, writes long requests in turns, and leaves an
-//! early answer readable when the upstream takes no more of the request.
+//! The socket below hyper. It records the progress of the current exchange, writes long requests in turns, and keeps an
+//! early answer readable after the upstream has stopped reading the request.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -14,8 +14,8 @@ use super::connection::HEAD_BYTES_MAX;
 use crate::turn::TURN_BYTES;
 use crate::upstream::interim::INTERIM_MAX;
 
-/// What has happened on a connection since its current request began. The connection, its socket and hyper's callback
-/// share it, all of them in one thread.
+/// Progress of a connection since the start of its current request. The connection, its socket and hyper's callback
+/// share it, all on one thread.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
     has_written: AtomicBool,
@@ -27,7 +27,7 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// A request begins.
+    /// Resets the tally for a new request.
     pub(super) fn begin(&self) {
         self.has_written.store(false, Ordering::Relaxed);
         self.has_read.store(false, Ordering::Relaxed);
@@ -35,12 +35,12 @@ impl Tally {
         self.interim_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Returns true if a byte of the request has gone out.
+    /// Returns true if a byte of the request has been written.
     pub(super) fn has_written(&self) -> bool {
         self.has_written.load(Ordering::Relaxed)
     }
 
-    /// Returns true if a byte of an answer has come.
+    /// Returns true if a byte of an answer has been read.
     pub(super) fn has_read(&self) -> bool {
         self.has_read.load(Ordering::Relaxed)
     }
@@ -52,7 +52,7 @@ impl Tally {
         self.interim_bytes.fetch_add(STATUS_LINE_BYTES + fields.sum::<usize>(), Ordering::Relaxed);
     }
 
-    /// Returns true if the upstream has sent more interim answers than one request may get.
+    /// Returns true if the upstream has sent more interim answers than allowed for one request.
     pub(super) fn is_flooded(&self) -> bool {
         self.interim_answers.load(Ordering::Relaxed) > INTERIM_MAX
             || self.interim_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX
@@ -62,7 +62,7 @@ impl Tally {
         self.turn_bytes.store(0, Ordering::Relaxed);
     }
 
-    /// Returns true if the other connections of the worker have their turn now.
+    /// Returns true if the connection must yield to the other connections of the worker.
     pub(super) fn turn_is_over(&self) -> bool {
         self.turn_bytes.load(Ordering::Relaxed) >= TURN_BYTES
     }
@@ -79,11 +79,11 @@ impl Tally {
     }
 }
 
-/// Bytes of a field beside its name and value, and of the shortest status line.
+/// Bytes of a header field besides its name and value, and of the shortest status line.
 const FIELD_BYTES: usize = 4;
 const STATUS_LINE_BYTES: usize = 15;
 
-/// A socket to an upstream that keeps a [`Tally`].
+/// A socket to an upstream that updates a [`Tally`].
 #[derive(Debug)]
 pub(super) struct TalliedSocket<Io> {
     io: Io,
@@ -95,8 +95,9 @@ impl<Io> TalliedSocket<Io> {
         Self { io, tally }
     }
 
-    /// Notes what a write did. An upstream that refuses a request may close before it has read all of it; the answer
-    /// that explains why is still to be read, and the end of the connection shows there as well.
+    /// Records the result of a write. An upstream that rejects a request may close before it has read all of it. Its
+    /// answer can still be read, so such write errors are reported as pending; reading detects the end of the
+    /// connection.
     fn note_write(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match written {
             Poll::Ready(Ok(bytes)) => {
@@ -134,7 +135,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for TalliedSocket<Io> {
     }
 }
 
-/// A write past the turn is pending without a waker: the connection sees that the turn is over, and wakes its task.
+/// A write beyond the turn is pending without a waker: the connection detects the end of the turn and wakes its task.
 impl<Io: AsyncWrite + Unpin> AsyncWrite for TalliedSocket<Io> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let Some(left) = Some(self.tally.turn_bytes_left()).filter(|left| *left > 0) else {
