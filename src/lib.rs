@@ -1,4 +1,4 @@
-//! Composition: both planes, what passes between them, and the order in which they start and stop.
+//! Composition: both planes, their connections, and the order in which they start and stop.
 //!
 //! ```text
 //!   Config -> State -> usage logs -> Dataplane <- snapshots - Control
@@ -6,7 +6,7 @@
 //!                                        ^-- tests, calls out ---'
 //! ```
 //!
-//! Control stops last, because it stores what the data plane recorded until the end.
+//! Control stops last, because it stores the data plane's records until the end.
 
 mod signals;
 
@@ -23,7 +23,7 @@ use shared::build::BuildIdentity;
 
 use self::signals::Signals;
 
-/// What this binary is.
+/// The identity of this binary.
 pub const BUILD: BuildIdentity = BuildIdentity {
     version: env!("CARGO_PKG_VERSION"),
     commit: env!("BUILD_COMMIT"),
@@ -40,21 +40,21 @@ pub struct Gateway {
     signals: Signals,
 }
 
-/// Why the gateway did not start. `Display` is one line that says what to do.
+/// Reason why the gateway did not start. `Display` is one line with the remedy.
 #[derive(Debug)]
 pub enum StartError {
     /// The state directory cannot be used.
     State(OpenError),
-    /// A file that the configuration names cannot be used.
+    /// A file named in the configuration cannot be used.
     File(String),
-    /// The address is taken or not this machine's.
+    /// The address is in use or does not belong to this machine.
     Listen(SocketAddr, std::io::Error),
     /// The system refused threads or sockets.
     System(std::io::Error),
 }
 
 impl StartError {
-    /// The exit code of its kind, as in sysexits.h.
+    /// Returns the exit code for this kind of error, as in sysexits.h.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::State(error) => error.exit_code(),
@@ -90,13 +90,13 @@ impl From<OpenError> for StartError {
 }
 
 impl Gateway {
-    /// Starts everything; requests are served when this returns. `warnings` are those of the configuration.
+    /// Starts all parts; requests are served when this returns. `warnings` come from the configuration.
     pub fn start(config: Config, mut warnings: Vec<String>) -> Result<Self, StartError> {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
         let mut signals = Signals::catch().map_err(StartError::System)?;
-        // A second start in one process finds the provider installed, which is as good.
+        // Fails harmlessly if an earlier start in this process has installed the provider.
         rustls::crypto::ring::default_provider().install_default().ok();
         let settings = settings(&config)?;
         let upstream_tls = upstream_tls(&config)?;
@@ -136,24 +136,24 @@ impl Gateway {
             build: BUILD,
         })
         .map_err(StartError::System)?;
-        // Before the first request is served: from then on a signal drains.
+        // Before the first request is served: from then on a signal starts the drain.
         signals.hold_stop().map_err(StartError::System)?;
         let address = dataplane.serve(listener, control.handler()).map_err(StartError::System)?;
         Ok(Self { dataplane, control, address, signals })
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): streams in flight end or are cut, and every
-    /// record is stored. Returns at once when a thread has died: what was recorded is in the journal.
+    /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): streams in flight finish or are cut, and every record is
+    /// stored. Returns an error at once if a thread has died; the usage recorded so far is in the journal.
     pub fn run_until_stopped(self) -> Result<(), ThreadDied> {
         let Self { dataplane, control, mut signals, .. } = self;
         let asked = signals.until_stopped(|| control.reload());
         if !asked {
-            // Nothing is let go: the state stays locked until the process is gone.
+            // Nothing is dropped: the state stays locked until the process ends.
             std::mem::forget((dataplane, control));
             return Err(ThreadDied::of(&signals.alarm));
         }
@@ -171,7 +171,7 @@ impl Gateway {
     }
 }
 
-/// A thread that the gateway cannot do without has ended. A supervisor should start the gateway again.
+/// Error: a required thread has ended. A supervisor should restart the gateway.
 #[derive(Debug)]
 pub struct ThreadDied(String);
 
@@ -180,7 +180,7 @@ impl ThreadDied {
         Self(alarm.cause().unwrap_or("a thread ended").to_owned())
     }
 
-    /// The exit code, as in sysexits.h.
+    /// Returns the exit code, as in sysexits.h.
     pub fn exit_code(&self) -> u8 {
         70
     }
@@ -238,7 +238,7 @@ fn upstream_tls(config: &Config) -> Result<rustls::ClientConfig, StartError> {
     })
 }
 
-/// Certificates and keys: the system's own file of all authorities has a quarter of a mebibyte.
+/// Maximum bytes of a certificate or key file. A system's bundle of all authorities has about a quarter of a mebibyte.
 const PEM_BYTES_MAX: u64 = 16 << 20;
 
 fn read(path: &Path) -> Result<Vec<u8>, StartError> {
@@ -246,7 +246,7 @@ fn read(path: &Path) -> Result<Vec<u8>, StartError> {
         .map_err(|error| StartError::File(format!("{} cannot be read: {error}", path.display())))
 }
 
-/// Hands the console's files to control, which knows neither crate nor folder.
+/// Returns a file of the console to control, which does not depend on the console crate.
 fn asset(path: &str) -> Option<control::Asset> {
     console::asset(path).map(|asset| control::Asset { bytes: asset.bytes, content_type: asset.content_type })
 }

@@ -1,5 +1,5 @@
-//! The command line: reads arguments and environment, starts what they ask for, and turns every fault into one
-//! clear line on stderr and an exit code by kind.
+//! The command line: parses arguments and environment, runs the command, and reports every failure as one line on
+//! stderr and an exit code by kind.
 
 mod cli;
 

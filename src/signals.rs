@@ -1,4 +1,4 @@
-//! What interrupts a running gateway: signals, and the alarm of a thread that has died.
+//! Events that interrupt a running gateway: signals, and the alarm of a thread that has died.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::Notify;
 
-/// The signals that are caught from the moment this is made, and the alarm. SIGTERM and SIGINT end a gateway that still
-/// starts, so they are caught by [`Signals::hold_stop`].
+/// The alarm, and the signals caught since its creation. SIGTERM and SIGINT end a gateway that is still starting; they
+/// are caught from [`Signals::hold_stop`] on.
 #[derive(Debug)]
 pub(crate) struct Signals {
     runtime: Runtime,
@@ -39,7 +39,7 @@ impl Signals {
         Ok(Self { runtime, alarm, caught })
     }
 
-    /// From now on SIGTERM and SIGINT no longer end the process; [`Signals::until_stopped`] reports them.
+    /// Stops SIGTERM and SIGINT from ending the process; [`Signals::until_stopped`] reports them from now on.
     pub(crate) fn hold_stop(&mut self) -> std::io::Result<()> {
         let _context = self.runtime.enter();
         self.caught.stop = Some((signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?));
@@ -51,7 +51,7 @@ impl Signals {
         self.runtime.block_on(self.caught.until_stopped(reload))
     }
 
-    /// Runs `work` to its end. Returns false at once if the alarm is raised; further signals change nothing.
+    /// Runs `work` to its end. Returns false at once if the alarm is raised; further signals have no effect.
     pub(crate) fn unless_died(&self, work: impl Future<Output = ()>) -> bool {
         self.runtime.block_on(async {
             tokio::select! {

@@ -1,6 +1,6 @@
-//! The web console, embedded: built files in, bytes out. This release holds a stand-in page.
+//! The embedded web console: serves files that were built into the binary. This release contains a placeholder page.
 //!
-//! In a debug build the files are read from `dist/` when they are asked for, so that an edit shows on reload.
+//! In debug builds the files are read from `dist/` on each request, so that edits show on reload.
 
 use std::borrow::Cow;
 
@@ -9,15 +9,15 @@ use rust_embed::RustEmbed;
 /// One file of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asset {
-    /// Its content.
+    /// The content.
     pub bytes: Cow<'static, [u8]>,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
 }
 
-/// The file at `path`, relative to `/console/` and without a leading slash; `index.html` for the page itself.
+/// Returns the file at `path`, relative to `/console/` and without a leading slash; `index.html` is the page itself.
 pub fn asset(path: &str) -> Option<Asset> {
-    // In a debug build the path reaches the file system.
+    // In debug builds the path reaches the file system.
     if path.split('/').any(|part| part.is_empty() || part.starts_with('.')) || path.contains('\\') {
         return None;
     }
@@ -30,7 +30,7 @@ pub fn asset(path: &str) -> Option<Asset> {
 #[folder = "dist/"]
 struct Dist;
 
-/// The type of a file that the console may hold; none for any other.
+/// Returns the content type of a file, or `None` for file types that the console does not contain.
 fn content_type(path: &str) -> Option<&'static str> {
     let (_, extension) = path.rsplit_once('.')?;
     TYPES.iter().find(|(name, _)| *name == extension).map(|(_, content_type)| *content_type)

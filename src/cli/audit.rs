@@ -1,4 +1,4 @@
-//! `llmgw audit`: whether the audit is as it was written.
+//! `llmgw audit`: verifies that the audit is unchanged.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use control::config::{self, Environment};
 
 use super::{CliFailure, exit, print};
 
-/// Walks the chain and names the first row that is wrong.
+/// Verifies the hash chain and reports the first invalid row.
 pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let offline = config::offline(environment).map_err(failed)?;

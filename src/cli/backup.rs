@@ -1,4 +1,5 @@
-//! `llmgw backup`: makes, checks and restores archives of the state. A gateway may run meanwhile, but for a restore.
+//! `llmgw backup`: creates, verifies and restores archives of the state. A gateway may run meanwhile, except during a
+//! restore.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

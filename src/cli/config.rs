@@ -1,4 +1,4 @@
-//! `llmgw config`: looks at the configuration and starts nothing.
+//! `llmgw config`: prints and checks the configuration without starting anything.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use control::config::{self, Environment, Version};
 
 use super::{CliFailure, exit, print};
 
-/// Tells every fault, each on a line of its own.
+/// Checks the configuration; prints the warnings, or each error on its own line.
 pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     match config::load(environment) {
         Ok(loaded) => {

@@ -1,4 +1,4 @@
-//! `llmgw credentials`: stored secrets and the key that opens them.
+//! `llmgw credentials`: stored secrets and the key that encrypts them.
 
 use std::fmt::Write as _;
 use std::io::Write as _;

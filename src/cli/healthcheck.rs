@@ -1,4 +1,4 @@
-//! `llmgw healthcheck`: whether the gateway of this environment is alive. For images without shell and curl.
+//! `llmgw healthcheck`: checks that the gateway of this environment is alive. For images without shell and curl.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use shared::port::HttpLimits;
 
 use super::{CliFailure, exit, loopback};
 
-/// Asks `/health` at the configured address.
+/// Requests `/health` from the configured address.
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let (bind, tls) =
         config::listens_at(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
@@ -20,7 +20,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let unhealthy = |why: String| CliFailure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));
     let answer = loopback::ask(address, "/health", LIMITS).map_err(|error| unhealthy(error.to_string()))?;
     match loopback::take_apart(&answer) {
-        // A listener with TLS refuses clear text at once, which no process does that hangs.
+        // A listener with TLS rejects plain text at once, which shows that the process does not hang.
         _ if tls => Ok(()),
         Some((200, _)) => Ok(()),
         Some((status, _)) => Err(unhealthy(format!("answers {status}"))),
@@ -28,7 +28,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     }
 }
 
-/// The address under which this machine reaches a listener on `ip`.
+/// Returns the address at which this machine reaches a listener on `ip`.
 fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),

@@ -1,8 +1,8 @@
-//! Where log lines go and how they look.
+//! Destination and format of log lines.
 //!
-//! What clients and upstreams send may stand in a line, but it cannot end the line, begin another or drive a
-//! terminal: every line passes [`Lines`], which escapes what is not to be printed. For that reason lines have no
-//! colours: an escape sequence of ours could not be told from one that came from outside.
+//! A line may contain input from clients and upstreams, but such input cannot end the line, start another or control a
+//! terminal: every line passes [`Lines`], which escapes unprintable characters. Lines therefore have no colours: the
+//! gateway's own escape sequences could not be distinguished from those in the input.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -29,8 +29,7 @@ pub(super) fn begin(logging: &Logging) -> Result<(), CliFailure> {
     result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("the log cannot begin: {error}")))
 }
 
-/// Writes lines with everything escaped that is not to be printed. Each write is one whole line, as
-/// `tracing_subscriber` makes them.
+/// Writer that escapes unprintable characters. Each write is one whole line, as `tracing_subscriber` produces them.
 struct LogLines<W> {
     format: LogFormat,
     to: W,
@@ -55,7 +54,7 @@ impl<W: Write> Write for LogLines<W> {
     }
 }
 
-/// The content of a line with the escapes of its format. In JSON such characters stand only inside of strings.
+/// Escapes the content of a line in its format. In JSON, such characters occur only inside strings.
 fn escaped(content: &str, format: LogFormat) -> Cow<'_, str> {
     if !content.contains(is_unprintable) {
         return content.into();
@@ -67,7 +66,7 @@ fn escaped(content: &str, format: LogFormat) -> Cow<'_, str> {
             continue;
         }
         let code = u32::from(character);
-        // Writing to a string does not fail. All of these characters are in the basic plane.
+        // Writing to a string cannot fail. All of these characters are in the Basic Multilingual Plane.
         let _ = match format {
             LogFormat::Text => write!(text, "\\u{{{code:x}}}"),
             LogFormat::Json => write!(text, "\\u{code:04x}"),
@@ -76,7 +75,8 @@ fn escaped(content: &str, format: LogFormat) -> Cow<'_, str> {
     text.into()
 }
 
-/// Control characters (C0, DEL, C1), line and paragraph separators, and what changes the direction of text.
+/// Returns true for control characters (C0, DEL, C1), line and paragraph separators, and characters that change the
+/// text direction.
 fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(

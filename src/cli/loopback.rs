@@ -1,5 +1,5 @@
-//! The smallest HTTP client there is, for questions to this machine before a gateway runs: one GET, no TLS, one
-//! deadline over everything, a bound on the answer.
+//! A minimal HTTP client for requests to this machine before a gateway runs: one GET, no TLS, one deadline for the
+//! whole exchange, and a limit on the size of the answer.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use shared::port::{BoxError, BoxFuture, HttpClient, HttpLimits};
 
-/// Asks for `path` and returns whatever comes back until the other side closes. HTTP/1.0, so that it does close
+/// Requests `path` and returns all bytes up to the end of the connection. It uses HTTP/1.0, so that the server closes
 /// and sends no chunks.
 pub(super) fn ask(address: SocketAddr, path: &str, limits: HttpLimits) -> io::Result<Vec<u8>> {
     let deadline = Instant::now() + limits.timeout;
@@ -38,7 +38,7 @@ pub(super) fn ask(address: SocketAddr, path: &str, limits: HttpLimits) -> io::Re
     }
 }
 
-/// The status of an answer, and its body.
+/// Splits an answer into its status and body.
 pub(super) fn take_apart(answer: &[u8]) -> Option<(u16, &[u8])> {
     let head_end = answer.windows(4).position(|window| window == b"\r\n\r\n")?;
     let (head, rest) = answer.split_at_checked(head_end)?;
@@ -47,7 +47,7 @@ pub(super) fn take_apart(answer: &[u8]) -> Option<(u16, &[u8])> {
     Some((status, rest.get(4..)?))
 }
 
-/// Asks servers on this machine, and no others.
+/// Client that connects only to loopback addresses.
 #[derive(Debug)]
 pub(super) struct Loopback;
 
@@ -79,7 +79,7 @@ mod tests {
 
     const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_millis(300), body_bytes_max: 10_000 };
 
-    /// A server that answers one connection with `answer` and then closes, or waits.
+    /// Starts a server that answers one connection with `answer` and then closes or waits.
     fn server(answer: Vec<u8>, closes: bool) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -90,7 +90,7 @@ mod tests {
             assert!(question[..read].starts_with(b"GET /v1/models HTTP/1.0\r\n"));
             let _ = stream.write_all(&answer);
             if !closes {
-                // Held until the client has given up and closed.
+                // Kept open until the client has timed out and closed.
                 let _ = stream.read(&mut question);
             }
         });

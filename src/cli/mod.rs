@@ -1,4 +1,4 @@
-//! The commands. Each answers with nothing or a [`Failure`], which holds one line for people and an exit code.
+//! The commands. Each returns nothing or a [`Failure`], which contains one line for the operator and an exit code.
 
 mod audit;
 mod backup;
@@ -105,7 +105,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let arguments = match Arguments::try_parse_from(arguments) {
         Ok(arguments) => arguments,
         Err(error) => {
-            // Help and version come as errors too, for stdout.
+            // clap reports help and version as errors too, for stdout.
             let _ = error.print();
             return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
         }

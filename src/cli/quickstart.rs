@@ -1,4 +1,4 @@
-//! `llmgw quickstart`: from an empty machine to an answer. What is set or there already is used as it is.
+//! `llmgw quickstart`: sets up an empty machine and runs the gateway. Existing settings and files are used unchanged.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use control::detect::{self, Detected};
 use super::loopback::Loopback;
 use super::{CliFailure, exit, print, serve};
 
-/// Makes what is missing, runs the gateway, and says how to use it.
+/// Creates what is missing, runs the gateway, and prints how to use it.
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let failed = |error| CliFailure::new(exit::CONFIG, error);
     let (state_dir, file) = config::places_of(environment).map_err(failed)?;
@@ -38,7 +38,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     serve::until_stopped(gateway)
 }
 
-/// Writes the first configuration where there is none, and says which model servers went into it.
+/// Writes the first configuration if none exists, and returns the model servers that it contains.
 fn first_file(file: &Path) -> Result<Vec<Detected>, CliFailure> {
     if file.exists() {
         return Ok(Vec::new());
@@ -62,7 +62,7 @@ struct QuickstartNotice<'a> {
     model: &'a str,
 }
 
-/// What a person needs to know next. The key itself is never printed: the command reads it where it is kept.
+/// Returns the instructions for the operator. The key itself is never printed: the command reads it from its file.
 fn told(told: &QuickstartNotice<'_>) -> String {
     let QuickstartNotice { origin, kept, file, state_dir, found, model } = told;
     let in_file = kept.variables.iter().any(|(name, _)| name == "LLMGW_API_KEY");
@@ -108,7 +108,7 @@ makes them, as the README shows under \"Create a key for a client\".
     )
 }
 
-/// A path as one word of a shell command.
+/// Quotes a path as one word of a shell command.
 fn quoted(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', "'\\''"))
 }

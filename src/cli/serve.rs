@@ -1,4 +1,4 @@
-//! `llmgw serve`: from a loaded configuration to a gateway that has stopped.
+//! `llmgw serve`: runs the gateway from a loaded configuration until it stops.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ pub(super) fn until_stopped(gateway: Gateway) -> Result<(), CliFailure> {
     })
 }
 
-/// Loads the configuration, with the first fault as the failure's one line.
+/// Loads the configuration; the failure contains the first error.
 pub(super) fn load(environment: &Arc<Environment>) -> Result<Loaded, CliFailure> {
     config::load(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))
 }
 
-/// Begins the log, plants the seed if there is one, and starts the gateway.
+/// Initializes the log, writes the seed configuration if there is one, and starts the gateway.
 pub(super) fn start(loaded: Loaded) -> Result<Gateway, CliFailure> {
     let Loaded { config, warnings } = loaded;
     logs::begin(&config.logging)?;
@@ -50,7 +50,7 @@ fn plant(config: &Config) -> Result<(), CliFailure> {
     })
 }
 
-/// Whether `address` is free, as one clear failure if it is not.
+/// Returns a clear error if `address` is not free.
 pub(super) fn expect_free(address: SocketAddr) -> Result<(), CliFailure> {
     match std::net::TcpListener::bind(address) {
         Ok(_) => Ok(()),
