@@ -1,10 +1,10 @@
-//! The table `members`: which humans belong to which projects, and as what.
+//! The table `members`: the humans of each project, and their roles.
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::{Deserialize, Serialize};
 
-/// A human in a project, as stored and as the API shows it.
+/// The membership of a human in a project, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct ProjectMember {
     pub(crate) project: String,
@@ -13,7 +13,7 @@ pub(crate) struct ProjectMember {
     pub(crate) created_at_ms: u64,
 }
 
-/// What a human is in a project (AUTH-8).
+/// The role of a human in a project (AUTH-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MemberRole {
@@ -24,7 +24,7 @@ pub(crate) enum MemberRole {
 }
 
 impl MemberRole {
-    /// Every role by its name.
+    /// Every role by name.
     pub(crate) const NAMES: [(&'static str, Self); 4] =
         [("owner", Self::Owner), ("admin", Self::Admin), ("member", Self::Member), ("viewer", Self::Viewer)];
 
@@ -57,7 +57,7 @@ impl ProjectMember {
     }
 }
 
-/// Up to `rows` members of a project whose principals' ids come after `after`.
+/// Returns up to `rows` members of a project with principal ids after `after`.
 pub(crate) fn page(
     db: &Connection,
     project: &str,
@@ -76,22 +76,22 @@ pub(crate) fn find(
     db.prepare_cached(FIND)?.query_row([project, principal], ProjectMember::of).optional()
 }
 
-/// Every membership of a human.
+/// Returns every membership of a human.
 pub(crate) fn of_principal(db: &Connection, principal: &str) -> rusqlite::Result<Vec<ProjectMember>> {
     db.prepare_cached(OF_PRINCIPAL)?.query_map([principal], ProjectMember::of)?.collect()
 }
 
-/// Every member of a project.
+/// Returns every member of a project.
 pub(crate) fn of_project(db: &Connection, project: &str) -> rusqlite::Result<Vec<ProjectMember>> {
     db.prepare_cached(OF_PROJECT)?.query_map([project], ProjectMember::of)?.collect()
 }
 
-/// How many owners a project has.
+/// Returns the number of owners of a project.
 pub(crate) fn owners(db: &Connection, project: &str) -> rusqlite::Result<u64> {
     db.prepare_cached(OWNERS)?.query_row([project], |row| row.get("owners"))
 }
 
-/// Stores a membership; one that is there gets the role.
+/// Stores a membership, or changes the role of an existing one.
 pub(crate) fn put(tx: &Connection, member: &ProjectMember) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":project": member.project,

@@ -1,15 +1,15 @@
-//! Forward-only, numbered migrations, one transaction each; `user_version` names the last one.
+//! Forward-only, numbered migrations, one transaction each. `user_version` is the number of the last one.
 //!
-//! A migration is never edited after it has landed, and there is no way back: an older binary refuses. One whose
-//! name begins with `usage` is about the tables of usage and about nothing else: it runs in the file that has them
-//! (`store/files.rs`). Both files count all numbers.
+//! A migration is never edited after it has landed, and none is ever reverted: an older release refuses a newer
+//! database. A migration whose name begins with `usage` changes only the tables of usage and runs in the file that
+//! contains them (`store/files.rs`). Both files count all numbers.
 
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::files::{MAIN, is_apart};
 use super::row_sums;
 
-/// Every migration in order; the first one makes version 1.
+/// All migrations in order; the first one creates version 1.
 pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_vault.sql", include_str!("migrations/0001_vault.sql")),
     ("0002_usage.sql", include_str!("migrations/0002_usage.sql")),
@@ -30,28 +30,28 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0017_usage_requests.sql", include_str!("migrations/0017_usage_requests.sql")),
 ];
 
-/// The newest version that this binary knows.
+/// Returns the newest version that this release knows.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }
 
-/// The version of an open database; 0 for an empty one.
+/// Returns the version of an open database; 0 for an empty one.
 pub(crate) fn version(db: &Connection) -> rusqlite::Result<i64> {
     db.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Brings the database to [`newest`]. Killed at any moment, it goes on where it stopped.
+/// Migrates the database to [`newest`]. If the process is killed, the next call continues where it stopped.
 pub(crate) fn migrate(db: &mut Connection) -> rusqlite::Result<()> {
     let apart = is_apart(db)?;
     run(db, |name| !(apart && is_of_usage(name)))
 }
 
-/// Does so with a database that has the tables of usage and no others.
+/// Migrates a database that contains only the tables of usage.
 pub(crate) fn migrate_usage(db: &mut Connection) -> rusqlite::Result<()> {
     run(db, is_of_usage)
 }
 
-/// Makes the tables of usage, all empty.
+/// Creates the tables of usage, all empty.
 pub(crate) fn make_usage(tx: &Connection) -> rusqlite::Result<()> {
     MIGRATIONS.iter().filter(|(name, _)| is_of_usage(name)).try_for_each(|(_, sql)| tx.execute_batch(sql))
 }

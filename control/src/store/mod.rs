@@ -1,4 +1,4 @@
-//! State on SQLite. All SQL stands in this folder; one connection writes, a few read, and nobody else opens the
+//! The state, on SQLite. This folder contains all SQL. One connection writes and a few read; nothing else opens the
 //! files.
 
 pub(crate) mod allowlist;
@@ -50,7 +50,7 @@ pub(crate) mod varint;
 pub(crate) mod vault;
 pub(crate) mod window;
 
-/// A number as SQLite holds it; one too large is the largest.
+/// Converts a number for SQLite; numbers that are too large become the largest one.
 pub(crate) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The part of a packed record that most exchanges do not have.
+//! The part of a packed record that is empty for most exchanges.
 //!
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [upstream id,] [vendor's cost,] [lost]
@@ -7,8 +7,9 @@
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
 //! ```
 //!
-//! Each bit of `which` marks one of the others. Counts are the classes that the fixed part of a record lacks. The bits of
-//! a lost attempt mark its classes and, above them, the parts in brackets, which earlier releases did not write.
+//! Each bit of `which` marks the presence of one of the other fields. The counts are those of classes that are not in
+//! the fixed part of a record. The bits of a lost attempt mark its classes and, above them, the fields in brackets,
+//! which earlier releases did not write.
 
 use std::borrow::Cow;
 
@@ -17,12 +18,12 @@ use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 use super::record::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
 use super::varint;
 
-/// True if `record` has nothing that stands here.
+/// True if all of these fields of `record` are empty.
 pub(super) fn is_empty(record: &Record<'_>) -> bool {
     which(record) == 0
 }
 
-/// Appends it; `text` as in [`Record::put`].
+/// Appends the fields; `text` is the same as in [`Record::put`].
 pub(super) fn put(record: &Record<'_>, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
     let which = which(record);
     varint::put(out, which);
@@ -46,7 +47,7 @@ pub(super) fn put(record: &Record<'_>, out: &mut Vec<u8>, mut text: impl FnMut(&
     }
 }
 
-/// Reads what [`put`] appended into `record`. `None` for anything else.
+/// Reads into `record` what [`put`] appended. Returns `None` for malformed bytes.
 pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Texts<'a>) -> Option<()> {
     let which = varint::take(bytes)?;
     if which & COUNTS != 0 {
@@ -69,7 +70,7 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     Some(())
 }
 
-/// Packs the consumption of failed attempts, each with the place of its step in the trace.
+/// Packs the consumption of failed attempts, each with the position of its step in the trace.
 pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -> Vec<u8> {
     let mut out = Vec::new();
     for (place, lost) in lost {
@@ -83,7 +84,7 @@ pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -
     out
 }
 
-/// The bits of the parts that `lost` has beside its counts and its cost.
+/// Returns the bits of the optional fields that `lost` has besides its counts and its cost.
 fn parts_of(lost: &Lost) -> u64 {
     let parts = [
         (LOST_TIER, lost.tier.is_some()),
@@ -94,7 +95,7 @@ fn parts_of(lost: &Lost) -> u64 {
     parts.into_iter().filter(|(_, is_there)| *is_there).fold(0, |bits, (bit, _)| bits | bit)
 }
 
-/// Returns what [`pack_lost`] packed; ends early at bytes that it did not write.
+/// Parses what [`pack_lost`] packed. Ends early at malformed bytes.
 pub(crate) fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
     let mut rest = packed;
     std::iter::from_fn(move || {
@@ -137,7 +138,7 @@ fn which(record: &Record<'_>) -> u64 {
         | flag(!record.lost.is_empty(), LOST)
 }
 
-/// True for the classes whose counts every record has.
+/// True for the classes whose counts are in the fixed part of every record.
 fn is_fixed(class: Class) -> bool {
     matches!(class, Class::Input | Class::CacheRead | Class::CacheWrite | Class::Output | Class::Reasoning)
 }
@@ -146,20 +147,20 @@ fn put_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Cl
     put_marked_counts(out, counts, 0);
 }
 
-/// Appends the counts with more bits beside those of the classes.
+/// Appends the counts; `more` contains further bits to set besides those of the classes.
 fn put_marked_counts(out: &mut Vec<u8>, counts: impl Iterator<Item = (Class, u64)> + Clone, more: u64) {
     let counts = counts.filter(|(_, count)| *count > 0);
     varint::put(out, counts.clone().fold(more, |bits, (class, _)| bits | 1 << (class as u64)));
     counts.for_each(|(_, count)| varint::put(out, bounded(count)));
 }
 
-/// The counts that [`put_counts`] wrote, beside those of `fixed`.
+/// Reads the counts that [`put_counts`] wrote; the others are taken from `fixed`.
 fn take_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(TokenCounts, Units)> {
     let (_, tokens, units) = take_marked_counts(bytes, fixed)?;
     Some((tokens, units))
 }
 
-/// All bits and counts that [`put_marked_counts`] wrote, beside the counts of `fixed`.
+/// Reads all bits and the counts that [`put_marked_counts`] wrote; the other counts are taken from `fixed`.
 fn take_marked_counts(bytes: &mut &[u8], fixed: &TokenCounts) -> Option<(u64, TokenCounts, Units)> {
     let bits = varint::take(bytes)?;
     let (mut tokens, mut units) = (fixed.list(), Units::ZERO.list());
@@ -182,7 +183,7 @@ const TEXTS: [(u64, RecordName); 4] = [
     (1 << 4, RecordName::EndUser),
 ];
 
-/// The parts of a lost attempt. The lower bits are those of the classes, and of more that may come.
+/// The bits of the optional fields of a lost attempt. The lower bits are for the classes, including future ones.
 const LOST_TIER: u64 = 1 << 24;
 const LOST_PICTURE: u64 = 1 << 25;
 const LOST_VENDOR_COST: u64 = 1 << 26;
@@ -280,7 +281,7 @@ mod tests {
 
     #[test]
     fn failed_attempts_that_earlier_releases_wrote_are_read() {
-        // Two attempts: 300 tokens of input and 5 of output for 7 nano-dollars; 2 searches of unknown cost.
+        // Two attempts: 300 input tokens and 5 output tokens for 7 nano-dollars; 2 searches of unknown cost.
         let packed = [0, 0b1_0001, 0xac, 2, 5, 8, 3, 0x80, 0x80, 1, 2, 0];
         let first = TokenCounts { input: 300, output: 5, ..TokenCounts::ZERO };
         let first = Lost { tokens: first, cost_nano_usd: Some(7), ..Lost::default() };
@@ -298,7 +299,7 @@ mod tests {
         let mut bytes = Vec::new();
         Record { tokens: TokenCounts { input: 1, output: 2, ..TokenCounts::ZERO }, ..Record::default() }
             .put(&mut bytes, text);
-        // Request id, started, duration, eleven names; three bytes of status; five counts; two options; price, cost.
+        // Request id, start, duration, eleven names; three bytes of status; five counts; two options; price, cost.
         assert_eq!(bytes.len(), 3 + 11 + 3 + 5 + 2 + 2);
     }
 

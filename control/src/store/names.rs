@@ -1,5 +1,5 @@
-//! The names that people gave to keys, projects and humans, by their ids. Those of what was deleted are in the
-//! audit, for as long as that is kept.
+//! The names of keys, projects and humans by id. The names of deleted ones are taken from the audit, as long as it is
+//! kept.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::record::{Record, RecordName};
 
-/// What has an id and a name.
+/// A kind of object with an id and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum NamedKind {
     Key,
@@ -16,21 +16,21 @@ pub(crate) enum NamedKind {
     Principal,
 }
 
-/// A name, and the address of a human.
+/// The name of an object, and for a human the email address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NameLabel {
     pub(crate) name: Option<String>,
     pub(crate) email: Option<String>,
 }
 
-/// Names that were looked up, so that each is looked up once.
+/// A cache of names, so that each is read once.
 #[derive(Debug, Default)]
 pub(crate) struct Labels {
     known: HashMap<NamedKind, HashMap<String, NameLabel>>,
 }
 
 impl Labels {
-    /// Returns what `id` is called; a label without a name where nothing is known of it.
+    /// Returns the label of `id`; one without a name if nothing is known about it.
     pub(crate) fn find(
         &mut self,
         db: &Connection,
@@ -50,7 +50,7 @@ impl Labels {
     }
 }
 
-/// The names beside the ids of an exchange.
+/// The names that belong to the ids of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct OwnerNames {
     pub(crate) key_name: Option<String>,
@@ -76,7 +76,7 @@ impl OwnerNames {
         })
     }
 
-    /// Returns the names of whom an exchange belongs to.
+    /// Returns the names of the key, project and human of an exchange.
     pub(crate) fn of_record(
         db: &Connection,
         labels: &mut Labels,
@@ -106,9 +106,9 @@ fn read(db: &Connection, named: NamedKind, id: &str) -> rusqlite::Result<NameLab
     Ok(db.prepare_cached(DELETED)?.query_row([kind, id], label).optional()?.unwrap_or_default())
 }
 
-/// Before the name of an administrator in the id of their key.
+/// The prefix of an administrator's name in the id of their key.
 const ADMINISTRATOR: &str = "admin:";
-/// Labels of each sort that are remembered.
+/// Limit on the cached labels of each kind.
 const LABELS_MAX: usize = 20_000;
 
 const KEY: &str = "SELECT name, NULL AS email FROM keys WHERE id = ?";

@@ -1,4 +1,4 @@
-//! Opening the database: everything is checked before anything is written.
+//! Opens the database. Everything is checked before anything is written.
 //!
 //! ```text
 //!  directory -> lock -> is there a database?
@@ -6,7 +6,8 @@
 //!    yes: read-only: ours? not newer? whole? right key?  then read-write: migrate
 //! ```
 //!
-//! A file called `gateway.db` is therefore always whole; an empty or foreign one is damage and is left alone.
+//! A file called `gateway.db` is therefore always complete. An empty or foreign one is reported as damaged and not
+//! changed.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _};
@@ -30,14 +31,14 @@ use crate::vault::VaultKeys;
 #[derive(Debug)]
 pub(crate) struct Opened {
     pub(crate) lock: StateLock,
-    /// The one connection that writes.
+    /// The only connection that writes.
     pub(crate) writer: Connection,
-    /// The database file.
+    /// The path of the database file.
     pub(crate) path: PathBuf,
     pub(crate) keys: VaultKeys,
 }
 
-/// Opens the state in `dir`, or makes it where there is none.
+/// Opens the state in `dir`. Creates it if it does not exist.
 pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Opened, OpenError> {
     make_directory(dir)?;
     let lock = StateLock::take(dir)?;
@@ -61,7 +62,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     Ok(Opened { lock, writer, path, keys })
 }
 
-/// Opens the database in `dir` to be looked at, by a process that does not hold the directory.
+/// Opens the database in `dir` for reading, in a process that does not hold the lock of the directory.
 pub(crate) fn open_to_read(
     dir: &Path,
     encryption_key: &Secret<[u8; 32]>,
@@ -83,7 +84,7 @@ pub(crate) fn open_to_read(
     Ok((db, keys))
 }
 
-/// A connection that only reads, with its own small cache.
+/// Opens a read-only connection with its own small cache.
 pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
@@ -93,12 +94,12 @@ pub(crate) fn connect_reader(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// Whether `encryption_key` is the key of the database at `path`.
+/// True if `encryption_key` is the key of the database at `path`.
 pub(crate) fn opens_with(path: &Path, encryption_key: &Secret<[u8; 32]>) -> bool {
     connect_reader(path).is_ok_and(|db| open_keys(&db, encryption_key).is_ok())
 }
 
-/// The connection that writes; there is one at a time.
+/// Opens the connection that writes; only one may exist at a time.
 pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
@@ -111,7 +112,7 @@ pub(crate) fn connect_writer(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-/// How one of the files of a connection that writes is to be written.
+/// Configures how a writing connection writes to one of its files.
 pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()> {
     let schema = Some(schema);
     db.pragma_update_and_check(schema, "journal_mode", "WAL", |_| Ok(()))?;
@@ -120,14 +121,14 @@ pub(crate) fn tune_writer(db: &Connection, schema: &str) -> rusqlite::Result<()>
     db.pragma_update_and_check(schema, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))
 }
 
-/// Looks at an existing database without writing to it.
+/// Checks an existing database and its keys without writing to it.
 pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Connection, OpenError> {
     let db = check_file(path, APPLICATION_ID, CHECK_KEYS)?;
     open_keys(&db, encryption_key).map_err(|error| keys_error(path, error))?;
     Ok(db)
 }
 
-/// Compares the rows of a database that is whole with the sums that were kept of them.
+/// Compares the rows of an intact database with their stored sums.
 fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
     let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
@@ -140,7 +141,7 @@ fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
     }
 }
 
-/// Looks at `usage.db`, where that holds the usage. One that is gone is no fault.
+/// Checks `usage.db`, if the usage is in it. A missing file is not an error.
 fn check_usage(dir: &Path) -> Result<(), OpenError> {
     let main = dir.join(DATABASE);
     let files = Files::of(dir).map_err(|source| sql_error(&main, source))?;
@@ -156,8 +157,8 @@ fn check_usage(dir: &Path) -> Result<(), OpenError> {
     }
 }
 
-/// Whether the file is a database with this id, of a known version and whole. Of a large one only so much is read
-/// as `check_some` says.
+/// Checks that the file is an intact database with this application id and of a known version. For a large file, runs
+/// only the partial check `check_some`.
 fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Connection, OpenError> {
     let damaged = |detail: &str| OpenError::Damaged { path: path.into(), detail: detail.into() };
     let io = |source| OpenError::Io { path: path.into(), source };
@@ -178,7 +179,7 @@ fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Conn
     if found > known {
         return Err(OpenError::Newer { path: path.into(), found, known });
     }
-    // All of a large one would take longer than a start may.
+    // Checking all of a large file would take too long for a start.
     let check = if bytes <= CHECKED_BYTES_MAX { CHECK_ALL } else { check_some };
     let finding: String = db.query_row(check, [], |row| row.get(0)).map_err(sql)?;
     if finding != "ok" {
@@ -187,7 +188,7 @@ fn check_file(path: &Path, application_id: i32, check_some: &str) -> Result<Conn
     Ok(db)
 }
 
-/// Makes a new database under another name and moves it into place when it is whole.
+/// Creates a new database under a temporary name and renames it when it is complete.
 fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<(), OpenError> {
     let draft = dir.join(DRAFT);
     let io = |source| OpenError::Io { path: draft.clone(), source };
@@ -206,13 +207,14 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
     put_in_place(&draft, path).map_err(io)
 }
 
-/// An empty file for a database, for this user only, and nothing left of another one of its name.
+/// Creates an empty file for a database, accessible only to this user, and removes all files of an earlier one of the
+/// same name.
 pub(crate) fn new_file(path: &Path) -> io::Result<()> {
     remove(path)?;
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }
 
-/// Removes a database and what SQLite keeps beside it, as far as they are there.
+/// Removes a database and SQLite's files beside it, if they exist.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     for file in [path, &beside(path, "-wal"), &beside(path, "-shm"), &beside(path, "-journal")] {
         match fs::remove_file(file) {
@@ -223,7 +225,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives a database that nobody has open another name, for good.
+/// Renames a database that no connection has open, and syncs the directory.
 pub(crate) fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)?;
     match to.parent() {
@@ -232,7 +234,7 @@ pub(crate) fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
-/// Refuses to make a new database where an old one has left something behind.
+/// Fails if files of an earlier database exist, so that no new one is created beside them.
 fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
     let missing = |beside: &Path| OpenError::Missing { path: path.into(), beside: beside.into() };
     for file in [beside(path, "-wal"), dir.join(USAGE)] {
@@ -245,7 +247,7 @@ fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
     if holds_something { Err(missing(&journal)) } else { Ok(()) }
 }
 
-/// Makes the directory, for this user only, where there is none.
+/// Creates the directory, accessible only to this user, if it does not exist.
 pub(crate) fn make_directory(dir: &Path) -> Result<(), OpenError> {
     DirBuilder::new()
         .recursive(true)
@@ -254,7 +256,8 @@ pub(crate) fn make_directory(dir: &Path) -> Result<(), OpenError> {
         .map_err(|source| OpenError::Io { path: dir.into(), source })
 }
 
-/// Takes away what others may do. A file system that knows no permissions is no reason not to start.
+/// Removes the permissions of other users. Only logs a warning on failure, because a file system may not support
+/// permissions.
 pub(crate) fn close_to_others(path: &Path, mode: u32) {
     let open = fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0);
     if !open {
@@ -265,7 +268,7 @@ pub(crate) fn close_to_others(path: &Path, mode: u32) {
     }
 }
 
-/// What an error of SQLite on the file means for whoever opens it.
+/// Classifies an error of SQLite on opening the file.
 pub(crate) fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
     use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
     match source.sqlite_error_code() {
@@ -293,26 +296,26 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// The database in the state directory.
+/// The name of the database in the state directory.
 pub(crate) const DATABASE: &str = "gateway.db";
-/// The folder of the usage journal in the state directory.
+/// The name of the usage journal's folder in the state directory.
 pub(crate) const JOURNAL: &str = "journal";
 const DRAFT: &str = "gateway.db.new";
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
-/// `llmg` in ASCII: tells the databases of the gateway from others.
+/// `llmg` in ASCII: marks the databases of the gateway.
 pub(crate) const APPLICATION_ID: i32 = 0x6c6c_6d67;
-/// `llmu`: tells a `usage.db`.
+/// `llmu`: marks a `usage.db`.
 pub(crate) const USAGE_APPLICATION_ID: i32 = 0x6c6c_6d75;
-/// The first version that has an audit. Its chain begins before that migration, so that a chain without ends is
-/// never taken for a new one.
+/// The first version with an audit. The chain is created before that migration, so that a chain without ends is never
+/// mistaken for a new one.
 const VERSION_WITH_AUDIT: i64 = 3;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
-/// A log of so many pages of 4 KiB is moved into the database by the commit that finds it so long; mostly
+/// The write-ahead log's length, in pages of 4 KiB, at which a commit moves the log into the database. Usually
 /// `store/checkpoints.rs` has moved it long before.
 const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
-/// Tables of a database that is larger than that whose rows are not compared with their sums.
+/// Tables whose rows are not compared with their sums in a database larger than `CHECKED_BYTES_MAX`.
 const LARGE_TABLES: &[&str] = &["usage", "usage_requests"];
 const CHECK_ALL: &str = "PRAGMA integrity_check(1)";
 const CHECK_KEYS: &str = "PRAGMA quick_check('vault')";

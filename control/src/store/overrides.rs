@@ -1,12 +1,12 @@
-//! The table `catalog_overrides`: what administrators say of models, and from when on. A row is never changed: what
-//! held at a moment can be told for good.
+//! The table `catalog_overrides`: facts about models that administrators set, with the time from which they apply. Rows
+//! are never changed, so the facts that applied at any earlier moment remain known.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
 use crate::model_facts::Facts;
 
-/// One override, as stored and as the API shows it.
+/// An override, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct Override {
     pub(crate) id: String,
@@ -17,12 +17,12 @@ pub(crate) struct Override {
     pub(crate) created_at_ms: u64,
 }
 
-/// Which overrides.
+/// A filter for overrides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Which {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
-    /// Those whose ids come after this one.
+    /// Only overrides with ids after this one.
     pub(crate) after: String,
 }
 
@@ -45,12 +45,12 @@ fn unreadable(row: &Row<'_>, error: serde_json::Error) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
 }
 
-/// Every override, in the order in which they come into force.
+/// Returns every override, in the order in which they take effect.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<Vec<Override>> {
     db.prepare_cached(ALL)?.query_map([], Override::of)?.collect()
 }
 
-/// Up to `rows` overrides.
+/// Returns up to `rows` overrides.
 pub(crate) fn page(db: &Connection, which: &Which, rows: i64) -> rusqlite::Result<Vec<Override>> {
     let mut statement = db.prepare_cached(PAGE)?;
     let parameters = named_params! {
@@ -66,7 +66,7 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Overrid
     db.prepare_cached(FIND)?.query_row([id], Override::of).optional()
 }
 
-/// Whether another override of the model comes into force at the same moment.
+/// True if another override of the same model takes effect at the same moment.
 pub(crate) fn is_taken(db: &Connection, new: &Override) -> rusqlite::Result<bool> {
     db.prepare_cached(TAKEN)?.exists(named_params! {
         ":provider": new.provider,
@@ -79,7 +79,7 @@ pub(crate) fn count(db: &Connection) -> rusqlite::Result<u64> {
     db.prepare_cached(COUNT)?.query_row([], |row| row.get("overrides"))
 }
 
-/// Stores a new row.
+/// Inserts a new row.
 pub(crate) fn put(tx: &Connection, new: &Override) -> rusqlite::Result<()> {
     let facts = serde_json::to_string(&new.facts)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(Box::new(error)))?;

@@ -3,7 +3,7 @@
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
-/// A human, as stored and as the API shows them.
+/// A human, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Principal {
     pub(crate) id: String,
@@ -29,7 +29,7 @@ impl Principal {
     }
 }
 
-/// Up to `rows` humans whose ids come after `after`.
+/// Returns up to `rows` humans with ids after `after`.
 pub(crate) fn page(db: &Connection, after: &str, rows: i64) -> rusqlite::Result<Vec<Principal>> {
     let mut statement = db.prepare_cached(PAGE)?;
     let found = statement.query_map(named_params! {":after": after, ":rows": rows}, Principal::of)?;
@@ -40,12 +40,12 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Princip
     db.prepare_cached(FIND)?.query_row([id], Principal::of).optional()
 }
 
-/// Whether somebody else has this address.
+/// True if another human has this email address.
 pub(crate) fn email_is_taken(db: &Connection, email: &str, by_other_than: &str) -> rusqlite::Result<bool> {
     db.prepare_cached(TAKEN)?.exists([email, by_other_than])
 }
 
-/// Stores a new row, or the next version of one.
+/// Inserts a new row, or stores the next version of one.
 pub(crate) fn put(tx: &Connection, principal: &Principal) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": principal.id,

@@ -8,16 +8,16 @@ use shared::access::Allowlist;
 use super::allowlist;
 use super::quotas::KeyLimit;
 
-/// What owns keys and quotas, as stored and as the API shows it.
+/// A project, which owns keys and quotas, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct StoredProject {
     pub(crate) id: String,
     pub(crate) name: String,
     pub(crate) disabled: bool,
-    /// What its keys may use, whatever they themselves say.
+    /// The models, endpoints and routes to which all of its keys are restricted, whatever their own allowlists contain.
     #[serde(flatten)]
     pub(crate) allowlist: Allowlist,
-    /// The limits that a new key gets.
+    /// The limits that each new key gets.
     pub(crate) key_defaults: Vec<KeyLimit>,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
@@ -46,8 +46,7 @@ fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
     serde_json::from_str(text).map_err(failed)
 }
 
-/// Up to `rows` projects whose ids come after `after`; of those that have `principal` as a member, if one is
-/// named.
+/// Returns up to `rows` projects with ids after `after`; only those with the member `principal`, if given.
 pub(crate) fn page(
     db: &Connection,
     principal: Option<&str>,
@@ -62,17 +61,17 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<StoredP
     db.prepare_cached(FIND)?.query_row([id], StoredProject::of).optional()
 }
 
-/// Every project that is not disabled, for the snapshot.
+/// Returns every project that is not disabled, for the snapshot.
 pub(crate) fn enabled(db: &Connection) -> rusqlite::Result<Vec<StoredProject>> {
     db.prepare_cached(ENABLED)?.query_map([], StoredProject::of)?.collect()
 }
 
-/// Whether another project is called so.
+/// True if another project has this name.
 pub(crate) fn name_is_taken(db: &Connection, name: &str, by_other_than: &str) -> rusqlite::Result<bool> {
     db.prepare_cached(TAKEN)?.exists([name, by_other_than])
 }
 
-/// Stores a new row, or the next version of one.
+/// Inserts a new row, or stores the next version of one.
 pub(crate) fn put(tx: &Connection, project: &StoredProject) -> rusqlite::Result<()> {
     let [models, endpoints, routes] = allowlist::columns(&project.allowlist)?;
     let failed = |error| rusqlite::Error::ToSqlConversionFailure(Box::new(error));
@@ -93,7 +92,7 @@ pub(crate) fn put(tx: &Connection, project: &StoredProject) -> rusqlite::Result<
     Ok(())
 }
 
-/// Deletes a project with its memberships.
+/// Deletes a project and its memberships.
 pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     tx.prepare_cached(DELETE)?.execute([id])?;
     Ok(())

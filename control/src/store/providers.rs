@@ -1,23 +1,23 @@
-//! The tables `providers` and `bindings`: provider instances made through the API, and the projects that may use
-//! a private one. Secrets in these rows are sealed.
+//! The tables `providers` and `bindings`: provider instances created through the API, and the projects that may use a
+//! private one. Secrets in these rows are sealed.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 
-/// A provider instance as stored.
+/// A stored provider instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProviderRow {
     pub(crate) id: String,
     pub(crate) auth: String,
     pub(crate) owner: Option<String>,
-    /// JSON in the shape of the file's, with dots in place of secrets.
+    /// The settings as JSON, in the shape of the configuration file, with dots in place of secrets.
     pub(crate) settings: String,
-    /// The API key, sealed.
+    /// The sealed API key.
     pub(crate) credential: Option<Vec<u8>>,
-    /// What may be seen of the API key.
+    /// The part of the API key that may be shown.
     pub(crate) credential_hint: Option<String>,
     pub(crate) credential_at_ms: Option<u64>,
-    /// A JSON map of headers, sealed.
+    /// The sealed headers, as a JSON map.
     pub(crate) headers: Option<Vec<u8>>,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Binding {
     pub(crate) created_at_ms: u64,
 }
 
-/// Tells one state of a row from every other: its number and its version.
+/// The number and version of a row, which identify one state of it.
 pub(crate) type Stamp = (i64, u64);
 
 impl ProviderRow {
@@ -52,7 +52,7 @@ impl ProviderRow {
     }
 }
 
-/// Every id with the stamp of its row, in order.
+/// Returns every id with the stamp of its row, ordered by id.
 pub(crate) fn stamps(db: &Connection) -> rusqlite::Result<Vec<(String, Stamp)>> {
     let mut statement = db.prepare_cached(STAMPS)?;
     let found =
@@ -64,7 +64,7 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Provide
     db.prepare_cached(FIND)?.query_row([id], ProviderRow::of).optional()
 }
 
-/// Stores a new row, or the next version of one.
+/// Inserts a new row, or stores the next version of one.
 pub(crate) fn put(tx: &Connection, provider: &ProviderRow) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": provider.id,
@@ -87,40 +87,40 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Ids of the provider instances that are this human's own.
+/// Returns the ids of the provider instances that this human owns.
 pub(crate) fn owned_by(db: &Connection, principal: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare_cached(OWNED)?;
     let found = statement.query_map([principal], |row| row.get("id"))?;
     found.collect()
 }
 
-/// Every binding, by provider and then by project.
+/// Returns every binding, ordered by provider, then by project.
 pub(crate) fn all_bindings(db: &Connection) -> rusqlite::Result<Vec<(String, Binding)>> {
     let mut statement = db.prepare_cached(ALL_BINDINGS)?;
     let found = statement.query_map([], |row| Ok((row.get("provider")?, binding(row)?)))?;
     found.collect()
 }
 
-/// The provider instances that are shared with a project, by id.
+/// Returns the ids of the provider instances that are shared with a project.
 pub(crate) fn bound_to(db: &Connection, project: &str) -> rusqlite::Result<Vec<String>> {
     db.prepare_cached(BOUND_TO)?.query_map([project], |row| row.get("provider"))?.collect()
 }
 
-/// The bindings of one provider instance, by project.
+/// Returns the bindings of one provider instance, ordered by project.
 pub(crate) fn bindings(db: &Connection, provider: &str) -> rusqlite::Result<Vec<Binding>> {
     let mut statement = db.prepare_cached(BINDINGS)?;
     let found = statement.query_map([provider], binding)?;
     found.collect()
 }
 
-/// Lets a project use a provider instance. One that may already keeps its date.
+/// Allows a project to use a provider instance. An existing binding keeps its date.
 pub(crate) fn bind(tx: &Connection, provider: &str, project: &str, now_ms: u64) -> rusqlite::Result<()> {
     tx.prepare_cached(BIND)?
         .execute(named_params! {":provider": provider, ":project": project, ":now": now_ms})?;
     Ok(())
 }
 
-/// False: there was no such binding.
+/// Removes a binding. Returns false if it did not exist.
 pub(crate) fn unbind(tx: &Connection, provider: &str, project: &str) -> rusqlite::Result<bool> {
     Ok(tx.prepare_cached(UNBIND)?.execute([provider, project])? > 0)
 }

@@ -1,5 +1,5 @@
-//! Connections that read, each on a thread of its own, so that a slow question holds neither the control thread
-//! nor the writer.
+//! Read-only connections, each on a separate thread, so that a slow query blocks neither the control thread nor the
+//! writer.
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::error::StoreError;
 use super::files::Files;
 
-/// Where questions go. Clones share the threads, which end when the last clone is dropped.
+/// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Readers {
     questions: Sender<ReaderQuestion>,
@@ -37,7 +37,7 @@ impl Readers {
         Ok((Self { questions }, threads))
     }
 
-    /// Asks one question. It is given up after [`ANSWER_TIME_MAX`].
+    /// Runs one query on a reader thread. The query is aborted after [`ANSWER_TIME_MAX`].
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
@@ -112,7 +112,7 @@ mod tests {
         assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
         drop(go);
         let written = loop {
-            // Room comes back as the questions before are answered.
+            // The queue gets free places as the earlier queries are answered.
             match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", []))) {
                 Err(StoreError::Busy) => std::thread::yield_now(),
                 other => break other,

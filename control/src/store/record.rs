@@ -1,12 +1,12 @@
-//! One exchange as bytes: the form it has in the journal and in the table `usage`. It names everything by text,
-//! so that what one release wrote another can read; only the way a text is written differs between the two.
+//! The encoding of one exchange, in the journal and in the table `usage`. All names are stored as text, so that one
+//! release can read what another wrote; the journal and the table differ only in how a text is encoded.
 //!
 //! ```text
 //!  request id, started, duration, names, status, tokens, head, first content, [price, cost,] [quota,] [more,] steps
 //! ```
 //!
-//! Bits of `status` mark the parts in brackets, which earlier releases did not write: price and cost; the amount for
-//! quotas of cost; and what most exchanges lack (`store/more.rs`).
+//! Bits of `status` mark the presence of the parts in brackets, which earlier releases did not write: price and cost;
+//! the amount for quotas of cost; and the fields that most exchanges lack (`store/more.rs`).
 
 use std::borrow::Cow;
 
@@ -15,29 +15,29 @@ use shared::usage::{TokenCounts, Units};
 use super::more;
 use super::varint;
 
-/// One exchange, borrowed from where its bytes are.
+/// One exchange, borrowed from its encoded bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Record<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) started_at_ms: u64,
     pub(crate) duration_us: u64,
-    /// By [`RecordName`]; one that is absent is empty.
+    /// The names, indexed by [`RecordName`]; empty if absent.
     pub(crate) names: [&'a str; RecordName::COUNT],
-    /// The names but the price, as they were read: equal bytes are equal names. Empty where that is not known.
+    /// The encoded names, without the price: equal bytes are equal names. Empty if not known.
     pub(crate) names_read: &'a [u8],
     pub(crate) stream: bool,
     pub(crate) status: u16,
     pub(crate) tokens: TokenCounts,
     pub(crate) units: Units,
-    /// None where it is not known.
+    /// `None` if the cost is unknown.
     pub(crate) cost_nano_usd: Option<u64>,
-    /// The amount for quotas of cost while the cost is unknown.
+    /// The amount that counts for quotas of cost while the cost is unknown.
     pub(crate) quota_nano_usd: Option<u64>,
     /// The cost that the vendor reported.
     pub(crate) vendor_cost_nano_usd: Option<u64>,
     /// The vendor's id of the request, or empty.
     pub(crate) upstream_id: &'a str,
-    /// Consumption of failed attempts, packed: see [`more::lost`].
+    /// The packed consumption of failed attempts: see [`more::lost`].
     pub(crate) lost: Cow<'a, [u8]>,
     pub(crate) head_us: Option<u64>,
     pub(crate) first_content_us: Option<u64>,
@@ -68,7 +68,7 @@ impl RecordName {
     pub(crate) const COUNT: usize = 16;
 }
 
-/// One target that was considered.
+/// A target that was considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordStep<'a> {
     pub(crate) provider: &'a str,
@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         self.names.get(name as usize).copied().unwrap_or_default()
     }
 
-    /// The text, unless it is empty.
+    /// Returns the text; `None` if it is empty.
     pub(crate) fn name_if_any(&self, name: RecordName) -> Option<&'a str> {
         Some(self.name(name)).filter(|text| !text.is_empty())
     }
@@ -95,7 +95,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Appends everything but the trace; `text` writes a text and is told which one it is.
+    /// Appends everything except the trace. `text` appends a text; its second parameter is the number of the text.
     pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
         varint::put_text(out, self.request_id);
         varint::put(out, self.started_at_ms);
@@ -123,7 +123,8 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Reads what [`put`](Self::put) wrote; what is left is the trace. `None` for anything else.
+    /// Reads what [`put`](Self::put) wrote, and returns the remaining bytes as the trace. Returns `None` for malformed
+    /// bytes.
     pub(crate) fn take(bytes: &'a [u8], texts: Texts<'a>) -> Option<(Self, Trace<'a>)> {
         let mut rest = bytes;
         let bytes = &mut rest;
@@ -134,7 +135,7 @@ impl<'a> Record<'a> {
         let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
         let names_read = match texts {
             Texts::Inline => names_on.get(..names_on.len() - bytes.len()).unwrap_or_default(),
-            // A place is a name in its own list alone.
+            // A place identifies a name only within its own list.
             Texts::Listed(_) => &[],
         };
         names.iter_mut().zip(first).for_each(|(name, text)| *name = text);
@@ -174,7 +175,7 @@ impl<'a> Record<'a> {
 }
 
 impl RecordStep<'_> {
-    /// Appends the step; `text` as in [`Record::put`], with numbers after the last [`RecordName`].
+    /// Appends the step; `text` is the same as in [`Record::put`], with numbers after the last [`RecordName`].
     pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
         for (at, name) in (RecordName::COUNT..).zip([self.provider, self.model, self.result]) {
             text(out, at, name);
@@ -185,17 +186,17 @@ impl RecordStep<'_> {
     }
 }
 
-/// The names that stand together. The price stands with the cost, and the others stand in `more`.
+/// Number of names that are encoded together. The price is encoded with the cost, and the others in `more`.
 pub(crate) const FIRST_NAMES: usize = RecordName::Price as usize;
-/// Above every status.
+/// Flags above the bits of every status.
 const WITH_COST: u64 = 1 << 17;
 const WITH_QUOTA: u64 = 1 << 18;
 const WITH_MORE: u64 = 1 << 19;
 
-/// Different texts of a record and its steps.
+/// Number of different texts of a record and its steps.
 pub(crate) const TEXTS: usize = RecordName::COUNT + 3;
 
-/// How texts are written.
+/// The encoding of texts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Texts<'a> {
     /// In place.
@@ -227,7 +228,7 @@ impl<'a> Texts<'a> {
     }
 }
 
-/// The steps of a record, in order; ends early where the bytes are none.
+/// The steps of a record, in order. Ends early at malformed bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trace<'a> {
     bytes: &'a [u8],
@@ -251,7 +252,7 @@ impl<'a> Iterator for Trace<'a> {
     }
 }
 
-/// A count small enough that no sum of counts overflows: an upstream may say anything.
+/// Bounds a count, so that no sum of counts overflows: an upstream may report any number.
 pub(crate) fn bounded(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
@@ -265,7 +266,7 @@ pub(super) fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
     Some(varint::take(bytes)?.checked_sub(1))
 }
 
-/// The same of a cost in nano-dollars; half a million of the greatest fit into a sum.
+/// Bounds a cost in nano-dollars in the same way; half a million of the largest fit into a sum.
 pub(crate) fn bounded_cost(nano: u64) -> u64 {
     nano.min(COST_MAX)
 }
@@ -279,7 +280,7 @@ const COST_MAX: u64 = 1 << 44;
 mod tests {
     use super::*;
 
-    /// What the first release wrote of an exchange: no price, no cost.
+    /// Encodes an exchange like the first release, without price and cost.
     fn first_layout(record: &Record<'_>, step: &RecordStep<'_>) -> Vec<u8> {
         let mut out = Vec::new();
         varint::put_text(&mut out, record.request_id);

@@ -1,5 +1,5 @@
-//! Corrections of what limits on cost have counted, where a stored exchange gets another cost (ADM-6). They are written
-//! in the transaction that changes the exchange, or are due from then on, so each change counts once.
+//! Corrections of the amounts that limits on cost have counted, for stored exchanges whose cost changes (ADM-6). They
+//! are written, or become due, in the transaction that changes the exchange, so each change counts once.
 
 use std::collections::HashMap;
 
@@ -11,14 +11,14 @@ use super::{KEPT_MS, Rules};
 use crate::store::record::{Record, RecordName, Trace};
 use crate::store::{dues, more};
 
-/// Corrections that one transaction makes.
+/// The corrections of one transaction.
 #[derive(Debug, Default)]
 pub(crate) struct Corrections {
-    /// Read when it is first needed.
+    /// The limits. Loaded on first use.
     rules: Option<Rules>,
-    /// By limit and window, in nano-dollars.
+    /// The changes by limit and window, in nano-dollars.
     sums: HashMap<(String, u64), i64>,
-    /// The same for the counters in memory: limit, beginning of the exchange, change.
+    /// The changes for the counters in memory: limit, start of the exchange, change in nano-dollars.
     changes: Vec<(String, u64, i64)>,
 }
 
@@ -32,15 +32,15 @@ pub(crate) struct Costs {
 /// The cost of a failed attempt.
 #[derive(Debug)]
 struct LostCost {
-    /// The place of its step in the trace.
+    /// The position of its step in the trace.
     place: usize,
     cost: Option<u64>,
-    /// The amount for quotas while the cost is unknown.
+    /// The amount that counts for quotas while the cost is unknown.
     held: Option<u64>,
 }
 
 impl Costs {
-    /// The costs of `record`.
+    /// Returns the costs of `record`.
     pub(crate) fn of(record: &Record<'_>) -> Self {
         let lost = more::lost(&record.lost).map(|(place, lost)| {
             let (cost, held) = (lost.cost_nano_usd, lost.quota_nano_usd);
@@ -51,7 +51,7 @@ impl Costs {
 }
 
 impl Corrections {
-    /// Counts that `record` had other costs `before`.
+    /// Adds the corrections for `record`, whose costs were `before`.
     pub(crate) fn add(
         &mut self,
         db: &Connection,
@@ -74,7 +74,7 @@ impl Corrections {
         for (before, after, held, target) in all {
             let rules = rules.of_record(record, target);
             for rule in rules.filter(|rule| rule.metric == Metric::CostMicroUsd) {
-                // A limit that came later began with known costs alone.
+                // A limit that was created later started with known costs only.
                 let held = held.filter(|_| at_ms >= rule.created_at_ms);
                 let change = signed(after.or(held)).saturating_sub(signed(before.or(held)));
                 if change == 0 {
@@ -93,14 +93,14 @@ impl Corrections {
         Ok(())
     }
 
-    /// Writes the corrections. To be called before the commit.
+    /// Writes the corrections. Must be called before the commit.
     pub(crate) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
         let sums = self.sums.drain();
         sums.filter(|(_, change)| *change != 0)
             .try_for_each(|((id, start_ms), change)| dues::quota_corrected(tx, &id, start_ms, change))
     }
 
-    /// Corrects the counters in memory. To be called after the commit.
+    /// Corrects the counters in memory. Must be called after the commit.
     pub(crate) fn apply(self, counters: &Counters) {
         let now_ms = unix_ms();
         for (id, at_ms, change) in self.changes {

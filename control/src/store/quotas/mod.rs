@@ -1,4 +1,4 @@
-//! The tables `quotas` and `quota_used`: limits, and what was used of them in each calendar window.
+//! The tables `quotas` and `quota_used`: limits, and the amounts used of them in each calendar window.
 
 mod corrections;
 mod rules;
@@ -25,10 +25,10 @@ pub(crate) struct QuotaRow {
     #[serde(flatten)]
     pub(crate) counted: Counted,
     pub(crate) metric: Metric,
-    /// None for concurrent requests alone.
+    /// `None` only for concurrent requests.
     #[serde(rename = "window")]
     pub(crate) period: Option<Period>,
-    /// In the unit of the metric; money in micro-dollars.
+    /// The limit in the unit of the metric; money in micro-dollars.
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
     pub(crate) version: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Counted {
     pub(crate) subject: Of,
     /// `provider/model`, if only requests to one model count.
     pub(crate) model: Option<String>,
-    /// If only requests that name one endpoint count.
+    /// The endpoint, if only requests that name it count.
     pub(crate) endpoint: Option<String>,
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Counted {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
     pub(crate) kind: Subject,
-    /// Of a key: of the first key of its rotations, which stands for all of them. The gateway has none.
+    /// The id; for a key, that of the first key of its rotations, which represents all of them. Empty for the gateway.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) id: String,
 }
 
-/// A limit that a key gets when it is made.
+/// A limit that a key gets when it is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyLimit {
@@ -73,7 +73,7 @@ pub(crate) struct KeyLimit {
 }
 
 impl KeyLimit {
-    /// True if both count the same thing in the same window.
+    /// True if both count the same requests by the same metric in the same window.
     pub(crate) fn counts_as(&self, other: &Self) -> bool {
         let counted =
             |limit: &Self| (limit.model.clone(), limit.endpoint.clone(), limit.metric, limit.period);
@@ -81,14 +81,14 @@ impl KeyLimit {
     }
 }
 
-/// The treatment of a request that does not fit.
+/// The treatment of a request that exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Enforcement {
-    /// It is refused.
+    /// The request is rejected.
     #[default]
     Hard,
-    /// It is counted.
+    /// The request is only counted.
     Warn,
 }
 
@@ -117,7 +117,7 @@ impl QuotaRow {
     }
 }
 
-/// A value that is stored by the name that it has in the API.
+/// A value that is stored under its API name.
 struct StoredName<T>(T);
 
 impl FromSql for StoredName<Subject> {
@@ -148,14 +148,14 @@ fn by_name<T: Copy>(
     known.map(StoredName).ok_or(FromSqlError::InvalidType)
 }
 
-/// The limits of a list: all, those of a kind of subject, or those of one subject.
+/// A filter for lists of limits: all, those of a kind of subject, or those of one subject.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QuotaFilter {
     pub(crate) kind: Option<Subject>,
     pub(crate) id: Option<String>,
 }
 
-/// Up to `rows` limits whose ids come after `after`.
+/// Returns up to `rows` limits with ids after `after`.
 pub(crate) fn page(
     db: &Connection,
     filter: &QuotaFilter,
@@ -175,7 +175,7 @@ pub(crate) fn page(
     db.prepare_cached(PAGE)?.query_map(values, QuotaRow::of)?.collect()
 }
 
-/// Every limit of a subject.
+/// Returns every limit of a subject.
 pub(crate) fn of_subject(db: &Connection, subject: &Of) -> rusqlite::Result<Vec<QuotaRow>> {
     db.prepare_cached(OF_SUBJECT)?.query_map([subject.kind.name(), &subject.id], QuotaRow::of)?.collect()
 }
@@ -184,7 +184,8 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<QuotaRo
     db.prepare_cached(FIND)?.query_row([id], QuotaRow::of).optional()
 }
 
-/// The limit of the same subject on the same thing in the same time, if there is one.
+/// Returns another limit that counts the same requests of the same subject by the same metric, period and enforcement,
+/// if there is one.
 pub(crate) fn twin(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Option<String>> {
     let values = named_params! {
         ":kind": row.counted.subject.kind.name(),
@@ -199,7 +200,7 @@ pub(crate) fn twin(db: &Connection, row: &QuotaRow) -> rusqlite::Result<Option<S
     db.prepare_cached(TWIN)?.query_row(values, |row| row.get("id")).optional()
 }
 
-/// Stores a new limit, or the next version of one.
+/// Inserts a new limit, or stores the next version of one.
 pub(crate) fn put(tx: &Connection, row: &QuotaRow) -> rusqlite::Result<()> {
     tx.prepare_cached(PUT)?.execute(named_params! {
         ":id": row.id,
@@ -224,14 +225,14 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
 }
 
 impl Counted {
-    /// True if what was served by `provider` with `model`, asked for as `endpoint`, is among it, if the subject is.
+    /// True if the model, provider and endpoint of a request match. Does not check the subject.
     fn covers(&self, provider: &str, model: &str, endpoint: &str) -> bool {
         let is_model = |wanted: &String| wanted.split_once('/') == Some((provider, model));
         self.model.as_ref().is_none_or(is_model)
             && self.endpoint.as_ref().is_none_or(|wanted| wanted == endpoint)
     }
 
-    /// The same as the data plane asks it.
+    /// Returns the same scope in the data plane's type.
     pub(crate) fn scope(&self) -> Scope {
         let model = self.model.as_ref().and_then(|model| model.split_once('/'));
         let provider = match self.subject.kind {

@@ -1,4 +1,4 @@
-//! All limits in memory, found by the requests and records that they count.
+//! All limits in memory, indexed for finding those that count a request or record.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::{ALL, Of, QuotaRow, of_subject};
 use crate::store::keys::{self, OpeningKey};
 use crate::store::record::{Record, RecordName};
 
-/// Limits by their subjects, in the order of their ids.
+/// Limits by subject, in the order of their ids.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     by_subject: HashMap<Of, Vec<Arc<QuotaRow>>>,
@@ -45,7 +45,7 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Loads again the limits of the family of a key.
+    /// Reloads the limits of a key's family.
     pub(crate) fn refresh(&mut self, db: &Connection, key: &str) -> rusqlite::Result<()> {
         let Some(family) = keys::family(db, key)? else { return Ok(()) };
         let of = Of { kind: Subject::Key, id: family };
@@ -73,21 +73,21 @@ impl Rules {
         }
     }
 
-    /// True if nothing is limited.
+    /// True if there are no limits.
     pub(crate) fn is_empty(&self) -> bool {
         self.by_subject.is_empty()
     }
 
     /// Returns every limit once.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Arc<QuotaRow>> {
-        // The limits of a family stand at each of its keys.
+        // The map contains the limits of a family under each of its keys.
         let own = |(of, rows): (&Of, &'_ Vec<Arc<QuotaRow>>)| {
             rows.first().is_some_and(|row| row.counted.subject == *of)
         };
         self.by_subject.iter().filter(move |entry| own(*entry)).flat_map(|(_, rows)| rows)
     }
 
-    /// Adds each key of a family with limits, because records and requests name the key.
+    /// Adds an entry for each key of a family with limits, because records and requests contain the key's id.
     fn load_families(&mut self, db: &Connection) -> rusqlite::Result<()> {
         let mut statement = db.prepare_cached(LIMITED_KEYS)?;
         let mut keys = statement.query([])?;
@@ -103,7 +103,7 @@ impl Rules {
         Ok(())
     }
 
-    /// The limits that bind a key of this project that acts as this human; what is not there is empty.
+    /// Returns the limits of these subjects. A subject that does not exist is passed as an empty id.
     pub(crate) fn of<'a, const N: usize>(
         &'a self,
         subjects: [(Subject, &str); N],
@@ -112,8 +112,8 @@ impl Rules {
         subjects.into_iter().filter_map(|of| self.by_subject.get(&of)).flatten()
     }
 
-    /// The limits that count what an exchange used at a model of a provider instance. Those of the gateway and of
-    /// humans count exchanges of project keys only: an administrator may act as a human too.
+    /// Returns the limits that count the usage of an exchange at a provider instance's model. Limits of the gateway and
+    /// of humans count only exchanges of project keys: an administrator may act as a human too.
     pub(crate) fn of_record<'a>(
         &'a self,
         record: &Record<'a>,
@@ -133,7 +133,7 @@ impl Rules {
     }
 }
 
-/// The subject of the limits of the whole gateway.
+/// The subject of limits on the whole gateway.
 const GATEWAY: Of = Of { kind: Subject::Gateway, id: String::new() };
 
 const EVERYWHERE: &str = "SELECT * FROM quotas WHERE kind IN ('provider', 'gateway') ORDER BY id";

@@ -1,4 +1,4 @@
-//! The consumption that a stored record counts for.
+//! The consumption for which a stored record counts.
 
 use shared::quota::Spent;
 use shared::usage::Outcome;
@@ -6,8 +6,8 @@ use shared::usage::Outcome;
 use crate::store::more;
 use crate::store::record::{Record, RecordName, Trace};
 
-/// Returns the consumption of an exchange by provider and model: that of the attempt that served, then that of each
-/// failed attempt. The rule is that of [`Spent::of`].
+/// Returns the consumption of an exchange by provider and model: first that of the attempt that served it, then that of
+/// each failed attempt. Follows the rule of [`Spent::of`].
 pub(crate) fn parts<'a>(
     record: &Record<'a>,
     trace: Trace<'a>,

@@ -1,4 +1,5 @@
-//! The table `quota_used`: consumption by limit and calendar window. A new limit reads it from the sums of usage.
+//! The table `quota_used`: consumption by limit and calendar window. The initial consumption of a new limit is read
+//! from the sums of usage.
 
 use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
@@ -7,13 +8,13 @@ use super::Counted;
 use crate::store::record::{Record, Trace};
 use crate::store::{block, rollup};
 
-/// Returns the used amount of a limit in the window that began at `start_ms`, counted or still due.
+/// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
     db.prepare_cached(USED)?.query_row((id, start_ms), |row| row.get("used"))
 }
 
-/// Adds to what was used in a window, and forgets the windows long before it. Runs in the transaction that stores
-/// the usage.
+/// Adds to the used amount of a window, and deletes windows that ended long before it. Runs in the transaction that
+/// stores the usage.
 pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) -> rusqlite::Result<()> {
     let amount = i64::try_from(amount).unwrap_or(i64::MAX);
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
@@ -22,14 +23,14 @@ pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) ->
     Ok(())
 }
 
-/// Changes what was used in a window, which never gets below nothing.
+/// Changes the used amount of a window. The amount never becomes negative.
 pub(crate) fn correct_used(tx: &Connection, id: &str, start_ms: u64, change: i64) -> rusqlite::Result<()> {
     let values = named_params! {":quota": id, ":start": start_ms, ":change": change};
     tx.prepare_cached(CORRECT)?.execute(values).map(drop)
 }
 
-/// Returns the usage since `start_ms`, the beginning of a window of `period`, as far as it is stored. A window begins
-/// with a day and is summed by the days, which outlive the hours; only one of an hour is not.
+/// Returns the stored usage since `start_ms`, the start of a window of `period`. Windows start with a day and are read
+/// from the daily sums, which are kept longer than the hourly ones; only the hourly window is read from those.
 pub(crate) fn used_since(
     db: &Connection,
     counted: &Counted,
@@ -56,7 +57,7 @@ pub(crate) fn used_since(
     })
 }
 
-/// Calls `each` with every stored exchange that began at `from_ms` or later.
+/// Calls `each` with every stored exchange that started at `from_ms` or later.
 pub(crate) fn recent(
     db: &Connection,
     from_ms: u64,
@@ -73,7 +74,7 @@ pub(crate) fn recent(
     Ok(())
 }
 
-/// Windows are kept for as long after their beginning: longer than a month, and than any exchange runs.
+/// The time after its start for which a window is kept: longer than a month plus the longest exchange.
 pub(super) const KEPT_MS: u64 = 62 * 24 * 3_600_000;
 const USED: &str = "SELECT max(0, \
      min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
