@@ -1,13 +1,13 @@
-//! Where usage lies: in `gateway.db`, or in a `usage.db` of its own (STATE-1). A start puts it where it is wanted,
-//! before anything else is done with it.
+//! The location of usage: in `gateway.db`, or in a separate `usage.db` (STATE-1). Each start first moves usage to the
+//! configured location, before using it.
 //!
 //! ```text
 //!  out:   copy all -> usage.db.new -> one commit of gateway.db: its tables go, usage is apart -> rename to usage.db
 //!  back:  rename usage.db to usage.db.old -> one commit of gateway.db: all is copied, usage is here -> remove
 //! ```
 //!
-//! So `gateway.db` alone says where usage is, and its commit is the moment of the move: whatever a process that was
-//! killed has left under another name is either finished or removed by the next start.
+//! Only `gateway.db` records where usage is, and its commit is the moment of the move: the next start completes or
+//! removes whatever a killed process left under another name.
 
 use std::fs::File;
 use std::io;
@@ -26,17 +26,17 @@ use super::open::{
 };
 use super::row_sums;
 
-/// Where usage is now.
+/// The result of `settle`: the location of usage.
 #[derive(Debug)]
 pub(crate) struct UsageFiles {
     pub(crate) files: Files,
-    /// What an operator should know of it.
+    /// A warning for the operator.
     pub(crate) warning: Option<String>,
-    /// Whether the usage of before is gone, and with it what was stored of the journal.
+    /// True if the earlier usage was lost, and with it the read positions of the journal.
     pub(crate) is_lost: bool,
 }
 
-/// Puts usage into a file of its own, or back, and attaches that file to `db`, the writer of `gateway.db`.
+/// Moves usage into a separate file or back, as configured, and attaches that file to `db`, the writer of `gateway.db`.
 pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Result<UsageFiles, OpenError> {
     let places = Places::of(dir);
     let main = dir.join(DATABASE);
@@ -73,15 +73,15 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
     Ok(UsageFiles { files, warning, is_lost })
 }
 
-/// The names that the file of usage goes by.
+/// The file names that the database of usage may have.
 #[derive(Debug)]
 struct Places {
     usage: PathBuf,
-    /// A whole copy, once `gateway.db` says that usage is apart.
+    /// A complete copy, once `gateway.db` records that usage is separate.
     new: PathBuf,
-    /// What is to be moved back, as long as `gateway.db` says so.
+    /// The file that is being moved back, while `gateway.db` still records that usage is separate.
     old: PathBuf,
-    /// The beginning of one without anything in it.
+    /// A new, empty database that is being created.
     empty: PathBuf,
 }
 
@@ -93,12 +93,13 @@ impl Places {
         Self { usage, new, old, empty }
     }
 
-    /// Usage is apart: whatever name its file has, it gets its own. True if there is none and it begins anew.
+    /// Completes a move out, or creates an empty file if none exists: usage is separate, so its file gets its final
+    /// name. Returns true if the usage was lost and starts empty.
     fn finish(&self) -> Result<bool, OpenError> {
         if self.usage.exists() {
             return Ok(false);
         }
-        // A log that a deleted database has left would be taken for the log of the next one.
+        // SQLite would take the write-ahead log of a deleted database for that of the new one.
         remove(&self.usage).map_err(at(&self.usage))?;
         for whole in [&self.new, &self.old] {
             if whole.exists() {
@@ -111,26 +112,26 @@ impl Places {
         Ok(true)
     }
 
-    /// Usage is in `gateway.db`: what a move has left is of no use.
+    /// Removes the leftovers of moves. Usage must be in `gateway.db`, or `usage.db` in place.
     fn tidy(&self) -> Result<(), OpenError> {
         [&self.new, &self.old, &self.empty].into_iter().try_for_each(|path| remove(path).map_err(at(path)))
     }
 
-    /// Makes a database of usage with nothing in it.
+    /// Creates a database with empty tables of usage.
     fn make(&self, path: &Path) -> Result<(), OpenError> {
         new_file(path).map_err(at(path))?;
         let made = || {
             let mut db = connect_writer(path)?;
             db.pragma_update(None, "application_id", USAGE_APPLICATION_ID)?;
             migrate::migrate_usage(&mut db)?;
-            // The last one to close it moves its log into it.
+            // Closing the last connection moves the write-ahead log into the database.
             db.close().map_err(|(_, error)| error)
         };
         made().map_err(|source| sql_error(path, source))?;
         File::open(path).and_then(|file| file.sync_all()).map_err(at(path))
     }
 
-    /// Brings it to the newest version.
+    /// Migrates `usage` to the newest version.
     fn prepare(&self, usage: &Path) -> Result<(), OpenError> {
         let migrated = connect_writer(usage).and_then(|mut db| migrate::migrate_usage(&mut db));
         migrated.map_err(|source| sql_error(usage, source))?;
@@ -168,7 +169,7 @@ impl Places {
         Ok(moved)
     }
 
-    /// Counts what is due, and makes the file whole in itself.
+    /// Applies the due rows, and moves the write-ahead log into the file.
     fn fold(&self, db: &mut Connection) -> rusqlite::Result<()> {
         attach(db, &self.usage)?;
         row_sums::forget(db, SCHEMA)?;
@@ -179,7 +180,7 @@ impl Places {
         usage.close().map_err(|(_, error)| error)
     }
 
-    /// Says in the log what a start waits for.
+    /// Logs the start and the end of a move, because the start of the gateway waits for it.
     fn told(&self, whereto: &str, work: impl FnOnce() -> Result<u64, OpenError>) -> Result<(), OpenError> {
         let began = Instant::now();
         tracing::info!("usage moves {whereto}; a long history takes a while");
@@ -189,7 +190,7 @@ impl Places {
     }
 }
 
-/// Copies every row into the new file at `to`. It is thrown away unless all of it is there, so it needs no log.
+/// Copies every row into the new file at `to`. An incomplete file is discarded, so it needs no rollback journal.
 fn copy_out(db: &mut Connection, to: &Path) -> rusqlite::Result<u64> {
     attach(db, to)?;
     db.pragma_update_and_check(Some(SCHEMA), "journal_mode", "OFF", |_| Ok(()))?;
@@ -197,13 +198,13 @@ fn copy_out(db: &mut Connection, to: &Path) -> rusqlite::Result<u64> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let copied = copy(&tx, MAIN, SCHEMA)?;
     tx.commit()?;
-    // From now on as `store/open.rs` has it: nothing may be changed about that once the file has its name.
+    // From now on use WAL mode, as in `store/open.rs`. The mode must not change after the file has its final name.
     db.pragma_update_and_check(Some(SCHEMA), "journal_mode", "WAL", |_| Ok(()))?;
     detach(db)?;
     Ok(copied)
 }
 
-/// Takes the tables of usage out of `gateway.db` and says that they are apart, in one commit.
+/// Drops the tables of usage in `gateway.db` and records that usage is separate, in one commit.
 fn leave(db: &mut Connection) -> rusqlite::Result<()> {
     let mut like = Connection::open_in_memory()?;
     migrate::migrate_usage(&mut like)?;
@@ -215,7 +216,7 @@ fn leave(db: &mut Connection) -> rusqlite::Result<()> {
     tx.commit()
 }
 
-/// Copies every row into `gateway.db` and says that usage is there, in one commit.
+/// Copies every row into `gateway.db` and records that usage is there, in one commit.
 fn take_back(db: &mut Connection) -> rusqlite::Result<u64> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     migrate::make_usage(&tx)?;
@@ -226,8 +227,8 @@ fn take_back(db: &mut Connection) -> rusqlite::Result<u64> {
     Ok(copied)
 }
 
-/// Copies all rows of all tables of usage from one file to the other. Both have the newest version, so the columns
-/// are the same ones.
+/// Copies all rows of all tables of usage from one file to the other. Both have the newest version, so their columns
+/// are the same.
 fn copy(tx: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result<u64> {
     let mut copied = 0_u64;
     for table in tables(tx, SCHEMA)? {
@@ -237,14 +238,14 @@ fn copy(tx: &Transaction<'_>, from: &str, to: &str) -> rusqlite::Result<u64> {
     Ok(copied)
 }
 
-/// The tables of a file that has those of usage only.
+/// Returns the tables of a file that contains only those of usage.
 fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement =
         db.prepare(&format!("SELECT name FROM {schema}.sqlite_schema WHERE type = 'table'"))?;
     statement.query_map([], |row| row.get("name"))?.collect()
 }
 
-/// Says of which file an error is.
+/// Returns a function that attaches `path` to an I/O error.
 fn at(path: &Path) -> impl Fn(io::Error) -> OpenError + '_ {
     |source| OpenError::Io { path: path.into(), source }
 }

@@ -1,5 +1,5 @@
-//! Giving recorded exchanges the cost that other prices make. The sums are corrected in the transaction that
-//! changes the exchanges, so that both always agree; what has the right cost already is left as it is.
+//! Recalculates the costs of recorded exchanges from other prices. The sums are corrected in the transaction that
+//! changes the exchanges, so both always agree. Exchanges whose cost is already right are not changed.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -20,46 +20,46 @@ use super::record::{Record, RecordName, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
 
-/// The prices that were in force at any moment.
+/// The prices that applied at each moment.
 pub(crate) trait PriceHistory: fmt::Debug + Send + Sync {
     /// Returns the prices of a model at `at_ms` and their label, if they are known.
     fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)>;
 }
 
-/// The exchanges to reprice, and the prices.
+/// A repricing job: the exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]
 pub(crate) struct Repricing {
     pub(crate) from_ms: u64,
-    /// The first moment that is too late.
+    /// The end of the time, exclusive.
     pub(crate) to_ms: u64,
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
-    /// What has none keeps its cost.
+    /// The prices. An exchange without one keeps its cost.
     pub(crate) prices: Arc<dyn PriceHistory>,
-    /// What limits count in memory.
+    /// The counters of limits in memory.
     pub(crate) counters: Arc<Counters>,
-    /// The last row that is done.
+    /// The id of the last completed row.
     pub(crate) after: i64,
 }
 
-/// What has come of it so far.
+/// The progress of a repricing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Repriced {
-    /// Exchanges that were looked at.
+    /// The number of examined exchanges.
     pub(crate) records: u64,
-    /// Those whose cost or price is another now.
+    /// The number of exchanges whose cost or price label changed.
     pub(crate) changed: u64,
-    /// Those whose cost is still not known.
+    /// The number of exchanges whose cost is still unknown.
     pub(crate) unpriced: u64,
     pub(crate) cost_before: u64,
     pub(crate) cost_after: u64,
-    /// The changed ones, by the label of their price before and after.
+    /// The numbers of changed exchanges, by the labels of their price before and after.
     pub(crate) labels: BTreeMap<(String, String), u64>,
 }
 
 impl Repricing {
-    /// Works on until all is done or it is `until`, in one transaction. True when all is done. Limits on cost follow the
-    /// changes, in the database and in memory.
+    /// Reprices rows until all are done or it is `until`, in one transaction. Returns true if all are done. Applies the
+    /// changes to limits on cost, in the database and in memory.
     pub(crate) fn step(
         &mut self,
         db: &mut Connection,
@@ -84,7 +84,7 @@ impl Repricing {
         Ok(finished)
     }
 
-    /// Does the first row after `after`. Gives its id, if there is one.
+    /// Reprices the first row after `after`. Returns its id, or `None` if there is no such row.
     fn block(
         &self,
         tx: &Connection,
@@ -151,7 +151,7 @@ impl Repricing {
         record.set_name(RecordName::Price, new_label);
     }
 
-    /// Prices what failed attempts of an exchange used, each for its own target.
+    /// Reprices the consumption of an exchange's failed attempts, each for its own target.
     fn failed_attempts<'a>(
         &'a self,
         record: &mut Record<'a>,
@@ -189,7 +189,7 @@ impl Repricing {
         }
     }
 
-    /// True if the exchange began in the time, and its target is one that is asked for.
+    /// True if the exchange started in the time, and its target matches the job.
     fn is_meant(&self, record: &Record<'_>) -> bool {
         let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
         (self.from_ms..self.to_ms).contains(&record.started_at_ms)
@@ -197,7 +197,7 @@ impl Repricing {
             && is_asked(&self.model, RecordName::Model)
     }
 
-    /// Returns the cost by the prices that held when the exchange began, and their label.
+    /// Returns the cost by the prices that applied when the exchange started, and their label.
     fn cost<'a>(&'a self, record: &Record<'_>) -> (Option<u64>, &'a str) {
         let provenance =
             Provenance::named(record.name(RecordName::Provenance)).unwrap_or(Provenance::Estimated);
@@ -229,7 +229,7 @@ impl Repricing {
         self.bill(attempt, &billed).0.cost.map(bounded_cost)
     }
 
-    /// Prices `billed` for the target that `record` names.
+    /// Prices `billed` for the target of `record`.
     fn bill<'a>(&'a self, record: &Record<'_>, billed: &Billed<'_>) -> (Bill, &'a str) {
         let (provider, model) = (record.name(RecordName::Provider), record.name(RecordName::Model));
         let priced = self.prices.at(provider, model, record.started_at_ms);

@@ -1,4 +1,4 @@
-//! Deleting what has been kept long enough, a little at a time.
+//! Deletes expired rows, a few at a time.
 
 use crate::store::signed;
 use std::thread;
@@ -22,8 +22,8 @@ macro_rules! delete_sums {
     };
 }
 
-/// One transaction whose commit does not wait for the disk. A power failure may undo it as a whole, which does no
-/// harm to what is only deleted: it is deleted again.
+/// Runs one transaction whose commit does not wait for the disk. A power failure may undo the whole transaction, which
+/// is harmless for deletions: they are repeated.
 pub(crate) fn lazily<T>(
     db: &mut Connection,
     work: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -41,14 +41,14 @@ pub(crate) fn lazily<T>(
     worked
 }
 
-/// How many rows of `usage` ended before `before_ms`.
+/// Returns the number of rows of `usage` whose exchanges all started before `before_ms`.
 pub(crate) fn usage_rows(db: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
     db.prepare_cached(COUNT_USAGE)?.query_row([signed(before_ms)], |row| row.get(0))
 }
 
-/// Deletes rows of `usage` that ended before `before_ms`, the oldest first, until it is `until`, and then the entries of
-/// the look-up of request ids for rows that are gone. Gives the numbers of rows and of exchanges in them, and whether
-/// all are gone.
+/// Deletes rows of `usage` whose exchanges all started before `before_ms`, oldest first, until it is `until`, together
+/// with the runs of the request index whose rows are all deleted. Returns the numbers of deleted rows and of the
+/// exchanges in them, and true if all are deleted.
 pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite::Result<(u64, u64, bool)> {
     let (mut rows, mut exchanges) = (0, 0);
     let mut statement = tx.prepare_cached(DELETE_USAGE)?;
@@ -68,7 +68,7 @@ pub(crate) fn usage(tx: &Connection, before_ms: u64, until: Instant) -> rusqlite
     }
 }
 
-/// Deletes sums of hours before `hour`, or of days, until it is `until`. True if all are gone.
+/// Deletes sums of hours or days before `hour`, until it is `until`. Returns true if all are deleted.
 pub(crate) fn sums(tx: &Connection, which: SumsTable, hour: u64, until: Instant) -> rusqlite::Result<bool> {
     let sql = match which {
         SumsTable::Hours => DELETE_HOURS,
@@ -86,8 +86,8 @@ pub(crate) fn sums(tx: &Connection, which: SumsTable, hour: u64, until: Instant)
     }
 }
 
-/// Lets a thread that waits for this core go first. The kernel would leave it waiting for up to 4 ms; the statements
-/// here are far shorter.
+/// Yields to a thread that waits for this core. The kernel might let it wait for up to 4 ms; the statements here are
+/// far shorter.
 fn give_way() {
     thread::yield_now();
 }
@@ -99,7 +99,7 @@ pub(crate) enum SumsTable {
     Days,
 }
 
-/// Forgets some answers to repeated requests from before `before_ms`. True if all are gone.
+/// Deletes some stored answers to repeated requests from before `before_ms`. Returns true if all are deleted.
 pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<bool> {
     let deleted = tx.prepare_cached(DELETE_ANSWERS)?.execute(named_params! {":before": signed(before_ms)})?;
     Ok(deleted < 64)

@@ -1,5 +1,5 @@
-//! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage is grouped by. A
-//! batch is summed in memory first, so that a thousand records of one model are one row of each to write.
+//! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage can be grouped by. A
+//! batch is summed in memory first, so that a thousand records of one model write only one row of each table.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -12,15 +12,15 @@ use super::record::{Record, RecordName, TEXTS};
 use super::signed;
 use super::sums::{UsageSums, columns};
 
-/// The sums of the exchanges that were added to a block since the last ones were stored.
+/// The sums of the exchanges that were added to a block since sums were last stored.
 #[derive(Debug, Default)]
 pub(crate) struct Rollup {
     hours: HashMap<RollupGroup, UsageSums>,
-    /// The group of the exchange that came last, not yet among the others: mostly the next one is of it too.
+    /// The group of the last exchange, not yet included in `hours`: the next exchange is usually of the same group.
     last: Option<(RollupGroup, UsageSums)>,
 }
 
-/// What is summed apart: the first hour, and the places of the names in the block.
+/// The key of a sum: the hour, and the places of the names in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct RollupGroup {
     hour: u64,
@@ -35,7 +35,7 @@ impl RollupGroup {
 }
 
 impl Rollup {
-    /// Counts one exchange and its failed attempts, each for its own target.
+    /// Adds one exchange and its failed attempts, each for its own target.
     pub(crate) fn count(&mut self, record: &Record<'_>, pushed: &Pushed) {
         self.add(RollupGroup::of(record, &pushed.places), &UsageSums::of(record));
         for at in &pushed.lost {
@@ -65,14 +65,14 @@ impl Rollup {
         }
     }
 
-    /// Forgets what was counted.
+    /// Discards the sums.
     pub(crate) fn clear(&mut self) {
         self.hours.clear();
         self.last = None;
     }
 
-    /// Adds the sums to the tables and forgets them. Runs in the transaction that adds the exchanges. Gives the
-    /// number of exchanges whose sums a table does not take.
+    /// Adds the sums to the tables and clears them. Runs in the transaction that adds the exchanges. Returns the number
+    /// of exchanges whose sums were rejected by a table.
     pub(crate) fn store(&mut self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<u64> {
         self.leave_last();
         let mut days: HashMap<RollupGroup, UsageSums> = HashMap::new();
@@ -86,7 +86,7 @@ impl Rollup {
         Ok(rejected.max(add(tx, &ADD_DAY, &days, names)?))
     }
 
-    /// Notes when keys were used, each once, however many models it was used with.
+    /// Records the use of each key once, however many models it was used with.
     fn mark_keys(&self, tx: &Connection, names: &BlockNames) -> rusqlite::Result<()> {
         let mut used: HashMap<&str, u64> = HashMap::new();
         for group in self.hours.keys() {
@@ -129,7 +129,7 @@ fn add(
     Ok(rejected)
 }
 
-/// What another price changes in the sums of some exchanges.
+/// The change of the sums of some exchanges by other prices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) cost_nano_usd: i64,
@@ -137,7 +137,7 @@ pub(crate) struct Difference {
     pub(crate) unpriced: i64,
 }
 
-/// Corrects the sums of the hour of an exchange, and of its day.
+/// Corrects the sums of an exchange's hour and day.
 pub(crate) fn correct(
     tx: &Connection,
     hour: u64,
@@ -161,7 +161,7 @@ pub(crate) fn correct(
     Ok(())
 }
 
-/// The names by which an exchange is summed.
+/// Returns the names by which an exchange is summed.
 pub(crate) fn grouped<'a>(record: &Record<'a>) -> [&'a str; GROUPED.len()] {
     GROUPED.map(|name| record.name(name))
 }
@@ -170,7 +170,7 @@ pub(crate) fn first_hour_of_day(hour: u64) -> u64 {
     hour - hour % DAY_HOURS
 }
 
-/// Whether the row itself is at fault, so that trying again is in vain.
+/// True if the error is caused by the row itself, so that a retry cannot succeed.
 fn is_about_the_row(error: &rusqlite::Error) -> bool {
     use rusqlite::ErrorCode::{ConstraintViolation, ParameterOutOfRange, TooBig, TypeMismatch};
     matches!(
@@ -183,7 +183,7 @@ fn is_about_the_row(error: &rusqlite::Error) -> bool {
 pub(crate) const HOUR_MS: u64 = 3_600_000;
 pub(crate) const DAY_HOURS: u64 = 24;
 
-/// In the order of the tables.
+/// The names in the order of the tables' columns.
 pub(crate) const GROUPED: [RecordName; 8] = [
     RecordName::Project,
     RecordName::Key,

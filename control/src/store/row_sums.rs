@@ -1,9 +1,9 @@
-//! Sums of the rows of each table, kept with every change and compared at each start: what a failing disk has changed in
-//! a row is noticed before it is served.
+//! Sums of the rows of each table, updated with every change and compared at each start, so that changes to rows by a
+//! failing disk are detected before the rows are served.
 //!
-//! The sum of a table is that of the digests of its rows, in no order. Temporary triggers of the connection that writes
-//! change it in the statement that changes a row, so that each commit has both. Tables without sums are those of an earlier
-//! release, of a new database, or of one whose tables have just been migrated or moved: [`keep`] computes them.
+//! The sum of a table is the sum of its rows' digests, independent of their order. Temporary triggers of the writing
+//! connection update it in the statement that changes a row, so that each commit contains both. Tables have no sums in
+//! a database of an earlier release, in a new one, or if they were just migrated or moved: [`keep`] then computes them.
 
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::digest::long_digest;
 
-/// Computes the sums of a schema that has none, and keeps them from now on with each change of this connection.
+/// Computes the sums of a schema that has none, and updates them from now on with each change by this connection.
 pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {
     let Some(sums) = sums_of(db, schema)? else { return Ok(()) };
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -24,7 +24,7 @@ pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {
     watch(db, schema, sums)
 }
 
-/// Forgets the sums of a schema, whose tables are about to be made or moved.
+/// Deletes the sums of a schema whose tables are about to be created or moved.
 pub(crate) fn forget(db: &Connection, schema: &str) -> rusqlite::Result<()> {
     match sums_of(db, schema)? {
         Some(sums) => db.execute(&format!("DELETE FROM {schema}.{sums}"), []).map(drop),
@@ -32,7 +32,7 @@ pub(crate) fn forget(db: &Connection, schema: &str) -> rusqlite::Result<()> {
     }
 }
 
-/// Returns the first table whose rows are not those that the gateway wrote. Tables in `skipped` are not read.
+/// Returns the first table whose rows differ from those that the gateway wrote. Tables in `skipped` are not read.
 pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Option<String>> {
     let known = known(db, schema)?;
     if known.is_empty() {
@@ -48,14 +48,14 @@ pub(crate) fn changed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqli
 /// The name of a table, and its sum.
 type TableSum = (String, i64);
 
-/// The sums that are kept; none where the schema is of an earlier release.
+/// Returns the stored sums; empty if the schema is of an earlier release.
 fn known(db: &Connection, schema: &str) -> rusqlite::Result<Vec<TableSum>> {
     let Some(sums) = sums_of(db, schema)? else { return Ok(Vec::new()) };
     let mut statement = db.prepare(&format!("SELECT name, sum FROM {schema}.{sums}"))?;
     statement.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
 }
 
-/// The sums of all tables but those in `skipped`, of what they are (`sqlite_schema`), and of the version.
+/// Computes the sums of all tables except those in `skipped`, of the schema (`sqlite_schema`), and of the version.
 fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result<Vec<TableSum>> {
     let mut sums = vec![
         (VERSION.to_owned(), db.pragma_query_value(Some(schema), VERSION, |row| row.get(0))?),
@@ -70,7 +70,7 @@ fn computed(db: &Connection, schema: &str, skipped: &[&str]) -> rusqlite::Result
     Ok(sums)
 }
 
-/// The sum of the digests of what a statement selects.
+/// Returns the sum of the digests of the rows that a statement selects.
 fn sum(db: &Connection, sql: &str) -> rusqlite::Result<i64> {
     let mut statement = db.prepare(sql)?;
     let columns = statement.column_count();
@@ -82,7 +82,7 @@ fn sum(db: &Connection, sql: &str) -> rusqlite::Result<i64> {
     Ok(sum)
 }
 
-/// The digest of a row: of each value, and of its type.
+/// Returns the digest of a row, over the type and bytes of each value.
 fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> rusqlite::Result<i64> {
     let mut state = 0;
     for value in values {
@@ -97,9 +97,9 @@ fn digest<'a>(values: impl Iterator<Item = rusqlite::Result<ValueRef<'a>>>) -> r
     Ok(state.cast_signed())
 }
 
-/// Makes the triggers of each table that has none yet.
+/// Creates the triggers of each table that has none.
 fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
-    // Without it REPLACE would take rows away unseen.
+    // Without this, REPLACE would delete rows without firing the delete trigger.
     db.pragma_update(None, "recursive_triggers", true)?;
     for (name, sign) in [(PLUS, 1_i64), (MINUS, -1)] {
         db.create_scalar_function(name, -1, FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_INNOCUOUS, {
@@ -126,7 +126,7 @@ fn watch(db: &Connection, schema: &str, sums: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The tables of a schema without those of sums.
+/// Returns the tables of a schema, except those of sums.
 fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
     let mut statement = db.prepare(&format!(
         "SELECT name FROM {schema}.{SCHEMA_TABLE} WHERE type = 'table' AND name NOT LIKE 'sqlite_%' \
@@ -135,7 +135,7 @@ fn tables(db: &Connection, schema: &str) -> rusqlite::Result<Vec<String>> {
     statement.query_map([], |row| row.get(0))?.collect()
 }
 
-/// The columns of a table as a list in SQL, each after `prefix`.
+/// Returns the columns of a table as an SQL list, each prefixed with `prefix`.
 fn columns(db: &Connection, schema: &str, table: &str, prefix: &str) -> rusqlite::Result<String> {
     let mut statement = db.prepare("SELECT name FROM pragma_table_info(?, ?)")?;
     let columns = statement
@@ -143,8 +143,8 @@ fn columns(db: &Connection, schema: &str, table: &str, prefix: &str) -> rusqlite
     Ok(columns.collect::<rusqlite::Result<Vec<_>>>()?.join(", "))
 }
 
-/// The table of sums, if the schema has one. Triggers know it by its name alone, so `usage.db` has another one than
-/// `gateway.db`, which may have both.
+/// Returns the table of sums, if the schema has one. Triggers refer to it by its unqualified name, so `usage.db` uses
+/// another name than `gateway.db`, which may contain both.
 fn sums_of(db: &Connection, schema: &str) -> rusqlite::Result<Option<&'static str>> {
     let mut statement = db.prepare(&format!("SELECT 1 FROM {schema}.{SCHEMA_TABLE} WHERE name = ?"))?;
     for sums in [MAIN_SUMS, USAGE_SUMS] {
@@ -189,7 +189,7 @@ mod tests {
         open(dir, &Secret::new([1; 32]))
     }
 
-    /// Changes of every sort.
+    /// Makes changes of every kind.
     fn change(db: &mut Connection) {
         let tx = db.transaction().unwrap();
         for project in ["a", "b"] {
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// Prints what the sums add to storing and to a start:
+    /// Prints the cost of the sums for storing and for a start:
     /// `cargo test --release -p control --lib -- --ignored --nocapture the_cost_of_sums`.
     #[test]
     #[ignore = "a measurement"]

@@ -1,21 +1,21 @@
-//! Every column that holds sealed values, in one place, and the walk that opens them all.
+//! All columns that contain sealed values, and a check that opens every value.
 
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::vault::{SealPlace, VaultKeys};
 
-/// A column of sealed values; NULL where there is none.
+/// A column of sealed values; NULL means that there is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SealedColumn {
     pub(crate) table: &'static str,
     pub(crate) column: &'static str,
-    /// The column that names the row where a value is sealed.
+    /// The column that identifies the row in the seal place.
     pub(crate) id: &'static str,
-    /// Every id and value.
+    /// A query for every id and value.
     select: &'static str,
 }
 
-/// All of them. What the key of the environment itself seals, the data key, is none of these.
+/// All sealed columns. Excludes the data key, which is sealed by the key from the environment.
 pub(crate) const SEALED: &[SealedColumn] = &[
     SealedColumn {
         table: "vault",
@@ -58,26 +58,26 @@ pub(crate) const SEALED: &[SealedColumn] = &[
 /// A sealed value that does not open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unopened {
-    /// Its table.
+    /// The table.
     pub table: &'static str,
-    /// Its column.
+    /// The column.
     pub column: &'static str,
-    /// Which row.
+    /// The id of the row.
     pub id: String,
 }
 
-/// What opening everything has shown.
+/// The result of opening all sealed values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    /// How many values open.
+    /// The number of values that open.
     pub opened: u64,
-    /// The first of those that do not.
+    /// The first values that do not open.
     pub unopened: Vec<Unopened>,
-    /// How many do not.
+    /// The number of values that do not open.
     pub unopened_count: u64,
 }
 
-/// Opens every sealed value of every table that this database has, one at a time.
+/// Opens every sealed value of every existing table, one at a time.
 pub(crate) fn survey(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Survey> {
     let mut survey = Survey::default();
     for sealed in SEALED {
@@ -103,7 +103,7 @@ pub(crate) fn survey(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Surv
     Ok(survey)
 }
 
-/// Of more, only the number is told.
+/// Limit on the listed values; the others are only counted.
 const UNOPENED_MAX: usize = 100;
 const HAS_TABLE: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?";
 
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
     use crate::store::open::open;
 
-    /// Blobs that are not sealed, because they tell nothing.
+    /// Blob columns that are not sealed, because they contain no secrets.
     const OTHERS: &[(&str, &str)] = &[
         ("audit", "mac"),
         ("idempotency", "fingerprint"),

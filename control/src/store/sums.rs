@@ -1,4 +1,4 @@
-//! What some exchanges used together: the figures of the tables `usage_hour` and `usage_day`.
+//! The sums of a set of exchanges: the figures of the tables `usage_hour` and `usage_day`.
 
 use std::sync::LazyLock;
 
@@ -8,17 +8,17 @@ use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 use super::more;
 use super::record::{Record, RecordName, Trace};
 
-/// The sums.
+/// The sums of a set of exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageSums {
     pub(crate) requests: u64,
-    /// Attempts whose cost is unknown: at most one of each exchange, and its failed attempts.
+    /// Attempts with unknown cost: at most the serving one of each exchange, plus its failed attempts.
     pub(crate) unpriced: u64,
-    /// The known costs, those of failed attempts included.
+    /// The sum of the known costs, including those of failed attempts.
     pub(crate) cost_nano_usd: u64,
-    /// The known costs of failed attempts.
+    /// The sum of the known costs of failed attempts.
     pub(crate) lost_nano_usd: u64,
-    /// The costs that vendors reported.
+    /// The sum of the costs that vendors reported.
     pub(crate) vendor_cost_nano_usd: u64,
     pub(crate) duration_us: u64,
     pub(crate) first_content_us: u64,
@@ -28,7 +28,7 @@ pub(crate) struct UsageSums {
     pub(crate) units: Units,
 }
 
-/// A figure that groups can be sorted by.
+/// A figure by which groups can be sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Figure {
     Cost,
@@ -36,7 +36,7 @@ pub(crate) enum Figure {
     Lost,
     Requests,
     Unpriced,
-    /// All classes of tokens together.
+    /// The total of all token classes.
     Tokens,
     Of(Class),
 }
@@ -45,7 +45,7 @@ impl UsageSums {
     /// The number of columns.
     pub(crate) const COUNT: usize = FIXED.len() + Class::COUNT;
 
-    /// The sums of one exchange without its failed attempts.
+    /// Returns the sums of one exchange without its failed attempts.
     pub(crate) fn of(record: &Record<'_>) -> Self {
         Self {
             requests: 1,
@@ -61,7 +61,7 @@ impl UsageSums {
         }
     }
 
-    /// The sums of one failed attempt.
+    /// Returns the sums of one failed attempt.
     pub(crate) fn of_lost(lost: &Lost) -> Self {
         let cost = lost.cost_nano_usd.unwrap_or(0);
         Self {
@@ -75,8 +75,8 @@ impl UsageSums {
         }
     }
 
-    /// Calls `each` with the exchange and its own sums, and then for each failed attempt that used something with the
-    /// exchange as if that attempt's target had served it.
+    /// Calls `each` with the exchange and its own sums. Then calls it for each failed attempt with consumption, with a
+    /// record of the exchange that names that attempt's target as the one that served.
     pub(crate) fn of_attempts<'a>(
         record: &Record<'a>,
         trace: Trace<'a>,
@@ -123,7 +123,7 @@ impl UsageSums {
         counts.find(|(other, _)| *other == class).map_or(0, |(_, count)| count)
     }
 
-    /// In the order of the columns: [`FIXED`], then the classes.
+    /// Returns the sums in the order of the columns: [`FIXED`], then the classes.
     pub(crate) fn list(&self) -> [u64; Self::COUNT] {
         let fixed = [
             self.requests,
@@ -194,17 +194,18 @@ impl UsageSums {
     }
 }
 
-/// The columns of the tables that hold sums, in the order of [`UsageSums::list`].
+/// The columns of the tables that contain sums, in the order of [`UsageSums::list`].
 pub(crate) fn columns() -> impl Iterator<Item = &'static str> + Clone {
     FIXED.into_iter().chain(Class::ALL.into_iter().map(Class::column))
 }
 
-/// The columns of sums as [`UsageSums::read`] takes them. Those that are zero in nearly every row come as one text, which is
-/// NULL where all of them are: reading a column takes longer than looking whether it is zero.
+/// The columns of sums in the form that [`UsageSums::read`] expects. Columns that are zero in nearly every row are
+/// combined into one text, which is NULL if all of them are zero: reading a column takes longer than testing it for
+/// zero.
 #[derive(Debug)]
 pub(crate) struct Selected {
     pub(crate) sql: String,
-    /// The places in [`columns`] of those that have a column of their own, and of those in the text.
+    /// The positions in [`columns`] of the columns that are selected separately; `rare` has those in the text.
     usual: Vec<usize>,
     rare: Vec<usize>,
 }

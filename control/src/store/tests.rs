@@ -1,4 +1,4 @@
-//! Opening a state directory: what is made, what is refused, and that a refusal changes nothing.
+//! Opens state directories: creates missing ones, rejects invalid ones, and changes nothing when it rejects one.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,7 @@ fn key(byte: u8) -> Secret<[u8; 32]> {
     Secret::new([byte; 32])
 }
 
-/// A state directory with a database, closed.
+/// Creates a state directory with a database, and closes it.
 fn made() -> (TempDir, PathBuf) {
     let dir = TempDir::new().unwrap();
     drop(open(dir.path(), &KEY).unwrap());
@@ -35,7 +35,8 @@ fn refused(dir: &Path, key: &Secret<[u8; 32]>) -> OpenError {
     error
 }
 
-/// Every file that holds state, with its content. The lock and SQLite's shared memory hold none.
+/// Returns every file that contains state, with its contents. Excludes the lock and SQLite's shared memory, which
+/// contain none.
 fn files(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut files: Vec<_> = fs::read_dir(dir)
         .unwrap()
@@ -189,7 +190,7 @@ fn a_start_that_was_killed_while_making_the_database_is_begun_anew() {
 fn a_database_of_an_older_release_is_brought_forward() {
     let (dir, path) = made();
     let db = Connection::open(&path).unwrap();
-    // What the first migration did not make.
+    // The tables that later migrations create.
     let later: Vec<String> = db
         .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'vault' AND name NOT LIKE 'sqlite%'")
         .unwrap()

@@ -1,4 +1,4 @@
-//! Reading the table `audit`: pages of it, newest first.
+//! Reads the table `audit`: pages of rows, newest first.
 
 use rusqlite::{Connection, Row, named_params};
 use serde::Serialize;
@@ -17,7 +17,7 @@ pub(crate) struct AuditRow {
     pub(crate) outcome: String,
     pub(crate) address: Option<String>,
     pub(crate) request_id: Option<String>,
-    /// `{"before": ..., "after": ...}`, as it was written.
+    /// `{"before": ..., "after": ...}`, as written.
     pub(crate) detail: Box<RawValue>,
 }
 
@@ -39,14 +39,14 @@ impl AuditRow {
     }
 }
 
-/// The JSON that a row holds; if somebody has damaged it, the damage as a string.
+/// Returns the JSON of a row, or the string "damaged" if it is malformed.
 fn raw(detail: String) -> Box<RawValue> {
     RawValue::from_string(detail).unwrap_or_else(|_| {
         serde_json::value::to_raw_value(&Value::String("damaged".to_owned())).unwrap_or_default()
     })
 }
 
-/// Which rows. An absent field fits all.
+/// A filter for rows. An absent field matches all.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AuditFilter {
     pub(crate) actor: Option<String>,
@@ -54,12 +54,12 @@ pub(crate) struct AuditFilter {
     pub(crate) object_kind: Option<String>,
     pub(crate) object_id: Option<String>,
     pub(crate) outcome: Option<&'static str>,
-    /// From this moment on, and before that one.
+    /// The time range: from `from_ms`, inclusive, to `to_ms`, exclusive.
     pub(crate) from_ms: Option<u64>,
     pub(crate) to_ms: Option<u64>,
 }
 
-/// Up to `rows` rows that fit, newest first, with ids below `before`.
+/// Returns up to `rows` matching rows with ids below `before`, newest first.
 pub(crate) fn page(
     db: &Connection,
     filter: &AuditFilter,

@@ -1,5 +1,5 @@
-//! Writing the table `usage`. The last row is added to until it is worth a row of its own, so that a gateway
-//! with little to do has few rows, and one with much to do writes each row once.
+//! Writes the table `usage`. Exchanges are added to the last row until it is large enough, so that an idle gateway has
+//! few rows and a busy one writes each row once.
 
 use std::mem;
 
@@ -11,7 +11,7 @@ use super::request_index;
 use super::rollup::Rollup;
 use crate::store::signed;
 
-/// Where exchanges are stored. It remembers what the last row holds.
+/// The writer of the table. Caches the contents of the last row.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTable {
     /// The row that is being filled.
@@ -19,21 +19,21 @@ pub(crate) struct UsageTable {
     /// Its id, once known.
     id: Option<i64>,
     rollup: Rollup,
-    /// Of the exchanges of this transaction.
+    /// The counts of the current transaction.
     counts: Stored,
 }
 
-/// What came of a transaction.
+/// The result of a transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stored {
-    /// Exchanges that are new.
+    /// The number of new exchanges.
     pub(crate) added: u64,
-    /// Exchanges whose sums no table takes.
+    /// The number of exchanges whose sums were rejected by a table.
     pub(crate) rejected: u64,
 }
 
 impl UsageTable {
-    /// Stores an exchange and its sums when [`finish`](Self::finish) is called, in the same transaction.
+    /// Adds an exchange and its sums. They are stored when [`finish`](Self::finish) is called in the same transaction.
     pub(crate) fn add(
         &mut self,
         tx: &Connection,
@@ -50,7 +50,7 @@ impl UsageTable {
         Ok(())
     }
 
-    /// Writes what was added. To be called before the commit.
+    /// Writes the added exchanges. Must be called before the commit.
     pub(crate) fn finish(&mut self, tx: &Connection) -> rusqlite::Result<Stored> {
         self.write(tx)?;
         if self.block.exchanges >= ENOUGH {
@@ -59,11 +59,11 @@ impl UsageTable {
         Ok(mem::take(&mut self.counts))
     }
 
-    /// Forgets what was added: the transaction failed.
+    /// Discards the added exchanges after the transaction failed.
     pub(crate) fn abandon(&mut self) {
         self.rollup.clear();
         self.counts = Stored::default();
-        // The row as it was before is in the table, and stays.
+        // The table still contains the row as it was before.
         self.next();
     }
 
@@ -80,12 +80,12 @@ impl UsageTable {
         put(tx, id, block)
     }
 
-    /// Leaves the last row as it is: what comes next goes into a new one.
+    /// Closes the last row: the next exchange starts a new one.
     pub(crate) fn leave_row(&mut self) {
         self.next();
     }
 
-    /// Returns the id from which on rows may still change.
+    /// Returns the id of the first row that may still change.
     pub(crate) fn open_row(&self) -> i64 {
         self.id.unwrap_or(i64::MAX)
     }
@@ -96,7 +96,7 @@ impl UsageTable {
     }
 }
 
-/// Writes a row, in the place of the one that has this id.
+/// Writes a row, replacing an existing one with this id.
 pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<()> {
     tx.prepare_cached(WRITE)?.execute(params![
         id,
@@ -110,15 +110,15 @@ pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<(
     Ok(())
 }
 
-/// An id that no row has, and that no run of the look-up of request ids covers.
+/// Returns an id that no row has and that no run of the request index covers.
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
     Ok(last.unwrap_or(0).max(request_index::covered(db)?) + 1)
 }
 
-/// Exchanges that are worth a row.
+/// Number of exchanges at which a row is closed.
 const ENOUGH: u32 = 64;
-/// A row is not added to above this size.
+/// Size in bytes at which a row is closed.
 const BYTES_MAX: usize = 256 << 10;
 
 const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";

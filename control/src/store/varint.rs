@@ -1,4 +1,4 @@
-//! Numbers of one to ten bytes, seven bits in each, and texts with their length before them.
+//! Variable-length numbers of one to ten bytes, with seven bits in each, and length-prefixed texts.
 
 /// Appends a number.
 pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
@@ -24,7 +24,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
     out.extend_from_slice(text.as_bytes());
 }
 
-/// Takes a number off the front; `None` where there is no whole one.
+/// Takes a number off the front. Returns `None` if it is incomplete or too large.
 pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
@@ -47,7 +47,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes as many bytes off the front as the number before them says.
+/// Takes a length-prefixed run of bytes off the front.
 pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(length)?;
@@ -60,8 +60,8 @@ pub(crate) fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(take_bytes(bytes)?).ok()
 }
 
-/// Takes some texts off the front. Nearly always they are short: then the numbers between them are text too, and all
-/// are looked through at once.
+/// Takes `N` texts off the front. They are nearly always short: their length bytes are then ASCII too, so all of them
+/// are validated as UTF-8 at once.
 pub(crate) fn take_texts<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<[&'a str; N]> {
     let mut texts = [""; N];
     let Some((all, rest)) = short_texts::<N>(bytes) else {
@@ -79,7 +79,7 @@ pub(crate) fn take_texts<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<[&'
     Some(texts)
 }
 
-/// The bytes of the first `N` texts, and what follows them; `None` if one is longer than 127 bytes, or cut.
+/// Returns the bytes of the first `N` texts, and the rest; `None` if one is longer than 127 bytes, or incomplete.
 fn short_texts<const N: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = 0_usize;
     for _ in 0..N {
@@ -131,7 +131,7 @@ mod tests {
                 assert_eq!(take_texts::<3>(&mut &out[..cut]), None, "{texts:?} cut at {cut}");
             }
         }
-        // No text alone, though a length between them could make one of two.
+        // Each text is invalid by itself, although a length byte between them could combine two into a valid one.
         for halves in [[1, 0xc3, 1, 0xa4], [2, 0xc3, 1, 0xa4], [1, 0xa4, 1, b'a']] {
             assert_eq!(take_texts::<2>(&mut halves.as_slice()), None, "{halves:?}");
         }

@@ -1,19 +1,19 @@
-//! The table `vault`: secrets of the database itself, sealed.
+//! The table `vault`: sealed secrets of the database itself.
 
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 /// The row of the key that seals all other secrets.
 pub(crate) const DATA_KEY: &str = "data_key";
-/// The row of the key under which presented keys are hashed.
+/// The row of the key for hashing the keys that clients present.
 pub(crate) const KEY_HASH_KEY: &str = "key_hash_key";
 
-/// Adds a row; its name must be new.
+/// Inserts a row; its name must be new.
 pub(crate) fn insert(db: &Connection, name: &str, sealed: &[u8], now_ms: u64) -> rusqlite::Result<()> {
     db.execute(INSERT, named_params! {":name": name, ":sealed": sealed, ":now": now_ms})?;
     Ok(())
 }
 
-/// Puts other sealed bytes in the place of those called `name`.
+/// Replaces the sealed bytes of the row `name`, which must exist.
 pub(crate) fn replace(db: &Connection, name: &str, sealed: &[u8]) -> rusqlite::Result<()> {
     match db.prepare_cached(REPLACE)?.execute(named_params! {":name": name, ":sealed": sealed})? {
         1 => Ok(()),
@@ -21,17 +21,17 @@ pub(crate) fn replace(db: &Connection, name: &str, sealed: &[u8]) -> rusqlite::R
     }
 }
 
-/// The sealed bytes called `name`.
+/// Returns the sealed bytes of the row `name`.
 pub(crate) fn sealed(db: &Connection, name: &str) -> rusqlite::Result<Option<Vec<u8>>> {
     db.query_row(SEALED, named_params! {":name": name}, |row| row.get("sealed")).optional()
 }
 
-/// From now on `db` overwrites what it removes, so that an old row cannot be found in the file.
+/// Makes `db` overwrite deleted content from now on, so that old rows cannot be found in the file.
 pub(crate) fn leave_nothing_behind(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "secure_delete", true, |_| Ok(()))
 }
 
-/// Brings everything into the database file and empties the write-ahead log, which still holds older pages.
+/// Moves all pages into the database file and empties the write-ahead log, which still contains older pages.
 pub(crate) fn forget_pages(db: &Connection) -> rusqlite::Result<()> {
     let busy: bool = db.query_row(CHECKPOINT, [], |row| row.get(0))?;
     if busy {

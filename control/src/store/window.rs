@@ -1,16 +1,16 @@
-//! A time, cut where sums can be taken from: whole days from one table, whole hours from another, and of the
-//! hours that the time cuts, the exchanges themselves.
+//! Splits a time by the tables that are read: whole days from one table of sums, whole hours from the other, and the
+//! exchanges themselves for hours that the time cuts.
 
 use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
 
 /// The parts of a time.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReportWindow {
-    /// Whole days inside, in hours.
+    /// The whole days, as a range of hours.
     pub(crate) days: (u64, u64),
-    /// Whole hours before and after them.
+    /// The whole hours before and after the days.
     pub(crate) hours: [(u64, u64); 2],
-    /// The milliseconds before and after those.
+    /// The times before and after the whole hours, in milliseconds.
     pub(crate) edges: [(u64, u64); 2],
 }
 
@@ -20,7 +20,7 @@ impl ReportWindow {
         let first = from_ms.div_ceil(HOUR_MS);
         let end = (to_ms / HOUR_MS).max(first);
         let inside = first.saturating_mul(HOUR_MS).min(to_ms);
-        // Without a whole hour inside, everything is before.
+        // Without a whole hour inside, the whole time is in the first edge.
         let after = if to_ms / HOUR_MS > first { end.saturating_mul(HOUR_MS) } else { inside };
         let edges = [(from_ms, inside), (after, to_ms)];
         let first_day = first.div_ceil(DAY_HOURS).saturating_mul(DAY_HOURS);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{ReportCursor, ReportGroup};
 use crate::store::sums::UsageSums;
 
-/// The smallest groups after a cursor, by the first moment of the bucket and the names.
+/// The first groups after a cursor, ordered by the start of the bucket and then by the names.
 pub(super) struct Groups {
     map: BTreeMap<GroupKey, UsageSums>,
     after: Option<ReportCursor>,
@@ -25,12 +25,12 @@ impl Groups {
         self.after.as_ref()
     }
 
-    /// True if groups of later buckets have no place.
+    /// True if groups of later buckets cannot be added.
     pub(super) fn is_full(&self) -> bool {
         self.map.len() >= self.most
     }
 
-    /// Adds to a group. One that is pushed out never comes back: only smaller ones take its place.
+    /// Adds to a group. A group that was dropped is never added again: only groups that sort before it displaced it.
     pub(super) fn add(&mut self, key: GroupKey, sums: &UsageSums) {
         if self.after.as_ref().is_some_and(|after| !after.is_before(&key)) {
             return;
@@ -49,7 +49,7 @@ impl Groups {
     }
 }
 
-/// Returns the name of a group, which is empty in the tables where an exchange has none.
+/// Converts a name from the tables, where an empty text means that the exchange has none.
 pub(super) fn named(name: String) -> Option<String> {
     Some(name).filter(|name| !name.is_empty())
 }

@@ -1,6 +1,6 @@
-//! Sums of usage over a time. Whole days and hours come from `usage_day` and `usage_hour`; of the hours that the
-//! time or a bucket cuts, the exchanges themselves are read, so that the answer is exact at any edge and fast over
-//! any length. An answer comes in pages, in the order of buckets and names or sorted by a figure.
+//! Sums of usage over a time. Whole days and hours are read from `usage_day` and `usage_hour`. For hours that are cut
+//! by the report's time or by a bucket, the exchanges are read, so the result is exact at any edge and fast over any
+//! length. A report is returned in pages, ordered by bucket and names, or by a figure.
 
 mod groups;
 mod records;
@@ -22,11 +22,11 @@ use super::signed;
 use super::sums::{Figure, UsageSums};
 use super::window::ReportWindow;
 
-/// What is asked.
+/// A query for a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportQuestion {
     pub(crate) from_ms: u64,
-    /// The first moment that is too late.
+    /// The end of the time, exclusive.
     pub(crate) to_ms: u64,
     pub(crate) calendar: Calendar,
     pub(crate) group_by: Vec<Dimension>,
@@ -35,43 +35,44 @@ pub(crate) struct ReportQuestion {
 }
 
 impl ReportQuestion {
-    /// True if sums cannot answer it, and every exchange of the time is read.
+    /// True if sums cannot answer the query, so that every exchange of the time is read.
     fn is_of_records(&self) -> bool {
         !self.marks.is_empty() || self.group_by.iter().any(|dimension| dimension.column().is_none())
     }
 }
 
-/// Which part of the answer, and in which order.
+/// The requested part of a report and its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReportPart {
-    /// By buckets and then by names where it is `None`.
+    /// `None` orders by bucket, then by names.
     pub(crate) order: Option<GroupOrder>,
     pub(crate) cursor: Option<ReportCursor>,
     pub(crate) limit: usize,
-    /// A page that is not full by then ends with the bucket that was read last.
+    /// At this time, a page that is not full ends after the current bucket.
     pub(crate) page_until: Instant,
-    /// The question is given up then.
+    /// At this time, the query is aborted.
     pub(crate) until: Instant,
 }
 
-/// By which figure the groups of an answer are sorted.
+/// The figure by which the groups of a report are sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct GroupOrder {
     pub(crate) figure: Figure,
     pub(crate) descending: bool,
 }
 
-/// Where a page begins: after these names of this bucket, or with the bucket if there are none.
+/// The start of a page: after the group with these names in this bucket, or at the beginning of the bucket if there are
+/// no names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ReportCursor {
     bucket_ms: u64,
     names: Option<Vec<Option<String>>>,
-    /// What the group before has of the figure that the answer is sorted by.
+    /// The preceding group's value of the figure by which the report is sorted.
     value: Option<u64>,
 }
 
 impl ReportCursor {
-    /// True if it belongs to a question with so many names and such an order.
+    /// True if the cursor is for a query with this number of names and this order.
     pub(crate) fn fits(&self, names: usize, order: Option<GroupOrder>) -> bool {
         self.value.is_some() == order.is_some()
             && match &self.names {
@@ -88,41 +89,41 @@ impl ReportCursor {
     }
 }
 
-/// One group of the answer.
+/// One group of a report.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReportGroup {
     pub(crate) bucket_ms: u64,
-    /// The names, in the order of the question; `None` where an exchange has none.
+    /// The names, in the order of the query; `None` if the exchanges have none.
     pub(crate) names: Vec<Option<String>>,
     pub(crate) sums: UsageSums,
 }
 
-/// A part of an answer.
+/// A page of a report.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReportPage {
     pub(crate) groups: Vec<ReportGroup>,
-    /// The sums over all groups of the answer, not only those of this page; `None` where that would mean to read all
+    /// The sums over all groups of the report, not only those of this page; `None` if computing them would read all
     /// records for each page.
     pub(crate) totals: Option<UsageSums>,
     pub(crate) next: Option<ReportCursor>,
 }
 
-/// Why a question cannot be answered.
+/// The reason why a query has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unanswerable {
     /// More than [`SORTED_MAX`] groups cannot be sorted.
     TooManyGroups,
-    /// Before this moment there are sums of whole days in UTC only, and no records.
+    /// Before this moment only sums of whole UTC days are kept, and no records.
     OnlyDaysBefore(u64),
 }
 
-/// Returns a part of the answer.
+/// Returns one page of a report.
 pub(crate) fn page(
     db: &Connection,
     question: &ReportQuestion,
     part: &ReportPart,
 ) -> rusqlite::Result<Result<ReportPage, Unanswerable>> {
-    // One transaction, so that days, hours and exchanges are those of one moment.
+    // One transaction, so that days, hours and exchanges are of one moment.
     let tx = db.unchecked_transaction()?;
     if (!question.calendar.is_utc() || question.is_of_records())
         && let Some(kept_ms) = only_days_before(&tx)?
@@ -147,7 +148,7 @@ pub(crate) fn page(
     Ok(Ok(ReportPage { groups, totals, next }))
 }
 
-/// Returns the sums of every group of an answer that is known to be short.
+/// Returns every group of a report that is known to be short.
 pub(crate) fn sums(
     db: &Connection,
     question: &ReportQuestion,
@@ -170,7 +171,7 @@ fn total(groups: &[ReportGroup]) -> UsageSums {
     totals
 }
 
-/// The groups of a page, and where the next one begins.
+/// The groups of a page, and the start of the next page.
 type FoundGroups = (Vec<ReportGroup>, Option<ReportCursor>);
 
 fn in_order(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> rusqlite::Result<FoundGroups> {
@@ -185,7 +186,7 @@ fn in_order(db: &Connection, question: &ReportQuestion, part: &ReportPart) -> ru
     Ok((groups, next.or(at_bucket)))
 }
 
-/// `None` if there are too many groups to be sorted.
+/// Returns `None` if there are too many groups to sort.
 fn sorted(
     db: &Connection,
     question: &ReportQuestion,
@@ -203,7 +204,7 @@ fn sorted(
     let rank = |value: u64| if order.descending { u64::MAX - value } else { value };
     let mut ranked: Vec<(u64, ReportGroup)> =
         groups.into_groups().map(|group| (rank(group.sums.figure(order.figure)), group)).collect();
-    // The groups are in order by their names, and stay so where the figures are the same.
+    // The groups are ordered by name; the stable sort keeps that order for equal figures.
     ranked.sort_by_key(|(rank, _)| *rank);
     if let Some(cursor) = &part.cursor {
         let last = rank(cursor.value.unwrap_or_default());
@@ -229,7 +230,7 @@ impl ReportGroup {
     }
 }
 
-/// The buckets of a question that may hold anything, in order.
+/// An iterator over the buckets of a query that may contain usage, in order.
 struct BucketSpans<'a> {
     question: &'a ReportQuestion,
     at_ms: u64,
@@ -246,7 +247,7 @@ impl<'a> BucketSpans<'a> {
         Ok(Self { question, at_ms, to_ms: whole_day_if_over(db, question.to_ms)? })
     }
 
-    /// Returns the next bucket and the part of it that is asked for.
+    /// Returns the next bucket and the requested part of it.
     fn next(&mut self, db: &Connection) -> rusqlite::Result<Option<(Span, Span)>> {
         if self.question.calendar.bucket.is_some() {
             let Some(hour) = next_hour(db, self.at_ms / HOUR_MS)? else { return Ok(None) };
@@ -262,7 +263,7 @@ impl<'a> BucketSpans<'a> {
     }
 }
 
-/// Returns the first hour from `hour` on of which there are sums, or the first hour of its day.
+/// Returns the first hour from `hour` on that has sums, or the first hour of a day that has some.
 fn next_hour(db: &Connection, hour: u64) -> rusqlite::Result<Option<u64>> {
     let from = [hour, first_hour_of_day(hour)].map(signed);
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
@@ -270,7 +271,7 @@ fn next_hour(db: &Connection, hour: u64) -> rusqlite::Result<Option<u64>> {
     Ok(of_hours.into_iter().chain(of_days).min())
 }
 
-/// A day in which nothing has begun after `to_ms` is as good as a whole one.
+/// Extends `to_ms` to the end of its day if no exchange started after it: the daily sums then give the same result.
 fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
     let last: Option<u64> = db.query_row(LAST_MS, [], |row| row.get("last_ms")).optional()?;
     let is_over = last.is_none_or(|last| last < to_ms);
@@ -278,7 +279,7 @@ fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
     Ok(if is_over { to_ms.div_ceil(day_ms).saturating_mul(day_ms) } else { to_ms })
 }
 
-/// Returns the first moment of which more than sums of days is kept, if there are sums of days before.
+/// Returns the first moment from which hourly sums and records are kept; `None` if there are no daily sums before it.
 fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
         db.query_row(FIRST_HOURS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -286,7 +287,7 @@ fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     if of_days.is_none_or(|of_days| of_days >= first_day) {
         return Ok(None);
     }
-    // Records are deleted before the sums of their hours; of the day that is being deleted some are left.
+    // Records are deleted before the sums of their hours, so a day that is being deleted may still have hourly sums.
     let oldest: Option<u64> = db.query_row(FIRST_MS, [], |row| row.get(0)).optional()?;
     let being_deleted =
         oldest.map(|oldest| first_hour_of_day(oldest / HOUR_MS)).filter(|day| *day > first_day);
@@ -294,18 +295,18 @@ fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     Ok(Some(kept.saturating_mul(HOUR_MS)))
 }
 
-/// Reads the groups of a question.
+/// Reads the groups of a query.
 struct ReportReading<'a> {
     question: &'a ReportQuestion,
-    /// The question is given up then.
+    /// At this time, the query is aborted.
     until: Instant,
-    /// Reading ends then with the bucket that is being read.
+    /// At this time, reading ends after the current bucket.
     pause: Instant,
 }
 
 impl ReportReading<'_> {
-    /// Adds groups until all are added or there is no room for more. Returns the bucket to go on with if the time was
-    /// over before.
+    /// Adds groups until all are added or `groups` is full. If the time ends first, returns the bucket to continue
+    /// with.
     fn add(&self, db: &Connection, groups: &mut Groups) -> rusqlite::Result<Option<u64>> {
         let mut spans = BucketSpans::new(db, self.question, groups.after())?;
         while let Some((bucket, part)) = spans.next(db)? {
@@ -325,7 +326,7 @@ impl ReportReading<'_> {
         Ok(None)
     }
 
-    /// Returns the sums from `start_ms` on that answer the question for many buckets in one go.
+    /// Returns the sums from `start_ms` on that answer the query for many buckets in one statement.
     fn strip(&self, bucket: Span, start_ms: u64, end_ms: u64) -> Option<Strip> {
         if self.question.is_of_records() {
             return None;
@@ -361,7 +362,7 @@ fn too_slow() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_INTERRUPT), None)
 }
 
-/// Groups that can be sorted.
+/// Limit on the groups that can be sorted.
 pub(crate) const SORTED_MAX: usize = 100_000;
 
 const NEXT_HOUR: &str = "SELECT (SELECT min(hour) FROM usage_hour WHERE hour >= ?), \

@@ -1,4 +1,4 @@
-//! Reading the exchanges of a time one by one, where sums do not know what is asked.
+//! Reads the exchanges of a time one by one, for queries that the sums cannot answer.
 
 use std::time::Instant;
 
@@ -15,12 +15,12 @@ use crate::store::sums::UsageSums;
 /// The exchanges of a time.
 pub(super) struct Records {
     pub(super) part: Span,
-    /// Reading is given up then.
+    /// At this time, reading is aborted.
     pub(super) until: Instant,
 }
 
 impl Records {
-    /// Adds the exchanges that began in that time, which is in `bucket`.
+    /// Adds the exchanges that started in `part`, which is in `bucket`.
     pub(super) fn add(
         &self,
         db: &Connection,

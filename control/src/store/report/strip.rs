@@ -1,5 +1,5 @@
-//! Reading the tables of sums: some whole hours or whole days, row by row in one statement, however many buckets
-//! they belong to. Rows are grouped here and not by SQL, which would sort each of them with all its columns.
+//! Reads the tables of sums: a range of whole hours or days, row by row in one statement, for any number of buckets.
+//! Rows are grouped here and not in SQL, which would sort each row with all its columns.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -18,27 +18,27 @@ use crate::store::sums::{SELECTED, UsageSums};
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Strip {
     table: &'static str,
-    /// Milliseconds that a row stands for.
+    /// The time that a row covers, in milliseconds.
     unit_ms: u64,
     /// The first hour.
     start: u64,
-    /// The first hour after it.
+    /// The first hour after the strip.
     end: u64,
 }
 
 impl Strip {
-    /// Whole days of UTC.
+    /// Returns a strip of whole UTC days.
     pub(super) fn days((start, end): (u64, u64)) -> Self {
         Self { table: "usage_day", unit_ms: DAY_HOURS * HOUR_MS, start, end }
     }
 
-    /// Whole hours.
+    /// Returns a strip of whole hours.
     pub(super) fn hours((start, end): (u64, u64)) -> Self {
         Self { table: "usage_hour", unit_ms: HOUR_MS, start, end }
     }
 
-    /// The whole hours or days from `start_ms` on up to `end_ms`, if the buckets of `calendar` are made of nothing
-    /// else. `start_ms` is in `bucket`.
+    /// Returns the whole hours or days from `start_ms` to `end_ms`, if the buckets of `calendar` consist only of those.
+    /// `start_ms` is in `bucket`.
     pub(super) fn of_buckets(calendar: &Calendar, bucket: Span, start_ms: u64, end_ms: u64) -> Option<Self> {
         let hours = (start_ms / HOUR_MS, end_ms / HOUR_MS);
         let strip = match calendar.bucket? {
@@ -46,7 +46,7 @@ impl Strip {
                 Self::days((hours.0, hours.1 - hours.1 % DAY_HOURS))
             }
             BucketLength::Hour | BucketLength::Day => Self::hours(hours),
-            // Mostly made of whole days of UTC, which are fewer rows.
+            // These buckets consist mostly of whole UTC days, which are fewer rows.
             BucketLength::Week | BucketLength::Month => return None,
         };
         let is_whole = start_ms.is_multiple_of(strip.unit_ms) && strip.divides(bucket);
@@ -57,9 +57,9 @@ impl Strip {
         bucket.start_ms.is_multiple_of(self.unit_ms) && bucket.end_ms.is_multiple_of(self.unit_ms)
     }
 
-    /// Adds the sums of the strip, which begins in `bucket`. Returns the moment up to which everything is added: the
-    /// strip may end early before a bucket that is not made of its rows, and before one that is not needed because
-    /// `groups` is full or the time is over.
+    /// Adds the sums of the strip, which begins in `bucket`. Returns the moment up to which everything was added. The
+    /// strip ends early before a bucket that does not consist of its rows, or before any bucket if `groups` is full or
+    /// the time is over.
     pub(super) fn add(
         &self,
         db: &Connection,
@@ -110,9 +110,9 @@ type NamedSums = (Vec<Option<String>>, UsageSums);
 /// The groups of one bucket while its rows are read.
 struct BucketTally {
     bucket: Span,
-    /// The number of names that a group has.
+    /// The number of names of a group.
     names: usize,
-    /// By the names, each behind its length.
+    /// The sums by the names, each prefixed with its length.
     sums: HashMap<Box<[u8]>, NamedSums>,
     key: Vec<u8>,
 }
@@ -142,7 +142,7 @@ impl BucketTally {
         Ok(())
     }
 
-    /// The columns of the names.
+    /// The positions of the columns that contain names.
     fn places(&self) -> std::ops::Range<usize> {
         let first = UsageSums::SELECTED + 1;
         first..first + self.names
@@ -155,5 +155,5 @@ impl BucketTally {
     }
 }
 
-/// Groups that are held before they are added to the others.
+/// Limit on the groups that are collected before they are added to the others.
 const TALLY_MAX: usize = 10_000;

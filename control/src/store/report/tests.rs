@@ -1,4 +1,4 @@
-//! The work that a report takes.
+//! The cost of a report, in steps of SQLite's virtual machine.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::store::calendar::BucketLength;
 const HOURS: u64 = 240;
 const KEYS: u64 = 10;
 
-/// Ten days of usage, with a row for each hour and key.
+/// Creates ten days of usage, with a row for each hour and key.
 fn ten_days(home: &std::path::Path) -> Process {
     let mut process = Process::start(home);
     let mut log = process.journal.log().unwrap();
@@ -31,7 +31,7 @@ fn ten_days(home: &std::path::Path) -> Process {
     process
 }
 
-/// Returns the groups of a question by hours, or as `calendar` says, and the steps of SQLite's machine that it took.
+/// Returns the groups of a query with the buckets of `calendar`, and the number of steps of SQLite's virtual machine.
 fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
     let counted = Arc::new(AtomicU64::new(0));
     let count = Arc::clone(&counted);
@@ -69,7 +69,7 @@ fn a_report_reads_each_sum_once_however_many_buckets_it_has() {
         let (groups, steps) = steps(db, calendar.clone());
         assert_eq!(groups.len() as u64, buckets * 3, "{calendar:?}");
         assert_eq!(groups.iter().map(|group| group.sums.requests).sum::<u64>(), HOURS * KEYS);
-        // For each row its columns, those that are rare twice, and what moves on to the next.
+        // Steps per row: its columns, the rare ones twice, and those to move to the next row.
         let most = rows * (2 * columns + 6) + 1_000;
         assert!(steps < most, "{calendar:?}: {steps} steps for {rows} rows");
     }

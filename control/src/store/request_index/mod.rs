@@ -1,5 +1,5 @@
-//! The look-up of request ids: which rows of `usage` may hold one. It is written in runs, because an entry of its own for
-//! each exchange would cost more to write than the exchange.
+//! The index of request ids: finds the rows of `usage` that may contain one. It is written in runs, because writing a
+//! separate entry for each exchange would cost more than writing the exchange.
 //!
 //! ```text
 //!  usage           1 ... 900 | 901 ... 1700 | 1701 ...      rows, by their ids
@@ -8,7 +8,7 @@
 //!  entry           the lower 24 bits of a request id's hash, and how far its row is from the run's first, 24 bits
 //! ```
 //!
-//! A run is never changed. An entry for a row that is deleted finds nothing; no row gets an id that a run covers.
+//! A run is never changed. An entry for a deleted row has no effect, and no new row gets an id that a run covers.
 
 use std::time::{Duration, Instant};
 
@@ -17,32 +17,32 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use super::block::{may_hold, request_hash};
 use super::retention::lazily;
 
-/// Makes runs of what is stored, one at a time.
+/// Creates runs for the stored rows, one at a time.
 #[derive(Debug)]
 pub(crate) struct RequestIndex {
-    /// At most so many exchanges are in no run.
+    /// Upper bound for the number of exchanges that are not in any run.
     waiting: u64,
-    /// Not before this moment, after a failure.
+    /// The time of the next try after a failure.
     due: Instant,
 }
 
 impl RequestIndex {
-    /// One that has not looked yet at what is stored.
+    /// Creates the state for an index whose stored rows were not counted yet.
     pub(crate) fn new() -> Self {
         Self { waiting: u64::MAX, due: Instant::now() }
     }
 
-    /// Notes that more exchanges are stored.
+    /// Adds newly stored exchanges to the count.
     pub(crate) fn stored(&mut self, exchanges: u64) {
         self.waiting = self.waiting.saturating_add(exchanges);
     }
 
-    /// True if there may be enough for a run.
+    /// True if there may be enough exchanges for a run.
     pub(crate) fn is_due(&self) -> bool {
         self.waiting >= RUN && self.due <= Instant::now()
     }
 
-    /// Makes one run, if there is enough for it in the rows of `usage` before `end`, which do not change any more.
+    /// Creates one run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
     pub(crate) fn step(&mut self, db: &mut Connection, end: i64) {
         match lazily(db, |tx| make_run(tx, end, RUN)) {
             Ok(Made::Run) => {}
@@ -55,16 +55,16 @@ impl RequestIndex {
     }
 }
 
-/// The outcome of a step.
+/// The result of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Made {
-    /// A run; there may be enough for another one.
+    /// A run was created. There may be enough exchanges for another one.
     Run,
-    /// There are only so many exchanges in no run.
+    /// Only this many exchanges are not in any run.
     Nothing { waiting: u64 },
 }
 
-/// Makes a run of the oldest rows of `usage` that are in none, as soon as they hold `exchanges_min`.
+/// Creates a run of the oldest rows of `usage` that are in none, if they contain at least `exchanges_min` exchanges.
 pub(crate) fn make_run(tx: &Connection, end: i64, exchanges_min: u64) -> rusqlite::Result<Made> {
     let mut buckets: Vec<Vec<u8>> = (0..BUCKETS).map(|_| Vec::new()).collect();
     let (mut waiting, mut run) = (0_u64, None);
@@ -103,10 +103,10 @@ pub(crate) fn make_run(tx: &Connection, end: i64, exchanges_min: u64) -> rusqlit
     Ok(Made::Run)
 }
 
-/// Returns the ids of the rows of `usage` that may hold this request id, the latest first.
+/// Returns the ids of the rows of `usage` that may contain this request id, newest first.
 pub(crate) fn rows_with(db: &Connection, request_id: &str) -> rusqlite::Result<Vec<i64>> {
     let hash = request_hash(request_id);
-    // What becomes a run in the meantime is found twice and not missed.
+    // Reads these rows first: a row that is added to a run in the meantime is found twice instead of being missed.
     let mut found = uncovered_with(db, hash)?;
     let [low, middle, high, bucket] = hash.to_le_bytes();
     let mut statement = db.prepare_cached(BUCKET)?;
@@ -124,7 +124,7 @@ pub(crate) fn rows_with(db: &Connection, request_id: &str) -> rusqlite::Result<V
     Ok(found)
 }
 
-/// The rows that are in no run.
+/// Returns the matching rows that are not in any run.
 fn uncovered_with(db: &Connection, hash: u32) -> rusqlite::Result<Vec<i64>> {
     let mut statement = db.prepare_cached(UNCOVERED)?;
     let mut rows = statement.query([covered(db)?, i64::MAX])?;
@@ -143,7 +143,7 @@ pub(crate) fn covered(db: &Connection) -> rusqlite::Result<i64> {
     Ok(last.unwrap_or(0))
 }
 
-/// Deletes the oldest run, if all of its rows of `usage` are gone. False if it is not, or there is none.
+/// Deletes the oldest run if all of its rows of `usage` are deleted. Returns false if there is no such run.
 pub(crate) fn forget_run(tx: &Connection) -> rusqlite::Result<bool> {
     let oldest: Option<i64> = tx.prepare_cached(OLDEST)?.query_row([], |row| row.get(0)).optional()?;
     let Some(last) = oldest else { return Ok(false) };
@@ -157,7 +157,7 @@ pub(crate) fn forget_run(tx: &Connection) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// How far `id` is from the run's first row, unless that is too far for one run.
+/// Returns the distance of `id` from the run's first row, or `None` if it exceeds 24 bits.
 fn place_in_run(first: i64, id: i64) -> Option<[u8; 3]> {
     match u32::try_from(id - first).ok()?.to_le_bytes() {
         [far, farther, farthest, 0] => Some([far, farther, farthest]),
@@ -165,7 +165,8 @@ fn place_in_run(first: i64, id: i64) -> Option<[u8; 3]> {
     }
 }
 
-/// Exchanges of a run, or a few more: a step takes some milliseconds, and a look-up reads about 128 entries of each run.
+/// Exchanges of a run, or slightly more. A step takes some milliseconds, and a search reads about 128 entries of each
+/// run.
 pub(crate) const RUN: u64 = 32_768;
 const BUCKETS: usize = 256;
 const ENTRY_BYTES: usize = 6;

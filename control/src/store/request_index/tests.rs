@@ -1,4 +1,4 @@
-//! Every stored request id is found, and rows that are in a run are not looked through for it.
+//! Every stored request id is found, and rows that are in a run are not scanned for it.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use crate::store::requests;
 use crate::store::retention;
 use crate::store::usage::put;
 
-/// A row of `usage` with these requests.
+/// Returns a row of `usage` with these requests.
 fn row(ids: impl IntoIterator<Item = String>) -> Block {
     let mut block = Block::default();
     for request_id in ids {
@@ -73,7 +73,7 @@ fn rows_that_are_in_a_run_are_not_looked_through() {
     }
     assert_eq!(make_run(&db, i64::MAX, 300).unwrap(), Made::Nothing { waiting: 100 });
     assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
-    // Repricing writes rows again.
+    // Repricing rewrites rows.
     fill(&db, 5..=7);
     db.execute("UPDATE usage SET requests = x'' WHERE id <= 18", []).unwrap();
     assert_found(&db, 1..=20);
@@ -142,7 +142,7 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
     while make_run(&db, i64::MAX, 10).unwrap() == Made::Run {}
     let covered_now = covered(&db).unwrap();
     assert!(covered_now > last);
-    // As a kill leaves it between the two deletions.
+    // The state after a kill between the two deletions.
     db.execute("DELETE FROM usage", []).unwrap();
     drop(process);
     process = Process::start(home.path());
@@ -203,7 +203,7 @@ fn the_look_up_moves_with_the_usage() {
             assert_eq!(dir.join("usage.db").exists(), apart);
         });
     }
-    // Opening compares the sums of its rows: those of another run are noticed.
+    // Opening compares the sums of the table's rows, which detects the change.
     let usage = Connection::open(dir.path().join("usage.db")).unwrap();
     usage.execute("UPDATE usage_requests SET last = last + 1000", []).unwrap();
     drop(usage);

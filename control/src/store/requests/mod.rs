@@ -1,4 +1,4 @@
-//! Reading the table `usage`: pages of exchanges, newest first, and one exchange with its trace.
+//! Reads the table `usage`: pages of exchanges, newest first, and single exchanges with their trace.
 
 use crate::store::signed;
 use std::cmp::Reverse;
@@ -17,7 +17,7 @@ use crate::store::names::{Labels, OwnerNames};
 use crate::store::record::{Record, RecordName, Trace};
 use crate::store::request_index;
 
-/// What usage can be filtered and grouped by; the name is the same in the API and in the tables.
+/// A property by which usage can be filtered and grouped. The API and the tables use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
     Model,
@@ -55,7 +55,7 @@ impl Column {
         }
     }
 
-    /// Returns what an exchange has of it; empty where it has nothing.
+    /// Returns the exchange's value; empty if it has none.
     pub(crate) fn of<'a>(self, record: &Record<'a>) -> &'a str {
         record.name(match self {
             Self::Model => RecordName::Model,
@@ -70,16 +70,16 @@ impl Column {
     }
 }
 
-/// Whether an exchange has all these names.
+/// True if an exchange has all these values.
 pub(crate) fn has_names(record: &Record<'_>, names: &[(Column, String)]) -> bool {
     names.iter().all(|(column, name)| column.of(record) == name)
 }
 
-/// Which exchanges.
+/// A filter for exchanges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RequestFilter {
     pub(crate) from_ms: Option<u64>,
-    /// The first moment that is too late.
+    /// The end of the time, exclusive.
     pub(crate) to_ms: Option<u64>,
     pub(crate) status: Option<u16>,
     pub(crate) names: Vec<(Column, String)>,
@@ -87,23 +87,23 @@ pub(crate) struct RequestFilter {
     pub(crate) error: Option<String>,
     pub(crate) request_id_prefix: Option<String>,
     pub(crate) duration_us_min: Option<u64>,
-    /// In nano-dollars; an exchange whose cost is not known is outside of every range.
+    /// In nano-dollars. An exchange with an unknown cost is outside of every range.
     pub(crate) cost_min: Option<u64>,
     pub(crate) cost_max: Option<u64>,
 }
 
-/// The last row of the page before, or the place up to which that page has looked. Later exchanges are greater.
+/// The last row of the previous page, or the position up to which that page has searched. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestCursor {
     pub(crate) started_at_ms: u64,
     pub(crate) id: i64,
 }
 
-/// Some exchanges, newest first.
+/// A page of exchanges, newest first.
 #[derive(Debug)]
 pub(crate) struct RequestRows {
     pub(crate) rows: Vec<RequestRow>,
-    /// Where the next page goes on, if there is one.
+    /// The start of the next page, if there is one.
     pub(crate) next: Option<RequestCursor>,
 }
 
@@ -134,15 +134,15 @@ pub(crate) struct RequestRow {
     provenance: String,
     tier: Option<String>,
     picture: Option<String>,
-    /// The cost of the attempt that served; null where it is unknown.
+    /// The cost of the attempt that served; null if it is unknown.
     cost_micro_usd: Option<MicroUsd>,
-    /// The known costs of failed attempts.
+    /// The sum of the known costs of failed attempts.
     lost_micro_usd: MicroUsd,
     /// The cost that the vendor reported.
     vendor_cost_micro_usd: Option<MicroUsd>,
     price: Option<String>,
     upstream_id: Option<String>,
-    /// By their names.
+    /// The tags by name.
     tags: BTreeMap<String, String>,
     end_user: Option<String>,
     head_us: Option<u64>,
@@ -163,12 +163,12 @@ struct RequestStep {
     head_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spent_us: Option<u64>,
-    /// What a failed attempt used.
+    /// The consumption of a failed attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostShown>,
 }
 
-/// What a failed attempt used, as the API shows it.
+/// The consumption of a failed attempt, as the API shows it.
 #[derive(Debug, Serialize)]
 struct LostShown {
     #[serde(serialize_with = "by_class")]
@@ -179,7 +179,7 @@ struct LostShown {
     tier: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     picture: Option<Box<str>>,
-    /// Null where it is unknown.
+    /// Null if it is unknown.
     cost_micro_usd: Option<MicroUsd>,
     #[serde(skip_serializing_if = "Option::is_none")]
     vendor_cost_micro_usd: Option<MicroUsd>,
@@ -198,26 +198,26 @@ impl LostShown {
     }
 }
 
-/// Writes token counts with the names of their classes, zeros included.
+/// Serializes token counts by the names of their classes, including zeros.
 pub(crate) fn by_class<S: Serializer>(counts: &[u64; TokenCounts::COUNT], to: S) -> Result<S::Ok, S::Error> {
     to.collect_map(Class::ALL.into_iter().map(Class::name).zip(counts))
 }
 
-/// Writes the counts of units with the names of their classes, zeros included.
+/// Serializes unit counts by the names of their classes, including zeros.
 pub(crate) fn units_by_class<S: Serializer>(units: &Units, to: S) -> Result<S::Ok, S::Error> {
     let names = Class::ALL.into_iter().skip(TokenCounts::COUNT).map(Class::name);
     to.collect_map(names.zip(units.list()))
 }
 
-/// How long a page may be.
+/// The bounds of a page.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     pub(crate) rows: u32,
-    /// When looking ends, full or not: a filter may let next to nothing pass.
+    /// The time at which the search ends even if the page is not full: a filter may match almost nothing.
     pub(crate) until: Instant,
 }
 
-/// Exchanges that pass `filter`, from `cursor` on.
+/// Returns a page of the exchanges that pass `filter`, starting at `cursor`.
 pub(crate) fn page(
     db: &Connection,
     filter: &RequestFilter,
@@ -239,7 +239,7 @@ pub(crate) fn page(
         if newest.is_before(last_ms) {
             break;
         }
-        // Nothing that is later than this is left to be looked at.
+        // All exchanges later than this have been searched.
         let here = RequestCursor { started_at_ms: last_ms + 1, id: 0 };
         if Instant::now() >= bounds.until && here < start {
             return newest.page(limit, Some(here)).named(db);
@@ -255,7 +255,7 @@ pub(crate) fn page(
     newest.page(limit, None).named(db)
 }
 
-/// The exchanges of a block that belong to a page.
+/// Selects the exchanges of a block that belong to a page.
 struct Passing<'a> {
     filter: &'a RequestFilter,
     cursor: Option<RequestCursor>,
@@ -265,7 +265,7 @@ struct Passing<'a> {
 }
 
 impl Passing<'_> {
-    /// Returns their places and bytes, newest first.
+    /// Returns their positions and bytes, newest first.
     fn of<'a>(&self, packed: &'a [u8]) -> Vec<(RequestCursor, &'a [u8])> {
         let place = |(at, bytes): (i64, &'a [u8])| {
             let record = block::record(bytes, self.names)?.0;
@@ -281,7 +281,7 @@ impl Passing<'_> {
 }
 
 impl RequestRows {
-    /// Puts the names beside the ids.
+    /// Adds the names to the ids.
     fn named(mut self, db: &Connection) -> rusqlite::Result<Self> {
         let mut labels = Labels::default();
         for row in &mut self.rows {
@@ -292,7 +292,7 @@ impl RequestRows {
     }
 }
 
-/// The newest exchange with this request id, with its trace.
+/// Returns the newest exchange with this request id, with its trace.
 pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<RequestRow>> {
     let mut found: Option<RequestRow> = None;
     for id in request_index::rows_with(db, request_id)? {
@@ -303,7 +303,7 @@ pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<
     Ok(found)
 }
 
-/// Returns the ids and beginnings of those of `records` that are stored.
+/// Returns the ids and start times of those `records` that are stored.
 pub(crate) fn stored<'a>(
     db: &Connection,
     records: impl Iterator<Item = &'a Record<'a>>,
@@ -325,7 +325,7 @@ pub(crate) fn stored<'a>(
     Ok(stored)
 }
 
-/// The newest exchange of one block with this request id, if it began after `after_ms`.
+/// Returns the newest exchange with this request id in one block, if it started after `after_ms`.
 fn newest_of(
     db: &Connection,
     id: i64,
@@ -363,7 +363,7 @@ impl RequestFilter {
             && self.marks.fit(record)
     }
 
-    /// Whether a block with these names may hold an exchange that passes.
+    /// True if a block with these names may contain an exchange that passes.
     pub(crate) fn may_pass(&self, names: &[&str]) -> bool {
         let wanted = self.names.iter().map(|(_, name)| name).chain(&self.error);
         wanted.filter(|name| !name.is_empty()).all(|name| names.contains(&name.as_str()))
@@ -371,9 +371,9 @@ impl RequestFilter {
     }
 }
 
-/// The newest rows so far.
+/// The newest rows found so far.
 struct Newest {
-    /// The oldest of them on top.
+    /// The rows as a heap, with the oldest on top.
     rows: BinaryHeap<Reverse<RequestEntry>>,
     limit: usize,
 }
@@ -384,13 +384,13 @@ struct RequestEntry {
 }
 
 impl Newest {
-    /// Whether nothing that began by then can be among them any more.
+    /// True if no exchange that started at `last_ms` or earlier can be among the newest rows.
     fn is_before(&self, last_ms: u64) -> bool {
         let is_full = self.rows.len() >= self.limit;
         is_full && self.rows.peek().is_some_and(|Reverse(oldest)| last_ms < oldest.place.started_at_ms)
     }
 
-    /// Takes the exchanges of a block that are newer than the oldest row, or for which there is room.
+    /// Adds the exchanges of a block that are newer than the oldest row, or for which there is room.
     fn take_block(&mut self, passing: &Passing<'_>, packed: &[u8]) {
         for (place, bytes) in passing.of(packed) {
             if self.rows.len() >= self.limit {
@@ -406,7 +406,8 @@ impl Newest {
         }
     }
 
-    /// The page of what was found, when looking has ended at `end`: what is before that may not be all there is.
+    /// Returns the page. If the search stopped at `end`, older rows are dropped, because others between them may be
+    /// missing.
     fn page(self, limit: usize, end: Option<RequestCursor>) -> RequestRows {
         let mut rows = self.rows.into_sorted_vec();
         rows.retain(|Reverse(entry)| end.is_none_or(|end| end <= entry.place));
@@ -501,7 +502,8 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
     steps
 }
 
-/// An exchange is known by its block's id and its place there; a block holds fewer than this many bits count.
+/// Bits of an exchange's position in its block, below the id of the block. A block contains fewer exchanges than this
+/// can count.
 const BLOCK_BITS: u32 = 20;
 
 const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \

@@ -1,4 +1,4 @@
-//! Pages, however much each may look at, are together all that passes.
+//! The pages of a search together contain every match, however little each page may search.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {
     let mut log = process.journal.log().unwrap();
     for block in 0..20 {
         for n in 0..50 {
-            // Each row of the table reaches back into the two before it, and moments repeat.
+            // The times of each row overlap those of the two rows before, and some times repeat.
             let started_at_ms = 1_000 + block * 10 + n % 7 - if n % 5 == 0 { 20 } else { 0 };
             let status = if (block * 50 + n) % 97 == 0 { 503 } else { 200 };
             log.append(&UsageEvent { started_at_ms, status, ..event(block * 50 + n) });
