@@ -1,8 +1,8 @@
 //! Backups: one archive holds the state as of one moment (STATE-3).
 //!
 //! ```text
-//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back whole -> its name -> prune
-//!  restore:  tar.zst -> every entry checked against the manifest -> opened and checked -> into an empty directory
+//!  create:   databases --SQLite's backup--> copies -> manifest -> tar.zst -> read back and verify -> rename -> prune
+//!  restore:  tar.zst -> check every entry against the manifest -> open and check -> move into an empty directory
 //! ```
 //!
 //! An archive gets its final name only after it was read back and verified. Secrets inside are sealed as they are in

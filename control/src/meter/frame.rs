@@ -2,9 +2,9 @@
 //! process or another program left between them.
 //!
 //! ```text
-//!  FF FE FF 77   bytes that occur in no text  4     75: in a note, 76: of an earlier release
+//!  FF FE FF 77   bytes that occur in no text  4     75: in a note, 76: earlier releases
 //!  length        of the record                4, little-endian
-//!  digest        of length and record         4, little-endian; with 77 also of the file and the place in it
+//!  digest        of length and record         4, little-endian; with 77 also over the file and the position in it
 //!  record        see store/record.rs
 //! ```
 //!

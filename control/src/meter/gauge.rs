@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use shared::clock::unix_ms;
 
-/// Counters since the process started. Each thread updates those of its own work.
+/// Counters since the process started. Data-plane threads and the writer thread update them.
 #[derive(Debug, Default)]
 pub(crate) struct Gauge {
     /// Rows stored.

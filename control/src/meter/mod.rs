@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  data-plane thread                       writer thread
-//!  append: one write(2) to its own file     reads on in each file on a timer, one transaction a batch: the
-//!                                            events, their sums, and how far each file is stored;
-//!                                            a file that is complete and stored is used again, or deleted
+//!  append: one write(2) to its own file     reads new events from each file on a timer, one transaction per
+//!                                            batch: the events, their sums, and each file's read position;
+//!                                            recycles or deletes complete files that are stored
 //! ```
 //!
 //! An event stays in its file until it is stored, and the transaction that stores it also advances that file's read

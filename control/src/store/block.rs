@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  rows      length, record; length, record; ...   see store/record.rs
-//!  names     length, text; length, text; ...       what the records name by its place here, from 1 on
+//!  names     length, text; length, text; ...       the texts that records refer to by place, counted from 1
 //!  requests  u32, u32, ...                         a digest of each request id
 //! ```
 

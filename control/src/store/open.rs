@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!  directory -> lock -> is there a database?
-//!    no:  make it beside its place, with all tables and keys, then rename it into place
-//!    yes: read-only: ours? not newer? whole? right key?  then read-write: migrate
+//!    no:  create it under a temporary name, with all tables and keys, then rename it
+//!    yes: read-only: check owner, version, integrity and key; then read-write: migrate
 //! ```
 //!
 //! A file called `gateway.db` is therefore always complete. An empty or foreign one is reported as damaged and not

@@ -2,8 +2,8 @@
 //! configured location, before using it.
 //!
 //! ```text
-//!  out:   copy all -> usage.db.new -> one commit of gateway.db: its tables go, usage is apart -> rename to usage.db
-//!  back:  rename usage.db to usage.db.old -> one commit of gateway.db: all is copied, usage is here -> remove
+//!  out:   copy all -> usage.db.new -> one commit of gateway.db: drop its tables, set apart -> rename to usage.db
+//!  back:  rename usage.db to usage.db.old -> one commit of gateway.db: copy all, clear apart -> remove the old file
 //! ```
 //!
 //! Only `gateway.db` records where usage is, and its commit is the moment of the move: the next start completes or

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!  usage           1 ... 900 | 901 ... 1700 | 1701 ...      rows, by their ids
-//!  usage_requests    a run   |    a run     | no run yet: looked through
-//!                  a run has a row in each of 256 buckets; those of one bucket lie beside each other
-//!  entry           the lower 24 bits of a request id's hash, and how far its row is from the run's first, 24 bits
+//!  usage_requests    a run   |    a run     | no run yet: scanned
+//!                  a run has a row in each of 256 buckets; the rows of one bucket are adjacent
+//!  entry           the lower 24 bits of a request id's hash, then the distance of its row from the run's first, 24 bits
 //! ```
 //!
 //! A run is never changed. An entry for a deleted row has no effect, and no new row gets an id that a run covers.
