@@ -38,7 +38,7 @@ pub(crate) struct Record {
     media: Option<Box<MediaWish>>,
     /// Quota reservations of the exchange, held until it is recorded.
     held: Option<Held>,
-    /// The exchange's note in the usage log, written before the first byte goes upstream.
+    /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
 }
 
@@ -310,7 +310,7 @@ impl Record {
         });
     }
 
-    /// Prices what the latest attempt used at the prices of its target.
+    /// Returns what the latest attempt used, and its cost at the prices of its target.
     fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
         let picture = extras.picture.clone().or_else(|| self.asked_picture());
         let bill = match (&self.event, &self.model) {

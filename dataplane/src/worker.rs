@@ -92,8 +92,8 @@ impl Worker {
         }
     }
 
-    /// Records an exchange. Returns true if it survives a kill of the process from now on; otherwise the client must not
-    /// get a complete answer.
+    /// Records an exchange. Returns true if the record survives a kill of the process from now on; otherwise the client
+    /// must not get a complete answer.
     #[must_use]
     pub(crate) fn log_usage(&self, event: &UsageEvent) -> bool {
         self.usage.borrow_mut().append(event)

@@ -115,7 +115,7 @@ async fn counted_adapted(
     message: Message<'_>,
     segments: &[Bytes],
 ) -> Option<Bytes> {
-    // Counts the adapted request and the counting request, which exist beside the client's body.
+    // Reserves memory for the adapted request and the counting request, in addition to the client's body.
     let mut room = Room::new(&asked.exchange.worker().plane);
     if !room.take(message.body.bytes().saturating_mul(2)) {
         return None;

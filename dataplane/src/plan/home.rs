@@ -34,7 +34,7 @@ const SAMPLE_BYTES: usize = 64;
 /// Lock-free tables that map hashes of responses, conversations and reasoning to the targets that created them.
 pub(crate) struct Homes {
     slots: Box<[AtomicU64]>,
-    /// Conversations are stored twice: under their owner, and without an owner.
+    /// Responses and conversations by owner, and conversations regardless of their owner.
     stored: Recent,
     /// Half of a response's hash, and its token count.
     tokens: Box<[AtomicU64]>,

@@ -1,4 +1,4 @@
-//! The relay: translates upstream bytes to client bytes after the first content.
+//! The relay: moves an upstream's answer to the client after the first content.
 //!
 //! It runs inside the client connection's task and polls the upstream's connection itself. Nothing is buffered between
 //! the two: if the client does not read, the relay is not polled and the upstream is not read. The relay is dropped
@@ -8,9 +8,9 @@
 //! ```text
 //!   Flow --upstream ended well------------------> End   (record closed before the last byte goes out)
 //!    |----error event of the upstream-----------> End   (and the connection closes)
-//!    |----upstream broke off, events------------> End   (after an error event; the connection closes)
+//!    |----upstream broke off, events------------> End   (after an error event; then the connection closes)
 //!    |----upstream broke off, no events--> Flush --client has it all--> Abort
-//!    '----no usage log takes the record----------> Abort (without the end of the answer)
+//!    '----no usage log accepts the record--------> Abort (without the end of the answer)
 //! ```
 
 use std::future::Future as _;

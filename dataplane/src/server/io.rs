@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 /// State of a connection, shared by its socket, its requests and the sweeper.
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// What the client is expected to send next.
+    /// Current phase.
     phase: Cell<Phase>,
     /// Start of the phase, in the worker's seconds.
     since: Cell<u32>,

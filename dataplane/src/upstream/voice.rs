@@ -69,7 +69,7 @@ struct Body {
     stream_format: Option<String>,
 }
 
-/// A voice given by its name, or as an object.
+/// A voice, named by a string or in an object.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Named {

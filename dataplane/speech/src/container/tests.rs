@@ -1,4 +1,4 @@
-//! Sound that went through each format is as long as it was, and the bare ones are the same.
+//! Tests that each format preserves the duration, and that the uncompressed formats preserve the signal.
 
 use super::Container;
 
@@ -45,7 +45,7 @@ fn bare_samples_are_the_same_tone_at_24_khz() {
 #[test]
 fn mp3_has_a_frame_for_every_576_samples() {
     let file = encode(Container::Mp3, &tone(2.0));
-    // 48 kbit/s are 6,000 bytes a second.
+    // 48 kbit/s are 6,000 bytes per second.
     assert!((11_500..14_000).contains(&file.len()), "{}", file.len());
     assert_eq!((file[0], file[1] & 0xe0), (0xff, 0xe0), "a frame begins");
 }

@@ -4,8 +4,8 @@
 //! writes every answer. Bodies are followed to their end, where the next head begins.
 //!
 //! ```text
-//!   Head --passes--> Body --all of it has come--> Head
-//!    |                '--bad chunk--> Broken   (an error for hyper, and so for the reader of the body)
+//!   Head --passes--> Body --complete--> Head
+//!    |                '--bad chunk--> Broken   (hyper and the reader of the body get an error)
 //!    '--fails--> Refused                       (nothing more is read)
 //! ```
 
@@ -45,7 +45,7 @@ pub(crate) struct Gate<Io> {
     farewell: Farewell,
 }
 
-/// The state of the input: what the next byte belongs to.
+/// The state of the input, which determines how the next byte is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Head,

@@ -1,4 +1,4 @@
-//! Connections through the gate and hyper: what is served, what is refused, and how answers leave.
+//! Tests of connections through the gate and hyper: served requests, rejected requests, and the writes of answers.
 
 use std::collections::VecDeque;
 
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
 use crate::turn::TURN_BYTES;
 
-/// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a stream that failed, others with "ok".
+/// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a failed stream, other paths with "ok".
 fn answer(asked: &Asked) -> Pieces {
     let number = asked.uri.path().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
     let piece = Bytes::from_static(b"a piece\n");
@@ -31,7 +31,7 @@ fn get(path: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nhost: a\r\n\r\n")
 }
 
-/// Requests of every sort, behind one another.
+/// Pipelined requests of every kind.
 fn conversation() -> String {
     [
         "\r\nPOST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\nhello",
@@ -166,7 +166,7 @@ fn a_client_that_waits_for_100_gets_it_once() {
     assert_eq!((paths(&heard), heard.text().matches("100 Continue").count()), (vec!["/length"], 1));
 }
 
-/// What the fuzz targets hold, for a conversation with a byte that is wrong or missing.
+/// Checks the invariants of the fuzz targets on a conversation with one wrong or missing byte.
 #[test]
 fn a_conversation_with_a_wrong_byte_is_read_as_hyper_reads_it_or_refused() {
     let bytes = conversation().into_bytes();

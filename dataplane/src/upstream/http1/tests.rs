@@ -1,4 +1,4 @@
-//! The connection against an upstream on a real socket, and its socket and waker by themselves.
+//! Tests of the connection with an upstream on a real socket, and unit tests of its socket and waker.
 
 use std::io;
 use std::pin::Pin;
@@ -64,7 +64,7 @@ async fn body(connection: &mut UpstreamConnection) -> Vec<u8> {
     body
 }
 
-/// LIM-5.
+/// LIM-5: rejects answers with ambiguous framing.
 #[tokio::test]
 async fn an_answer_whose_end_is_in_doubt_is_refused() {
     for head in [
@@ -121,7 +121,7 @@ async fn the_end_of_a_body_and_of_its_connection_follow_the_fields() {
     }
 }
 
-/// STR-1.
+/// STR-1: joins chunks that arrive together.
 #[tokio::test]
 async fn chunks_that_come_together_are_one_piece() {
     let (mut connection, mut upstream) = connected().await;
@@ -184,7 +184,7 @@ async fn a_refusal_is_read_though_its_request_is_not() {
     assert!(!connection.is_reusable());
 }
 
-/// Takes all that it is given.
+/// Accepts every write.
 #[derive(Default)]
 struct Sink(Vec<u8>);
 

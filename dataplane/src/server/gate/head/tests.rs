@@ -1,4 +1,4 @@
-//! Heads that are read, and heads that are refused, however they are cut.
+//! Tests of accepted and rejected heads, split at any position.
 
 use super::*;
 
@@ -35,7 +35,7 @@ const TABLE: &[(&str, &[u8], bool)] = &[
     ("tab in the target", b"GET /\t HTTP/1.1\r\nHost: a\r\n\r\n", false),
 ];
 
-/// Judges a head that comes in pieces; `None` if its end did not come.
+/// Checks a head that arrives in pieces; returns `None` if it is incomplete.
 fn read(pieces: &[&[u8]]) -> Option<Result<Extent, Refusal>> {
     let (mut bytes, mut known) = (Vec::new(), 0);
     for piece in pieces {
@@ -81,7 +81,7 @@ fn a_head_over_its_limits_is_too_large() {
     assert!(matches!(judge(named(NAME_BYTES_MAX + 1).as_bytes()), Err(Refusal::TooLarge(_))));
 }
 
-/// hyper would answer these in its own way, without the envelope.
+/// hyper would reject these itself, without the error envelope.
 #[test]
 fn what_hyper_would_refuse_does_not_pass() {
     let lengths = [(LENGTH_MAX, true), (LENGTH_MAX + 1, false), (u64::MAX, false)];
