@@ -1,12 +1,14 @@
-//! What a chunk costs when it must be said in another dialect, beside a chunk that only passes:
+//! Measures the cost of a streamed chunk that is translated into another dialect, compared with one that is relayed
+//! unchanged:
 //!
 //! ```text
 //! cargo bench --bench adaptations -- [--rounds N] [--only NAME,..]
 //! ```
 //!
-//! Each row is a stream of 200 pieces of content from a target of one dialect to a client of another: once with an
-//! upstream write for each, where the kernel's share is largest, and once with 40 to a write, where it is smallest. The gateway has core 0 to itself; CPU time is what the kernel charges to its process. Ratios are taken
-//! inside each round, to the native chat stream.
+//! Each row is a stream of 200 pieces of content from a target of one dialect to a client of another. It is measured
+//! once with one upstream write per piece, where the kernel's share is largest, and once with 40 pieces per write,
+//! where it is smallest. The gateway runs alone on core 0; CPU time is what the kernel accounts to its process. Ratios
+//! are relative to the native chat stream of the same round.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -24,9 +26,9 @@ use std::time::Duration;
 use dialect::gateway::{Gateway, KEY, pin};
 use dialect::payload::{PIECES, Pair, pairs};
 
-/// Streams that run at the same time.
+/// The number of concurrent streams.
 const CLIENTS: usize = 8;
-/// Streams of each client, one after the other, in one measurement.
+/// The number of consecutive streams per client in one measurement.
 const STREAMS: usize = 24;
 
 fn main() {
@@ -54,7 +56,7 @@ fn compare(pairs: &[Pair], per_write: usize, rounds: usize) {
     for round in 0..=rounds {
         for (row, pair) in table.iter_mut().zip(pairs) {
             let micros = measure(&gateway, pair);
-            // The first round warms up.
+            // The first round is a warm-up.
             if round > 0 {
                 row.push(micros);
             }
@@ -64,7 +66,7 @@ fn compare(pairs: &[Pair], per_write: usize, rounds: usize) {
     println!("memory after it: {:.1} MiB", gateway.resident_bytes() as f64 / f64::from(1 << 20));
 }
 
-/// CPU time of the gateway for each piece of content, in microseconds.
+/// Returns the gateway's CPU time per piece of content, in microseconds.
 fn measure(gateway: &Gateway, pair: &Pair) -> f64 {
     let before = gateway.settled_cpu_time();
     std::thread::scope(|scope| {
@@ -76,7 +78,7 @@ fn measure(gateway: &Gateway, pair: &Pair) -> f64 {
     spent.as_secs_f64() * 1e6 / (CLIENTS * STREAMS * PIECES) as f64
 }
 
-/// Asks again and again on one connection, and checks that every answer has all its content.
+/// Sends requests on one connection and checks that every answer contains all its content.
 fn client(address: SocketAddr, pair: &Pair) {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!(
@@ -97,12 +99,12 @@ fn client(address: SocketAddr, pair: &Pair) {
         }
         let text = String::from_utf8_lossy(&answer);
         let pieces = text.matches(" token").count();
-        // A terminal event may say all of it once more.
+        // A terminal event may repeat the whole text.
         assert!(pieces >= PIECES, "{}: {pieces} pieces in {text}", pair.name);
     }
 }
 
-/// A server that answers every request with the stream of `pair`, so many events to a write.
+/// Starts a server that answers every request with the stream of `pair`, `per_write` events per write.
 fn upstream(pair: &Pair, per_write: usize) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -130,7 +132,7 @@ fn upstream(pair: &Pair, per_write: usize) -> SocketAddr {
     address
 }
 
-/// Reads one request; false when the other side has closed.
+/// Reads one request. Returns false if the other side has closed the connection.
 fn take_request(connection: &mut TcpStream) -> bool {
     let (mut seen, mut buffer) = (Vec::new(), [0; 8 << 10]);
     loop {
@@ -164,5 +166,5 @@ fn median(values: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// How long after a load nothing more may be done for it.
+/// The time after a load in which the gateway must be idle to count as settled.
 const SETTLING: Duration = Duration::from_millis(60);

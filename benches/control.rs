@@ -1,13 +1,13 @@
-//! Times the control plane of the gateway as it is shipped:
+//! Measures the control plane of the shipped gateway:
 //!
 //! ```text
 //! cargo bench --bench control -- [--records N] [--turns N] [--only report,year,work,writes,retention]
 //! ```
 //!
-//! `report`: sums over a million records of 30 days. `year`: sums over a year of a million records a day, of which
-//! only the sums are made up. `work`: export and repricing. `writes`: keys made in a second. `retention`: what the
-//! clients of the data plane notice while half of the records are deleted, as a ratio to a gateway that deletes
-//! nothing, in interleaved windows; it waits while others use the machine, or takes precedence over them by
+//! `report`: sums over a million records of 30 days. `year`: sums over a year with a million records a day, of which
+//! only the sums are generated. `work`: export and repricing. `writes`: keys created per second. `retention`: the
+//! latency that data plane clients see while half of the records are deleted, relative to a gateway that deletes
+//! nothing, in interleaved windows. It waits while other processes use the machine; to take precedence over them, run
 //! `chrt -f 10 cargo bench --bench control -- --only retention --among-others`.
 #![expect(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent};
 
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
-/// Models and keys of the made-up exchanges.
+/// The number of models and keys in the generated exchanges.
 const MODELS: u64 = 5;
 const KEYS: u64 = 20;
 
@@ -89,7 +89,7 @@ fn now_ms() -> u64 {
     u64::try_from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis()).unwrap()
 }
 
-/// An exchange of group `group`, one of 100.
+/// Returns a generated exchange of group `group`, one of 100.
 fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
     UsageEvent {
         request_id: format!("req_{n:032x}").into(),
@@ -125,7 +125,7 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
     }
 }
 
-/// Leaves `events` in the journal of a new state.
+/// Writes `events` to the journal of a new state.
 fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
     let key = Secret::new(*b"0123456789abcdef0123456789abcdef");
     let state = State::open(OpenParams { dir: &folder.join("state"), encryption_key: &key, usage_db: false })
@@ -134,7 +134,7 @@ fn fill(folder: &Path, events: impl Iterator<Item = UsageEvent>) {
     events.for_each(|event| assert!(log.append(&event)));
 }
 
-/// A gateway that has stored so many exchanges.
+/// Starts a gateway and waits until it has stored `count` exchanges.
 fn stored(folder: &Path, kept_days: &str, count: u64) -> Gateway {
     let started = Instant::now();
     let gateway = Gateway::start(folder, &[("LLMGW_RETENTION_USAGE_DAYS", kept_days)]);
@@ -178,7 +178,7 @@ fn time(line: &mut Line, path: &str) {
     println!("{:8.2} ms (most {:.2})  GET {path}", times[10], times[20]);
 }
 
-/// A year of which each hour has a sum for each group, as a million records a day would leave it.
+/// Measures sums over a year that has a sum for each hour and group, as with a million records a day.
 fn year() {
     let folder = tempfile::tempdir().unwrap();
     let first = now_ms() / DAY_MS * DAY_MS - 364 * DAY_MS;
@@ -257,5 +257,5 @@ fn writes() {
     }
 }
 
-/// Days that keep everything.
+/// A retention period in days that keeps everything.
 const KEPT: &str = "36500";

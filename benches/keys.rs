@@ -1,12 +1,12 @@
-//! Two promises about keys, against the gateway as it is shipped:
+//! Measures two properties of keys on the shipped gateway:
 //!
 //! ```text
 //! cargo bench --bench keys -- [--keys N] [--pairs N]
 //! ```
 //!
-//! With `--keys` (10,000) issued, how long an administrator waits until a key is refused or opens again (ADM-9).
-//! Over `--pairs` (3,000) interleaved pairs, whether a key that is right but for one character takes another time
-//! to be refused than one that is all wrong (P19): Welch's t over the fastest nine tenths of each.
+//! With `--keys` (10,000) issued, the time after which a disabled key is rejected or an enabled key is accepted
+//! (ADM-9). Over `--pairs` (3,000) interleaved pairs, the difference between the times to reject a key with one wrong
+//! character and a completely wrong key (P19): Welch's t over the fastest nine tenths of each.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -24,7 +24,7 @@ use line::Gateway;
 
 use serde_json::{Value, json};
 
-/// Requests to the admin API at the same time while keys are issued.
+/// The number of concurrent admin requests while keys are issued.
 const CLERKS: usize = 32;
 
 fn main() {
@@ -62,7 +62,7 @@ fn issue(gateway: &Gateway, project: &str, count: usize) -> Vec<Value> {
     })
 }
 
-/// Times changes of one key among `keys`, each followed by a request that must already feel it.
+/// Times changes of one key among `keys`, each followed by a request that must already be affected.
 fn changes(gateway: &Gateway, key: &Value, keys: usize) {
     let mut office = gateway.line();
     let path = format!("keys/{}", key["id"].as_str().unwrap());
@@ -79,13 +79,13 @@ fn changes(gateway: &Gateway, key: &Value, keys: usize) {
     println!("a change among {keys} keys, until its answer: p50 {:.1} ms, p99 {:.1} ms", ms(50), ms(98));
 }
 
-/// Times refusals of near misses beside those of other wrong keys.
+/// Times rejections of almost correct keys, interleaved with those of other wrong keys.
 fn timing(gateway: &Gateway, key: &str, pairs: usize) {
     let last = if key.ends_with('x') { 'y' } else { 'x' };
     let near = format!("{}{last}", &key[..key.len() - 1]);
     let far: String =
         key.chars().map(|c| if c == '_' { '_' } else { char::from(b'a' + c as u8 % 26) }).collect();
-    // A refusal ends its connection.
+    // A rejection closes its connection.
     let refuse = |key: &str| {
         let mut line = gateway.line();
         let started = Instant::now();
@@ -115,7 +115,7 @@ fn timing(gateway: &Gateway, key: &str, pairs: usize) {
     assert!(t.abs() < 4.5 || difference.abs() < 1.0, "near misses can be told by their time");
 }
 
-/// The fastest nine tenths of some times.
+/// The fastest nine tenths of a set of times.
 struct Sample {
     count: f64,
     mean: f64,

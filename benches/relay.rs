@@ -1,13 +1,13 @@
-//! Times the whole gateway on loopback, beside a bare hyper pass-through and nginx, in interleaved rounds:
+//! Measures the whole gateway on loopback, next to a bare hyper pass-through and nginx, in interleaved rounds:
 //!
 //! ```text
 //! cargo bench --bench relay -- [--quick] [--rounds N] [--only NAME,..] [--proxies NAME,..]
 //! cargo bench --bench relay -- --soak MINUTES
 //! ```
 //!
-//! The proxy under test has core 0 to itself; upstream and load share core 1. CPU time is what the kernel
-//! charges to the proxy's process, the record of each exchange included. Machines are noisy: trust the
-//! ratios, which are taken inside each round, more than the figures.
+//! The proxy under test runs alone on core 0; upstream and load generator share core 1. CPU time is what the kernel
+//! accounts to the proxy's process, including the usage record of each exchange. Machines are noisy: the ratios, which
+//! are computed within each round, are more reliable than the absolute figures.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -48,11 +48,11 @@ fn main() {
     tokio::task::LocalSet::new().block_on(&runtime, run(&Options::parse(&arguments)));
 }
 
-/// What the command line asks for.
+/// The options from the command line.
 struct Options {
     rounds: usize,
     quick: bool,
-    /// Minutes of the soak that is run instead.
+    /// The duration in minutes of the soak that replaces the scenarios.
     soak: Option<u32>,
     only: Option<Vec<String>>,
     kinds: Vec<Kind>,
@@ -82,7 +82,7 @@ impl Options {
     fn takes(&self, scenario: &Scenario) -> bool {
         match &self.only {
             Some(names) => names.iter().any(|name| name == scenario.name),
-            // More streams than a proxy on one core can pace; only when asked for.
+            // More streams than a proxy on one core can pace, so it runs only on request.
             None => scenario.name != "paced-2000",
         }
     }
@@ -112,14 +112,14 @@ async fn run(options: &Options) {
     }
 }
 
-/// Starts all proxies and lets them come to rest.
+/// Starts all proxies and waits until they are idle.
 async fn start(kinds: &[Kind], upstream_port: u16) -> Vec<Proxy> {
     let proxies = kinds.iter().map(|&kind| Proxy::start(kind, upstream_port)).collect();
     tokio::time::sleep(Duration::from_millis(500)).await;
     proxies
 }
 
-/// Measures every proxy once, one after the other.
+/// Measures all proxies once, one after the other.
 async fn round(
     scenario: &Scenario,
     proxies: &[Proxy],
@@ -133,7 +133,7 @@ async fn round(
             continue;
         }
         let sample = if matches!(scenario.drive, Drive::Idle(_)) {
-            // Memory is compared from a fresh process: allocators keep what earlier loads needed.
+            // Memory is measured in a fresh process, because allocators keep memory from earlier loads.
             let fresh = start(&[proxy.kind], upstream.port).await;
             scenario.measure(&fresh[0], upstream, epoch, options.quick).await
         } else {

@@ -1,7 +1,7 @@
-//! Times the pieces that every byte goes through: the request scan and splice, the stream relay, the decoder.
+//! Measures the code that every byte passes through: the request scan and splice, the stream relay, the decoder.
 //!
-//! `cargo bench --bench wire` prints one line a piece; a word after `--` picks the lines that contain it. Each
-//! figure is the best of several rounds, since noise on a shared machine only ever adds.
+//! `cargo bench --bench wire` prints one line per piece; a word after `--` selects the lines that contain it. Each
+//! figure is the best of several rounds, because noise on a shared machine only adds time.
 
 #![expect(clippy::print_stdout, clippy::unwrap_used, reason = "a bench, not a product")]
 
@@ -94,7 +94,7 @@ fn streams(bench: &Bench) {
     });
 }
 
-/// A chunk of text through every adaptation of a stream in lines, one and many to a read.
+/// Measures a text chunk in every adaptation of an SSE stream, with one and with many chunks per read.
 fn adaptations(bench: &Bench) {
     let chat = event("null");
     let rows = [
@@ -168,7 +168,7 @@ const RUNNING: &str = r#"{"prompt_tokens":120,"completion_tokens":30,"total_toke
 const MESSAGES: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\" token\"}}\n\n";
 const RESPONSES: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":7,\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\" token\",\"logprobs\":[],\"obfuscation\":\"abc\"}\n\n";
 
-/// An event of about 230 bytes.
+/// Returns an event of about 230 bytes.
 fn event(usage: &str) -> String {
     let text = format!(
         r#"data: {{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1795000000,"model":"up-model","system_fingerprint":"fp_1","choices":[{{"index":0,"delta":{{"content":" token"}},"logprobs":null,"finish_reason":null}}],"usage":{usage}}}"#
@@ -198,7 +198,7 @@ impl Bench {
         name.contains(&self.wanted)
     }
 
-    /// Times `work`, which goes through `bytes` bytes and `items` events.
+    /// Times `work`, which processes `bytes` bytes and `items` events.
     fn run<T>(&self, name: &str, bytes: usize, items: usize, mut work: impl FnMut() -> T) {
         if !self.wants(name) {
             return;
@@ -213,7 +213,7 @@ impl Bench {
     }
 }
 
-/// Nanoseconds a call.
+/// Returns the nanoseconds per call.
 fn round<T>(times: u128, work: &mut impl FnMut() -> T) -> f64 {
     let started = Instant::now();
     for _ in 0..times {

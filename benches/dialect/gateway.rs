@@ -1,4 +1,4 @@
-//! The gateway under test: the release binary, with a provider for each row.
+//! The gateway under test: the release binary with one provider per row.
 
 use std::fmt::Write as _;
 use std::io::{BufRead as _, BufReader};
@@ -15,14 +15,14 @@ use crate::SETTLING;
 
 pub(crate) const KEY: &str = "bench-admin-key-0123456789abcdef";
 
-/// A process that ends when this is dropped.
+/// The gateway's process. Dropping this value ends it.
 pub(crate) struct Gateway {
     pub(crate) address: SocketAddr,
     child: Child,
     _folder: TempDir,
 }
 
-/// Binds the calling thread, and what it starts from now on, to one core.
+/// Pins the calling thread, and the threads and processes that it starts from now on, to one core.
 pub(crate) fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -74,12 +74,12 @@ impl Gateway {
         Self { address, child, _folder: folder }
     }
 
-    /// Resident memory.
+    /// Returns the resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         proc::resident_bytes(self.child.id())
     }
 
-    /// CPU time once nothing more is done for the last load: what is written behind an answer counts too.
+    /// Returns the CPU time after the gateway has become idle, so that writes after an answer are included.
     pub(crate) fn settled_cpu_time(&self) -> Duration {
         let mut before = proc::cpu_time(self.child.id());
         for _ in 0..40 {

@@ -2,24 +2,24 @@
 
 use serde_json::json;
 
-/// Pieces of content in each stream.
+/// The number of pieces of content in each stream.
 pub(crate) const PIECES: usize = 200;
 
-/// A row: who asks what of whom.
+/// A row of the table: a client request and the target's stream.
 pub(crate) struct Pair {
     pub(crate) name: &'static str,
     pub(crate) path: &'static str,
     pub(crate) request: String,
-    /// Members of the provider.
+    /// The members of the provider.
     pub(crate) provider: &'static str,
-    /// The end of its base URL.
+    /// The suffix of its base URL.
     pub(crate) base: &'static str,
     pub(crate) key: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) events: Vec<Vec<u8>>,
 }
 
-/// What a target of a dialect is, and says.
+/// The provider configuration and the answer of a target.
 struct Target {
     provider: &'static str,
     base: &'static str,
@@ -52,7 +52,7 @@ const BEDROCK: Target = Target {
     events: bedrock,
 };
 
-/// All rows, the native chat stream first.
+/// Returns all rows, the native chat stream first.
 pub(crate) fn pairs() -> Vec<Pair> {
     let rows: [(&str, &str, &Target); 9] = [
         ("chat", "chat", &CHAT),
@@ -222,7 +222,7 @@ fn bedrock() -> Vec<Vec<u8>> {
     events
 }
 
-/// One message of an AWS event stream.
+/// Encodes one message of an AWS event stream.
 fn frame(name: &str, payload: &str) -> Vec<u8> {
     let mut headers = Vec::new();
     for (key, value) in

@@ -1,5 +1,5 @@
-//! Reads answers off a socket as they come and compares every byte with what the upstream sent. Nothing is
-//! collected: a stream is checked event by event, and the stamps in it say how long each was on its way.
+//! Reads answers from a socket and compares every byte with the upstream's. Nothing is collected: a stream is checked
+//! event by event, and the timestamps in the events yield their delays.
 
 use std::time::Instant;
 
@@ -9,18 +9,18 @@ use tokio::net::TcpStream;
 
 use super::payload::{STAMP_AT, STAMP_DIGITS, Stream};
 
-/// What is wrong with an answer.
+/// The kinds of faulty answers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// The connection ended early or broke.
+    /// The connection ended early or failed.
     Broken,
     /// The status is not 200.
     Status(u16),
-    /// The body is not what the upstream sent.
+    /// The body differs from the one that the upstream sent.
     Differs,
 }
 
-/// Reads bytes of a connection, across answers.
+/// Reads the bytes of a connection, across answers.
 pub(crate) struct Reader {
     buffer: Vec<u8>,
     at: usize,
@@ -73,7 +73,7 @@ impl Reader {
         }
     }
 
-    /// Hands `length` bytes to `take`, in as many pieces as they come in.
+    /// Passes `length` bytes to `take`, in pieces as they arrive.
     async fn body(
         &mut self,
         stream: &mut TcpStream,
@@ -92,7 +92,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads one answer and hands its body to `take`.
+    /// Reads one answer and passes its body to `take`.
     pub(crate) async fn answer(
         &mut self,
         stream: &mut TcpStream,
@@ -118,7 +118,7 @@ enum Framing {
     Chunked,
 }
 
-/// Length of the head and framing of the body, once the head is whole.
+/// Returns the length of the head and the framing of the body. `None` while the head is incomplete.
 fn framing(bytes: &[u8]) -> Result<Option<(usize, Framing)>, Fault> {
     let mut headers = [httparse::EMPTY_HEADER; 48];
     let mut response = httparse::Response::new(&mut headers);
@@ -160,13 +160,13 @@ impl Same {
     }
 }
 
-/// Compares a stream event by event and reads its stamps.
+/// Compares a stream event by event and reads its timestamps.
 pub(crate) struct Follow<'a> {
     stream: &'a Stream,
     epoch: Instant,
     event: Vec<u8>,
     index: usize,
-    /// Nanoseconds from the upstream's write to here, of each stamped event.
+    /// The delay of each stamped event since the upstream's write, in nanoseconds.
     pub(crate) delays: Vec<u64>,
 }
 
@@ -175,7 +175,7 @@ impl<'a> Follow<'a> {
         Self { stream, epoch, event: Vec::with_capacity(256), index: 0, delays: Vec::new() }
     }
 
-    /// How many events have come.
+    /// Returns the number of events read.
     pub(crate) fn events(&self) -> usize {
         self.index
     }

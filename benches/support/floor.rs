@@ -1,5 +1,5 @@
-//! The floor: a bare hyper server in front of hyper-util's pooled client, and nothing else. What a gateway
-//! costs above it is the price of being a gateway.
+//! The floor: a bare hyper server in front of hyper-util's pooled client, and nothing else. The cost above it is the
+//! cost of the gateway's own features.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 
-/// Serves on `port` for ever, passing everything to `upstream`.
+/// Serves on `port` forever and forwards everything to `upstream`.
 pub(crate) fn run(port: u16, upstream: &str) {
     let upstream: Authority = upstream.parse().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

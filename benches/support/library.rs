@@ -1,4 +1,5 @@
-//! The gateway inside the bench's own binary, for what no environment can hold: as many keys as one likes.
+//! The gateway inside the bench's own binary, for configurations that do not fit into an environment, such as any
+//! number of keys.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use control::config::{self, AdminKey, Environment};
 use llmgw::Gateway;
 use shared::secret::Secret;
 
-/// Serves as `llmgw serve` does, with `keys` static keys more.
+/// Serves as `llmgw serve` does, with `keys` additional static keys.
 pub(crate) fn run(keys: usize) {
     let environment = Arc::new(Environment::of_process());
     let mut loaded = config::load(&environment).unwrap_or_else(|error| panic!("{error}"));

@@ -1,4 +1,4 @@
-//! A gateway as it is shipped, and plain connections to it, for benches that need no rig.
+//! The shipped gateway and plain connections to it, for benches without a rig.
 #![allow(dead_code, reason = "each bench uses its part")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -17,14 +17,14 @@ const CONFIG: &str = "providers:
   lab: {type: echo, models: [{id: echo, prices: {input: 1, output: 2}}]}
 ";
 
-/// The gateway's process, ended with the bench.
+/// The gateway's process, which ends with the bench.
 pub(crate) struct Gateway {
     pub(crate) child: Child,
     pub(crate) address: String,
 }
 
 impl Gateway {
-    /// Starts it on the state in `folder`, with more variables.
+    /// Starts the gateway on the state in `folder`, with additional variables.
     pub(crate) fn start(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let config = folder.join("config.yaml");
         std::fs::write(&config, CONFIG).unwrap();
@@ -69,7 +69,7 @@ impl Drop for Gateway {
 pub(crate) struct Line(pub(crate) BufReader<TcpStream>);
 
 impl Line {
-    /// An administrator's request, which must succeed.
+    /// Sends an administrator's request, which must succeed.
     pub(crate) fn admin(&mut self, method: &str, path: &str, body: &Value) -> Value {
         let path = format!("/admin/api/{path}");
         let body = if body.is_null() { String::new() } else { body.to_string() };
@@ -79,7 +79,7 @@ impl Line {
         answer
     }
 
-    /// The status of a request for the list of models.
+    /// Returns the status of a request for the list of models.
     pub(crate) fn models(&mut self, key: &str) -> u16 {
         self.exchange("GET", "/v1/models", key, "").0
     }

@@ -1,5 +1,4 @@
-//! The gateway under test: the release binary as it is shipped, with its keys checked, its limits on and
-//! every exchange recorded.
+//! The gateway under test: the shipped release binary with key checks, limits and usage records enabled.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -7,14 +6,14 @@ use std::process::Command;
 
 use super::payload::{KEY, SELECTOR, UPSTREAM_MODEL};
 
-/// How many endpoints a small installation has.
+/// The number of endpoints in a small installation.
 pub(crate) const FEW: usize = 10;
-/// How many endpoints a large one has; providers are a tenth of it.
+/// The number of endpoints in a large installation; it has a tenth as many providers.
 pub(crate) const MANY_ENDPOINTS: usize = 10_000;
-/// How many keys a large one has.
+/// The number of keys in a large installation.
 pub(crate) const MANY_KEYS: usize = 100_000;
 
-/// The command that starts it in `folder`, with so many endpoints.
+/// Returns the command that starts the gateway in `folder` with this number of endpoints.
 pub(crate) fn command(folder: &Path, upstream_port: u16, endpoints: usize) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_llmgw"));
     command.arg("serve");
@@ -22,7 +21,7 @@ pub(crate) fn command(folder: &Path, upstream_port: u16, endpoints: usize) -> Co
     command
 }
 
-/// Gives `command` the configuration and the environment of a gateway.
+/// Sets the configuration and the environment of a gateway on `command`.
 pub(crate) fn prepare(command: &mut Command, folder: &Path, upstream_port: u16, endpoints: usize) {
     let config = folder.join("config.yaml");
     std::fs::write(&config, configuration(upstream_port, endpoints)).unwrap();

@@ -1,4 +1,4 @@
-//! The load generator: clients that send prepared bytes, check every byte that comes back, and note times.
+//! The load generator: clients that send prepared bytes, check every byte of the answers, and record times.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tokio::time::{Instant as Tick, sleep_until};
 use super::answer::{Fault, Follow, Reader, Same};
 use super::payload::Stream;
 
-/// What all clients of one measurement share.
+/// The data that all clients of one measurement share.
 pub(crate) struct Load {
     pub(crate) address: SocketAddr,
     /// The request, head included.
@@ -24,14 +24,14 @@ pub(crate) struct Load {
     pub(crate) tally: RefCell<Tally>,
 }
 
-/// What the answer must be.
+/// The expected answer.
 #[derive(Clone)]
 pub(crate) enum Expected {
     Whole(Bytes),
     Flow(Rc<Stream>),
 }
 
-/// What the clients saw.
+/// The results of the clients.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) answers: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Tally {
 }
 
 impl Load {
-    /// `connections` clients, each sending its next request when it has the answer, for `time`.
+    /// Runs `connections` clients for `time`; each sends its next request when it has the answer.
     pub(crate) async fn closed(self: &Rc<Self>, connections: usize, time: Duration) {
         let until = Instant::now() + time;
         self.clients(connections, move |load, _| async move {
@@ -55,8 +55,8 @@ impl Load {
         .await;
     }
 
-    /// `per_second` requests a second from clients that take turns, for `time`. A request that could not be
-    /// sent on time counts from the time at which it should have been.
+    /// Sends `per_second` requests per second for `time`, from clients that take turns. The latency of a request that
+    /// could not be sent on time is measured from its scheduled time.
     pub(crate) async fn open(self: &Rc<Self>, per_second: u32, time: Duration) {
         const CLIENTS: u32 = 32;
         let begin = Tick::now() + Duration::from_millis(20);
@@ -78,8 +78,8 @@ impl Load {
         .await;
     }
 
-    /// `connections` clients, each reading `streams` streams one after the other; the first ones begin
-    /// spread over `spread`.
+    /// Runs `connections` clients, each of which reads `streams` streams one after the other. Their starts are spread
+    /// over `spread`.
     pub(crate) async fn streams(self: &Rc<Self>, connections: usize, streams: usize, spread: Duration) {
         let begin = Tick::now();
         self.clients(connections, move |load, index| async move {
@@ -94,13 +94,13 @@ impl Load {
         .await;
     }
 
-    /// `requests` requests, each on a connection of its own, from `clients` clients.
+    /// Sends `requests` requests from `clients` clients, each on a new connection.
     pub(crate) async fn fresh(self: &Rc<Self>, clients: usize, requests: usize) {
         self.clients(clients, move |load, _| async move {
             for _ in 0..requests / clients {
                 let mut client = Client::connect(load.address).await?;
                 client.exchange(&load, Instant::now()).await?;
-                // A reset leaves no port behind in TIME_WAIT, of which there are not enough.
+                // A reset leaves no port in TIME_WAIT; otherwise the ports would run out.
                 let _ = socket2::SockRef::from(&client.stream).set_linger(Some(Duration::ZERO));
             }
             Ok(())
@@ -137,7 +137,7 @@ impl Client {
         Ok(Self { stream, reader: Reader::new() })
     }
 
-    /// One request and its answer, checked and noted. Latency counts from `from`.
+    /// Sends one request, then checks its answer and records it. The latency is measured from `from`.
     async fn exchange(&mut self, load: &Load, from: Instant) -> Result<(), Fault> {
         self.stream.write_all(&load.request).await.map_err(|_| Fault::Broken)?;
         match &load.expected {

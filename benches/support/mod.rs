@@ -1,5 +1,5 @@
-//! The rig of `relay.rs`: processes under test pinned to one core, a scripted upstream and a load generator
-//! on the other, and the arithmetic of interleaved rounds.
+//! The rig of `relay.rs`: processes under test pinned to one core, a scripted upstream and a load generator on the
+//! other, and the statistics of interleaved rounds.
 
 pub(crate) mod answer;
 pub(crate) mod floor;

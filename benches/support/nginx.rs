@@ -1,10 +1,10 @@
-//! nginx, configured as its users do for streams: one worker, answers unbuffered, kept-alive upstream
-//! connections, no access log. Requests are left to its default, which takes each in whole, through a file
-//! when it is large, before it goes on; without that, a request of 1 MB costs it about what it costs the floor.
+//! nginx, configured as usual for streams: one worker, unbuffered answers, kept-alive upstream connections, no access
+//! log. Request buffering keeps its default: each request is read completely, through a file if it is large, before it
+//! is forwarded. Without buffering, a request of 1 MB costs nginx about as much as it costs the floor.
 
 use std::path::Path;
 
-/// Whether nginx is installed.
+/// Returns the path of nginx, if it is installed.
 pub(crate) fn path() -> Option<&'static Path> {
     ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"]
         .map(Path::new)
@@ -12,7 +12,7 @@ pub(crate) fn path() -> Option<&'static Path> {
         .find(|p| p.exists())
 }
 
-/// The configuration file, for a server on `port` in `folder`.
+/// Returns the configuration file for a server on `port` in `folder`.
 pub(crate) fn configuration(folder: &Path, port: u16, upstream_port: u16) -> String {
     let folder = folder.display();
     format!(

@@ -1,18 +1,18 @@
-//! The bytes of the benchmark: chat requests of any size, a whole answer, and streams whose content events
-//! all have one length and room for the time at which the upstream wrote them.
+//! The payloads of the benchmark: chat requests of any size, a whole answer, and streams whose content events all have
+//! the same length and space for the time of the upstream's write.
 
 use bytes::Bytes;
 use serde_json::json;
 
-/// What clients name; the gateway sends on [`UPSTREAM_MODEL`].
+/// The model that clients name; the gateway replaces it by [`UPSTREAM_MODEL`].
 pub(crate) const SELECTOR: &str = "chat";
-/// What the provider calls the model.
+/// The provider's name for the model.
 pub(crate) const UPSTREAM_MODEL: &str = "gpt-bench-2026-11-21";
 /// The administrator key of the gateway under test.
 pub(crate) const KEY: &str = "bench-admin-key-0123456789abcdef";
 
-/// A request of about `bytes_min` bytes: alternating messages of some KB, prose with a line break every 85
-/// bytes and a quoted phrase every 400. Text that quotes more is in the `wire` bench: it costs the scanner more.
+/// Returns a request of about `bytes_min` bytes: alternating messages of some KB, prose with a line break every 85
+/// bytes and a quoted phrase every 400. The `wire` bench has text with more quotes, which costs the scanner more.
 pub(crate) fn request(bytes_min: usize, stream: bool) -> Bytes {
     let paragraph = "\
         The lighthouse at the end of the pier had not been lit since the winter of the storm,\n\
@@ -36,7 +36,7 @@ pub(crate) fn request(bytes_min: usize, stream: bool) -> Bytes {
     Bytes::from(format!("{head}\"messages\":{messages}}}"))
 }
 
-/// A request with its head, as the load generator writes it.
+/// Returns a request with its head, as the load generator writes it.
 pub(crate) fn framed(body: &[u8]) -> Bytes {
     let head = format!(
         "POST /v1/chat/completions HTTP/1.1\r\nhost: bench.test\r\nauthorization: Bearer {KEY}\r\n\
@@ -46,7 +46,7 @@ pub(crate) fn framed(body: &[u8]) -> Bytes {
     [head.as_bytes(), body].concat().into()
 }
 
-/// The body of a whole answer of about 1 KB.
+/// Returns the body of a whole answer of about 1 KB.
 pub(crate) fn completion() -> Bytes {
     let text = "Loopback answers are short, but \"quoted\" and\nbroken into lines. ".repeat(9);
     Bytes::from(
@@ -62,24 +62,24 @@ pub(crate) fn completion() -> Bytes {
     )
 }
 
-/// A stream as its client should see it.
+/// A stream as its client must receive it.
 #[derive(Clone, Debug)]
 pub(crate) struct Stream {
     /// The events: role, content, finish, usage, end marker.
     pub(crate) events: Vec<Bytes>,
-    /// The same, each as a chunk of HTTP/1.1.
+    /// The same events, each as an HTTP/1.1 chunk.
     pub(crate) framed: Vec<Bytes>,
-    /// How many of them carry content; they start at index 1.
+    /// The number of content events; they start at index 1.
     pub(crate) content: usize,
 }
 
-/// Where in each event the stamp begins.
+/// The offset of the timestamp in each event.
 pub(crate) const STAMP_AT: usize = 22;
-/// Digits of a stamp, in nanoseconds since the rig began.
+/// The number of digits of a timestamp, in nanoseconds since the start of the rig.
 pub(crate) const STAMP_DIGITS: usize = 16;
 
 impl Stream {
-    /// A stream with `content` content events of about 230 bytes.
+    /// Creates a stream with `content` content events of about 230 bytes.
     pub(crate) fn new(content: usize) -> Self {
         let mut events = vec![event(r#"{"role":"assistant","content":"","refusal":null}"#, "null", "null")];
         for index in 0..content {
@@ -93,7 +93,7 @@ impl Stream {
         Self { events, framed, content }
     }
 
-    /// Whether event number `index` carries a stamp.
+    /// True if event number `index` has a timestamp.
     pub(crate) fn is_stamped(&self, index: usize) -> bool {
         (1..=self.content).contains(&index)
     }

@@ -1,4 +1,4 @@
-//! A proxy as a process: started on the core under test, waited for, measured, and killed.
+//! Proxy processes: started on the core under test, awaited, measured and killed.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
@@ -17,10 +17,10 @@ pub(crate) const PROXY_CORE: usize = 0;
 /// The core of everything else.
 pub(crate) const RIG_CORE: usize = 1;
 
-/// What stands between the load and the upstream.
+/// The proxy between the load and the upstream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Nothing.
+    /// No proxy.
     Direct,
     /// A bare hyper pass-through.
     Floor,
@@ -30,16 +30,16 @@ pub(crate) enum Kind {
     Llmgw,
     /// The gateway inside the bench, with few keys and endpoints.
     Few,
-    /// The gateway inside the bench, with many.
+    /// The gateway inside the bench, with many keys and endpoints.
     Many,
 }
 
 impl Kind {
-    /// All, in the order of the table.
+    /// All kinds, in the order of the table.
     pub(crate) const ALL: [Self; 6] =
         [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::Few, Self::Many];
 
-    /// The name in the table.
+    /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Direct => "direct",
@@ -51,13 +51,13 @@ impl Kind {
         }
     }
 
-    /// Whether it can be started here.
+    /// True if the proxy is installed.
     pub(crate) fn is_installed(self) -> bool {
         self != Self::Nginx || nginx::path().is_some()
     }
 }
 
-/// A proxy in operation. Its process ends when this is dropped.
+/// A running proxy. Dropping this value ends its process.
 pub(crate) struct Proxy {
     pub(crate) kind: Kind,
     pub(crate) address: SocketAddr,
@@ -66,7 +66,7 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts `kind` in front of the upstream and waits until it takes connections.
+    /// Starts `kind` in front of the upstream and waits until it accepts connections.
     pub(crate) fn start(kind: Kind, upstream_port: u16) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let port = free_port();
@@ -93,17 +93,17 @@ impl Proxy {
         Self { kind, address, child, _folder: folder }
     }
 
-    /// CPU time so far.
+    /// Returns the CPU time so far.
     pub(crate) fn cpu_time(&self) -> Duration {
         self.child.as_ref().map_or(Duration::ZERO, |child| proc::cpu_time(child.id()))
     }
 
-    /// CPU time so far of each of its threads.
+    /// Returns the CPU time of each thread so far.
     pub(crate) fn threads(&self) -> BTreeMap<String, Duration> {
         self.child.as_ref().map(|child| threads::cpu_times(child.id())).unwrap_or_default()
     }
 
-    /// Resident memory, of children too.
+    /// Returns the resident memory in bytes, child processes included.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let Some(child) = &self.child else { return 0 };
         let own = proc::resident_bytes(child.id());
@@ -112,7 +112,7 @@ impl Proxy {
 }
 
 impl Proxy {
-    /// Open file descriptors.
+    /// Returns the number of open file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         let Some(child) = &self.child else { return 0 };
         std::fs::read_dir(format!("/proc/{}/fd", child.id())).map_or(0, Iterator::count)
@@ -131,7 +131,7 @@ impl Drop for Proxy {
     }
 }
 
-/// Binds the calling thread, and what it starts from now on, to one core.
+/// Pins the calling thread, and the threads and processes that it starts from now on, to one core.
 pub(crate) fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -147,7 +147,7 @@ fn spawn(mut command: Command) -> Child {
     child.unwrap()
 }
 
-/// The gateway inside this very binary.
+/// Starts the gateway that is built into this binary.
 fn library(folder: &Path, upstream_port: u16, endpoints: usize, keys: usize) -> (Option<Child>, SocketAddr) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--library", &keys.to_string()]);
@@ -155,7 +155,7 @@ fn library(folder: &Path, upstream_port: u16, endpoints: usize, keys: usize) -> 
     gateway(command)
 }
 
-/// Starts the gateway and learns its address from what it says.
+/// Starts the gateway and reads its address from its log.
 fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
     command.stderr(Stdio::piped());
     let mut child = spawn(command);
@@ -167,7 +167,7 @@ fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
         said.push('\n');
         address
     });
-    // Whatever it says later is shown, and its pipe never fills up.
+    // Later lines are printed, so that the pipe never fills up.
     std::thread::spawn(move || {
         for line in lines.map_while(Result::ok) {
             eprintln!("llmgw: {line}");

@@ -1,12 +1,12 @@
-//! From samples to a table: medians over rounds, and ratios taken inside each round before their median is,
-//! because a machine drifts more from round to round than within one.
+//! Converts samples to a table: medians over rounds. Ratios are computed within each round before their median is
+//! taken, because a machine drifts more between rounds than within one.
 
 use std::collections::BTreeSet;
 
 use super::proxy::Kind;
 use super::scenario::{Sample, Scenario, Unit};
 
-/// The samples of one scenario: for each round, each proxy's.
+/// The samples of one scenario: for each round, those of each proxy.
 pub(crate) type Rounds = Vec<Vec<(Kind, Sample)>>;
 
 /// Prints the table of one scenario.
@@ -62,7 +62,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     }
 }
 
-/// Where the CPU time of a process with several busy threads went.
+/// Prints the CPU time per thread of a process with several busy threads.
 fn print_threads(samples: &[&Sample]) {
     let names: BTreeSet<&String> = samples.iter().flat_map(|sample| sample.threads_us.keys()).collect();
     let shares: Vec<String> = names

@@ -1,15 +1,15 @@
-//! What the clients of the data plane notice while half of the usage records are deleted.
+//! Measures the latency that data plane clients see while half of the usage records are deleted.
 //!
-//! Three gateways begin with the same records: two keep them, one deletes. Their windows take turns, and whoever
-//! is not in its window is stopped. All of a gateway has one core, so that its threads cannot get out of each
-//! other's way; the clients have another. A window is longer than the time from one deletion to the next. Figures are
-//! medians over windows, ratios those to the first gateway in the same turn, with the bounds between which their true
-//! median lies in 95 of 100 runs. What the second gateway that keeps differs from the first is their error.
+//! Three gateways start with the same records: two keep them, one deletes. Their windows alternate, and a gateway
+//! outside its window is stopped. All threads of a gateway share one core, so that they compete with each other; the
+//! clients run on the other core. A window is longer than the interval between two deletions. Figures are medians over
+//! windows. Ratios are relative to the first gateway in the same turn, with the bounds that contain their true median
+//! in 95 of 100 runs. The difference between the two keeping gateways is the measurement error.
 //!
-//! A virtual machine stands now and then. On each core a sentry that goes before everybody else sleeps for short
-//! times; where it is woken late, no thread could run, and the requests of that moment do not count. How many that
-//! were is printed for each gateway: were it more for the one that deletes, the sentries would hide what is looked for. A
-//! turn in which others were at work does not count either.
+//! A virtual machine pauses now and then. On each core a sentry thread with a higher priority than all others sleeps
+//! for short times. If it is woken late, no thread could run, and requests during that pause are excluded. Their share
+//! is printed for each gateway: if it were larger for the deleting one, the sentries would hide the measured effect. A
+//! turn in which other processes were active is excluded too.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -32,55 +32,55 @@ struct Arm {
     _folder: TempDir,
 }
 
-/// What was seen in one window.
+/// The measurements of one window.
 struct Window {
-    /// Latencies in microseconds, in order.
+    /// Latencies in microseconds, sorted.
     times: Vec<f64>,
-    /// Of a thousand requests, those in whose time the machine stood.
+    /// The excluded requests per thousand, during which the machine paused.
     left_out: f64,
-    /// Others were at work.
+    /// True if other processes were active.
     is_shared: bool,
 }
 
-/// From one moment to another.
+/// A period of time.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     from: Instant,
     to: Instant,
 }
 
-/// The gateways, and the days for which they keep records.
+/// The gateways, with the days for which they keep records.
 const ARMS: [(&str, &str); 3] =
     [("keeping all", KEPT), ("keeping all, again", KEPT), ("deleting half", "15")];
 const DELETING: usize = 2;
-/// Clients, which take turns.
+/// The number of clients, which take turns.
 const CLIENTS: u32 = 4;
-/// Of all clients together.
+/// The request rate of all clients together.
 const PER_SECOND: u32 = 4_000;
 const WINDOW: Duration = Duration::from_secs(5);
-/// Of a window, and not counted: whoever was stopped catches up with its timers.
+/// The start of a window that is not counted: a resumed process first handles its overdue timers.
 const SETTLE: Duration = Duration::from_millis(50);
 const GATEWAY_CORE: usize = 0;
 const CLIENTS_CORE: usize = 1;
-/// How often a turn is tried again when the machine did something else in it.
+/// The maximum number of attempts per turn when other processes disturb it.
 const TRIES_PER_TURN: u64 = 4;
-/// Looks, a fifth of a second each, for a moment in which nobody else is at work.
+/// The maximum number of checks, a fifth of a second each, for a moment without other activity.
 const QUIET_TRIES: u32 = 25;
-/// Cores that others may use without disturbing.
+/// The number of cores that other processes may use without counting as a disturbance.
 const OTHERS_MAX: f64 = 0.1;
-/// A sentry sleeps for so long,
+/// The time for which a sentry sleeps.
 const NAP: Duration = Duration::from_micros(500);
-/// and is woken later than this only if the machine stands.
+/// A sentry that is woken later than this indicates a paused machine.
 const LATE_MAX: Duration = Duration::from_micros(250);
-/// Real-time priority of the sentries, above that of `chrt -f 10`.
+/// The real-time priority of the sentries, above that of `chrt -f 10`.
 const SENTRY_PRIORITY: &str = "20";
 
-/// Prints a table over so many turns. If others may be at work, only a real-time scheduling class keeps them out of
-/// the figures.
+/// Prints a table over this number of turns. With `among_others`, only a real-time scheduling class keeps other
+/// processes out of the figures.
 pub(crate) fn run(records: u64, turns: u64, among_others: bool) {
     let (first, now) = (tempfile::tempdir().unwrap(), now_ms());
     fill(first.path(), (0..records).map(|n| event(n, now - 30 * DAY_MS + n * (30 * DAY_MS / records), n)));
-    // Stored by one process, so that the next one begins to delete at once.
+    // Stored by a separate process, so that the next one starts to delete at once.
     drop(stored(first.path(), KEPT, records));
     let start = || ARMS.map(|(_, days)| Arm::start(first.path(), days));
     let (mut arms, mut good) = (start(), Vec::new());
@@ -144,7 +144,7 @@ fn print(turns: &[[Window; ARMS.len()]]) {
     }
 }
 
-/// How much of a thousand `part` is.
+/// Returns `part` in thousandths of `all`.
 fn thousandths(part: usize, all: usize) -> f64 {
     let [part, all] = [part, all].map(|count| f64::from(u32::try_from(count).unwrap()));
     part * 1_000.0 / all
@@ -155,8 +155,8 @@ fn median(mut figures: Vec<f64>) -> f64 {
     figures[figures.len() / 2]
 }
 
-/// Between which the median of what the figures are a sample of lies, in 95 of 100 samples: two ranks of the figures, by
-/// the normal approximation of the binomial distribution.
+/// Returns the bounds that contain the median of the sampled distribution in 95 of 100 samples: two ranks of the
+/// figures, by the normal approximation of the binomial distribution.
 #[expect(clippy::cast_precision_loss, reason = "a few hundred figures")]
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a rank among them")]
 fn bounds(mut figures: Vec<f64>) -> (f64, f64) {
@@ -190,7 +190,7 @@ impl Arm {
         kill_process(pid, signal).unwrap();
     }
 
-    /// What it says about retention.
+    /// Returns the gateway's report on retention.
     fn retention(&self) -> Value {
         self.signal(Signal::CONT);
         let state = self.gateway.line().admin("GET", "state", &Value::Null)["retention"].take();
@@ -198,7 +198,7 @@ impl Arm {
         state
     }
 
-    /// The latencies of one window.
+    /// Measures the latencies of one window.
     fn window(&self) -> Window {
         self.signal(Signal::CONT);
         let (others, is_over) = (busy().saturating_sub(self.own()), &AtomicBool::new(false));
@@ -227,12 +227,12 @@ impl Arm {
         }
     }
 
-    /// CPU time of the gateway and of its clients, those that have ended too.
+    /// Returns the CPU time of the gateway and of its clients, including ended threads.
     fn own(&self) -> Duration {
         [std::process::id(), self.gateway.child.id()]
             .map(|pid| {
                 let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-                // In user and in kernel mode, the 14th and 15th field; the second ends with the parenthesis.
+                // User and kernel time are the 14th and 15th field; the second field ends with the parenthesis.
                 ticks(text.rsplit(')').next().unwrap().split_whitespace().skip(11).take(2))
             })
             .iter()
@@ -240,8 +240,9 @@ impl Arm {
     }
 }
 
-/// The requests of one client in a window, each at its moment. One that had to wait for the answer before it
-/// counts from its moment; otherwise a client that the kernel woke late would count as a slow gateway.
+/// Sends the requests of one client in a window, each at its scheduled time. Only a request that had to wait for the
+/// previous answer is measured from its scheduled time; otherwise a client that the kernel woke late would count as a
+/// slow gateway.
 fn paced(line: &mut Line, index: u32, begin: Instant) -> Vec<Span> {
     const BODY: &str = r#"{"model":"lab/echo","messages":[{"role":"user","content":"hello there"}]}"#;
     let step = Duration::from_secs(1) / PER_SECOND;
@@ -262,7 +263,7 @@ fn paced(line: &mut Line, index: u32, begin: Instant) -> Vec<Span> {
     asked
 }
 
-/// When a core of the machine stood: sleeps, and looks whether it is woken in time.
+/// Returns the times at which a core paused, detected by late wake-ups from sleep.
 fn stands(core: usize, is_over: &AtomicBool) -> Vec<Span> {
     pin(core);
     let thread = gettid().as_raw_pid().to_string();
@@ -280,7 +281,7 @@ fn stands(core: usize, is_over: &AtomicBool) -> Vec<Span> {
     stood
 }
 
-/// Waits until nobody else is at work, some seconds at most.
+/// Waits until no other process is active, for a few seconds at most.
 fn wait_for_quiet() {
     for _ in 0..QUIET_TRIES {
         let (began, before) = (Instant::now(), busy());
@@ -291,14 +292,14 @@ fn wait_for_quiet() {
     }
 }
 
-/// CPU time that all processes have used since the machine started.
+/// Returns the CPU time that all processes have used since the machine started.
 fn busy() -> Duration {
     let text = fs::read_to_string("/proc/stat").unwrap();
-    // In user mode, of low priority, and in kernel mode. What follows is the machine's: idle, interrupts, stolen.
+    // User, low-priority and kernel time. The fields after them belong to the machine: idle, interrupts, stolen.
     ticks(text.split_whitespace().skip(1).take(3))
 }
 
-/// The kernel counts in hundredths of a second.
+/// Converts from the kernel's unit, hundredths of a second.
 fn ticks<'a>(fields: impl Iterator<Item = &'a str>) -> Duration {
     Duration::from_millis(10 * fields.map(|field| field.parse::<u64>().unwrap()).sum::<u64>())
 }
@@ -309,7 +310,7 @@ fn pin(core: usize) {
     sched_setaffinity(None, &set).unwrap();
 }
 
-/// Copies a folder, and has it on disk before anything is timed.
+/// Copies a folder and syncs it to disk before anything is timed.
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {

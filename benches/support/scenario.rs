@@ -1,4 +1,4 @@
-//! The scenarios: what is asked, what is answered, how the load comes, and one measurement of it.
+//! The scenarios: request, answer and load pattern, and one measurement of each.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,25 +13,25 @@ use super::proxy::{Kind, Proxy};
 use super::threads;
 use super::upstream::{Script, Upstream};
 
-/// What CPU time is divided by.
+/// The unit to which CPU time is related.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     Request,
     Chunk,
 }
 
-/// How the load comes.
+/// The load pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Drive {
-    /// So many connections, each asking again as soon as it has its answer.
+    /// This number of connections; each sends its next request as soon as it has the answer.
     Closed(usize),
-    /// So many requests a second.
+    /// This number of requests per second.
     Open(u32),
-    /// So many streams at once, so often in a row.
+    /// This number of concurrent streams, repeated this number of times.
     Streams(usize, usize),
-    /// So many requests, each on a new connection.
+    /// This number of requests, each on a new connection.
     Fresh(usize),
-    /// So many streams at once that are nearly silent; memory is what counts.
+    /// This number of concurrent, nearly silent streams; measures memory.
     Idle(usize),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Scenario {
     pub(crate) about: &'static str,
     pub(crate) unit: Unit,
     pub(crate) drive: Drive,
-    /// Who takes part.
+    /// The proxies that take part.
     pub(crate) kinds: &'static [Kind],
     body: Bytes,
     script: Script,
@@ -55,14 +55,14 @@ pub(crate) struct Sample {
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) resident_mib: f64,
-    /// For streams held open together: memory for each.
+    /// The memory per stream, for streams that are held open together.
     pub(crate) stream_kib: f64,
     pub(crate) faults: u64,
-    /// CPU time of each thread.
+    /// The CPU time of each thread.
     pub(crate) threads_us: BTreeMap<String, f64>,
 }
 
-/// All scenarios; the quick ones are shorter and smaller.
+/// Returns all scenarios; the quick ones are shorter and smaller.
 pub(crate) fn all() -> Vec<Scenario> {
     let small = payload::request(1_000, false);
     let whole = Script::Whole(payload::completion());
@@ -226,7 +226,7 @@ fn ratio(of: f64, to: f64) -> f64 {
     if to > 0.0 { of / to } else { f64::NAN }
 }
 
-/// The most memory that the proxy held while `work` went on.
+/// Returns the peak memory of the proxy during `work`.
 async fn peak_while(proxy: &Proxy, work: impl Future<Output = ()>) -> u64 {
     let mut peak = proxy.resident_bytes();
     let mut ticks = tokio::time::interval(Duration::from_millis(250));
@@ -239,7 +239,7 @@ async fn peak_while(proxy: &Proxy, work: impl Future<Output = ()>) -> u64 {
     }
 }
 
-/// CPU time once nothing more is done for the last load: what is written behind an answer counts too.
+/// Returns the CPU time after the proxy has become idle, so that writes after an answer are included.
 async fn settled_cpu_time(proxy: &Proxy) -> Duration {
     let mut before = proxy.cpu_time();
     for _ in 0..40 {

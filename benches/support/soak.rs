@@ -1,7 +1,7 @@
-//! The soak: mixed load on one gateway for a long time, and its memory each minute.
+//! The soak: mixed load on one gateway for a long time, with its memory use per minute.
 //!
-//! Each minute brings whole answers at a fixed rate, new connections, bursts of chunks and paced streams, clients that
-//! leave in the middle, and keys that are minted, rotated and revoked. Memory that grows without end shows as a slope.
+//! Each minute has whole answers at a fixed rate, new connections, bursts of chunks and paced streams, clients that
+//! disconnect in the middle, and keys that are created, rotated and revoked. A memory leak shows as a slope.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -16,11 +16,11 @@ use super::upstream::Upstream;
 
 /// The scenarios of each minute.
 const LOADS: [&str; 4] = ["open", "fresh", "burst", "paced-200"];
-/// Clients that leave, and keys that are rotated, each minute.
+/// The number of disconnecting clients, and of key rotations, per minute.
 const LEAVING: usize = 50;
 const ROTATIONS: usize = 12;
 
-/// Runs for so many minutes and prints one line for each.
+/// Runs for this number of minutes and prints one line for each.
 pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
     let loads: Vec<Scenario> =
         scenario::all().into_iter().filter(|load| LOADS.contains(&load.name)).collect();
@@ -37,7 +37,7 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
         for load in &loads {
             faults += load.measure(&proxy, upstream, epoch, true).await.faults;
         }
-        // The upstream answers on this thread.
+        // The upstream runs on this thread.
         let (address, project) = (proxy.address, project.clone());
         let rotating = tokio::task::spawn_blocking(move || {
             leave(address);
@@ -50,7 +50,7 @@ pub(crate) async fn run(minutes: u32, upstream: &Upstream, epoch: Instant) {
     }
 }
 
-/// Clients that ask for a stream and leave at once.
+/// Runs clients that request a stream and disconnect at once.
 fn leave(address: SocketAddr) {
     let request = payload::framed(&payload::request(1_000, true));
     for _ in 0..LEAVING {
@@ -62,7 +62,7 @@ fn leave(address: SocketAddr) {
     }
 }
 
-/// Mints a key, rotates it some times and revokes the last one; returns how many keys that made.
+/// Creates a key, rotates it several times and revokes the last one. Returns the number of keys created.
 fn rotate(address: SocketAddr, project: &str) -> usize {
     let minted = admin(address, "POST", "keys", &json!({ "name": "soak", "project": project }));
     let mut id = minted["id"].as_str().unwrap_or_default().to_owned();
@@ -75,7 +75,7 @@ fn rotate(address: SocketAddr, project: &str) -> usize {
     1 + ROTATIONS
 }
 
-/// One call of the admin API.
+/// Calls the admin API once.
 fn admin(address: SocketAddr, method: &str, path: &str, body: &Value) -> Value {
     let body = body.to_string();
     let mut client = TcpStream::connect(address).unwrap();

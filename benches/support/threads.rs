@@ -1,10 +1,10 @@
-//! Which threads of a process the CPU time went to.
+//! CPU time per thread of a process.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 
-/// CPU time so far of each living thread, by name.
+/// Returns the CPU time so far of each living thread, by name.
 pub(crate) fn cpu_times(pid: u32) -> BTreeMap<String, Duration> {
     let mut times = BTreeMap::new();
     for thread in fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
@@ -15,7 +15,7 @@ pub(crate) fn cpu_times(pid: u32) -> BTreeMap<String, Duration> {
     times
 }
 
-/// What was added since `before`.
+/// Returns the increase since `before`.
 pub(crate) fn since(
     before: &BTreeMap<String, Duration>,
     now: BTreeMap<String, Duration>,

@@ -1,5 +1,5 @@
-//! The scripted upstream: answers from memory as fast as a socket takes them, one script at a time for all
-//! connections. It checks that each request arrived whole; only `model`, at the front, may differ.
+//! The scripted upstream: answers from memory as fast as a socket accepts, with one script at a time for all
+//! connections. It checks that each request arrived completely; only `model`, at its start, may differ.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,16 +12,16 @@ use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::payload::{self, STAMP_AT, STAMP_DIGITS, Stream};
 
-/// What every request is answered with.
+/// The answer to every request.
 #[derive(Clone, Debug)]
 pub(crate) enum Script {
     /// A whole answer.
     Whole(Bytes),
-    /// A stream: `per_write` events to a write, and from one write to the next `pace`, or no pause.
+    /// A stream with `per_write` events per write, and `pace`, or no pause, between two writes.
     Flow { stream: Rc<Stream>, per_write: usize, pace: Option<Duration> },
 }
 
-/// The upstream, and what it found wrong.
+/// The upstream and the number of faults that it found.
 pub(crate) struct Upstream {
     pub(crate) port: u16,
     shared: Rc<Shared>,
@@ -35,7 +35,7 @@ struct Shared {
 }
 
 impl Upstream {
-    /// Listens on a free port. `epoch` is where stamps count from.
+    /// Listens on a free port. Timestamps count from `epoch`.
     pub(crate) async fn start(epoch: Instant) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -49,13 +49,13 @@ impl Upstream {
         Self { port, shared }
     }
 
-    /// From now on answers `request` with `script`.
+    /// Sets the expected request and its answer from now on.
     pub(crate) fn play(&self, request: Bytes, script: Script) {
         *self.shared.script.borrow_mut() = script;
         *self.shared.request.borrow_mut() = request;
     }
 
-    /// How many requests did not arrive as they were sent, since the last call.
+    /// Returns the number of requests that arrived changed since the last call.
     pub(crate) fn take_faults(&self) -> u64 {
         self.shared.faults.take()
     }
@@ -85,7 +85,7 @@ async fn serve(mut stream: TcpStream, shared: Rc<Shared>) {
     }
 }
 
-/// Reads one request, compares it with what was sent, and takes it out of `buffer`.
+/// Reads one request, compares it with the one sent, and removes it from `buffer`.
 async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>, shared: &Shared) -> Option<()> {
     let (head, length) = loop {
         if let Some(found) = head_of(buffer) {
@@ -98,7 +98,7 @@ async fn read_request(stream: &mut TcpStream, buffer: &mut Vec<u8>, shared: &Sha
         fill(stream, buffer).await?;
     }
     let sent = shared.request.borrow();
-    // The front may differ by the name of the model; everything after it is the client's.
+    // The start may differ in the name of the model; everything after it is the client's.
     let same = sent.len().saturating_sub(64).min(length);
     if buffer[head + length - same..head + length] != sent[sent.len() - same..] {
         shared.faults.set(shared.faults.get() + 1);
@@ -115,7 +115,7 @@ async fn fill(stream: &mut TcpStream, buffer: &mut Vec<u8>) -> Option<()> {
     stream.read_buf(buffer).await.ok().filter(|&length| length > 0).map(drop)
 }
 
-/// Length of the head and of the body, once the head is whole.
+/// Returns the lengths of the head and of the body. `None` while the head is incomplete.
 fn head_of(buffer: &[u8]) -> Option<(usize, usize)> {
     if buffer.is_empty() {
         return None;
@@ -159,7 +159,7 @@ async fn write_flow(
     while index < flow.events.len() {
         match &mut ticks {
             Some(ticks) if flow.is_stamped(index) => drop(ticks.tick().await),
-            // Lets the other connections have their turn, so that each write is one to be noticed.
+            // Yields to the other connections, so that each write arrives separately.
             _ => tokio::task::yield_now().await,
         }
         // The last three events follow the last content at once, as from a real server.
@@ -181,7 +181,7 @@ async fn write_flow(
     Ok(())
 }
 
-/// Writes the time into a framed event; the frame's own first line is four bytes.
+/// Writes the time into a framed event. The chunk's size line takes four bytes.
 fn stamp(framed: &mut [u8], epoch: Instant) {
     let digits = format!("{:0STAMP_DIGITS$}", epoch.elapsed().as_nanos());
     framed[4 + STAMP_AT..][..STAMP_DIGITS].copy_from_slice(digits.as_bytes());

@@ -1,4 +1,4 @@
-//! Fuzzes what `chat_over_bedrock` in `hold` promises.
+//! Checks the properties of `chat_over_bedrock` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

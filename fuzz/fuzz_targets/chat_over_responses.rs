@@ -1,4 +1,4 @@
-//! Fuzzes what `chat_over_responses` in `hold::responses` promises.
+//! Checks the properties of `chat_over_responses` in `hold::responses` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `chat_splice` in `hold` promises.
+//! Checks the properties of `chat_splice` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `chat_stream` in `hold` promises.
+//! Checks the properties of `chat_stream` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

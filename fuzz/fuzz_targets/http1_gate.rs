@@ -1,4 +1,4 @@
-//! Fuzzes what `http1_gate` promises in `dataplane/src/fuzzing.rs`.
+//! Checks the properties of `http1_gate` in `dataplane/src/fuzzing.rs` on any input.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| dataplane::fuzzing::http1_gate(input));

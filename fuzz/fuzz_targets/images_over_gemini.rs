@@ -1,4 +1,4 @@
-//! Fuzzes what `images_over_gemini` in `hold` promises.
+//! Checks the properties of `images_over_gemini` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `journal` promises in `control/src/fuzzing.rs`.
+//! Checks the properties of `journal` in `control/src/fuzzing.rs` on any input.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| control::fuzzing::journal(input));

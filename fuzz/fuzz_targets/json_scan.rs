@@ -1,4 +1,4 @@
-//! Fuzzes what `json_scan` in `hold` promises.
+//! Checks the properties of `json_scan` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `messages_over_chat` in `hold` promises.
+//! Checks the properties of `messages_over_chat` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

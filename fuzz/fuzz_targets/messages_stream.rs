@@ -1,4 +1,4 @@
-//! Fuzzes what `messages_stream` in `hold` promises.
+//! Checks the properties of `messages_stream` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

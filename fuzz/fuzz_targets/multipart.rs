@@ -1,4 +1,4 @@
-//! Fuzzes what `multipart` in `hold` promises.
+//! Checks the properties of `multipart` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `native_splice` in `hold` promises.
+//! Checks the properties of `native_splice` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

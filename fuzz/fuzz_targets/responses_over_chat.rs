@@ -1,4 +1,4 @@
-//! Fuzzes what `responses_over_chat` in `hold::responses` promises.
+//! Checks the properties of `responses_over_chat` in `hold::responses` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

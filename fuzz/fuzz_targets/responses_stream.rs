@@ -1,4 +1,4 @@
-//! Fuzzes what `responses_stream` in `hold` promises.
+//! Checks the properties of `responses_stream` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `sanitize` in `hold` promises.
+//! Checks the properties of `sanitize` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `sse_decoder` in `hold` promises.
+//! Checks the properties of `sse_decoder` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

@@ -1,4 +1,4 @@
-//! Fuzzes what `videos` in `hold` promises.
+//! Checks the properties of `videos` in `hold` on any input.
 #![no_main]
 
 #[path = "../../dataplane/wire/tests/hold/mod.rs"]

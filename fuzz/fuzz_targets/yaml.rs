@@ -1,4 +1,4 @@
-//! Fuzzes what `yaml` promises in `control/src/fuzzing.rs`.
+//! Checks the properties of `yaml` in `control/src/fuzzing.rs` on any input.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| control::fuzzing::yaml(input));
