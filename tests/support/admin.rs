@@ -1,4 +1,4 @@
-//! The admin API as an operator's script uses it.
+//! A client for the admin API, as operators' scripts use it.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -10,7 +10,7 @@ use super::{Client, wait};
 #[derive(Clone)]
 pub(crate) struct Admin(pub(crate) Client);
 
-/// A project key as it was issued.
+/// A newly issued project key.
 #[derive(Clone, Debug)]
 pub(crate) struct NewKey {
     pub(crate) id: String,
@@ -18,7 +18,7 @@ pub(crate) struct NewKey {
 }
 
 impl Admin {
-    /// A request below `/admin/api/`, to the end of the answer, which must come. `null` is no body.
+    /// Sends a request below `/admin/api/` and returns the whole answer, which must arrive. `null` sends no body.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> Whole {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let (client, path) =
@@ -26,24 +26,24 @@ impl Admin {
         wait::within(2 * wait::PATIENCE, &path, client.send(method, &path, body)).await.unwrap()
     }
 
-    /// The JSON of a request that must succeed.
+    /// Sends a request that must succeed and returns the JSON of its answer.
     pub(crate) async fn done(&self, method: &str, path: &str, body: Value) -> Value {
         let answer = self.call(method, path, body).await;
         assert!(matches!(answer.status, 200..=204), "{method} {path}: {answer:?}");
         if answer.body.is_empty() { Value::Null } else { answer.json() }
     }
 
-    /// The id of a new object.
+    /// Creates an object and returns its id.
     pub(crate) async fn create(&self, collection: &str, body: Value) -> String {
         text(&self.done("POST", collection, body).await["id"])
     }
 
-    /// A new project of this name.
+    /// Creates a project with this name.
     pub(crate) async fn project(&self, name: &str) -> String {
         self.create("projects", json!({"name": name})).await
     }
 
-    /// A new key; `settings` are what its creation takes, `name` left out.
+    /// Creates a key. `settings` are the members of the request except `name`.
     pub(crate) async fn key(&self, mut settings: Value) -> NewKey {
         settings["name"] = json!("a key");
         let made = self.done("POST", "keys", settings).await;

@@ -1,5 +1,5 @@
-//! Chat completions as bytes: request bodies, whole answers and the events of a stream, in the shapes that
-//! OpenAI-compatible servers send.
+//! Builds chat completions as bytes: request bodies, whole answers and stream events, in the format of
+//! OpenAI-compatible servers.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -9,13 +9,13 @@ pub(crate) fn request(model: &str) -> String {
     json!({"model": model, "messages": [{"role": "user", "content": "Say hello."}]}).to_string()
 }
 
-/// A request for a stream; the client does not ask for usage.
+/// A request for a stream without usage.
 pub(crate) fn stream_request(model: &str) -> String {
     json!({"model": model, "stream": true, "messages": [{"role": "user", "content": "Say hello."}]})
         .to_string()
 }
 
-/// A request for a stream that asks for the usage chunk.
+/// A request for a stream with the usage chunk.
 pub(crate) fn stream_request_with_usage(model: &str) -> String {
     json!({
         "model": model, "stream": true, "stream_options": {"include_usage": true},
@@ -24,7 +24,7 @@ pub(crate) fn stream_request_with_usage(model: &str) -> String {
     .to_string()
 }
 
-/// A whole answer that says `text` and reports 11 tokens in, 7 out.
+/// A whole answer with `text` that reports 11 input and 7 output tokens.
 pub(crate) fn completion(text: &str) -> String {
     json!({
         "id": "chatcmpl-1", "object": "chat.completion", "created": 1_700_000_000, "model": "m",
@@ -39,12 +39,12 @@ pub(crate) fn error(message: &str, code: &str) -> String {
     json!({"error": {"message": message, "type": "server_error", "param": null, "code": code}}).to_string()
 }
 
-/// One event with `data` as its only line.
+/// An event with `data` as its only line.
 pub(crate) fn event(data: &str) -> Bytes {
     Bytes::from(format!("data: {data}\n\n"))
 }
 
-/// The chunk that only names the role.
+/// The chunk that contains only the role.
 pub(crate) fn role() -> Bytes {
     event(
         r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}"#,
@@ -66,7 +66,7 @@ pub(crate) fn finish() -> Bytes {
     )
 }
 
-/// The chunk that carries nothing but usage: 11 tokens in, 7 out.
+/// The chunk that contains only usage: 11 input and 7 output tokens.
 pub(crate) fn usage() -> Bytes {
     event(
         r#"{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[],"usage":{"prompt_tokens":11,"completion_tokens":7,"total_tokens":18}}"#,
@@ -78,7 +78,7 @@ pub(crate) fn done() -> Bytes {
     event("[DONE]")
 }
 
-/// All events of a stream that says `pieces`, usage chunk and end marker included.
+/// All events of a stream with these pieces of content, including the usage chunk and the end marker.
 pub(crate) fn events(pieces: &[&str]) -> Vec<Bytes> {
     let mut events = vec![role()];
     events.extend(pieces.iter().map(|piece| content(piece)));

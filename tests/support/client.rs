@@ -1,5 +1,5 @@
-//! A client that behaves: HTTP/1.1 over a connection of its own for each request, so that dropping an answer
-//! closes exactly its connection. Streams are read event by event, each with the time at which it came.
+//! A well-behaved client: HTTP/1.1 with a separate connection for each request, so that dropping an answer closes
+//! exactly its connection. Streams are read event by event, with the arrival time of each.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,10 +13,10 @@ use tokio::task::JoinHandle;
 
 use super::wait;
 
-/// Why a request had no answer.
+/// The reason why a request has no answer.
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Who asks whom, with which key.
+/// A client of one address with fixed headers.
 #[derive(Clone)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -32,23 +32,23 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|fault| panic!("{fault} in {:?}", self.body))
     }
 
-    /// The header called `name`.
+    /// Returns the header `name`.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.to_str().ok()
     }
 
-    /// The `code` of the error envelope.
+    /// Returns the `code` of the error envelope.
     pub(crate) fn error_code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// An answer whose head is there. Dropping it closes the connection.
+/// An answer whose head has arrived. Dropping it closes the connection.
 pub(crate) struct Flow {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,
@@ -65,47 +65,47 @@ pub(crate) struct Event {
 }
 
 impl Client {
-    /// A client with a bearer key, or without any.
+    /// Creates a client with a bearer key, or without a key.
     pub(crate) fn new(address: SocketAddr, key: Option<&str>) -> Self {
         let headers = key.map(|key| ("authorization".to_owned(), format!("Bearer {key}")));
         Self { address, headers: headers.into_iter().collect() }
     }
 
-    /// The same client with one more header on every request.
+    /// Returns the client with one more header on every request.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// `GET path`, to the end of the answer.
+    /// Sends `GET path` and returns the whole answer.
     pub(crate) async fn get(&self, path: &str) -> Result<Whole, Failure> {
         self.send("GET", path, Bytes::new()).await
     }
 
-    /// `POST path` with a JSON body, to the end of the answer, which must come.
+    /// Sends `POST path` with a JSON body and returns the whole answer, which must arrive.
     pub(crate) async fn post(&self, path: &str, body: impl Into<Bytes>) -> Whole {
         let sending = self.clone().with("content-type", "application/json");
         wait::within(2 * wait::PATIENCE, path, sending.send("POST", path, body.into())).await.unwrap()
     }
 
-    /// A chat completion, to the end of the answer.
+    /// Sends a chat completion and returns the whole answer.
     pub(crate) async fn chat(&self, body: impl Into<Bytes>) -> Whole {
         self.post("/v1/chat/completions", body).await
     }
 
-    /// A chat completion of which only the head has come.
+    /// Sends a chat completion and returns as soon as the head of the answer has arrived.
     pub(crate) async fn chat_flow(&self, body: impl Into<Bytes>) -> Flow {
         let sending = self.clone().with("content-type", "application/json");
         let flow = sending.open("POST", "/v1/chat/completions", body.into());
         wait::within(2 * wait::PATIENCE, "the head of the answer", flow).await.unwrap()
     }
 
-    /// Any request, to the end of the answer.
+    /// Sends any request and returns the whole answer.
     pub(crate) async fn send(&self, method: &str, path: &str, body: Bytes) -> Result<Whole, Failure> {
         self.open(method, path, body).await?.whole().await
     }
 
-    /// Any request, up to the head of the answer.
+    /// Sends any request and returns as soon as the head of the answer has arrived.
     pub(crate) async fn open(&self, method: &str, path: &str, body: Bytes) -> Result<Flow, Failure> {
         let stream = TcpStream::connect(self.address).await?;
         stream.set_nodelay(true)?;
@@ -132,7 +132,7 @@ impl Client {
 }
 
 impl Flow {
-    /// The next event; `None` after the proper end of the body, an error if the body was broken off.
+    /// Returns the next event. `None` after the proper end of the body, an error if the body was cut off.
     pub(crate) async fn next(&mut self) -> Option<Result<Event, Failure>> {
         wait::within(wait::PATIENCE, "the next event", async {
             loop {
@@ -148,12 +148,12 @@ impl Flow {
         .await
     }
 
-    /// The next event, which must come.
+    /// Returns the next event, which must arrive.
     pub(crate) async fn event(&mut self) -> Event {
         self.next().await.expect("one more event").expect("an unbroken stream")
     }
 
-    /// All further events, and whether the body ended properly.
+    /// Returns all further events, and true if the body ended properly.
     pub(crate) async fn rest(&mut self) -> (Vec<Event>, bool) {
         let mut events = Vec::new();
         loop {
@@ -165,7 +165,7 @@ impl Flow {
         }
     }
 
-    /// Reads at least `bytes_min` bytes, or to the proper end, and keeps none of them; how many it were.
+    /// Reads and discards at least `bytes_min` bytes, or all bytes to the proper end. Returns the number of bytes read.
     pub(crate) async fn pass(&mut self, bytes_min: u64) -> u64 {
         let mut passed = self.buffer.split().len() as u64;
         while passed < bytes_min {
@@ -176,7 +176,7 @@ impl Flow {
         passed
     }
 
-    /// Everything up to the proper end.
+    /// Reads to the proper end and returns the whole answer.
     pub(crate) async fn whole(self) -> Result<Whole, Failure> {
         let body = self.body.collect().await?.to_bytes();
         drop(self.driving);
@@ -184,7 +184,7 @@ impl Flow {
     }
 }
 
-/// The task that drives one connection; it ends, and the connection with it, when the answer is dropped.
+/// The task that drives one connection. Dropping it ends the task and the connection.
 struct Driving(JoinHandle<()>);
 
 impl Drop for Driving {
@@ -193,7 +193,7 @@ impl Drop for Driving {
     }
 }
 
-/// Where the first event ends. Upstreams in tests end lines with LF unless a test compares raw bytes.
+/// Returns the index after the first event. Upstreams in tests end lines with LF unless a test compares raw bytes.
 fn event_end(buffer: &[u8]) -> Option<usize> {
     buffer.windows(2).position(|pair| pair == b"\n\n").map(|at| at + 2)
 }

@@ -1,5 +1,6 @@
-//! A clock for gateways in tests that count by the hour or the day, or whose prices depend on the hour: it begins at half
-//! past twelve (UTC), so that no test crosses the boundary of such a window, or at a moment that the test names.
+//! Sets the clock of gateways in tests that count by hour or day, or whose prices depend on the hour. The clock starts
+//! at half past twelve (UTC), so that no test crosses the boundary of such a window, or at a time that the test
+//! chooses.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +8,7 @@ use std::sync::OnceLock;
 
 use super::skipped;
 
-/// Adds CLOCK_OFFSET seconds to what the system says of the time of day. Durations are left alone.
+/// Adds CLOCK_OFFSET seconds to the system's time of day. Durations are not affected.
 const CLOCK: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,13 +36,13 @@ int gettimeofday(struct timeval *restrict now, void *restrict zone) {
 }
 "#;
 
-/// The environment of a process whose clock shows half past twelve now. Empty where there is no C compiler.
+/// Returns the environment of a process whose clock shows half past twelve now. Empty if there is no C compiler.
 pub(crate) fn at_noon() -> Vec<(&'static str, String)> {
     let now = now();
     at(now - now % SECONDS_IN_DAY + NOON_SECONDS).unwrap_or_default()
 }
 
-/// The environment of a process whose clock shows this Unix time now. `None` where there is no C compiler.
+/// Returns the environment of a process whose clock shows this Unix time now. `None` if there is no C compiler.
 pub(crate) fn at(unix_seconds: i64) -> Option<Vec<(&'static str, String)>> {
     static LIBRARY: OnceLock<Option<PathBuf>> = OnceLock::new();
     let library = LIBRARY.get_or_init(|| library(Path::new(env!("CARGO_TARGET_TMPDIR")))).as_ref()?;
@@ -53,7 +54,7 @@ fn now() -> i64 {
     i64::try_from(shared::clock::unix_ms() / 1_000).unwrap()
 }
 
-/// The library, compiled. Each process that runs tests makes one of its own.
+/// Compiles the library. Each test process compiles a separate one.
 fn library(dir: &Path) -> Option<PathBuf> {
     let name = format!("clock-{}", std::process::id());
     let (source, library) = (dir.join(format!("{name}.c")), dir.join(format!("{name}.so")));

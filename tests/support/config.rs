@@ -1,9 +1,9 @@
-//! Configuration files for tests, put together from a few words. Retries are off unless a test turns them
-//! on, so that each upstream call in a record has one cause.
+//! Builds configuration files for tests. Retries are off unless a test enables them, so that each upstream call in a
+//! record has one cause.
 
 use std::fmt::Write as _;
 
-/// A configuration in the making.
+/// A builder for a configuration file.
 #[derive(Clone, Default)]
 pub(crate) struct Yaml {
     providers: String,
@@ -12,17 +12,19 @@ pub(crate) struct Yaml {
 }
 
 impl Yaml {
-    /// An empty configuration.
+    /// Creates an empty configuration.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// One provider `up` with the model `m`, behind `base_url`; clients say `up/m` or `m`.
+    /// Creates a configuration with one provider `up` with the model `m`, behind `base_url`. Clients select `up/m` or
+    /// `m`.
     pub(crate) fn one(base_url: impl AsRef<str>) -> Self {
         Self::new().provider("up", base_url)
     }
 
-    /// The providers `p0`, `p1`, ... with the model `m` each, in that order behind the endpoint `line`.
+    /// Creates a configuration with the providers `p0`, `p1`, ... with the model `m` each, in that order behind the
+    /// endpoint `line`.
     pub(crate) fn line(base_urls: &[String]) -> Self {
         let names: Vec<String> = (0..base_urls.len()).map(|index| format!("p{index}")).collect();
         let yaml =
@@ -36,7 +38,7 @@ impl Yaml {
         self.provider_with(id, base_url, "")
     }
 
-    /// As [`Yaml::provider`], with further `key: value` members, one a line.
+    /// Like [`Yaml::provider`], with additional `key: value` members, one per line.
     pub(crate) fn provider_with(mut self, id: &str, base_url: impl AsRef<str>, members: &str) -> Self {
         let base_url = base_url.as_ref();
         let _ = writeln!(self.providers, "  {id}:\n    type: compatible\n    base_url: {base_url}");
@@ -59,13 +61,13 @@ impl Yaml {
         self
     }
 
-    /// Replaces the members of `policies.defaults`, one a line.
+    /// Replaces the members of `policies.defaults`, one per line.
     pub(crate) fn policies(mut self, members: &str) -> Self {
         self.policies = Some(members.to_owned());
         self
     }
 
-    /// The file.
+    /// Returns the text of the file.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         for (section, members) in [("providers", &self.providers), ("endpoints", &self.endpoints)] {

@@ -1,17 +1,17 @@
-//! A system that fails: a library whose calls take precedence over the system's own. A disk that fails or hangs, threads
-//! that cannot be made or die, a process that dies at a chosen moment.
+//! Simulates system failures with a preloaded library whose functions take precedence over the system's own: a disk
+//! that fails or hangs, threads that cannot be created or that die, a process that dies at a chosen moment.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::skipped;
 
-/// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to what is beside it fail in that
-/// way; with `all-full` or `readonly`, writes to the journal and new files there too. A full disk takes what lies in
-/// allocated blocks: writes within the length of a file of the journal, and what SQLite maps into memory (`-shm`). While `hang` is there, paths that begin with its content
-/// cannot be opened or looked at: the call never returns. While `no-threads` is there, no thread can be made; while
-/// `no-epoll` is there, the thread whose name is its content cannot wait for events. The process dies at its DIE_AT-th
-/// write to any database, or change of a name of one.
+/// While the file `full` or `eio` is in the directory FAULTS, writes to `gateway.db` and to the files next to it fail
+/// with that error; with `all-full` or `readonly`, writes to the journal and new files there fail too. A full disk
+/// still accepts writes to allocated blocks: writes within the length of a journal file, and the memory that SQLite
+/// maps (`-shm`). While `hang` exists, calls that open or stat a path that starts with its content never return. While
+/// `no-threads` exists, no thread can be created; while `no-epoll` exists, the thread whose name is its content cannot
+/// wait for events. The process dies at its DIE_AT-th write to, or rename of, any database.
 const FAULTS: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -178,12 +178,12 @@ int unlink(const char *path) {
 }
 "#;
 
-/// The library, compiled. `None` where there is no C compiler; the test is skipped then.
+/// Compiles the library. `None` if there is no C compiler; the test is then skipped.
 pub(crate) fn library(dir: &Path) -> Option<PathBuf> {
     compile(dir, "faults", FAULTS)
 }
 
-/// As [`library`], from `code`, under `name`.
+/// Like [`library`], from `code`, under `name`.
 pub(crate) fn compile(dir: &Path, name: &str, code: &str) -> Option<PathBuf> {
     let (source, library) = (dir.join(name).with_extension("c"), dir.join(name).with_extension("so"));
     std::fs::write(&source, code).unwrap();

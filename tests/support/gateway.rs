@@ -1,5 +1,5 @@
-//! The gateway as its users get it: the built binary in a process of its own, on a free port, with a state
-//! directory that outlives it, so that a test can kill it and start it again.
+//! The gateway as users run it: the built binary in a separate process, on a free port, with a state directory that
+//! outlives the process, so that a test can kill it and start it again.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub(crate) const ADMIN_KEY: &str = "test-admin-key-0123456789";
 /// The encryption key of every gateway in a test: base64 of 32 bytes.
 pub(crate) const ENCRYPTION_KEY: &str = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
 
-/// How a gateway is to be started.
+/// The configuration with which a gateway is started.
 pub(crate) struct Setup {
     yaml: String,
     environment: BTreeMap<String, String>,
@@ -31,14 +31,15 @@ pub(crate) struct Setup {
 }
 
 impl Setup {
-    /// With this configuration and an empty state directory.
+    /// Creates a setup with this configuration and an empty state directory.
     pub(crate) fn new(yaml: &Yaml) -> Self {
         let environment = [
             ("LLMGW_API_KEY", ADMIN_KEY),
             ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", ENCRYPTION_KEY),
             ("LLMGW_PORT", "0"),
             ("LLMGW_LOG", "info"),
-            // Else /proc shows a test that is not run by root neither descriptors nor memory of the process.
+            // Without core dumps, /proc would hide descriptors and memory of the process from a test that does not run
+            // as root.
             ("LLMGW_CORE_DUMPS", "true"),
         ];
         Self {
@@ -60,12 +61,12 @@ impl Setup {
         self.with_clock(clock::at_noon())
     }
 
-    /// Sets the gateway's clock to what [`clock::at`] returned.
+    /// Sets the gateway's clock with an environment from [`clock::at`].
     pub(crate) fn with_clock(self, environment: Vec<(&str, String)>) -> Self {
         environment.into_iter().fold(self, |setup, (name, value)| setup.env(name, value))
     }
 
-    /// Leaves an environment variable unset.
+    /// Removes an environment variable.
     pub(crate) fn without(mut self, name: &str) -> Self {
         self.environment.remove(name);
         self
@@ -83,17 +84,17 @@ impl Setup {
         self
     }
 
-    /// The state directory.
+    /// Returns the state directory.
     pub(crate) fn state(&self) -> PathBuf {
         self.state.path().join("state")
     }
 
-    /// The configuration file.
+    /// Returns the path of the configuration file.
     pub(crate) fn config_path(&self) -> PathBuf {
         self.state.path().join("config.yaml")
     }
 
-    /// The binary with this set-up and `arguments`, not yet started.
+    /// Returns the command that runs the binary with this setup and `arguments`.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         std::fs::write(self.config_path(), &self.yaml).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_llmgw"));
@@ -142,47 +143,47 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway with this configuration and nothing else changed.
+    /// Starts a gateway with this configuration and defaults otherwise.
     pub(crate) async fn start(yaml: &Yaml) -> Self {
         Setup::new(yaml).start().await
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A client with the administrator key.
+    /// Returns a client with the administrator key.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, Some(ADMIN_KEY))
     }
 
-    /// Its process.
+    /// Returns the process id.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id().expect("the gateway runs")
     }
 
-    /// How it was started.
+    /// Returns the setup with which it was started.
     pub(crate) fn setup(&self) -> &Setup {
         &self.setup
     }
 
-    /// Its state directory.
+    /// Returns its state directory.
     pub(crate) fn state(&self) -> PathBuf {
         self.setup.state()
     }
 
-    /// Everything that it has written to stderr so far.
+    /// Returns everything that it has written to stderr so far.
     pub(crate) fn log(&self) -> String {
         self.log.text()
     }
 
-    /// Its memory, watched from now on.
+    /// Returns a measurement of its memory that starts now.
     pub(crate) fn memory(&self) -> Memory {
         Memory::of(self.pid())
     }
 
-    /// Open file descriptors.
+    /// Returns the number of open file descriptors.
     pub(crate) fn descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
@@ -198,12 +199,12 @@ impl Gateway {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for its end.
+    /// Waits until the process has ended.
     pub(crate) async fn exit(&mut self) -> ExitStatus {
         self.exit_within(2 * wait::PATIENCE).await
     }
 
-    /// As [`Gateway::exit`], for which `limit` is the time.
+    /// Like [`Gateway::exit`], with `limit` as the time limit.
     pub(crate) async fn exit_within(&mut self, limit: std::time::Duration) -> ExitStatus {
         wait::within(limit, "the end of the gateway", self.child.wait()).await.unwrap()
     }
@@ -227,7 +228,7 @@ impl Gateway {
         .await;
     }
 
-    /// The stored record of the exchange with this id.
+    /// Returns the stored record of the exchange with this id.
     pub(crate) async fn record_of(&self, request_id: &str) -> serde_json::Value {
         let (client, path) = (self.client(), format!("/admin/api/requests/{request_id}"));
         wait::eventually(&format!("the record of {request_id}"), async || {
@@ -237,7 +238,7 @@ impl Gateway {
         .await
     }
 
-    /// The stored records of all exchanges, newest first, as soon as there are `count` of them.
+    /// Waits until there are `count` stored records and returns all of them, newest first.
     pub(crate) async fn records(&self, count: usize) -> Vec<serde_json::Value> {
         let client = self.client();
         wait::eventually(&format!("{count} usage records"), async || {
@@ -249,14 +250,14 @@ impl Gateway {
     }
 }
 
-/// Replaces a file in one step, as careful editors do.
+/// Replaces a file atomically, as careful editors do.
 fn replace(path: &Path, bytes: &[u8]) {
     let draft = path.with_extension("draft");
     std::fs::write(&draft, bytes).unwrap();
     std::fs::rename(draft, path).unwrap();
 }
 
-/// What the process writes to stderr, collected as it comes.
+/// The process's stderr, collected as it is written.
 struct Log {
     text: Arc<Mutex<String>>,
     address: watch::Receiver<Option<SocketAddr>>,

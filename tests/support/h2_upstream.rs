@@ -1,5 +1,5 @@
-//! A scripted upstream that speaks HTTP/2 with prior knowledge. Frames are hyper's; what a test decides is
-//! the answer, its pace, and how it ends, and what it learns is when the gateway let go of a stream.
+//! A scripted upstream that speaks HTTP/2 with prior knowledge. hyper handles the frames. A test controls the answer,
+//! its pace and its end, and observes when the gateway released a stream.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -16,36 +16,36 @@ use tokio::sync::{mpsc, watch};
 use super::upstream::{Gate, Received, Record};
 use super::wait;
 
-/// The upstream.
+/// A scripted HTTP/2 upstream.
 pub(crate) struct H2Upstream {
     address: SocketAddr,
     shared: Arc<Shared>,
     listening: tokio::task::JoinHandle<()>,
 }
 
-/// What every request gets.
+/// The answer to every request.
 #[derive(Clone)]
 pub(crate) struct H2Answer {
     pub(crate) status: u16,
     pub(crate) content_type: &'static str,
-    /// Written one frame each; each waits for the gate if there is one.
+    /// Sent as one frame each; each waits for the gate if there is one.
     pub(crate) pieces: Vec<Bytes>,
     pub(crate) gate: Option<Gate>,
-    /// Whether the stream is reset after the last piece instead of ended.
+    /// True to reset the stream after the last piece instead of ending it.
     pub(crate) reset: bool,
 }
 
 struct Shared {
     record: Record,
     answer: Mutex<H2Answer>,
-    /// Connections so far.
+    /// The number of connections accepted so far.
     connections: watch::Sender<usize>,
-    /// Of those, so many are told to go away.
+    /// The number of these connections that have been sent GOAWAY.
     leaving: watch::Sender<usize>,
 }
 
 impl H2Upstream {
-    /// Listens on a free port and answers everything with `answer`.
+    /// Listens on a free port and answers every request with `answer`.
     pub(crate) async fn start(answer: H2Answer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -59,37 +59,37 @@ impl H2Upstream {
         Self { address, shared, listening }
     }
 
-    /// What a provider's `base_url` should say.
+    /// Returns the value for a provider's `base_url`.
     pub(crate) fn base_url(&self) -> String {
         format!("http://{}/v1", self.address)
     }
 
-    /// Answers what follows with `answer`.
+    /// Sets the answer to all further requests.
     pub(crate) fn answer(&self, answer: H2Answer) {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         *self.shared.connections.borrow()
     }
 
-    /// Tells the other side of every connection so far, by GOAWAY, that no request may follow; those that run go on.
+    /// Sends GOAWAY on every connection so far: no further request may be sent; running ones continue.
     pub(crate) fn go_away(&self) {
         self.shared.leaving.send_replace(self.connections());
     }
 
-    /// Every request so far; `connection` counts streams here.
+    /// Returns all requests so far. Their `connection` is the stream number.
     pub(crate) fn requests(&self) -> Vec<Received> {
         self.shared.record.requests()
     }
 
-    /// Request number `index`, as soon as it has arrived whole.
+    /// Waits until request number `index` has arrived completely.
     pub(crate) async fn request(&self, index: usize) -> Received {
         wait::within(wait::PATIENCE, "a request over HTTP/2", self.shared.record.request(index)).await
     }
 
-    /// When stream number `index` was over, be it by its end or by a reset from the gateway.
+    /// Waits until stream number `index` has ended, or the gateway has reset it, and returns the time.
     pub(crate) async fn released(&self, index: usize) -> std::time::Instant {
         wait::within(wait::PATIENCE, "the release of a stream", self.shared.record.closed(index)).await
     }
@@ -151,7 +151,7 @@ async fn answer(request: http::Request<Incoming>, shared: &Arc<Shared>) -> http:
     builder.body(Pieces { receiver, shared: Arc::clone(shared), stream }).unwrap()
 }
 
-/// The body of an answer; its drop is the moment at which the stream is over.
+/// The body of an answer. Dropping it records the end of the stream.
 struct Pieces {
     receiver: mpsc::Receiver<std::io::Result<Bytes>>,
     shared: Arc<Shared>,

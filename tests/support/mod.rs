@@ -1,5 +1,5 @@
-//! What every end-to-end test stands on: the gateway as a process, upstreams that follow a script, clients
-//! that see the time of each event, and raw sockets for everything that a proper client would not do.
+//! The foundation of all end-to-end tests: the gateway as a process, scripted upstreams, clients that record the time
+//! of each event, and raw sockets for everything that a proper client would not do.
 
 pub(crate) mod admin;
 pub(crate) mod chat;
@@ -22,7 +22,7 @@ pub(crate) use config::Yaml;
 pub(crate) use gateway::Gateway;
 pub(crate) use upstream::{Answer, Gate, Upstream};
 
-/// Reports that a test, or a part of it, cannot run here. In CI that is a failure.
+/// Reports that a test, or a part of it, cannot run here. In CI this is a failure.
 #[expect(clippy::disallowed_methods, reason = "the switch of a test run, no setting of the gateway")]
 pub(crate) fn skipped(why: &str) {
     assert!(std::env::var_os("CI").is_none(), "skipped, which CI does not allow: {why}");

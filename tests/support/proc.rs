@@ -1,27 +1,26 @@
-//! What the kernel says about a process: memory and CPU time. Read from `/proc`, so it is the
-//! process's own account and not an estimate.
+//! Reads the memory and CPU time of a process from `/proc`. These are the kernel's own figures, not estimates.
 
 use std::fs;
 use std::time::Duration;
 
-/// Resident memory in bytes.
+/// Returns the resident memory in bytes.
 pub(crate) fn resident_bytes(pid: u32) -> u64 {
     status_kib(pid, "VmRSS:") * 1024
 }
 
-/// CPU time, user and system, of all living threads of the process and of its direct children.
+/// Returns the CPU time, user and system, of all living threads of the process and of its direct children.
 pub(crate) fn cpu_time(pid: u32) -> Duration {
     let own = threads_cpu_time(pid);
     children(pid).into_iter().map(threads_cpu_time).fold(own, |sum, child| sum + child)
 }
 
-/// Direct children, across all threads that may have started them.
+/// Returns the direct children that the main thread has started.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
     text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
 }
 
-/// The scheduler's account of each thread is in nanoseconds, where `/proc/PID/stat` counts in 10 ms.
+/// Sums the scheduler's CPU time of each thread, which is in nanoseconds; `/proc/PID/stat` counts in 10 ms.
 fn threads_cpu_time(pid: u32) -> Duration {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
     let nanos = threads
@@ -32,7 +31,7 @@ fn threads_cpu_time(pid: u32) -> Duration {
     Duration::from_nanos(nanos)
 }
 
-/// A number of KiB in `/proc/PID/status`.
+/// Returns a value in KiB from `/proc/PID/status`.
 pub(crate) fn status_kib(pid: u32, field: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();

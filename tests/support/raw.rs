@@ -1,4 +1,4 @@
-//! A bare socket to the gateway, for requests that no library would send and for clients that vanish.
+//! Raw sockets to the gateway, for requests that no library would send and for clients that disconnect.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,20 +8,20 @@ use tokio::net::TcpStream;
 
 use super::wait;
 
-/// The socket.
+/// A raw socket to the gateway.
 pub(crate) struct Raw(TcpStream);
 
-/// What came back over a bare socket.
+/// The bytes received on a raw socket.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) text: String,
-    /// Whether the gateway closed the connection.
+    /// True if the gateway closed the connection.
     pub(crate) closed: bool,
 }
 
 impl Reply {
-    /// How many answers the bytes hold.
+    /// Returns the number of answers in the bytes.
     pub(crate) fn answers(&self) -> usize {
         self.text.matches("HTTP/1.1 ").count()
     }
@@ -35,12 +35,12 @@ impl Raw {
         Self(stream)
     }
 
-    /// Writes all of `bytes`. The gateway may have closed already; then the reply tells.
+    /// Writes all of `bytes`. Ignores errors: if the gateway has already closed the connection, the reply shows it.
     pub(crate) async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.0.write_all(bytes.as_ref()).await;
     }
 
-    /// Reads until the gateway closes, for at most `limit`.
+    /// Reads until the gateway closes the connection, for at most `limit`.
     pub(crate) async fn reply_within(&mut self, limit: Duration) -> Reply {
         let mut bytes = Vec::new();
         let closed = tokio::time::timeout(limit, self.0.read_to_end(&mut bytes)).await.is_ok();
@@ -49,12 +49,12 @@ impl Raw {
         Reply { status, text, closed }
     }
 
-    /// Reads until the gateway closes.
+    /// Reads until the gateway closes the connection.
     pub(crate) async fn reply(&mut self) -> Reply {
         self.reply_within(wait::PATIENCE).await
     }
 
-    /// Reads until `mark` has come, and returns everything up to then.
+    /// Reads until `mark` has arrived, and returns all bytes so far.
     pub(crate) async fn read_until(&mut self, mark: &str) -> String {
         wait::within(wait::PATIENCE, mark, async {
             let mut bytes = Vec::new();
@@ -69,13 +69,13 @@ impl Raw {
         .await
     }
 
-    /// Leaves with a reset instead of a proper end.
+    /// Closes the connection with a reset.
     pub(crate) fn reset(self) {
         socket2::SockRef::from(&self.0).set_linger(Some(Duration::ZERO)).unwrap();
     }
 }
 
-/// A chat request as a well-behaved client would write it, with `head` lines added.
+/// Returns a chat request as a well-behaved client would write it, with the lines in `head` added.
 pub(crate) fn post(key: &str, head: &str, body: &str) -> String {
     let length = body.len();
     format!(

@@ -1,4 +1,4 @@
-//! A certificate authority for one test, so that an upstream or the gateway can speak TLS and the other side trust
+//! A certificate authority for one test, so that an upstream or the gateway can use TLS and the other side can trust
 //! it.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub(crate) struct Authority {
 }
 
 impl Authority {
-    /// A new one that negotiates the given protocols by ALPN.
+    /// Creates an authority that negotiates the given protocols by ALPN.
     pub(crate) fn new(protocols: &[&[u8]]) -> Self {
         let CertifiedKey { cert, signing_key } =
             generate_simple_self_signed(vec!["localhost".to_owned(), "127.0.0.1".to_owned()]).unwrap();
@@ -37,12 +37,12 @@ impl Authority {
         Self { folder, acceptor: TlsAcceptor::from(Arc::new(config)), certificate }
     }
 
-    /// What accepts connections.
+    /// Returns an acceptor for connections.
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
         self.acceptor.clone()
     }
 
-    /// What connects to whoever has the certificate, offering `protocols`.
+    /// Returns a connector that trusts the certificate and offers `protocols`.
     pub(crate) fn connector(&self, protocols: &[&[u8]]) -> TlsConnector {
         let mut roots = rustls::RootCertStore::empty();
         roots.add(self.certificate.clone()).unwrap();
@@ -56,12 +56,12 @@ impl Authority {
         TlsConnector::from(Arc::new(config))
     }
 
-    /// The private key as PEM.
+    /// Returns the path of the private key in PEM.
     pub(crate) fn key_file(&self) -> PathBuf {
         self.folder.path().join("key.pem")
     }
 
-    /// The PEM file to trust.
+    /// Returns the path of the PEM file to trust.
     pub(crate) fn ca_file(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }

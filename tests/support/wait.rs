@@ -1,11 +1,11 @@
-//! Waiting for facts. A fact that does not come true within its limit fails the test and says which one.
+//! Waits for conditions. A condition that is not met within its limit fails the test with a message that names it.
 
 use std::time::Duration;
 
-/// The limit of every wait that has none of its own: far above anything that works, below a test's patience.
+/// The default limit of a wait: far longer than a working system needs, shorter than a test's own timeout.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The outcome of `future`, which must be there within `limit`.
+/// Returns the result of `future`, which must be ready within `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     match tokio::time::timeout(limit, future).await {
         Ok(outcome) => outcome,
@@ -13,12 +13,12 @@ pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<O
     }
 }
 
-/// Asks `probe` again and again until it has an answer.
+/// Calls `probe` repeatedly until it returns a value.
 pub(crate) async fn eventually<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
     eventually_within(PATIENCE, what, probe).await
 }
 
-/// As [`eventually`], within `limit`.
+/// Like [`eventually`], within `limit`.
 pub(crate) async fn eventually_within<T>(
     limit: Duration,
     what: &str,

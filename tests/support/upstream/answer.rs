@@ -1,5 +1,5 @@
-//! Answers as lists of steps on the wire. What is well-formed has a constructor; whatever is not, a test
-//! puts together from raw bytes.
+//! Answers as lists of steps on the wire. Well-formed answers have constructors; a test builds malformed ones from raw
+//! bytes.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use tokio::sync::Semaphore;
 
 use crate::support::chat;
 
-/// One thing that the upstream does on the connection.
+/// One action of the upstream on a connection.
 #[derive(Clone)]
 pub(crate) enum Step {
     /// Writes these bytes at once.
     Send(Bytes),
     /// Waits until the test opens the gate once more.
     Wait(Gate),
-    /// Does nothing until the other side closes.
+    /// Does nothing until the other side closes the connection.
     Hang,
-    /// Ends the connection in good order, wherever the answer stands.
+    /// Closes the connection properly, even within an answer.
     Close,
-    /// Ends the connection with a reset.
+    /// Closes the connection with a reset.
     Reset,
-    /// Writes these bytes again and again until the other side closes.
+    /// Writes these bytes repeatedly until the other side closes the connection.
     Repeat(Bytes),
 }
 
-/// A door that the test opens, one passage at a time.
+/// A gate that the test opens for a number of passages.
 #[derive(Clone)]
 pub(crate) struct Gate(Arc<Semaphore>);
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate.
     pub(crate) fn new() -> Self {
         Self(Arc::new(Semaphore::new(0)))
     }
@@ -40,25 +40,25 @@ impl Gate {
         self.0.add_permits(passages);
     }
 
-    /// Takes one passage.
+    /// Waits for a passage and uses it.
     pub(crate) async fn pass(&self) {
         self.0.acquire().await.expect("a gate is never closed for good").forget();
     }
 }
 
-/// What the upstream does with one request. The connection stays open unless a step ends it.
+/// The upstream's answer to one request. The connection stays open unless a step ends it.
 #[derive(Clone, Default)]
 pub(crate) struct Answer {
     pub(crate) steps: Vec<Step>,
 }
 
 impl Answer {
-    /// Nothing yet.
+    /// Creates an empty answer.
     pub(crate) fn new() -> Self {
         Self::default()
     }
 
-    /// A whole answer with a length.
+    /// Creates a whole answer with a length.
     pub(crate) fn whole(status: u16, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Self {
         let body = body.as_ref();
         let mut head = format!("HTTP/1.1 {status} Scripted\r\ncontent-length: {}\r\n", body.len());
@@ -71,22 +71,22 @@ impl Answer {
         Self::new().send(bytes)
     }
 
-    /// A whole JSON answer.
+    /// Creates a whole JSON answer.
     pub(crate) fn json(status: u16, body: impl AsRef<[u8]>) -> Self {
         Self::whole(status, &[("content-type", "application/json")], body)
     }
 
-    /// A completion that says `text`.
+    /// Creates a completion with `text`.
     pub(crate) fn completion(text: &str) -> Self {
         Self::json(200, chat::completion(text))
     }
 
-    /// An error in the shape that providers use.
+    /// Creates an error in the format that providers use.
     pub(crate) fn error(status: u16) -> Self {
         Self::json(status, chat::error("scripted failure", "scripted"))
     }
 
-    /// The head of a stream; chunks follow.
+    /// Creates the head of a stream; chunks follow.
     pub(crate) fn stream() -> Self {
         Self::new().send(
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n\
@@ -94,84 +94,85 @@ impl Answer {
         )
     }
 
-    /// A whole stream, each event in a chunk and a write of its own.
+    /// Creates a whole stream, with each event in a separate chunk and write.
     pub(crate) fn events<B: AsRef<[u8]>>(events: &[B]) -> Self {
         events.iter().fold(Self::stream(), |answer, event| answer.chunk(event)).end()
     }
 
-    /// As [`Answer::events`], but each event waits for the gate.
+    /// Like [`Answer::events`], but each event waits for the gate.
     pub(crate) fn gated_events<B: AsRef<[u8]>>(events: &[B], gate: &Gate) -> Self {
         events.iter().fold(Self::stream(), |answer, event| answer.wait(gate).chunk(event)).end()
     }
 
-    /// No answer, for as long as the other side waits.
+    /// Creates an answer that never comes.
     pub(crate) fn hang_forever() -> Self {
         Self::new().hang()
     }
 
-    /// What a request gets that the test did not expect: no gateway takes it for a fault of the network.
+    /// Creates the answer to a request that the test did not expect. The gateway cannot mistake it for a network
+    /// failure.
     pub(crate) fn unscripted() -> Self {
         Self::json(418, chat::error("this request is not in the script", "unscripted"))
     }
 
-    /// Then these bytes, as they are.
+    /// Appends these bytes unchanged.
     pub(crate) fn send(mut self, bytes: impl Into<Bytes>) -> Self {
         self.steps.push(Step::Send(bytes.into()));
         self
     }
 
-    /// Then these bytes as one chunk.
+    /// Appends these bytes as one chunk.
     pub(crate) fn chunk(self, bytes: impl AsRef<[u8]>) -> Self {
         self.send(chunk(bytes.as_ref()))
     }
 
-    /// Then the last chunk.
+    /// Appends the last chunk.
     pub(crate) fn end(self) -> Self {
         self.send("0\r\n\r\n")
     }
 
-    /// Then a wait for the gate.
+    /// Appends a wait for the gate.
     pub(crate) fn wait(mut self, gate: &Gate) -> Self {
         self.steps.push(Step::Wait(gate.clone()));
         self
     }
 
-    /// Then each byte of `bytes` in a write of its own.
+    /// Appends each byte of `bytes` as a separate write.
     pub(crate) fn drip(self, bytes: &[u8]) -> Self {
         bytes.iter().fold(self, |answer, byte| answer.send(vec![*byte]))
     }
 
-    /// Then silence.
+    /// Appends an endless pause.
     pub(crate) fn hang(mut self) -> Self {
         self.steps.push(Step::Hang);
         self
     }
 
-    /// Then the end of the connection.
+    /// Appends the end of the connection.
     pub(crate) fn close(mut self) -> Self {
         self.steps.push(Step::Close);
         self
     }
 
-    /// Then a reset of the connection.
+    /// Appends a reset of the connection.
     pub(crate) fn reset(mut self) -> Self {
         self.steps.push(Step::Reset);
         self
     }
 
-    /// Then this chunk without end.
+    /// Appends this chunk, repeated without end.
     pub(crate) fn repeat_chunk(mut self, bytes: impl AsRef<[u8]>) -> Self {
         self.steps.push(Step::Repeat(chunk(bytes.as_ref())));
         self
     }
 
-    /// Then this chunk `count` times.
+    /// Appends this chunk `count` times.
     pub(crate) fn times_chunk(mut self, count: usize, bytes: impl AsRef<[u8]>) -> Self {
         self.steps.extend(std::iter::repeat_n(Step::Send(chunk(bytes.as_ref())), count));
         self
     }
 
-    /// Only the first `bytes_max` bytes of all that is sent, then the end of the connection.
+    /// Keeps only the first `bytes_max` bytes of the answer, followed by the end of the connection.
     pub(crate) fn cut_after(self, bytes_max: usize) -> Self {
         let mut left = bytes_max;
         let mut cut = Self::new();

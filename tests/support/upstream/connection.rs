@@ -1,5 +1,5 @@
-//! One connection of a scripted upstream: reads requests, carries out answers, and notices at any moment
-//! that the other side has gone.
+//! One connection of a scripted upstream: reads requests, writes answers, and detects at any time that the other side
+//! has closed the connection.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, watch};
 use super::record::Received;
 use super::{Answer, Shared, Step};
 
-/// A second handle on the same socket, for what only the socket can do.
+/// A second handle on the same socket, for operations that only the socket supports.
 pub(crate) struct Handle(std::net::TcpStream);
 
-/// Takes a second handle on `stream`.
+/// Creates a second handle on `stream`.
 pub(crate) fn handle(stream: TcpStream) -> (TcpStream, Handle) {
     let stream = stream.into_std().unwrap();
     let handle = Handle(stream.try_clone().unwrap());
@@ -58,7 +58,7 @@ where
     let _ = reading.await;
 }
 
-/// How an answer leaves its connection.
+/// The state of a connection after an answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ending {
     Open,
@@ -93,7 +93,7 @@ async fn send<S: AsyncWrite>(write: &mut WriteHalf<S>, bytes: &[u8], shared: &Sh
     write.flush().await
 }
 
-/// Reads requests until the other side ends or breaks the connection.
+/// Reads requests until the other side closes or resets the connection.
 async fn read_requests<S: AsyncRead>(
     mut read: ReadHalf<S>,
     id: usize,
@@ -151,7 +151,7 @@ async fn read_exact<S: AsyncRead>(
     Some(buffer.split_to(length).freeze())
 }
 
-/// Where the first `end` in the stream ends.
+/// Returns the index after the first `end` in the stream.
 async fn read_until<S: AsyncRead>(
     read: &mut ReadHalf<S>,
     buffer: &mut BytesMut,

@@ -1,6 +1,6 @@
-//! A scripted upstream: an HTTP/1.1 server of our own over a bare socket, so that it can misbehave in every
-//! byte. Each request takes the next answer of the script; every request, and the moment at which its
-//! connection was closed by the other side, is on record.
+//! A scripted upstream: a separate HTTP/1.1 server over a bare socket, so that it can misbehave in every byte. Each
+//! request takes the next answer of the script. All requests are recorded, with the time at which the other side closed
+//! their connection.
 
 mod answer;
 mod connection;
@@ -21,7 +21,7 @@ pub(crate) use record::{Received, Record};
 
 use super::wait;
 
-/// The upstream. It stops listening when dropped.
+/// A scripted upstream. It stops listening when dropped.
 pub(crate) struct Upstream {
     address: SocketAddr,
     scheme: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct Upstream {
     listening: tokio::task::JoinHandle<()>,
 }
 
-/// What the connections of one upstream have in common.
+/// The state that all connections of one upstream share.
 pub(crate) struct Shared {
     pub(crate) record: Record,
     pub(crate) sent_bytes: AtomicU64,
@@ -37,7 +37,7 @@ pub(crate) struct Shared {
     script: Parked<Script>,
 }
 
-/// Makes the answer to a request.
+/// A function that builds the answer to a request.
 type Answering = Arc<dyn Fn(&Received) -> Answer + Send + Sync>;
 
 #[derive(Default)]
@@ -48,7 +48,7 @@ struct Script {
 }
 
 impl Shared {
-    /// The answer to the request that has just arrived.
+    /// Returns the answer to the request that has just arrived.
     pub(crate) fn answer(&self, request: &Received) -> Answer {
         let answering = match self.script.with(Script::next) {
             Ok(answer) => return answer,
@@ -59,7 +59,7 @@ impl Shared {
 }
 
 impl Script {
-    /// The next answer of the script, or else who makes one.
+    /// Returns the next answer of the script, or else the function that builds one.
     fn next(&mut self) -> Result<Answer, Option<Answering>> {
         let next = self.next.pop_front().or_else(|| self.otherwise.clone());
         next.ok_or_else(|| self.answering.clone())
@@ -72,7 +72,7 @@ impl Upstream {
         Self::listen(None).await
     }
 
-    /// As [`Upstream::start`], behind TLS.
+    /// Like [`Upstream::start`], behind TLS.
     pub(crate) async fn start_tls(acceptor: TlsAcceptor) -> Self {
         Self::listen(Some(acceptor)).await
     }
@@ -97,59 +97,58 @@ impl Upstream {
         self
     }
 
-    /// Answers every request that the script does not cover with `answer`.
+    /// Sets the answer to every request that the script does not cover.
     pub(crate) fn always(&self, answer: Answer) -> &Self {
         self.shared.script.with(|script| script.otherwise = Some(answer));
         self
     }
 
-    /// Answers every request that neither the script nor [`always`](Self::always) covers with what `answering` makes
-    /// of it.
+    /// Sets the function that answers every request that neither the script nor [`always`](Self::always) covers.
     pub(crate) fn answering(&self, answering: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> &Self {
         self.shared.script.with(|script| script.answering = Some(Arc::new(answering)));
         self
     }
 
-    /// Where it listens.
+    /// Returns the address on which it listens.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// What a provider's `base_url` should say.
+    /// Returns the value for a provider's `base_url`.
     pub(crate) fn base_url(&self) -> String {
         let host = if self.scheme == "https" { "localhost" } else { "127.0.0.1" };
         format!("{}://{host}:{}/v1", self.scheme, self.address.port())
     }
 
-    /// Every request so far, in order of arrival.
+    /// Returns all requests so far, in order of arrival.
     pub(crate) fn requests(&self) -> Vec<Received> {
         self.shared.record.requests()
     }
 
-    /// Request number `index`, as soon as it has arrived whole.
+    /// Waits until request number `index` has arrived completely.
     pub(crate) async fn request(&self, index: usize) -> Received {
         let what = format!("request {index} at the upstream");
         wait::within(wait::PATIENCE, &what, self.shared.record.request(index)).await
     }
 
-    /// When the other side closed the connection that carried request number `index`.
+    /// Waits until the other side has closed the connection of request number `index`, and returns the time.
     pub(crate) async fn closed(&self, index: usize) -> Instant {
         let connection = self.request(index).await.connection;
         let what = format!("the connection of request {index} closed by the gateway");
         wait::within(wait::PATIENCE, &what, self.shared.record.closed(connection)).await
     }
 
-    /// How many connections the other side has closed so far.
+    /// Returns the number of connections that the other side has closed so far.
     pub(crate) fn closed_count(&self) -> usize {
         self.shared.record.closed_count()
     }
 
-    /// Connections accepted so far.
+    /// Returns the number of connections accepted so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::Relaxed)
     }
 
-    /// Bytes that the kernel took from this upstream so far, over all connections.
+    /// Returns the number of bytes that the kernel has accepted from this upstream so far, over all connections.
     pub(crate) fn sent_bytes(&self) -> u64 {
         self.shared.sent_bytes.load(Ordering::Relaxed)
     }
@@ -161,7 +160,7 @@ impl Drop for Upstream {
     }
 }
 
-/// A base URL at which nobody listens.
+/// Returns a base URL that refuses connections.
 pub(crate) async fn refusing_url() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     format!("http://{}/v1", listener.local_addr().unwrap())

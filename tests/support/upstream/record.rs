@@ -1,5 +1,5 @@
-//! What an upstream saw: each request with its bytes, and when each connection was closed from outside.
-//! Both can be awaited, so that no test has to guess how long something takes.
+//! The record of an upstream: each request with its bytes, and the time at which the other side closed each connection.
+//! Both can be awaited, so that tests need no fixed delays.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -10,18 +10,18 @@ use tokio::sync::watch;
 /// One request as it arrived.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
-    /// Which connection carried it, counted from 0.
+    /// The number of its connection, counted from 0.
     pub(crate) connection: usize,
-    /// When its last byte was there.
+    /// The time at which its last byte arrived.
     pub(crate) at: Instant,
-    /// Request line and header lines, without the empty line.
+    /// The request line and header lines, without the empty line.
     pub(crate) head: String,
     /// The body, without transfer coding.
     pub(crate) body: Bytes,
 }
 
 impl Received {
-    /// The value of the only header called `name`; none if it is absent or repeated.
+    /// Returns the value of the header `name`. `None` if it is absent or repeated.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         match self.headers(name).as_slice() {
             [only] => Some(only),
@@ -29,13 +29,13 @@ impl Received {
         }
     }
 
-    /// All values of the header called `name`.
+    /// Returns all values of the header `name`.
     pub(crate) fn headers(&self, name: &str) -> Vec<&str> {
         let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         lines.filter(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim()).collect()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("the upstream got JSON")
     }
@@ -57,12 +57,12 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Puts a request on record.
+    /// Records a request.
     pub(crate) fn arrived(&self, received: Received) {
         self.0.send_modify(|seen| seen.requests.push(received));
     }
 
-    /// Puts on record that the other side has closed `connection`.
+    /// Records that the other side has closed `connection`.
     pub(crate) fn gone(&self, connection: usize) {
         self.0.send_modify(|seen| {
             seen.closed.entry(connection).or_insert_with(Instant::now);
