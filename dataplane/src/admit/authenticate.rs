@@ -1,4 +1,4 @@
-//! Key header to [`Access`] (AUTH-1 to AUTH-3).
+//! Authentication: from the key header to [`Access`] (AUTH-1 to AUTH-3).
 
 use std::cell::RefCell;
 use std::net::IpAddr;
@@ -16,8 +16,8 @@ use shared::snapshot::Snapshot;
 
 use crate::error::Fault;
 
-/// Finds out who calls. `x-api-key` wins over `Authorization`; a wrong key is not rescued by another one, and
-/// two different `x-api-key` headers are none. `last` belongs to the connection.
+/// Authenticates the caller. `x-api-key` takes precedence over `Authorization`; a wrong key is an error even if the
+/// other header has a valid one, and so are two different `x-api-key` headers. `last` belongs to the connection.
 pub(crate) fn authenticate(
     snapshot: &Snapshot,
     last: &LastKey,
@@ -39,7 +39,7 @@ pub(crate) fn authenticate(
         return Ok(access);
     }
     match &snapshot.access.anonymous {
-        // SDKs insist on sending some key; in the local mode any will do.
+        // SDKs always send some key; in the local mode any key is accepted.
         Some(access) => local(access),
         None => Err(invalid(NOT_VALID)),
     }
@@ -51,7 +51,7 @@ fn look_up(snapshot: &Snapshot, last: &LastKey, presented: &[u8]) -> Option<Arc<
     Some(Arc::clone(access))
 }
 
-/// The key that was found last on a connection. Nearly always the next request presents it again, and then it need
+/// The key that was last found on a connection. The next request nearly always presents it again, and then it need
 /// not be hashed and looked up.
 #[derive(Debug, Default)]
 pub(crate) struct LastKey(RefCell<Option<Found>>);
@@ -59,13 +59,14 @@ pub(crate) struct LastKey(RefCell<Option<Found>>);
 #[derive(Debug)]
 struct Found {
     key: Secret<Vec<u8>>,
-    /// Where it was found: in another table it may be another's, or nobody's. An idle connection keeps no table.
+    /// The table that contained the key: in another table it may be absent or belong to another caller. The weak
+    /// reference keeps no table alive for an idle connection.
     table: Weak<AccessTable>,
     access: Arc<Access>,
 }
 
 impl LastKey {
-    /// What `presented` opens, if it is this key and `table` the one that it was found in.
+    /// Returns the access of `presented` if it is this key and was found in `table`.
     fn access(&self, presented: &[u8], table: &Arc<AccessTable>) -> Option<Arc<Access>> {
         let found = self.0.borrow();
         let found = found.as_ref()?;
@@ -88,18 +89,18 @@ fn is_live(access: &Access) -> bool {
     access.expires_at_ms.is_none_or(|end| clock::unix_ms() < end)
 }
 
-/// What stands for a key from inside the process ends when the key does.
+/// Rejects an in-process access whose key has expired.
 pub(crate) fn still_live(access: &Arc<Access>) -> Result<Arc<Access>, Fault> {
     if is_live(access) { Ok(Arc::clone(access)) } else { Err(invalid(NOT_VALID)) }
 }
 
-/// Whether the caller is an administrator.
+/// Returns true if the caller is an administrator.
 pub(crate) fn is_administrator(access: &Access) -> bool {
     access.role == Role::Administrator
 }
 
-/// In the local mode a page from elsewhere must not use the visitor's models (AUTH-3). A browser names the page in
-/// `Origin`, but not always; a page whose own name was made to mean this machine (DNS rebinding) is then known by
+/// Rejects requests from web pages of other origins in the local mode (AUTH-3). Browsers send the page's origin in
+/// `Origin`, but not always; a page whose own name resolves to this machine (DNS rebinding) is then detected by
 /// `Host`. Both must name this machine.
 fn from_this_machine(request: &Parts) -> Result<(), Fault> {
     let headers = &request.headers;
@@ -117,7 +118,7 @@ fn from_this_machine(request: &Parts) -> Result<(), Fault> {
     Err(Fault::new(ErrorKind::ForbiddenOrigin, refusal))
 }
 
-/// `*.localhost` is resolved to loopback by browsers themselves (RFC 6761).
+/// Returns true for loopback addresses and names. Browsers themselves resolve `*.localhost` to loopback (RFC 6761).
 fn is_this_machine(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     if let Ok(address) = bare.parse::<IpAddr>() {

@@ -1,5 +1,5 @@
-//! What a request may come to use at a target: what is probable, and the most that is plausible. Its cost is made by
-//! the one pricing function (ADM-4, ADM-6).
+//! Estimates of a request's consumption at a target: the probable amounts and the maximum plausible amounts. The
+//! pricing function computes the cost (ADM-4, ADM-6).
 
 use shared::operation::{Dialect, Operation};
 use shared::prices::Plausible;
@@ -8,25 +8,26 @@ use shared::routing::Target;
 use shared::usage::Units;
 use wire::request::{FILE_TOKENS_UNKNOWN, Head, InputTokens};
 
-/// What a request may come to use, as far as its head tells.
+/// The consumption of a request, as far as its head determines it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Demand<'a> {
     pub(crate) head: &'a Head,
-    /// Tokens that one answer is taken for where the client sets no bound.
+    /// The assumed output tokens of one answer if the client sets no limit.
     pub(crate) output_default: u64,
-    /// Tokens of the stored response that the request goes on from, where they are known.
+    /// The tokens of the stored response that the request continues, if known.
     pub(crate) stored: Option<u64>,
 }
 
 impl<'a> Demand<'a> {
-    /// True if the price is known of every class that the request certainly uses at `target`.
+    /// Returns true if every class that the request certainly uses at `target` has a known price.
     pub(crate) fn is_priced(self, target: &Target) -> bool {
         let mut need = self.probable(target);
         need.text = need.text.max(1);
         target.model.prices.as_ref().is_some_and(|prices| need.probable(prices).cost.is_some())
     }
 
-    /// What must be left of a quota at least, and what is taken if it is there, at the dearest of `candidates`.
+    /// Returns the minimum amounts that a quota must have left, and the amounts to take if available, at the most
+    /// expensive of `candidates`.
     pub(super) fn claim(self, candidates: &[&Target]) -> Claim {
         let mut claim = Claim::default();
         for target in candidates {
@@ -51,7 +52,7 @@ impl<'a> Demand<'a> {
         claim
     }
 
-    /// What it probably uses; of output that has no bound, the least that is worth beginning for.
+    /// Returns the probable consumption; of unlimited output, the minimum for which a request should start.
     fn probable(self, target: &Target) -> Plausible<'a> {
         let model = target.model.id.as_str();
         let stored = self.stored_or(STORED_TOKENS);
@@ -63,7 +64,7 @@ impl<'a> Demand<'a> {
         self.plausible(within_window(tokens, target), output, Units { searches, ..self.units() })
     }
 
-    /// The most that it plausibly uses.
+    /// Returns the maximum plausible consumption.
     fn most(self, target: &Target) -> Plausible<'a> {
         let least = self.probable(target);
         let mut tokens = self.head.input.most(target.model.id.as_str());
@@ -93,14 +94,14 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// Tokens of the input that the provider keeps, or so many where they are not known.
+    /// Returns the tokens of the input that the provider stores; `unknown` if they are not known.
     fn stored_or(self, unknown: u64) -> u64 {
         let state = &self.head.state;
         let is_stored = state.previous_response_id.is_some() || state.conversation.is_some() || state.prompt;
         self.stored.unwrap_or(if is_stored { unknown } else { 0 })
     }
 
-    /// Tokens of all answers together, where one without a bound is taken for `open`, and a picture for `picture`.
+    /// Returns the tokens of all answers together. An unlimited answer counts as `open`, and an image as `picture`.
     fn output(self, open: u64, picture: u64) -> u64 {
         let Head { dialect, input, .. } = self.head;
         let one = match dialect {
@@ -115,7 +116,7 @@ impl<'a> Demand<'a> {
         one.saturating_mul(self.count())
     }
 
-    /// What vendors may bill by instead of tokens.
+    /// Returns the units by which vendors may bill instead of tokens.
     fn units(self) -> Units {
         let (count, input) = (self.count(), &self.head.input);
         match self.head.dialect {
@@ -140,7 +141,7 @@ impl<'a> Demand<'a> {
         }
     }
 
-    /// Answers, pictures or videos.
+    /// Returns the number of answers, images or videos.
     fn count(self) -> u64 {
         self.head.count.unwrap_or(1).max(1).into()
     }
@@ -163,34 +164,34 @@ fn operation(dialect: Dialect) -> Operation {
     }
 }
 
-/// No more than fits into a conversation with the model, where that is known: upstreams refuse what is longer.
+/// Limits the input to the model's context window, if known: upstreams reject longer input.
 fn within_window(input: InputTokens, target: &Target) -> InputTokens {
     let surplus = input.total().saturating_sub(target.model.context_window.unwrap_or(u64::MAX));
     InputTokens { text: input.text.saturating_sub(surplus), ..input }
 }
 
-/// The most tokens of one answer, by what the client says. Where one member of several asks for no bound, it is at
-/// least what is taken without one.
+/// Returns the maximum tokens of one answer according to the client's limits. If one of several choices has no limit,
+/// this is at least the default for unlimited answers.
 fn output_bound(head: &Head, output_default: u64) -> Option<u64> {
     let bound = head.max_output_tokens?;
     Some(if head.output_is_open { bound.max(output_default) } else { bound })
 }
 
-/// The least output that is worth beginning for.
+/// The minimum output for which a request should start.
 const OUTPUT_LEAST: u64 = 1;
-/// Tokens of a stored conversation of which nothing is known, probably.
+/// The probable tokens of a stored conversation of unknown length.
 const STORED_TOKENS: u64 = 2_000;
-/// Tokens of a picture that is made: a small one at low quality, and one of 1,536 by 1,024 at high quality.
+/// Tokens of a generated image: a small one at low quality, and one of 1,536 by 1,024 at high quality.
 const PICTURE_TOKENS_LEAST: u64 = 272;
 const PICTURE_TOKENS: u64 = 6_300;
-/// The most tokens of sound that a spoken character takes, and the longest that it lasts.
+/// The maximum audio tokens per spoken character, and its maximum duration.
 const SPEECH_TOKENS: u64 = 3;
 const CHARACTER_MS: u64 = 100;
-/// The most tokens of text in a second of speech.
+/// The maximum text tokens per second of speech.
 const SPOKEN_TOKENS: u64 = 10;
-/// The seconds of a video whose length the request does not name.
+/// The assumed length of a video in seconds if the request specifies none.
 const VIDEO_SECONDS: u32 = 12;
-/// Calls of a tool that the provider runs.
+/// The assumed maximum number of calls of a tool that the provider runs.
 const CALLS: u64 = 10;
-/// Parts of the names of models that search for each answer.
+/// Substrings of the names of models that search for each answer.
 const SEARCHING: [&str; 2] = ["sonar", "-search"];

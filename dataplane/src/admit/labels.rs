@@ -1,5 +1,5 @@
-//! Who pays for a request, as far as the client says: the tags of its header, which go no further than its record, and
-//! the end user whom its body names.
+//! Billing labels of a request from the client: the tags in its header, which are only recorded, and the end user in
+//! its body.
 
 use http::{HeaderMap, HeaderName};
 use shared::error_kind::ErrorKind;
@@ -10,8 +10,7 @@ use crate::error::Fault;
 
 const X_TAGS: HeaderName = HeaderName::from_static("x-llmgw-tags");
 
-/// Returns the tags of a request as its record has them: `job=7,team=a`, in the order of their names, so that the same
-/// tags are the same text.
+/// Returns the tags of a request as recorded: `job=7,team=a`, sorted by name, so that equal tags yield equal texts.
 pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
     if !has_own_fields(headers) {
         return Ok(None);
@@ -38,8 +37,8 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
     Ok(Some(pairs.join(",").into()))
 }
 
-/// Returns true if any field is meant for the gateway. Few requests have one, and one walk over the fields is cheaper than
-/// looking each of them up.
+/// Returns true if any field is meant for the gateway. Few requests have one, and one pass over the fields is cheaper
+/// than looking each of them up.
 pub(crate) fn has_own_fields(headers: &HeaderMap) -> bool {
     headers.keys().any(|name| name.as_str().starts_with("x-llmgw-"))
 }
@@ -69,7 +68,7 @@ fn unfit(why: &str) -> Fault {
         .param("X-LLMGW-Tags")
 }
 
-/// Returns the end user as the record has them.
+/// Returns the end user as recorded.
 pub(crate) fn end_user(name: Option<&str>, kept: EndUsers, hasher: &KeyHasher) -> Option<Box<str>> {
     let name = name?;
     match kept {
@@ -85,7 +84,7 @@ pub(crate) fn end_user(name: Option<&str>, kept: EndUsers, hasher: &KeyHasher) -
 const TAGS_MAX: usize = 8;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
-/// Bytes of the name of an end user that are kept.
+/// The maximum recorded length of an end user's name in bytes.
 const END_USER_BYTES_MAX: usize = 256;
 
 #[cfg(test)]

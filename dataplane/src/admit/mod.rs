@@ -1,4 +1,4 @@
-//! Who may come in.
+//! Admission of requests: authentication, authorization and quotas.
 
 pub(crate) mod authenticate;
 pub(crate) mod authorize;

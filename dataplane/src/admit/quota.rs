@@ -1,6 +1,6 @@
-//! Room under the caller's quotas, taken before anything goes upstream (ADM-4), and the headers about them. Quotas that
-//! count a request whatever its target is are asked once, when its plan is made; those that depend on the target when
-//! it is tried. Callers without quotas pay one look at an empty list.
+//! Reservations under the caller's quotas, made before anything goes upstream (ADM-4), and the headers about quotas.
+//! Quotas that count a request regardless of its target are checked once, when its plan is made; those that depend on
+//! the target are checked when it is tried. For callers without quotas this is one check of an empty list.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +17,8 @@ use super::demand::Demand;
 use crate::error::Fault;
 use crate::record::Record;
 
-/// Reserves what the request may come to use with any of `candidates`, under the quotas that count it whatever its
-/// target is, and gives it to the record, which settles it however the exchange ends.
+/// Reserves the amounts that the request may use with any of `candidates`, under the quotas that do not depend on the
+/// target. Adds the reservation to the record, which settles it however the exchange ends.
 pub(crate) fn reserve(
     access: &Access,
     endpoint: Option<&EndpointName>,
@@ -35,8 +35,8 @@ pub(crate) fn reserve(
     Ok(())
 }
 
-/// Reserves what the request may come to use with `target`, under the quotas that count it because of that target.
-/// The record gives it back when the target is left.
+/// Reserves the amounts that the request may use with `target`, under the quotas that depend on that target. The
+/// record releases the reservation when another target is tried.
 pub(crate) fn reserve_target(
     access: &Access,
     endpoint: Option<&EndpointName>,
@@ -53,7 +53,7 @@ pub(crate) fn reserve_target(
     Ok(())
 }
 
-/// The refusal of a hard quota that depends on `target` and is used up now.
+/// Returns the error of the first hard quota that depends on `target` and is used up.
 pub(crate) fn refusal_of_target(
     access: &Access,
     endpoint: Option<&EndpointName>,
@@ -75,18 +75,19 @@ fn of_target<'a>(
     needs_target.filter(move |quota| quota.scope.covers(endpoint, target))
 }
 
-/// True if the caller may spend at `target` up to a limit only, and so must not use it without a known price.
+/// Returns true if a hard limit on cost applies to the caller at `target`, so that the target must have a known
+/// price.
 pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, target: &Target) -> bool {
     access.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
 }
 
-/// The refusal of a request under a hard quota that cannot be noted.
+/// Returns the error for a request under a hard quota that cannot be noted in the usage log.
 pub(crate) fn no_slot() -> Fault {
     let message = "Too many requests of keys with quotas run at the same time. Try again.";
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(1))
 }
 
-/// The refusal: which quota, how much of it is needed, and when to come again.
+/// Returns the error for an exceeded quota: the quota, the required amount, and the time to retry.
 fn over(exceeded: &Exceeded) -> Fault {
     let Exceeded { quota, least, wait_ms } = exceeded;
     let what = match quota.metric {
@@ -118,8 +119,8 @@ fn over(exceeded: &Exceeded) -> Fault {
 /// Headers about the quotas of a request.
 pub(crate) type Notices = Vec<(HeaderName, HeaderValue)>;
 
-/// Returns how much the quotas leave that count a request to `target`, in OpenAI's headers: of the tightest on requests
-/// and on tokens.
+/// Returns the remaining amounts of the quotas that count a request to `target`, in OpenAI's headers: of the tightest
+/// quota on requests and of the tightest on tokens.
 pub(crate) fn describe(access: &Access, endpoint: Option<&EndpointName>, target: Option<&Target>) -> Notices {
     let mut notices = Notices::new();
     if access.quotas.is_empty() {
@@ -137,7 +138,7 @@ pub(crate) fn describe(access: &Access, endpoint: Option<&EndpointName>, target:
     notices
 }
 
-/// Names the quotas that only count and would have refused the request otherwise, as many as fit.
+/// Adds a warning header with the quotas that only count and would have rejected the request, as many as fit.
 pub(crate) fn warn(record: &Record, notices: &mut Notices) {
     let mut text = String::new();
     for quota in record.warnings() {
@@ -146,7 +147,7 @@ pub(crate) fn warn(record: &Record, notices: &mut Notices) {
         if text.len() + more.len() > WARNING_BYTES_MAX {
             break;
         }
-        // A model may have a name that is no text of a header.
+        // A model name may contain characters that are invalid in a header.
         text.extend(more.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }));
     }
     if !text.is_empty()
@@ -177,7 +178,7 @@ fn headers_of<'a>(
     }
 }
 
-/// A time as OpenAI writes it: `20ms`, `1s`, `6m0s`, `2h0m1s`.
+/// Formats a duration like OpenAI: `20ms`, `1s`, `6m0s`, `2h0m1s`.
 fn spoken(ms: u64) -> String {
     if ms < 1_000 {
         return format!("{ms}ms");
@@ -191,9 +192,9 @@ fn spoken(ms: u64) -> String {
     }
 }
 
-/// How soon to come again while requests that run hold what is left.
+/// The retry time while requests in progress hold the remaining amount.
 const WHILE_HELD: Duration = Duration::from_secs(1);
-/// A warning names quotas up to this length.
+/// The maximum length of a warning in bytes.
 const WARNING_BYTES_MAX: usize = 1_024;
 const X_QUOTA_WARNING: HeaderName = HeaderName::from_static("x-llmgw-quota-warning");
 const REQUESTS: [HeaderName; 3] = [

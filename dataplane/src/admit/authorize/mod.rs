@@ -1,5 +1,5 @@
-//! What a caller may use (AUTH-2, AUTH-4): operations before the body is read, targets when the plan is made.
-//! A caller without lists and a target without an owner cost two comparisons.
+//! Authorization of callers (AUTH-2, AUTH-4): operations before the body is read, targets when the plan is made. For
+//! a caller without allowlists and a target without an owner this costs two comparisons.
 
 use shared::access::{Access, Role};
 use shared::error_kind::ErrorKind;
@@ -10,7 +10,7 @@ use shared::usage::StepResult;
 
 use crate::error::Fault;
 
-/// Whether the caller's lists let `operation` pass.
+/// Checks that the caller's allowlists permit `operation`.
 pub(crate) fn operation(access: &Access, operation: Operation) -> Result<(), Fault> {
     if is_unlisted(access) || access.allowlists.iter().all(|list| list.permits_route(operation)) {
         return Ok(());
@@ -19,8 +19,9 @@ pub(crate) fn operation(access: &Access, operation: Operation) -> Result<(), Fau
     Err(Fault::new(ErrorKind::NotAllowed, message))
 }
 
-/// Why the caller may not use `target`, reached through the endpoint called `endpoint` or by its own name; none
-/// if it may. Lists come first: who may not use a provider does not learn whose own it is.
+/// Returns the reason why the caller may not use `target`, selected through the endpoint `endpoint` or by its own
+/// name; `None` if it may. Allowlists are checked first, so that a caller who may not use a provider does not learn
+/// that it has an owner.
 pub(crate) fn refusal(access: &Access, endpoint: Option<&str>, target: &Target) -> Option<StepResult> {
     if !is_unlisted(access) && !access.allowlists.iter().all(|list| list.permits(endpoint, target)) {
         Some(StepResult::NotAllowed)
@@ -31,8 +32,9 @@ pub(crate) fn refusal(access: &Access, endpoint: Option<&str>, target: &Target) 
     }
 }
 
-/// What `route` is for this caller: a name that several models have is an alias for whoever may use only one of
-/// them (SEL-3). None if the caller may use nothing behind it, or too much.
+/// Returns the route that `route` becomes for this caller: a name that several models have is an alias if the caller
+/// may use exactly one of them (SEL-3). Returns `None` if the caller may use none of the targets, or more than one of
+/// an ambiguous name.
 pub(crate) fn usable(access: &Access, route: &Route) -> Option<Route> {
     let endpoint = route.endpoint().map(|name| name.as_str());
     let may_use = |target: &&Target| refusal(access, endpoint, target).is_none();

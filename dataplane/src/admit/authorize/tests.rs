@@ -1,4 +1,4 @@
-//! What callers may use, through the door: requests, lists of models and explanations agree with each other.
+//! Tests of authorization through the front door: requests, lists of models and explanations agree with each other.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,7 +16,8 @@ use shared::usage::{Outcome, StepResult};
 
 use crate::fixture::{Fixture, asks, echo, insider, target, whole};
 
-/// `a` and `b` are everybody's, `hers` is Ada's own and shared with the project `team`.
+/// Creates the providers `a` and `b` without owners, and `hers`, which is owned by Ada and shared with the project
+/// `team`.
 fn fixture() -> Fixture {
     let mut hers = echo("hers", EchoOptions::default());
     hers.owner = Some(PrincipalId::new("ada"));
@@ -56,7 +57,7 @@ fn administrator() -> Access {
     Access::new("admin", Role::Administrator)
 }
 
-/// Who serves `selector`, or with which code it is refused; the explanation must say the same.
+/// Returns the target that serves `selector`, or the error code; the explanation must agree.
 async fn outcome(fixture: &Fixture, access: Access, selector: &str) -> String {
     let access = Arc::new(access);
     let ask = Insider { access: Arc::clone(&access), only: None, explain: false };
@@ -91,7 +92,7 @@ async fn outcome(fixture: &Fixture, access: Access, selector: &str) -> String {
 async fn a_request_goes_where_every_list_and_every_owner_lets_it() {
     let fixture = fixture();
     let table = [
-        // M-192, M-193: key and project must both agree.
+        // M-192, M-193: the key and its project must both permit it.
         ("no lists", key(vec![]), "a/m", "a/m"),
         ("its model", key(vec![models(["a/m"])]), "a/m", "a/m"),
         ("all of a provider", key(vec![models(["a/*"])]), "a/only-a", "a/only-a"),
@@ -114,7 +115,7 @@ async fn a_request_goes_where_every_list_and_every_owner_lets_it() {
         ("a name that several have", key(vec![]), "m", "404 model_not_found"),
         ("one of which it may use", key(vec![models(["b/m"])]), "m", "b/m"),
         ("no such model", key(vec![models(["a/m"])]), "c/m", "404 model_not_found"),
-        // M-195, M-196, AUTH-4: an administrator has no lists, and no way into what is private.
+        // M-195, M-196, AUTH-4: an administrator has no allowlists, and no access to private providers.
         (
             "an administrator",
             Access { role: Role::Administrator, ..key(vec![models([]), routes(vec![])]) },
@@ -123,7 +124,7 @@ async fn a_request_goes_where_every_list_and_every_owner_lets_it() {
         ),
         ("private, for an administrator", administrator(), "hers/m", "403 private_provider"),
         ("private, for the local mode", Access::new("local", Role::Local), "hers/m", "403 private_provider"),
-        // M-201, M-202: the owner's key, or a binding.
+        // M-201, M-202: the owner's key, or a project with which the provider is shared.
         ("private, for a key", key(vec![]), "hers/m", "403 private_provider"),
         ("private, for its owner", ada(), "hers/m", "hers/m"),
         ("private, for the project", team(), "hers/m", "hers/m"),
@@ -164,7 +165,7 @@ async fn an_operation_that_is_not_listed_is_refused_before_the_body_is_read() {
     assert_eq!((status, &answer["error"]["code"]), (403, &json!("not_allowed")));
 }
 
-/// A body that never comes.
+/// A body that never yields data.
 struct Endless;
 
 impl http_body::Body for Endless {
@@ -179,7 +180,7 @@ impl http_body::Body for Endless {
     }
 }
 
-/// The ids that a caller sees, and the answer itself.
+/// Returns the status and the body of the caller's list of models.
 async fn listed(fixture: &Fixture, access: Arc<Access>, path: &str, anthropic: bool) -> (u16, Value) {
     let mut request = Request::get(path).body(port::full("")).unwrap();
     if anthropic {
