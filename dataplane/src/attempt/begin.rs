@@ -1,4 +1,4 @@
-//! How an answer begins: with its first content, or with all of it.
+//! The beginning of an answer: the first content of a stream, or the whole answer.
 
 use std::pin::pin;
 
@@ -18,17 +18,18 @@ use crate::relay::{Scan, pass_whole};
 use crate::room::{NoRoom, Room};
 use crate::upstream::AnswerBody;
 
-/// A whole answer up to this size is read before anything is sent, so that an upstream that breaks off in it
-/// can still be replaced.
+/// The size up to which a whole answer is read before anything is sent, so that another target can still replace an
+/// upstream that breaks off.
 const WHOLE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of events held back before the first content: the first two of a Responses stream each repeat the request's
-/// instructions and tools.
+/// The maximum size of events held back before the first content: the first two of a Responses stream each repeat the
+/// request's instructions and tools.
 const HELD_BYTES_MAX: usize = 512 << 10;
-/// A whole answer that must be understood, to be said in another dialect or as a stream, or because it may hold
-/// addresses in place of images, must fit into this: the largest are four images of four megapixels, in base64.
+/// The maximum size of a whole answer that must be parsed, because it is translated into another dialect or a stream,
+/// or because it may contain URLs in place of images. The largest answers are four images of four megapixels, in
+/// base64.
 const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 
-/// Reads a stream up to its first content, holding back what comes before it.
+/// Reads a stream up to its first content, and holds back everything before it.
 pub(super) async fn first_content(
     task: &Task<'_>,
     provider: &ProviderInstance,
@@ -71,7 +72,7 @@ pub(super) async fn first_content(
     Err(failure.having_used(tokens.map(|tokens| (tokens, state.extras.clone()))))
 }
 
-/// Reads a whole answer, or so much of a long native one that it may be relayed.
+/// Reads a whole answer, or the beginning of a long one that is relayed.
 pub(super) async fn whole(
     task: &Task<'_>,
     provider: &ProviderInstance,
@@ -96,13 +97,13 @@ pub(super) async fn whole(
 /// The beginning of a body.
 struct Pieces {
     held: Vec<Bytes>,
-    /// For a long one, which will be held in one dialect and in the other.
+    /// The reserved memory of a long body, which is held in both dialects.
     room: Option<Room>,
-    /// That is all.
+    /// True if the pieces are the whole body.
     is_all: bool,
 }
 
-/// Reads to the end of a body, or a little over `bytes_max` of it.
+/// Reads to the end of a body, or slightly more than `bytes_max` of it.
 async fn read(
     task: &Task<'_>,
     provider: &ProviderInstance,
@@ -137,7 +138,7 @@ async fn read(
     Ok(Pieces { held, room, is_all: false })
 }
 
-/// `whole` with room of its own.
+/// Attaches the reserved memory to the body of `whole`.
 fn kept(mut whole: Box<TranslatedAnswer>, room: Option<Room>) -> Box<TranslatedAnswer> {
     if let Some(room) = room {
         whole.body = room.around(std::mem::take(&mut whole.body));
@@ -145,7 +146,8 @@ fn kept(mut whole: Box<TranslatedAnswer>, room: Option<Room>) -> Box<TranslatedA
     whole
 }
 
-/// Nothing is wrong with the upstream, and another one's answer would need as much.
+/// Returns the failure for a lack of memory. The upstream is not at fault, and another target's answer would need as
+/// much memory.
 fn no_room() -> Failure {
     Failure {
         next: Next::Stop,
@@ -155,7 +157,7 @@ fn no_room() -> Failure {
     }
 }
 
-/// One piece as it is; several copied together.
+/// Joins the pieces. A single piece is not copied.
 fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     match (pieces.pop(), pieces.is_empty()) {
         (Some(only), true) => only,
@@ -167,7 +169,7 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
     }
 }
 
-/// What a whole answer says, in the client's dialect.
+/// Parses a whole answer and translates it into the client's dialect.
 fn understand(
     task: &Task<'_>,
     provider: &ProviderInstance,
@@ -176,7 +178,7 @@ fn understand(
     task.reading.whole(body.clone()).map_err(|bad| {
         let failure = match bad {
             BadAnswer::Error(error) => of_stream_error(task, provider, &error),
-            // What has been made, and is paid for, is not made again.
+            // An image that was generated is billed, so it is not generated again at the same target.
             BadAnswer::Invalid(why) if task.dialect == Dialect::Images => {
                 Failure { next: Next::FailOver, ..invalid(provider, why) }
             }
@@ -192,7 +194,8 @@ fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
     Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
 }
 
-/// The target did its work, and that may not be all of its doing: nothing of it counts for its circuit.
+/// Returns the failure for an answer without content. The target responded, and the request may be the cause, so its
+/// circuits do not count a failure.
 fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
     let said = StreamError { message: said.trim().to_owned(), ..StreamError::default() };
     let said = said.sanitized(&secrets(provider)).message;
@@ -209,7 +212,7 @@ fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
 
 const TOO_LONG: &str = "it is too long to be read as a whole";
 
-/// An upstream that cannot stream answered a stream request with a whole answer: it becomes a stream.
+/// Converts a whole answer to a stream, for upstreams that answer a stream request with a whole answer.
 pub(super) async fn synthesize(
     task: &Task<'_>,
     provider: &ProviderInstance,

@@ -1,4 +1,4 @@
-//! Why an attempt failed, in words that a client may read, and whether another one makes sense.
+//! Failures of an attempt: the error text for the client, and whether another attempt makes sense.
 
 use std::io;
 use std::pin::pin;
@@ -23,43 +23,43 @@ use super::{Reading, Task};
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
 
-/// Why an attempt did not lead to an answer.
+/// The failure of an attempt.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) result: StepResult,
     pub(crate) kind: ErrorKind,
     pub(crate) next: Next,
-    /// What it says about the health of the target.
+    /// The conclusion about the health of the target.
     pub(crate) evidence: Evidence,
-    /// The request went out on a connection that had been idle, and the upstream closed it without a byte of an answer:
-    /// it says nothing about the upstream, and waiting would not help.
+    /// True if the request was sent on a connection that had been idle, and the upstream closed it without sending a
+    /// byte of an answer. This is no evidence about the upstream, and a pause before a retry would not help.
     pub(crate) stale: bool,
-    /// The upstream has surely begun nothing: it was not reached, or it refused.
+    /// True if the upstream has certainly not started the operation: it was not reached, or it rejected the request.
     pub(crate) idle: bool,
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
     /// The upstream's own error, in our envelope and sanitized.
     pub(crate) body: Option<Bytes>,
     pub(crate) message: String,
-    /// The access token was refused, and another one is there or on its way.
+    /// True if the access token was rejected, and another one is available or being requested.
     pub(crate) renewing: bool,
-    /// What the upstream reported as used all the same.
+    /// The consumption that the upstream reported despite the failure.
     pub(crate) used: Option<Box<Used>>,
 }
 
-/// Consumption that an upstream reported of an attempt that failed.
+/// Consumption that an upstream reported for a failed attempt.
 #[derive(Debug)]
 pub(crate) struct Used {
     pub(crate) tokens: TokenCounts,
     pub(crate) extras: Extras,
 }
 
-/// When a client may try again after a lack of sockets.
+/// The retry time for clients after a lack of sockets.
 const LOCAL_WAIT: Duration = Duration::from_secs(1);
-/// Bytes of an upstream's error body that are read.
+/// The maximum number of bytes read of an upstream's error body.
 pub(crate) const ERROR_BYTES_MAX: usize = 64 << 10;
 impl Failure {
-    /// A failure that may be retried and counts for the circuit of the provider instance.
+    /// Creates a failure that may be retried and counts for the circuit of the provider instance.
     pub(super) fn new(result: StepResult, kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             result,
@@ -77,7 +77,7 @@ impl Failure {
         }
     }
 
-    /// The same of an attempt of which the upstream reported what it used.
+    /// Adds the consumption that the upstream reported for the attempt.
     pub(super) fn having_used(self, used: Option<(TokenCounts, Extras)>) -> Self {
         let used = used.filter(|(tokens, extras)| tokens.total() > 0 || !extras.units.is_empty());
         let used = used.map(|(tokens, extras)| Box::new(Used { tokens, extras }));
@@ -86,8 +86,8 @@ impl Failure {
 }
 
 impl Failure {
-    /// The same of something that may be begun only once: unless it surely was not, it is not tried again, and the
-    /// client reads why. Twice begun is twice billed.
+    /// Returns the failure of an operation that must be started only once, because each start is billed. Unless it
+    /// was certainly not started, it is not retried, and the message explains why.
     pub(crate) fn once(self) -> Self {
         if self.idle {
             return self;
@@ -100,12 +100,12 @@ impl Failure {
 const PERHAPS_BEGUN: &str =
     "The video may have been begun all the same, so llmgw does not ask again: it could be billed twice.";
 
-/// What may not show in what `provider` says.
+/// Returns the secrets that must be redacted from everything that `provider` returns.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
     provider.credential.iter().map(|secret| secret.expose().as_str()).collect()
 }
 
-/// No head of an answer came.
+/// Returns the failure for a request without a response head.
 pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
     match error {
@@ -139,7 +139,7 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
     }
 }
 
-/// The gateway itself could not make a connection, or write to one: the provider has no part in it.
+/// Returns the failure for a lack of local resources for a connection or a write. The provider is not at fault.
 fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
     tracing::error!(provider.id = %id, error = %error, "the gateway has no resources for a connection");
@@ -165,7 +165,7 @@ fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     }
 }
 
-/// An error status: reads what the upstream says about it and sorts it (FAIL-3).
+/// Returns the failure for an error status: reads the upstream's error body and classifies it (FAIL-3).
 pub(super) async fn of_status(
     task: &Task<'_>,
     answer: &mut Answer,
@@ -204,7 +204,7 @@ pub(super) async fn of_status(
     failure.having_used(task.reading.usage_in(&body))
 }
 
-/// An error as it came, sorted, sanitized and in our envelope.
+/// Returns the failure for an upstream's error: classified, sanitized and in our envelope.
 fn of_error_answer(
     task: &Task<'_>,
     provider: &ProviderInstance,
@@ -224,7 +224,7 @@ fn of_error_answer(
     }
     Failure {
         next,
-        // A token that has ended says nothing about the upstream.
+        // An expired token is no evidence about the upstream.
         evidence: if renewing { Evidence::Nothing } else { evidence },
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
@@ -234,7 +234,7 @@ fn of_error_answer(
     }
 }
 
-/// How long the upstream asks to be left alone.
+/// Returns the wait that the upstream asks for.
 pub(crate) fn wait_asked_for(head: &Kept) -> Option<Duration> {
     let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
@@ -249,7 +249,8 @@ pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {
     Failure::new(StepResult::StreamEnded, ErrorKind::UpstreamInvalid, message)
 }
 
-/// An error event inside a 200, before any content: as if its status had been the answer's.
+/// Returns the failure for an error event inside a 200 response, before any content. It is treated like a response
+/// with that error status.
 pub(super) fn of_stream_error(task: &Task<'_>, provider: &ProviderInstance, error: &StreamError) -> Failure {
     let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(500);
     let document = serde_json::json!({"error": {
@@ -257,7 +258,7 @@ pub(super) fn of_stream_error(task: &Task<'_>, provider: &ProviderInstance, erro
     }});
     let body = document.to_string();
     let failure = of_error_answer(task, provider, status, Some("application/json"), body.as_bytes());
-    // An image is begun once: who has made one is paid for it.
+    // An image must not be generated twice at one target, because the target bills each.
     let next = if task.dialect == Dialect::Images { Next::FailOver } else { failure.next };
     Failure { result: StepResult::StreamError, next, ..failure }
 }

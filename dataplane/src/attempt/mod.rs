@@ -1,5 +1,5 @@
-//! One try at one target: from dispatch to the first content of a stream, or to the whole of a short answer.
-//! Says what came of it and whether another try makes sense; decides nothing.
+//! One attempt at one target: from sending the request to the first content of a stream, or to the end of a short
+//! answer. It reports the outcome and whether another attempt makes sense; the caller decides.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -31,37 +31,37 @@ pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, Used, of_send_error, se
 pub(crate) use self::reading::Reading;
 pub(crate) use self::verdict::Next;
 
-/// What an attempt needs besides its target.
+/// The input of an attempt, except for its target.
 #[derive(Debug)]
 pub(crate) struct Task<'a> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) draft: Draft<'a>,
     pub(crate) reading: Reading,
-    /// What the client speaks.
+    /// The client's dialect.
     pub(crate) dialect: Dialect,
-    /// The client wants a stream.
+    /// True if the client requested a stream.
     pub(crate) stream: bool,
     pub(crate) request_id: &'a str,
-    /// When the failover budget runs out.
+    /// The end of the failover budget.
     pub(crate) budget_end: tokio::time::Instant,
 }
 
 /// An answer that has begun.
 #[derive(Debug)]
 pub(crate) enum Begun {
-    /// All of it.
+    /// The whole answer.
     Whole(Box<TranslatedAnswer>),
-    /// Its first content, or the first part of a long whole answer, and where the rest comes from.
+    /// The first content, or the first part of a long whole answer, and the source of the rest.
     Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }
 
-/// An answer and the headers of its upstream.
+/// An answer that has begun, and the relevant headers of its upstream.
 #[derive(Debug)]
 pub(crate) struct Success {
     pub(crate) begun: Begun,
     pub(crate) content_type: HeaderValue,
     pub(crate) processing_ms: Option<HeaderValue>,
-    /// Names of what the client sent and nobody knows.
+    /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
     pub(crate) dropped: Option<Box<HeaderValue>>,
 }
 
@@ -84,7 +84,8 @@ pub(crate) async fn attempt(
         return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
     }
     if answer.head.encoded {
-        // What cannot be read cannot be accounted for, and inflating it here would be a way to fill the memory.
+        // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
+        // exhaust memory.
         let message =
             format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
@@ -107,7 +108,7 @@ pub(crate) async fn attempt(
         (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
     };
     let content_type = if task.stream { EVENT_STREAM } else { JSON };
-    // A header is as good a place for a secret as a body; only a number passes.
+    // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
     let dropped = match &task.reading {
         Reading::Adapted { dropped, .. } => dropped.clone(),
@@ -117,7 +118,7 @@ pub(crate) async fn attempt(
     Ok(Box::new(Success { begun, content_type, processing_ms, dropped }))
 }
 
-/// An upstream may say anything in a header.
+/// Returns true if `text`, a header value of the upstream, contains the credential.
 fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
     let mut secrets = provider.credential.iter().map(|secret| secret.expose().as_str());
     secrets.any(|secret| !secret.is_empty() && text.contains(secret))
@@ -125,7 +126,7 @@ fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
-/// What streams of events are called: text, and the binary ones of AWS.
+/// The content types of event streams: the text format, and the binary one of AWS.
 const STREAMS: [&[u8]; 2] = [b"text/event-stream", b"application/vnd.amazon.eventstream"];
 const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
 
@@ -133,7 +134,8 @@ fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
     content_type.as_bytes().get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted))
 }
 
-/// An upstream's content type, if it looks like one: a type, and parameters that are too short to hide anything.
+/// Returns an upstream's content type if it is plausible: only characters of a type with parameters, and too short to
+/// contain a secret.
 fn shown(content_type: HeaderValue) -> HeaderValue {
     let plausible = content_type.len() <= 64
         && content_type

@@ -1,9 +1,8 @@
-//! Waiting for an upstream: one timer for all phases of an attempt, taken only when something must be waited
-//! for, and kept for the next attempt.
+//! Timeouts of an upstream attempt: one timer for all phases, taken only when something must be waited for, and
+//! reused by later attempts.
 //!
-//! A timer that has been set stays set when it is given back: as a rule it rings before the next attempt's
-//! patience ends, and whoever holds it then sets it anew. So an ordinary request neither makes, sets nor
-//! removes a timer.
+//! A timer stays armed when it is returned to the pool. It usually fires before the end of the next attempt's wait,
+//! and that attempt then resets it. So an ordinary request neither creates, arms nor removes a timer.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -24,22 +23,23 @@ pub(super) struct Patience {
     worker: Rc<Worker>,
     budget_end: Instant,
     timer: Option<Pin<Box<Sleep>>>,
-    /// What the clock said after the last wait.
+    /// The time at the end of the last wait; `None` if the clock must be read again.
     now: Option<time::Instant>,
 }
 
 impl Patience {
-    /// For an attempt that begins `now`.
+    /// Creates the timeouts of an attempt that begins at `now`.
     pub(super) fn new(worker: &Rc<Worker>, budget_end: Instant, now: time::Instant) -> Self {
         Self { worker: Rc::clone(worker), budget_end, timer: None, now: Some(now) }
     }
 
-    /// When the last wait ended. What is not waited for takes no time worth a look at the clock.
+    /// Returns the time at the end of the last wait. Operations without a wait are too short to read the clock again.
     pub(super) fn now(&mut self) -> time::Instant {
         *self.now.get_or_insert_with(time::Instant::now)
     }
 
-    /// Runs `future` for at most `limit`, and not past the failover budget. It stays where it is.
+    /// Awaits `future` for at most `limit`, and not beyond the failover budget. On a timeout the future can be
+    /// awaited again.
     pub(super) async fn wait<T>(
         &mut self,
         limit: Duration,
@@ -73,7 +73,7 @@ impl Patience {
         if Instant::now() >= end {
             return Poll::Ready(());
         }
-        // It was set for an earlier attempt.
+        // The timer fired because an earlier attempt armed it.
         timer.as_mut().reset(end);
         timer.as_mut().poll(cx)
     }

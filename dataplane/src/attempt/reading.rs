@@ -1,4 +1,4 @@
-//! How the answer of a target is read: as it is, or in another dialect.
+//! The interpretation of a target's answer: unchanged, or translated from another dialect.
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -11,36 +11,36 @@ use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
 use wire::stream::{AnswerStream, StreamOptions};
 
-/// See the module.
+/// The way in which the answer of a target is read.
 #[derive(Debug)]
 pub(crate) enum Reading {
-    /// Client and target speak the same.
+    /// Client and target speak the same dialect.
     Native {
-        /// What both speak.
+        /// The dialect of both.
         dialect: Dialect,
-        /// The client asked for the usage of its stream.
+        /// True if the client requested the usage on its stream.
         include_usage: bool,
     },
-    /// What is no conversation passes as it is, of whatever type it is.
+    /// The answer is not a conversation and passes unchanged, with any content type.
     Proxied,
-    /// It is the beginning of a video: what the upstream calls that is all of the answer.
+    /// The answer starts a video; only the upstream's name of the operation is read.
     Started(Vendor),
-    /// The answer is said in the client's dialect.
+    /// The answer is translated into the client's dialect.
     Adapted {
         answers: Box<dyn Answers>,
-        /// The client asked for the usage of its stream.
+        /// True if the client requested the usage on its stream.
         include_usage: bool,
-        /// What the client speaks.
+        /// The client's dialect.
         client: Dialect,
-        /// What the target speaks.
+        /// The target's dialect.
         target: Dialect,
-        /// Names of what the client sent and nobody knows, for a header.
+        /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
         dropped: Option<Box<HeaderValue>>,
     },
 }
 
 impl Reading {
-    /// What the target speaks, where that is not what the client speaks.
+    /// Returns the target's dialect if it differs from the client's.
     pub(crate) fn adapted_from(&self) -> Option<Dialect> {
         match self {
             Self::Native { .. } | Self::Proxied | Self::Started(Vendor::OpenAi) => None,
@@ -49,8 +49,8 @@ impl Reading {
         }
     }
 
-    /// A reader of a stream; `secrets` may not show in its errors. `is_events` says whether it comes in events, which
-    /// a conversation always does.
+    /// Returns a reader of a stream. `secrets` are redacted from its errors. `is_events` is true if the stream
+    /// consists of events, which is always the case for a conversation.
     pub(super) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {
         match self {
             Self::Native { dialect, include_usage } => {
@@ -64,18 +64,18 @@ impl Reading {
         }
     }
 
-    /// Whether a long answer can pass while it is read; else it must be there as a whole, to be said in another
-    /// dialect.
+    /// Returns true if a long answer can be relayed while it is read. Otherwise it must be complete before it can be
+    /// translated.
     pub(super) fn passes(&self) -> bool {
         match self {
-            // Whether images are inline shows only in all of the answer.
+            // Only the complete answer shows if the images are inline.
             Self::Native { dialect, .. } => *dialect != Dialect::Images,
             Self::Proxied => true,
             Self::Started(_) | Self::Adapted { .. } => false,
         }
     }
 
-    /// What reads a whole answer that passes.
+    /// Returns the reader of a whole answer that is relayed.
     pub(super) fn scan(&self) -> Box<WholeScan> {
         Box::new(WholeScan::new(self.shape()))
     }
@@ -84,12 +84,12 @@ impl Reading {
         matches!(self, Self::Native { dialect: Dialect::Chat, .. })
     }
 
-    /// The dialect in whose shape an answer that passes comes.
+    /// Returns the dialect that determines the shape of the target's answer.
     fn shape(&self) -> Dialect {
         match self {
             Self::Native { dialect, .. } => *dialect,
             Self::Adapted { target, .. } => *target,
-            // Their usage and errors stand where a chat answer has its own.
+            // Usage and errors are at the same place as in a chat answer.
             Self::Proxied | Self::Started(_) => Dialect::Chat,
         }
     }
@@ -131,12 +131,12 @@ impl Reading {
         }
     }
 
-    /// The usage in a whole body of the target that failed: an error, or an answer that cannot serve.
+    /// Returns the usage in a complete failed response of the target: an error, or an unusable answer.
     pub(super) fn usage_in(&self, body: &[u8]) -> Option<(TokenCounts, Extras)> {
         adapt::usage_in(self.shape(), body)
     }
 
-    /// A whole answer in the client's dialect as a stream.
+    /// Converts a whole answer in the client's dialect to a stream.
     pub(super) fn synthesize(&self, whole: &TranslatedAnswer) -> Option<Vec<u8>> {
         match self {
             Self::Native { dialect, include_usage }

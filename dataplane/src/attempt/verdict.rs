@@ -1,20 +1,20 @@
-//! What an upstream's error means for the request: try again, try elsewhere, or give up (FAIL-3).
+//! The consequence of an upstream's error for the request: retry, fail over, or stop (FAIL-3).
 
 use shared::health::Evidence;
 use wire::envelope::StreamError;
 
-/// What makes sense after a failure.
+/// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Another attempt at the same target, then the next one.
+    /// Another attempt at the same target, then the next target.
     Retry,
     /// The next target.
     FailOver,
-    /// Nothing: the request itself is at fault.
+    /// No further attempt: the request itself is at fault.
     Stop,
 }
 
-/// Returns what to do after an error status, and what the status says about the target (FAIL-4).
+/// Returns the next step after an error status, and the conclusion about the target's health (FAIL-4).
 pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
     use Evidence::{Alive, InstanceFailed, ModelFailed};
     match status {
@@ -22,7 +22,7 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
         429 if says(error, QUOTA) => (Next::FailOver, InstanceFailed),
         408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
         401..=403 => (Next::FailOver, InstanceFailed),
-        // 424: the model behind Bedrock failed, not the request.
+        // 424: the model behind Bedrock failed; the request is valid.
         404 | 424 => (Next::FailOver, ModelFailed),
         400 | 413 | 422 if says(error, REQUEST_SHAPE) => (Next::FailOver, Alive),
         400..=499 => (Next::Stop, Alive),
@@ -35,14 +35,14 @@ fn refuses_model(error: &StreamError) -> bool {
     says(error, MODEL) || (error.param.as_deref() == Some("model") && says(error, GONE))
 }
 
-/// Whether the upstream finds an access token to be no good, which it may have been a moment ago.
+/// Returns true if the upstream rejects an access token, which may have been valid a moment ago.
 pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
     status == 401 || (status == 403 && says(error, TOKEN_ENDED))
 }
 
 const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
 
-/// The account cannot pay for more: waiting does not help, another provider may.
+/// The account's credit or quota is used up: waiting does not help, another provider may.
 const QUOTA: &[&str] = &[
     "insufficient_quota",
     "billing",
@@ -51,7 +51,7 @@ const QUOTA: &[&str] = &[
     "insufficient balance",
 ];
 
-/// Codes and sentences about one model, as vendors word them.
+/// Error codes and phrases about one model, as vendors word them.
 const MODEL: &[&str] = &[
     "model_not_found",
     "model_not_exist",
@@ -76,11 +76,11 @@ const MODEL: &[&str] = &[
     "invalid model:",
 ];
 
-/// What is said of a model where the error names the member `model`.
+/// Phrases about a model in errors whose parameter is `model`.
 const GONE: &[&str] =
     &["does not exist", "not found", "deprecated", "decommissioned", "not supported", "invalid model"];
 
-/// The model cannot take this request, but another one may.
+/// The model does not support this request, but another one may.
 const REQUEST_SHAPE: &[&str] = &[
     "context_length_exceeded",
     "context length",
