@@ -31,19 +31,19 @@ use crate::record::Record;
 use crate::server::body::Held;
 use crate::worker::Worker;
 
-/// A request that has been read, and where it may go.
+/// A parsed request and its route.
 #[derive(Debug)]
 pub(crate) struct Job {
     pub(crate) worker: Rc<Worker>,
     pub(crate) access: Arc<Access>,
     pub(crate) route: Route,
-    /// It goes to the one target that it names, resting or not.
+    /// True if the request goes to the one target that it names, even if the target's circuit is open.
     pub(crate) forced: bool,
     pub(crate) head: Box<Head>,
     pub(crate) body: Held,
-    /// What the body is, where it is not JSON.
+    /// The content type of the body, if it is not JSON.
     pub(crate) content_type: Option<HeaderValue>,
-    /// The client's headers that go to a target of its dialect.
+    /// The client's headers that are forwarded to a target of its dialect.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
     pub(crate) budget: Duration,
@@ -55,21 +55,21 @@ impl Job {
     }
 }
 
-/// An answer that has begun, and from whom.
+/// An answer that has begun, and its target.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) success: Box<Success>,
     pub(crate) target: Target,
-    /// What the target speaks, where that is not what the client speaks.
+    /// The target's dialect, if it differs from the client's.
     pub(crate) adapted_from: Option<Dialect>,
-    /// Follows an answer that later requests may refer to.
+    /// Records an answer to which later requests may refer.
     pub(crate) trail: Option<Box<Trail>>,
     pub(crate) attempts: u32,
     /// Headers about the caller's quotas.
     pub(crate) notices: Notices,
 }
 
-/// No answer: what the client reads, who was tried last, and how often.
+/// A request without an answer: the error for the client, the target that was tried last, and the number of attempts.
 #[derive(Debug)]
 pub(crate) struct Unserved {
     pub(crate) fault: Fault,
@@ -79,7 +79,7 @@ pub(crate) struct Unserved {
     pub(crate) notices: Notices,
 }
 
-/// Serves the job. It is only looked at, so that nothing of it is copied on the way.
+/// Serves the job. Takes it by reference, so that nothing of it is copied.
 pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Unserved>> {
     let route = &job.route;
     record.note(|event| event.endpoint = route.endpoint().cloned());
@@ -112,7 +112,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
             }
         }
     }
-    // Nobody else could serve it, but a token is on its way.
+    // No other target could serve the request, but a token is being renewed.
     if let Some(target) = Box::pin(walk.renewed()).await
         && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
     {
@@ -123,7 +123,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     Err(unserved)
 }
 
-/// What a request needs of a target.
+/// Returns the requirements of a request on its targets.
 pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
     let homes = &worker.plane.homes;
     let may_refer = head.dialect == Dialect::Responses;
@@ -132,8 +132,8 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
         reference,
         homes,
         dialect: head.dialect,
-        // Vector spaces are never mixed, voices and transcripts come from one engine, and nothing that costs a minute
-        // of somebody's graphics cards is begun twice (EMB-1).
+        // Embeddings of different models are never mixed, speech and transcripts come from one engine, and an
+        // operation that costs minutes of GPU time is not started twice (EMB-1).
         single: !head.dialect.is_conversation(),
         vision: head.has_image,
         affinity_key: head.affinity_key.as_deref(),
@@ -146,7 +146,7 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
     }
 }
 
-/// When a budget that began with the request ends; a day at most.
+/// Returns the end of a budget that began with the request; at most a day later.
 fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
     tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
 }

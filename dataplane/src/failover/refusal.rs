@@ -1,4 +1,4 @@
-//! The failure that a client reads when no target has served its request.
+//! The error for a request that no target has served.
 
 use std::time::Duration;
 
@@ -12,20 +12,21 @@ use crate::attempt::Failure;
 use crate::error::Fault;
 use crate::room::NoRoom;
 
-/// Why no target has served the request so far: the most telling failure, and what kept targets from being tried.
+/// The reasons why no target has served the request so far: the most informative failure, and what kept targets from
+/// being tried.
 #[derive(Debug)]
 pub(super) struct Reasons {
-    /// The failure that tells the client most.
+    /// The most informative failure for the client.
     worst: Option<Box<Failure>>,
     /// The time until the first open circuit lets a request pass.
     pub(super) shortest_wait_ms: u64,
     /// The rejection by the first target into whose dialect the request cannot be translated.
     pub(super) rejection: Option<Box<Rejection>>,
-    /// There was no memory for the request in another dialect.
+    /// True if there was no memory to translate the request into another dialect.
     pub(super) no_room: bool,
-    /// A hard quota binds the request, and it cannot be noted.
+    /// True if a hard quota applies to the request and it cannot be noted in the usage log.
     pub(super) no_slot: bool,
-    /// The refusal by the quota of a skipped target; of several, that of the target that can be used again first.
+    /// The error of a skipped target's quota, and that target; of several, the one that can be used again first.
     over_quota: Option<Box<(Fault, Target)>>,
 }
 
@@ -41,7 +42,7 @@ impl Reasons {
         }
     }
 
-    /// Keeps the failure that tells the client most.
+    /// Keeps `failure` if it is the most informative one for the client.
     pub(super) fn keep(&mut self, failure: Failure) {
         let retry_after = match (&self.worst, failure.retry_after) {
             (Some(worst), wait) => wait.max(worst.retry_after),
@@ -59,7 +60,7 @@ impl Reasons {
         }
     }
 
-    /// The target whose quota is used up, if that kept a target from being tried.
+    /// Returns a target that was skipped because its quota is used up, if any.
     pub(super) fn over_quota_target(&self) -> Option<&Target> {
         self.over_quota.as_ref().map(|over| &over.1)
     }
@@ -76,28 +77,30 @@ impl Reasons {
             (None, _) if self.no_slot => quota::no_slot(),
             (None, _) if self.no_room => Fault::from(NoRoom),
             (None, _) if let Some(over) = self.over_quota => over.0,
-            // A target whose circuit is open could serve the request later.
+            // A target with an open circuit could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
             (None, _) => all_rest(self.shortest_wait_ms),
         }
     }
 }
-/// Returns the time after which a refused request may succeed; the longest time if it never will.
+/// Returns the time after which a rejected request may succeed; the maximum duration if it never will.
 pub(crate) fn wait_of(fault: &Fault) -> Duration {
     fault.retry_after.unwrap_or(Duration::MAX)
 }
 
-/// Returns the fault for a request all of whose candidates have an open circuit, the first for `wait_ms` more.
+/// Returns the error for a request whose candidates all have an open circuit; the first of them admits a request
+/// after `wait_ms`.
 pub(crate) fn all_rest(wait_ms: u64) -> Fault {
     let message = "Every model that could serve this request has failed too often and is resting.";
     let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
     Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
 }
 
-/// The longest wait that a client is told: Anthropic's SDK obeys any.
+/// The longest wait that is reported to a client: Anthropic's SDK obeys any.
 const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// Ranks failures by what they tell the client: a fault of its request most, an unreachable upstream least.
+/// Ranks failures by their information for the client: a fault of its request is highest, an unreachable upstream
+/// lowest.
 fn meaning(failure: &Failure) -> u8 {
     match (failure.kind, failure.status) {
         (ErrorKind::BudgetExhausted, _) => 7,

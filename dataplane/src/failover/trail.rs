@@ -1,4 +1,4 @@
-//! Remembers which target made an answer of Responses, so that later requests that refer to it go there.
+//! Records which target created a Responses answer, so that later requests that refer to it go there.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,13 +17,14 @@ use crate::plan::home::{Home, ResponseHash};
 use crate::relay::Scan;
 use crate::worker::Worker;
 
-/// Notes, as an answer of Responses passes, what only its target can understand: its id and its encrypted reasoning.
+/// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted
+/// reasoning.
 #[derive(Debug)]
 pub(crate) struct Trail {
     worker: Rc<Worker>,
     access: Arc<Access>,
     home: Home,
-    /// The answer, if its id is known.
+    /// The hash of the answer's ID, if the ID is known.
     response: Option<ResponseHash>,
 }
 
@@ -32,13 +33,13 @@ impl Trail {
         self.worker.plane.homes.note_reasoning(bytes, self.home);
     }
 
-    /// Notes the id of the answer.
+    /// Records the ID of the answer.
     fn begins(&mut self, id: Option<String>, head: &Head) {
         let note = |id: String| self.worker.plane.homes.note_response(&id, head, &self.access, self.home);
         self.response = id.map(note);
     }
 
-    /// Notes the number of tokens of the answer and of all that came before it.
+    /// Records the number of tokens of the answer and of everything before it.
     pub(crate) fn ends(&self, tokens: &TokenCounts) {
         if let Some(response) = self.response {
             self.worker.plane.homes.note_tokens(response, tokens.total());
@@ -77,7 +78,7 @@ pub(super) fn trail(
     Some(Box::new(trail))
 }
 
-/// Returns the id of a whole answer, or of one that was made a stream.
+/// Returns the ID of a whole answer, or of one that was converted to a stream.
 fn id_of(body: &Bytes, is_stream: bool) -> Option<String> {
     if is_stream {
         responses::id::of_events(std::slice::from_ref(body))

@@ -1,5 +1,5 @@
-//! The walk over the candidates: attempts and retries at one target, its circuits, its part of the quotas, and the translation
-//! of the request into its dialect.
+//! The walk over the candidates: attempts and retries at one target, its circuits, its quotas, and the translation of
+//! the request into its dialect.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ use crate::record::Record;
 use crate::room::Room;
 use crate::upstream::request::{self, Draft, Way};
 
-/// The result of one target.
+/// The result of trying one target.
 #[derive(Debug)]
 pub(super) enum Step {
     Served { success: Box<Success>, adapted_from: Option<Dialect> },
@@ -31,7 +31,7 @@ pub(super) enum Step {
     Stopped,
 }
 
-/// One request on its way over the candidates.
+/// The progress of one request over the candidates.
 #[derive(Debug)]
 pub(super) struct Walk<'a> {
     job: &'a Job,
@@ -40,7 +40,7 @@ pub(super) struct Walk<'a> {
     attempts: u32,
     reasons: Reasons,
     last: Option<Target>,
-    /// The first target that has refused an access token, while the token is being renewed.
+    /// The first target that has rejected an access token, while the token is being renewed.
     pub(super) renewing: Option<Target>,
 }
 
@@ -62,7 +62,8 @@ impl<'a> Walk<'a> {
         Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
     }
 
-    /// Waits, once a request, for the token that a target has refused to be renewed, and returns that target.
+    /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per
+    /// request.
     pub(super) async fn renewed(&mut self) -> Option<Target> {
         let old = self.renewing.take()?;
         let serial = old.provider.renew.as_ref()?.serial;
@@ -114,7 +115,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Tries one target, holding a part of the quotas that depend on it for as long as it is the one.
+    /// Tries one target. Holds the quotas that depend on the target while it is tried.
     pub(super) async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
         let Job { access, route, .. } = self.job;
         if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
@@ -132,7 +133,7 @@ impl<'a> Walk<'a> {
     async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
         let plane = &self.job.worker.plane;
-        // Dropped without an outcome, because the client leaves for example, a probe gives its slot back.
+        // If the client leaves, for example, dropping the admission without an outcome releases the probe slot.
         let mut admission = match self.admit(target) {
             Ok(admission) => admission,
             Err(Refused { wait_ms }) => {
@@ -141,7 +142,7 @@ impl<'a> Walk<'a> {
                 return Step::Moved;
             }
         };
-        // The translated body is held beside the client's own, and while it is made beside a copy of that.
+        // The translated body is held in addition to the client's own, and to a copy of that during the translation.
         let is_adapted = !target.speaks(self.job.head.dialect);
         let mut room = Room::new(plane);
         if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
@@ -196,7 +197,7 @@ impl<'a> Walk<'a> {
         Step::Moved
     }
 
-    /// Asks the circuits of `target`, which a forced request passes in any state.
+    /// Asks the circuits of `target` for an admission. A forced request passes in any state.
     fn admit<'t>(&self, target: &'t Target) -> Result<Admission<'t>, Refused> {
         let Target { provider, model } = target;
         if self.job.forced {
@@ -226,7 +227,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Returns true if another attempt at the same target makes sense after `wait`: the budget must outlast it, and
+    /// Returns true if another attempt at the same target makes sense after `wait`: the budget must last longer, and
     /// the failures so far must not have opened a circuit.
     fn may_wait(&self, admission: &Admission<'_>, wait: Duration) -> bool {
         tokio::time::Instant::now() + wait < self.budget_end
@@ -240,12 +241,13 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// How long a request waits for the renewal of an access token, and how often it checks.
+/// The maximum time for which a request waits for the renewal of an access token, and the interval of its checks.
 const RENEWAL_TIME_MAX: Duration = Duration::from_secs(5);
 const RENEWAL_PAUSE: Duration = Duration::from_millis(20);
 
-/// How long to wait before the same target is tried again: what it asked for, else full jitter under an
-/// exponential bound. `None`: it asked for more than a request waits, so the next one is due.
+/// Returns the pause before the next attempt at the same target: the wait that it asked for, otherwise full jitter
+/// under an exponential bound. Returns `None` if no attempt is left or it asked for a longer wait than allowed; then
+/// the next target is tried.
 fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration> {
     if attempt >= target.provider.retry.attempts_max {
         return None;
@@ -258,7 +260,7 @@ fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration
     }
 }
 
-/// From 0 to 1, evenly.
+/// Returns a uniformly distributed number from 0 to 1.
 fn random_fraction() -> f64 {
     use std::hash::BuildHasher as _;
     let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
