@@ -1,7 +1,7 @@
-//! The data plane as the control service sees it: something that answers requests without a socket, and
-//! something that makes them. Both are carried out by a worker; whoever waits for them may be on any thread.
+//! The data plane's interface for the control service: it answers requests without a socket and makes outgoing
+//! requests. A worker does both; the callers may be on any thread.
 //!
-//! Workers end when nobody can send to them any more, so what is handed out here must not keep them alive.
+//! Workers end when all senders of their inbox are dropped, so the types here hold only weak senders.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -27,7 +27,7 @@ use crate::server::body::Inbound;
 use crate::upstream::fetch;
 use crate::worker::Worker;
 
-/// The way to the workers. See the module.
+/// Sends in-process requests to the workers, through weak senders.
 #[derive(Debug)]
 pub(crate) struct Inside {
     doors: Vec<WeakDoor>,
@@ -39,7 +39,7 @@ struct WeakDoor {
     live: Arc<AtomicUsize>,
 }
 
-/// A request that a worker is to answer.
+/// A request for a worker to answer.
 #[derive(Debug)]
 pub(crate) struct Visit {
     request: Request<port::Body>,
@@ -48,7 +48,7 @@ pub(crate) struct Visit {
     reply: oneshot::Sender<Response<port::Body>>,
 }
 
-/// A request that a worker is to make.
+/// An outgoing request for a worker to make.
 #[derive(Debug)]
 pub(crate) struct Errand {
     request: Request<Bytes>,
@@ -62,7 +62,7 @@ impl Inside {
         Self { doors: doors.iter().map(weak).collect() }
     }
 
-    /// Hands `message` to the worker with the fewest connections.
+    /// Sends `message` to the worker with the fewest connections.
     fn send(&self, message: Message) -> Result<(), (ErrorKind, &'static str)> {
         let fewest = self.doors.iter().min_by_key(|door| door.live.load(Ordering::Relaxed));
         let inbox = fewest.and_then(|door| door.inbox.upgrade()).ok_or(STOPPING)?;
@@ -110,13 +110,14 @@ impl HttpClient for Inside {
     }
 }
 
-/// Answers on this worker. Ends when the answer has been read, or when nobody waits for it any more.
+/// Answers a request on this worker. Ends when the answer has been read, or when its receiver is dropped.
 pub(crate) async fn visit(worker: Rc<Worker>, visit: Visit) {
     let Visit { request, insider, peer, mut reply } = visit;
     let link = worker.detached_link();
     let caller = Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider });
     let answering = exchange::respond(caller, request.map(Inbound::Inside));
-    // Either arm may be dropped: whoever went does not want the answer, and the answer needs no one to leave.
+    // Either arm may be dropped: if the receiver is gone, the answer is not needed; if the answer is ready, nothing
+    // more is awaited.
     let response = tokio::select! {
         response = answering => response,
         () = reply.closed() => return,
@@ -128,7 +129,8 @@ pub(crate) async fn visit(worker: Rc<Worker>, visit: Visit) {
     }
 }
 
-/// A body that can be read on any thread, and what feeds it from `body` while it is awaited here.
+/// Returns a future and a body that can be read on any thread. The future feeds that body from `body` while it is
+/// polled on this thread.
 pub(crate) fn pipe<B>(body: B) -> (impl Future<Output = ()>, Piped)
 where
     B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
@@ -138,7 +140,7 @@ where
     (pump(body, frames), Piped { frames: piped, ended })
 }
 
-/// Makes a request on this worker, for as long as somebody waits for the answer.
+/// Makes a request on this worker. Cancels it when the receiver of the answer is dropped.
 pub(crate) async fn errand(worker: Rc<Worker>, errand: Errand) {
     let Errand { request, limits, mut reply } = errand;
     let answer = tokio::select! {
@@ -150,7 +152,8 @@ pub(crate) async fn errand(worker: Rc<Worker>, errand: Errand) {
 
 type Item = Option<Result<Frame<Bytes>, BoxError>>;
 
-/// Reads the body as fast as the other side does; drops it, and so cancels, when the other side has gone.
+/// Forwards the frames of `body` at the receiver's pace. Drops the body, which cancels it, when the receiver is
+/// dropped.
 async fn pump<B>(mut body: B, frames: mpsc::Sender<Item>)
 where
     B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
@@ -168,7 +171,7 @@ where
     }
 }
 
-/// A body that a worker sends. One that just stops is broken: the worker has gone.
+/// A body that a worker sends. If the channel closes before the end, the worker has ended and the body is an error.
 #[derive(Debug)]
 pub(crate) struct Piped {
     frames: mpsc::Receiver<Item>,

@@ -1,4 +1,5 @@
-//! Requests from inside the process take the same way as those of the network, and end with whoever waits.
+//! Tests of in-process requests: they take the same path as requests from the network, and are cancelled when their
+//! caller stops waiting.
 
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ async fn workers_end_although_the_doors_are_held() {
     assert_eq!(http.send(request, LIMITS).await.unwrap_err().to_string(), "The gateway is stopping.");
 }
 
-/// Answers one connection with `answer`, and gives back what came.
+/// Serves one connection with `answer`. Returns the URL and a task that returns the received request.
 async fn serve_once(answer: &'static str) -> (String, tokio::task::JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
