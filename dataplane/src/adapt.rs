@@ -1,5 +1,5 @@
-//! What goes to one target: the client's own bytes where it speaks the client's dialect, else the request said in
-//! its own.
+//! The upstream request for one target: the client's own bytes if the target speaks the client's dialect, otherwise a
+//! translation of the request into the target's dialect.
 
 use std::borrow::Cow;
 
@@ -22,7 +22,7 @@ use crate::error::Fault;
 use crate::server::body::Held;
 use crate::worker::Worker;
 
-/// What a client asks, and by what name it was routed.
+/// A client's request and the route that its selector resolved to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) worker: &'a Worker,
@@ -31,7 +31,7 @@ pub(crate) struct Message<'a> {
     pub(crate) body: &'a Held,
 }
 
-/// A request body for one target, and how its answer is read.
+/// A request for one target, and the way to read its answer.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
     pub(crate) reading: Reading,
@@ -39,7 +39,7 @@ pub(crate) struct Outgoing {
     pub(crate) segments: Vec<Bytes>,
 }
 
-/// Whether `target` can be asked in `dialect`, natively or by adaptation.
+/// Returns true if `target` supports `dialect`, natively or by adaptation.
 pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
     if dialect == Dialect::Videos {
         return vendor(target).is_some();
@@ -47,7 +47,7 @@ pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
     target.speaks(dialect) || adaptation(target, dialect).is_some()
 }
 
-/// In whose words `target` is asked for videos, if it has an address for that.
+/// Returns the vendor whose video protocol `target` speaks, if it has a path for videos.
 pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
     [Vendor::OpenAi, Vendor::Google].into_iter().find(|vendor| {
         let dialect = vendor.dialect();
@@ -56,29 +56,30 @@ pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
     })
 }
 
-/// The first adaptation of `dialect` to one that `target` speaks.
+/// Returns the first adaptation of `dialect` to a dialect that `target` speaks.
 fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> {
     let fits =
         |pair: &&Adaptation| pair.client == dialect && target.speaks(pair.target) && is_wanted(pair, target);
     wire::adapt::ADAPTATIONS.iter().find(fits)
 }
 
-/// Chat over Responses is experimental: the instance must ask for it, and the model must be known to speak nothing
-/// else (CHAT-5).
+/// Chat over Responses is experimental: the instance must enable it, and the model must be known to speak only
+/// Responses (CHAT-5).
 fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
     let experimental = pair.client == Dialect::Chat && pair.target == Dialect::Responses;
     let only_responses = target.model.dialects.as_deref() == Some(&[Dialect::Responses]);
     !experimental || (target.provider.force_api_support && only_responses)
 }
 
-/// Says the request to `target`.
+/// Translates the request into the target's protocol.
 pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     if message.head.dialect == Dialect::Videos {
         return video(message, target);
     }
     let (head, model, quirks) = (message.head, target.model.id.as_str(), &target.provider.quirks);
     let preamble = preamble(message);
-    // Usage is asked for on every stream; who did not ask for it does not see it (CHAT-4). An adaptation reads there what the client wants.
+    // Usage is requested on every stream; a client that did not ask for it does not see it (CHAT-4). For an
+    // adaptation the body keeps the client's own setting, which the adaptation reads.
     let native = target.speaks(head.dialect);
     let asks = native && asks(target, head.dialect);
     let naming = match quirks.messages_version.filter(|_| native && head.dialect == Dialect::Messages) {
@@ -133,8 +134,8 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
     Ok(Outgoing { reading, path, segments: vec![prepared.body] })
 }
 
-/// The body with ids of tool calls that the target takes, where it refuses those of other vendors (Mistral): a
-/// conversation that began elsewhere could not go on there.
+/// Returns the body with tool call IDs in the format that the target accepts, if the target rejects those of other
+/// vendors (Mistral): otherwise a conversation that began elsewhere could not continue there.
 fn fitted(segments: Vec<Bytes>, dialect: Dialect, form: ToolIds) -> Vec<Bytes> {
     if dialect != Dialect::Chat || form == ToolIds::Word {
         return segments;
@@ -145,13 +146,13 @@ fn fitted(segments: Vec<Bytes>, dialect: Dialect, form: ToolIds) -> Vec<Bytes> {
     }
 }
 
-/// The voice of a target for requests that name none. The gateway's own voices have it at hand.
+/// Returns the voice of a target for requests that specify none. The in-process voices apply it themselves.
 fn default_voice(target: &Target) -> Option<&str> {
     let is_remote = matches!(target.provider.reach, InstanceReach::Network(_));
     target.provider.default_voice.as_deref().filter(|_| is_remote)
 }
 
-/// Says the start of a video to `target`.
+/// Translates the start of a video into the target's protocol.
 fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     let model = target.model.id.as_str();
     let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
@@ -163,17 +164,18 @@ fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
     Ok(Outgoing { reading: Reading::Started(vendor), path, segments: vec![vendor.start(&mut body)?] })
 }
 
-/// Whether a native target must be asked for what it does not send unasked, and knows how.
+/// Returns true if a native target must be asked for something that it does not send by default, and supports the
+/// request for it.
 fn asks(target: &Target, dialect: Dialect) -> bool {
     let (quirks, model) = (&target.provider.quirks, target.model.id.as_str());
     match dialect {
-        // OpenAI's later models send nothing but inline images, and refuse to be asked for them.
+        // OpenAI's later image models return only inline images, and reject a request for them.
         Dialect::Images => model.contains("dall-e") || !(quirks.inline_images || model.contains("gpt-image")),
         _ => quirks.stream_options,
     }
 }
 
-/// The gateway's own system text for the request: everybody's, then the endpoint's (MSG-1).
+/// Returns the gateway's own system text for the request: the global text, then the endpoint's (MSG-1).
 pub(crate) fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
     let own = match message.route {
         Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
@@ -185,8 +187,8 @@ pub(crate) fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// How `target` is asked how many tokens the Messages request has that `segments` are the pieces of, where its own protocol
-/// can ask that.
+/// Returns the request with which `target` counts the tokens of the Messages request with the pieces `segments`.
+/// Returns `None` if the target's protocol has no such request.
 pub(crate) fn counting<'a>(
     message: Message<'_>,
     target: &'a Target,
@@ -209,7 +211,8 @@ pub(crate) fn counting<'a>(
     Some((counting, path, body))
 }
 
-/// The Messages request `body` with `max_tokens`, which a request for an answer must have and one to count need not.
+/// Returns the Messages request `body` with `max_tokens`, which is required in a request for an answer but optional
+/// in a request to count tokens.
 fn with_max_tokens(mut body: Vec<u8>, head: &Head) -> Vec<u8> {
     if head.max_output_tokens.is_none()
         && let Some(at) = body.iter().position(|byte| *byte == b'{')
@@ -220,10 +223,10 @@ fn with_max_tokens(mut body: Vec<u8>, head: &Head) -> Vec<u8> {
     body
 }
 
-/// More than any budget for thoughts, which must be less.
+/// Exceeds every thinking budget, which must be less than `max_tokens`.
 const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;
 
-/// What an adaptation must know of `target`.
+/// Returns the properties of `target` that an adaptation needs.
 fn traits(target: &Target) -> Traits<'_> {
     let quirks = &target.provider.quirks;
     let plain = Traits::of(target.model.id.as_str());
@@ -243,10 +246,10 @@ fn traits(target: &Target) -> Traits<'_> {
         refusals: quirks.refusals,
         developer_role: quirks.developer_role,
         files: quirks.files,
-        // Clouds that run Claude speak an older Messages.
+        // Cloud platforms that run Claude support an older version of Messages.
         mid_system: plain.mid_system && quirks.messages_version.is_none(),
         leading_system: quirks.leading_system,
-        // As for images in a user's message: a model that is known not to see is not asked.
+        // The same rule as for images in a user's message: a model without vision gets none.
         images: target.model.vision != Some(false),
         reasoning_back: quirks.reasoning_back,
         stops_max: quirks.stops_max,
@@ -256,10 +259,10 @@ fn traits(target: &Target) -> Traits<'_> {
     }
 }
 
-/// What an answer may have of its model's longest, where the request does not say: some upstreams reserve all of it.
+/// The output limit if the request specifies none, at most the model's own maximum: some upstreams reserve all of it.
 const OUTPUT_TOKENS_UNASKED_MAX: u64 = 32_000;
 
-/// What the client reads when no target could be told its request.
+/// Returns the error for a request that could not be translated for any target.
 pub(crate) fn refusal(rejection: Rejection) -> Fault {
     let kind = match rejection.flaw {
         Flaw::Unsupported => ErrorKind::UnsupportedField,

@@ -1,4 +1,4 @@
-//! What goes wrong with one request, and the response that says so.
+//! Failures of a request, and the responses that report them.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use wire::envelope::{self, EnvelopeFamily};
 
 use crate::relay::Reply;
 
-/// A failure as the client will read it.
+/// A failure as reported to the client.
 #[derive(Debug)]
 pub(crate) struct Fault {
     pub(crate) kind: ErrorKind,
     pub(crate) message: Cow<'static, str>,
     pub(crate) param: Option<Cow<'static, str>>,
-    /// The upstream's status, where it is kept instead of the kind's own.
+    /// The upstream's status, if it replaces the kind's own.
     pub(crate) status: Option<u16>,
     /// The upstream's error, already in our envelope and sanitized.
     pub(crate) body: Option<Bytes>,
     pub(crate) retry_after: Option<Duration>,
-    /// For 405.
+    /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
-    /// The rest of the request has not been read, so the connection cannot go on.
+    /// True if the rest of the request has not been read, so that the connection must be closed.
     pub(crate) close: bool,
 }
 
@@ -57,13 +57,13 @@ impl Fault {
         self
     }
 
-    /// The status that the client gets.
+    /// Returns the status sent to the client.
     pub(crate) fn status(&self) -> u16 {
         self.status.unwrap_or_else(|| self.kind.row().status)
     }
 
-    /// Whether the official SDKs, which repeat every 429 and 5xx, would do so in vain: or after a wait of hours, which
-    /// Anthropic's takes as it comes.
+    /// Returns true if a retry is useless. The official SDKs retry every 429 and 5xx, and Anthropic's SDK waits for
+    /// any `Retry-After`, even hours.
     fn is_final(&self) -> bool {
         match self.kind {
             ErrorKind::NotImplemented => true,
@@ -72,7 +72,7 @@ impl Fault {
         }
     }
 
-    /// The response, in the envelope of `family`.
+    /// Converts the failure into a response with the envelope of `family`.
     pub(crate) fn into_response(self, family: EnvelopeFamily, request_id: &str) -> Response<Reply> {
         let status = StatusCode::from_u16(self.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let is_final = self.is_final();
@@ -94,7 +94,7 @@ impl Fault {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         if let Some(wait) = self.retry_after {
-            // Rounded up: a client that waits as told must not come too early.
+            // Rounded up, so that a client that waits this long does not retry too early.
             headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1_000) as u64));
         }
         if is_final {
@@ -110,7 +110,7 @@ impl Fault {
     }
 }
 
-/// What the official SDKs ask before they look at the status.
+/// A header that the official SDKs check before the status.
 const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
-/// A longer wait is for people, not for a client that waits with a request in hand.
+/// The longest wait that a client should bridge with a retry. A longer wait is left to the user.
 const WORTH_WAITING: Duration = Duration::from_secs(120);

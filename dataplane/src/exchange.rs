@@ -1,4 +1,4 @@
-//! The story of one request, top to bottom. Each stage takes what the one before returned; none reaches back.
+//! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -30,21 +30,21 @@ use crate::server::io::{Link, Phase};
 use crate::server::service::Service;
 use crate::worker::Worker;
 
-/// Who is at the other end of a connection.
+/// The remote end of a connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) worker: Rc<Worker>,
     pub(crate) link: Rc<Link>,
     pub(crate) peer: SocketAddr,
     pub(crate) last_key: LastKey,
-    /// What a request from inside the process says of itself; a connection never has it.
+    /// The authorization of an in-process request; `None` for connections.
     pub(crate) insider: Option<Insider>,
 }
 
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
 
-/// Answers one request. Boxed, so that a connection keeps no room for it while it relays or idles; kept small,
-/// because it is copied when it is made.
+/// Answers one request. The future is boxed, so that a connection reserves no space for it while it relays or idles,
+/// and kept small, because it is copied when it is created.
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     let (parts, body) = request.into_parts();
     let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), caller };
@@ -55,7 +55,7 @@ pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFut
     })
 }
 
-/// Returns the caller of a connection.
+/// Creates the caller of a connection.
 pub(crate) fn connect(worker: &Rc<Worker>, link: &Rc<Link>, peer: SocketAddr) -> Rc<Caller> {
     let (worker, link) = (Rc::clone(worker), Rc::clone(link));
     Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None })
@@ -81,7 +81,7 @@ impl Service for Rc<Caller> {
     }
 }
 
-/// One request and the response to come.
+/// One request whose response is pending.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
     pub(crate) caller: Rc<Caller>,
@@ -108,14 +108,14 @@ impl Exchange {
         response
     }
 
-    /// What every response has, and what none may have.
+    /// Applies the headers and rules that all responses have in common.
     fn complete(&self, response: &mut Response<Reply>, method: &Method) {
         response.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
         if method == Method::HEAD {
             *response.body_mut() = Reply::full(bytes::Bytes::new());
         }
         if matches!(self.caller.link.phase(), Phase::Http2 | Phase::Inside) {
-            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor without a connection.
+            // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor in in-process responses.
             response.headers_mut().remove(CONNECTION);
         }
     }
@@ -184,8 +184,8 @@ impl Exchange {
         }
     }
 
-    /// Why nothing below `/responses` is served: the gateway stores no responses, and which of the providers has one
-    /// its id does not tell. To ask each of them would show one what belongs to another.
+    /// Returns the error for paths below `/responses`: the gateway stores no responses, and an ID does not identify
+    /// the provider that has the response. Asking each provider would disclose one provider's IDs to another.
     fn stored(&self, parts: &Parts) -> Fault {
         let snapshot = self.worker().plane.snapshots.load();
         let known = authenticate(&snapshot, &self.caller.last_key, parts)
@@ -196,7 +196,8 @@ impl Exchange {
         }
     }
 
-    /// What the caller may know of their own key: the control service answers, to whom this thread names the caller.
+    /// Serves the caller's information about their own key: the control service answers, and this thread passes the
+    /// authenticated caller to it.
     async fn own_key(&self, parts: &Parts) -> Result<Response<Reply>, Fault> {
         let plane = &self.worker().plane;
         let access = match &self.caller.insider {
@@ -215,14 +216,14 @@ impl Exchange {
         Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(Reply::port))
     }
 
-    /// A path outside the data plane's table: the control service answers.
+    /// Forwards a request for a path outside the data plane's table to the control service.
     async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
-        // What stands below /v1 is a protocol's, and a client's SDK reads the refusal.
+        // Paths below /v1 belong to vendor protocols, and a client's SDK parses the error.
         let fallback = self.worker().plane.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
         let Some(fallback) = fallback else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
-        // The body stays on this thread, and its pieces are handed over as they come.
+        // The body stays on this thread; its frames are forwarded as they arrive.
         let (pump, body) = inside::pipe(body);
         let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
         let mut request = Request::new(body.boxed_unsync());
@@ -238,7 +239,7 @@ impl Exchange {
         Ok(response.map(Reply::port))
     }
 
-    /// Whether the plan is asked for instead of an answer.
+    /// Returns true if the request asks for the plan instead of an answer.
     pub(crate) fn explains(&self) -> bool {
         self.caller.insider.as_ref().is_some_and(|insider| insider.explain)
     }
@@ -247,7 +248,7 @@ impl Exchange {
         &self.caller.worker
     }
 
-    /// The request id as text.
+    /// Returns the request ID as text.
     pub(crate) fn id(&self) -> &str {
         self.request_id.to_str().unwrap_or_default()
     }
@@ -256,10 +257,11 @@ impl Exchange {
 const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted, cancelled or counted here. Send the \
     conversation with each request, or ask the provider itself.";
 
-/// Bytes of a request to the control service.
+/// The maximum body of a request to the control service, in bytes.
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// The error envelope of a path (MSG-4). What both vendors have, or neither, is in the words of the client's SDK.
+/// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines
+/// it.
 fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let is_messages = bare == "/messages" || bare.starts_with("/messages/");
@@ -271,7 +273,7 @@ fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     }
 }
 
-/// The client's own request id if it is a sane one, else one of ours (FAIL-7).
+/// Returns the client's own request ID if it is valid, otherwise a new one (FAIL-7).
 fn request_id(worker: &Worker, headers: &HeaderMap) -> HeaderValue {
     let own = headers.get(X_REQUEST_ID).filter(|value| {
         let text = value.as_bytes();

@@ -1,5 +1,5 @@
-//! Counters of one worker. Only that worker writes them, so a plain load and store is enough; `/metrics` adds
-//! the workers up.
+//! Counters of one worker. Only that worker writes them, so a plain load and store is sufficient; `/metrics` sums
+//! over the workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub(crate) const BOUNDS_US: [u64; 12] = [
     120_000_000,
 ];
 
-/// See the module.
+/// Counters of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
@@ -40,7 +40,7 @@ pub(crate) struct Counters {
     pub(crate) duration: Histogram,
 }
 
-/// Counts by upper bound, with the sum.
+/// A histogram: counts by upper bound, the total count and the sum.
 #[derive(Debug, Default)]
 pub(crate) struct Histogram {
     pub(crate) buckets: [AtomicU64; BOUNDS_US.len()],
@@ -59,7 +59,7 @@ impl Histogram {
     }
 }
 
-/// Adds to a counter that only this thread writes.
+/// Adds to a counter that only the current thread writes.
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
