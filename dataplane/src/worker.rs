@@ -121,7 +121,7 @@ impl Worker {
     }
 
     /// Runs once a second until the worker ends: advances the clock, closes connections with slow heads or without
-    /// activity, closes idle upstream connections, and lets the usage log regain capacity.
+    /// activity, closes idle upstream connections, and lets a full usage log check for room.
     pub(crate) async fn sweep(self: Rc<Self>) {
         let mut second = tokio::time::interval(Duration::from_secs(1));
         loop {

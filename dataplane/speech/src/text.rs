@@ -1,6 +1,6 @@
 //! Prepares text for the engine: without the tags that it interprets, in pieces of about a sentence.
 
-/// Maximum bytes of a piece. The synthesis can stop only between calls of the engine within it.
+/// Maximum bytes of a piece, which the engine receives at once; a multi-byte character may exceed it.
 const PIECE_BYTES_MAX: usize = 400;
 
 /// Replaces control characters, `<` and `>` with spaces: the engine interprets `<` as the start of a command, and stops
@@ -10,7 +10,8 @@ pub fn clean(text: &str) -> String {
     text.chars().map(keep).collect()
 }
 
-/// Splits clean text into pieces for the engine, in order.
+/// Splits clean text into pieces of at most about `PIECE_BYTES_MAX` bytes, in order. Pieces without letters or digits
+/// are omitted.
 pub(crate) fn pieces(text: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = text.trim();
