@@ -260,8 +260,7 @@ const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted,
 /// The maximum body of a request to the control service, in bytes.
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
 
-/// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines
-/// it.
+/// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines it.
 fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {
     let bare = path.strip_prefix("/v1").unwrap_or(path);
     let is_messages = bare == "/messages" || bare.starts_with("/messages/");
@@ -287,7 +286,7 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
     headers.get(UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// LIM-3: agents fall back to HTTP at once on a 426.
+/// Returns the 426 error for WebSocket requests (LIM-3): agents then fall back to HTTP at once.
 fn websocket_refused() -> Fault {
     Fault::new(ErrorKind::UpgradeRequired, "WebSocket is not spoken here. Send a POST.").closing()
 }

@@ -12,7 +12,7 @@ use crate::operation::Operation;
 use crate::quota::Quota;
 use crate::routing::{ProviderInstance, Target};
 
-/// The result of authentication: all that later stages may ask about the caller.
+/// The result of authentication: the caller's identity, permissions and quotas, for all later stages.
 #[derive(Debug)]
 pub struct Access {
     /// The key's ID; `admin` for static keys, `local` in the unauthenticated local mode.
@@ -102,8 +102,7 @@ impl Allowlist {
 }
 
 /// Returns the key that a request presents, if any: `x-api-key` takes precedence over `Authorization: Bearer`
-/// (AUTH-1). Returns an error text for the caller if a header occurs twice with different values or is not a bearer
-/// token.
+/// (AUTH-1). Returns an error text for the caller if a header occurs twice with different values or is not a bearer token.
 pub fn presented(headers: &HeaderMap) -> Result<Option<&[u8]>, &'static str> {
     let value = only(headers, &X_API_KEY).map_err(|()| "Two different x-api-key headers were sent.")?;
     // Clients that are configured with an empty key still send the header.

@@ -1,5 +1,4 @@
-//! Addresses that no upstream has and that are never dialled: link-local addresses and the metadata services of
-//! clouds.
+//! Addresses that no upstream has and that are never dialled: link-local addresses and the metadata services of clouds.
 //!
 //! An IPv6 address that embeds an IPv4 address is checked as that IPv4 address, for every transition mechanism: a
 //! network with NAT64 delivers `64:ff9b::a9fe:a9fe` to 169.254.169.254. Loopback and private addresses are allowed:

@@ -48,8 +48,7 @@ impl Alarm {
         self.0.cause.get().map(String::as_str)
     }
 
-    /// Returns a guard that raises the alarm if a panic drops it. `part` names the guarded part of the current
-    /// thread.
+    /// Returns a guard that raises the alarm if a panic drops it. `part` names the guarded part of the current thread.
     pub fn guard(&self, part: &str) -> Guard {
         let thread = thread::current();
         Guard { alarm: self.clone(), part: format!("{part} of thread {}", thread.name().unwrap_or("main")) }

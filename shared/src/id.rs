@@ -1,5 +1,4 @@
-//! Identifier types, one per kind of object, so that the compiler rejects a provider ID where an endpoint name
-//! belongs.
+//! Identifier types, one per kind of object, so that the compiler rejects a provider ID where an endpoint name belongs.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -59,8 +58,7 @@ id!(
     ModelId
 );
 id!(
-    /// The ID of a key for the data plane: a project key's ID, or `admin` and `local` for the two callers without
-    /// one.
+    /// The ID of a key for the data plane: a project key's ID, or `admin` and `local` for the two callers without one.
     KeyId
 );
 id!(

@@ -21,8 +21,7 @@ pub fn shown_part(key: &Secret<String>) -> String {
     key.expose().chars().take(PREFIX.len() + SHOWN_CHARS).collect()
 }
 
-/// Returns true if `text` has the format of a key and a correct checksum. The check does not cover who issued the
-/// key.
+/// Returns true if `text` has the format of a key and a correct checksum. The check does not cover who issued the key.
 pub fn is_well_formed(text: &str) -> bool {
     let Some((before, check)) = text.split_at_checked(PREFIX.len() + SECRET_CHARS) else { return false };
     let Some(secret) = before.strip_prefix(PREFIX) else { return false };

@@ -1,5 +1,4 @@
-//! Types shared by the data plane and the control service: plain data, a few pure functions, and the traits in
-//! [`port`].
+//! Types shared by the data plane and the control service: plain data, a few pure functions, and the traits in [`port`].
 //!
 //! Nothing here accesses a file, a socket, the environment or an async runtime, so both planes may depend on every
 //! item without depending on each other.

@@ -67,8 +67,7 @@ impl OperationIds {
         Self(UnboundKey::new(&AES_256_GCM, key.expose()).ok().map(|key| Arc::new(LessSafeKey::new(key))))
     }
 
-    /// Returns the ID of `started`. Returns `None` if one of its texts is too long or the system provides no random
-    /// bytes.
+    /// Returns the ID of `started`. Returns `None` if one of its texts is too long or the system provides no random bytes.
     pub fn seal(&self, started: &Started) -> Option<String> {
         let mut nonce = [0; NONCE_LEN];
         SystemRandom::new().fill(&mut nonce).ok()?;

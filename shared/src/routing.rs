@@ -240,8 +240,7 @@ impl Target {
         self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
     }
 
-    /// Returns the features of the Responses API that the instance or the model lacks, as in
-    /// [`ProviderInstance::lacks`].
+    /// Returns the features of the Responses API that the instance or the model lacks, as in [`ProviderInstance::lacks`].
     pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
         self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)
     }

@@ -21,8 +21,7 @@ impl<T: Zeroize> Secret<T> {
 }
 
 impl Secret<Vec<u8>> {
-    /// Returns true if the secret equals `other`. The comparison time depends only on the lengths, not on the
-    /// contents.
+    /// Returns true if the secret equals `other`. The comparison time depends only on the lengths, not on the contents.
     pub fn is(&self, other: &[u8]) -> bool {
         let differing = self.0.iter().zip(other).fold(0, |bits, (own, other)| bits | (own ^ other));
         self.0.len() == other.len() && std::hint::black_box(differing) == 0

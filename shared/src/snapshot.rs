@@ -1,5 +1,4 @@
-//! The immutable routing view and its publication: the control service publishes, the data plane reads, and neither
-//! blocks.
+//! The immutable routing view and its publication: the control service publishes, the data plane reads, and neither blocks.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,8 +12,7 @@ use crate::operation_id::OperationIds;
 use crate::routing::{Endpoint, ProviderInstance, Target};
 use crate::secret::Secret;
 
-/// The routing and access data of a request. Immutable once published; unchanged parts are shared with the previous
-/// snapshot.
+/// The routing and access data of a request. Immutable once published; unchanged parts are shared with the previous snapshot.
 #[derive(Debug)]
 pub struct Snapshot {
     /// The number of the publication, from 1; 0 is the empty snapshot before the first one.

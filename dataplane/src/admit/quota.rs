@@ -75,8 +75,7 @@ fn of_target<'a>(
     needs_target.filter(move |quota| quota.scope.covers(endpoint, target))
 }
 
-/// Returns true if a hard limit on cost applies to the caller at `target`, so that the target must have a known
-/// price.
+/// Returns true if a hard limit on cost applies to the caller at `target`, so that the target must have a known price.
 pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, target: &Target) -> bool {
     access.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
 }

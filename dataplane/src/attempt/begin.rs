@@ -25,8 +25,7 @@ const WHOLE_BYTES_MAX: usize = 64 << 10;
 /// request's instructions and tools.
 const HELD_BYTES_MAX: usize = 512 << 10;
 /// The maximum size of a whole answer that must be parsed, because it is translated into another dialect or a stream,
-/// or because it may contain URLs in place of images. The largest answers are four images of four megapixels, in
-/// base64.
+/// or because it may contain URLs in place of images. The largest answers are four images of four megapixels, in base64.
 const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a stream up to its first content, and holds back everything before it.

@@ -99,8 +99,7 @@ pub(crate) fn all_rest(wait_ms: u64) -> Fault {
 /// The longest wait that is reported to a client: Anthropic's SDK obeys any.
 const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);
 
-/// Ranks failures by their information for the client: a fault of its request is highest, an unreachable upstream
-/// lowest.
+/// Ranks failures by their information for the client: a fault of its request is highest, an unreachable upstream lowest.
 fn meaning(failure: &Failure) -> u8 {
     match (failure.kind, failure.status) {
         (ErrorKind::BudgetExhausted, _) => 7,

@@ -17,8 +17,7 @@ use crate::plan::home::{Home, ResponseHash};
 use crate::relay::Scan;
 use crate::worker::Worker;
 
-/// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted
-/// reasoning.
+/// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted reasoning.
 #[derive(Debug)]
 pub(crate) struct Trail {
     worker: Rc<Worker>,

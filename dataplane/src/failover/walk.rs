@@ -62,8 +62,7 @@ impl<'a> Walk<'a> {
         Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
     }
 
-    /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per
-    /// request.
+    /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per request.
     pub(super) async fn renewed(&mut self) -> Option<Target> {
         let old = self.renewing.take()?;
         let serial = old.provider.renew.as_ref()?.serial;

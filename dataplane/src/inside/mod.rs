@@ -152,8 +152,7 @@ pub(crate) async fn errand(worker: Rc<Worker>, errand: Errand) {
 
 type Item = Option<Result<Frame<Bytes>, BoxError>>;
 
-/// Forwards the frames of `body` at the receiver's pace. Drops the body, which cancels it, when the receiver is
-/// dropped.
+/// Forwards the frames of `body` at the receiver's pace. Drops the body, which cancels it, when the receiver is dropped.
 async fn pump<B>(mut body: B, frames: mpsc::Sender<Item>)
 where
     B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,

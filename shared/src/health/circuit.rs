@@ -1,4 +1,4 @@
-//! One circuit: consecutive failures open it, a cooldown later one attempt at a time may probe it.
+//! One circuit: consecutive failures open it; after a cooldown, one attempt at a time may probe it.
 //!
 //! ```text
 //!            threshold failures                cooldown over, one caller
@@ -114,14 +114,13 @@ impl Circuit {
         now_ms < self.open_until_ms.load(Ordering::Acquire)
     }
 
-    /// Returns the remaining milliseconds for which no request passes, or `None` if a request would pass. Starts no
-    /// probe.
+    /// Returns the remaining milliseconds for which no request passes, or `None` if a request would pass. Starts no probe.
     pub fn rests_ms(&self, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
         let left = self.open_until_ms.load(Ordering::Acquire).saturating_sub(now_ms);
         (left > 0 && policy.failure_threshold > 0).then_some(left)
     }
 
-    /// Closes the circuit.
+    /// Closes the circuit and resets the count of failures.
     pub(super) fn close(&self) {
         // Loads first, so that the common case writes to no shared cache line.
         if self.failures.load(Ordering::Relaxed) != 0 {

@@ -61,8 +61,7 @@ pub struct Failed {
     pub status: Option<u16>,
 }
 
-/// A permission to try one target. Dropping it without evidence records no outcome; the next caller may probe at
-/// once.
+/// A permission to try one target. Dropping it without evidence records no outcome; the next caller may probe at once.
 #[derive(Debug)]
 pub struct Admission<'a> {
     circuits: &'a Circuits,

@@ -41,8 +41,7 @@ pub struct Schedule {
     pub rates: Rates,
     /// The number of input tokens, including cached ones, up to which `rates` apply.
     pub input_tokens_max: Option<u64>,
-    /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is
-    /// inherited.
+    /// Prices of prompts with more input tokens than the number beside them, in ascending order. Nothing is inherited.
     pub above: Vec<(u64, Rates)>,
     /// The price of one image, or of a second of video, by `size` or `quality/size`, in femto-dollars; sorted.
     pub pictures: Vec<(Box<str>, u64)>,
@@ -230,8 +229,7 @@ impl Prices {
         Self { base: Schedule { rates, ..Schedule::default() }, tiers: Vec::new() }
     }
 
-    /// Returns the schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has
-    /// prices.
+    /// Returns the schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has prices.
     fn of_tier(&self, tier: Option<&str>) -> (&Schedule, u64, bool) {
         let (mut schedule, mut times, mut known) = (&self.base, ONE, true);
         for term in tier.into_iter().flat_map(|tier| tier.split('+')) {

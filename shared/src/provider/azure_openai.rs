@@ -29,7 +29,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 };
 
 const LAYOUTS: &[Layout] = &[
-    // The list of this layout contains the models that could be deployed, not the deployments.
+    // The list at this base URL contains the models that could be deployed, not the deployments, so it is not used.
     Layout { base_ends: "/openai/v1", rules: OPENAI_RULES, lists: &[], api_version: None },
     Layout { base_ends: "", rules: DEPLOYMENTS, lists: LISTS, api_version: Some("2025-04-01-preview") },
 ];

@@ -1,5 +1,4 @@
-//! `bedrock`: Amazon Bedrock through its Converse API. A model is identified by its ID, an inference profile or an
-//! ARN.
+//! `bedrock`: Amazon Bedrock through its Converse API. A model is identified by its ID, an inference profile or an ARN.
 
 use std::time::Duration;
 

@@ -41,8 +41,7 @@ pub struct ProviderKind {
     /// The dialects that an instance speaks natively unless `protocols` overrides them.
     pub dialects: &'static [Dialect],
     /// The dialects of model families, if a model speaks only some of the kind's dialects: the first entry whose
-    /// prefix matches the model name applies. Without a match, or if a model's own protocols are known, this list is
-    /// ignored.
+    /// prefix matches the model name applies. Without a match, or if a model's own protocols are known, this list is ignored.
     pub families: &'static [(&'static str, &'static [Dialect])],
     /// The path layouts; the first one whose suffix matches the base URL applies.
     pub layouts: &'static [Layout],

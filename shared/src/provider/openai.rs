@@ -1,4 +1,4 @@
-//! `openai`: the vendor's own API.
+//! `openai`: OpenAI's own API.
 
 use std::time::Duration;
 

@@ -118,8 +118,7 @@ pub struct Paths(Vec<(Dialect, Call, Path)>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Path {
     Ready(PathAndQuery),
-    /// A path with a gap for a name between the two parts; the third field determines the encoding of slashes in the
-    /// name.
+    /// A path with a gap for a name between the two parts; the third field determines the encoding of slashes in the name.
     Named(Box<str>, Box<str>, Slashes),
 }
 

@@ -1,5 +1,4 @@
-//! The differences between servers of one protocol. Each kind has its own; an entry of the registry may override
-//! them.
+//! The differences between servers of one protocol. Each kind has its own; an entry of the registry may override them.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,4 @@
-//! AWS signatures, version 4: each request is signed with a key that is valid for one day, one region and one
-//! service.
+//! AWS signatures, version 4: each request is signed with a key that is valid for one day, one region and one service.
 
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;

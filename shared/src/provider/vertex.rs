@@ -31,8 +31,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 const COUNT_BETAS: &[&str] =
     &["claude-code-20250219", "interleaved-thinking-2025-05-14", "context-management-2025-06-27"];
 
-/// Returns the base URL of a location. Each location has its own host, except `global` and the multi-regions `us` and
-/// `eu`.
+/// Returns the base URL of a location. Each location has its own host, except `global` and the multi-regions `us` and `eu`.
 fn base_url(place: &Place<'_>) -> Result<String, Missing> {
     Ok(match place.location.ok_or(Missing("location"))? {
         "global" => "https://aiplatform.googleapis.com".to_owned(),

@@ -1,5 +1,4 @@
-//! Quotas: limits on the usage of a key, a project, a human, a provider instance or the whole gateway within a period
-//! (ADM-4).
+//! Quotas: limits on the usage of a key, a project, a human, a provider instance or the whole gateway within a period (ADM-4).
 //!
 //! Before an exchange goes upstream, it reserves the amounts that it may use; at its end it settles the amounts that
 //! it used. So a hard quota is never overspent by more than an exchange can exceed its own reservation, regardless of
@@ -29,11 +28,11 @@ pub use self::scope::{Scope, Subject};
 /// requests it may count; all of them and all snapshots share the counter.
 #[derive(Clone, Debug)]
 pub struct Quota {
-    /// The id of the limit.
+    /// The limit's ID.
     pub id: Box<str>,
-    /// Its subject.
+    /// The limit's subject.
     pub subject: Subject,
-    /// The requests of the subject that it counts.
+    /// The requests of the subject that the limit counts.
     pub scope: Scope,
     /// The unit that is counted.
     pub metric: Metric,

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Period {
-    /// The last 60 seconds, at any moment.
+    /// The last 60 seconds, as a sliding window.
     Minute,
     /// A clock hour.
     Hour,
@@ -108,8 +108,8 @@ mod tests {
 
     #[test]
     fn months_begin_and_end_as_in_the_calendar() {
-        // (a moment, the first moment of its month, that of the next month), in seconds, computed with `date -u -d
-        // ... +%s`.
+        // (a moment, the start of its month, the start of the next month), in seconds, computed with
+        // `date -u -d ... +%s`.
         for (name, at, start, end) in [
             ("the epoch", 0, 0, 2_678_400),
             ("February of a leap year", 1_709_210_096, 1_706_745_600, 1_709_251_200),

@@ -6,7 +6,7 @@ use super::{Spans, is_base64, is_word, run_end, run_start};
 
 /// The minimum length of a secret to search for: words like `test` and `EMPTY` are used as keys of local servers.
 pub(super) const SECRET_BYTES_MIN: usize = 6;
-/// The length of a secret's prefix that is redacted, whatever follows it.
+/// The length of a prefix that reveals a secret: text that starts with such a prefix is redacted, whatever follows.
 const PREFIX_BYTES_MIN: usize = 8;
 
 pub(super) fn mark(text: &str, secret: &str, spans: &mut Spans) {

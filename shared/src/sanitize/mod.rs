@@ -1,10 +1,8 @@
-//! Redacts credential-shaped text from diagnostics: an upstream's error may quote the key that it was called with
-//! (ERR-1).
+//! Redacts credential-shaped text from diagnostics: an upstream's error may quote the key that it was called with (ERR-1).
 //!
 //! Four passes mark the text to redact, each in linear time: the known credentials, in every common encoding; the
 //! credentials of all other providers of the gateway, which are [guarded](guard); text that has the shape of a
-//! vendor's key; and values that a name, a scheme or a URL marks as secret. Prose, model names and request IDs are
-//! kept.
+//! vendor's key; and values that a name, a scheme or a URL marks as secret. Prose, model names and request IDs are kept.
 
 mod guarded;
 mod known;

@@ -68,8 +68,7 @@ fn mark_prefix(text: &[u8], prefix: &[u8], more: usize, spans: &mut Spans) {
     }
 }
 
-/// Returns true for the characters of keys. Keys may also be masked with dots or bullets; non-ASCII ones have several
-/// bytes.
+/// Returns true for the characters of keys. Keys may also be masked with dots or bullets; non-ASCII ones have several bytes.
 fn is_key(byte: u8) -> bool {
     is_word(byte) || byte == b'.' || byte >= 0x80
 }

@@ -139,7 +139,7 @@ pub struct TokenCounts {
     pub cache_write_1h: u64,
     /// Output without reasoning.
     pub output: u64,
-    /// Reasoning.
+    /// Reasoning output.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasoning: u64,
     /// Audio input.
@@ -330,8 +330,7 @@ impl Units {
         *self == Self::default()
     }
 
-    /// Returns the units that replace tokens where a vendor bills an operation by them: audio, images, video and
-    /// characters.
+    /// Returns the units that replace tokens where a vendor bills an operation by them: audio, images, video and characters.
     pub fn media(&self) -> Self {
         Self { searches: 0, tool_calls: 0, ..*self }
     }

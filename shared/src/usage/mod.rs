@@ -111,7 +111,7 @@ pub enum EndUsers {
     Off,
 }
 
-/// How an exchange ended.
+/// The result of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {

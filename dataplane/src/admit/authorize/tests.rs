@@ -16,8 +16,7 @@ use shared::usage::{Outcome, StepResult};
 
 use crate::fixture::{Fixture, asks, echo, insider, target, whole};
 
-/// Creates the providers `a` and `b` without owners, and `hers`, which is owned by Ada and shared with the project
-/// `team`.
+/// Creates the providers `a` and `b` without owners, and `hers`, which is owned by Ada and shared with the project `team`.
 fn fixture() -> Fixture {
     let mut hers = echo("hers", EchoOptions::default());
     hers.owner = Some(PrincipalId::new("ada"));
