@@ -1,8 +1,8 @@
-//! The YAML file as it may be written. These types are also the source of the JSON Schema, so a doc comment here
-//! is what an editor shows.
+//! The YAML file in its written form. These types are also the source of the JSON Schema, so editors show their doc
+//! comments.
 //!
-//! They stay inside `config`: everything that leaves it has been checked and resolved. None has `Debug`, because
-//! some hold secrets.
+//! They stay inside `config`: every value that leaves the module has been checked and resolved. None of the types
+//! implements `Debug`, because some hold secrets.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
