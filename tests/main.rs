@@ -1,6 +1,7 @@
-//! The one test binary: a real gateway process, scripted upstreams and honest or hostile clients on loopback.
-//! Each module holds one behaviour and each test states one fact; nothing sleeps in the hope that something
-//! has happened by then. A pause is there only where it is the fact: a reader that rests, a process without work.
+//! The single end-to-end test binary: a real gateway process, scripted upstreams, and well-behaved or hostile clients
+//! on loopback. Each module covers one behaviour and each test one fact. No test sleeps to wait for a condition; a
+//! pause occurs only where it is part of the fact under test, such as a client that stops reading or a process without
+//! work.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

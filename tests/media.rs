@@ -1,5 +1,5 @@
-//! What is no conversation: embeddings, speech, transcription and images go to exactly one target and pass unchanged
-//! (EMB-1, AUD-1, AUD-2, IMG-1).
+//! Operations other than conversations: embeddings, speech, transcription and images go to exactly one target and pass
+//! unchanged (EMB-1, AUD-1, AUD-2, IMG-1).
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
 const MEMBERS: &str = "protocols: [chat, embeddings, speech, transcription, images]";
 
-/// Two providers behind `line`, both of which take everything; retries as `policies` say.
+/// Starts a gateway with two providers behind `line`, both of which accept everything; retries as in `policies`.
 async fn pair(policies: &str) -> (Gateway, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let yaml = Yaml::new()
@@ -181,7 +181,7 @@ async fn images_pass_inline_with_their_usage() {
     let asked = r#"{"model":"m","response_format":"b64_json","prompt":"a cat","n":1,"output_format":"png"}"#;
     assert_eq!(request.body, asked, "a server of which nothing is known is asked for inline images");
 
-    // OpenAI's later models refuse to be asked.
+    // OpenAI's later models reject `response_format`.
     let body = r#"{"prompt":"a cat","response_format":"b64_json","model":"gpt"}"#;
     second.always(Answer::json(200, images(r#"{"b64_json":"AAAA"}"#)));
     assert_eq!(gateway.client().post("/v1/images/generations", body).await.status, 200);
@@ -224,7 +224,7 @@ async fn images_stream_partial_ones_first() {
     let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
     assert_eq!((&record["tokens"]["image_output"], &record["outcome"]), (&json!(272), &json!("completed")));
 
-    // A server that cannot stream answers with all of it.
+    // An upstream that cannot stream returns the whole response.
     first.then(Answer::json(200, images(r#"{"b64_json":"AAAA"}"#)));
     let answer = gateway.client().post("/v1/images/generations", body).await;
     assert!(answer.header("content-type").unwrap().starts_with("text/event-stream"));

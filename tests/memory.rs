@@ -1,5 +1,5 @@
-//! Memory (LIM-1, LIM-2, STR-1): bounds on what the process holds, whatever the other side does. It is the process's
-//! own resident size, its peak where a promise says "at most".
+//! Memory (LIM-1, LIM-2, STR-1): bounds on what the process holds, regardless of the peer's behaviour. The tests
+//! measure the process's own resident size, and its peak where a promise says "at most".
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -17,12 +17,12 @@ async fn behind(answer: Answer) -> (Gateway, Upstream) {
     (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
 }
 
-/// A chat request with a message of `bytes` bytes.
+/// Returns a chat request with a message of `bytes` bytes.
 fn large_request(bytes: usize) -> String {
     chat::request("m").replace("Say hello.", &"x".repeat(bytes))
 }
 
-/// `mib` MiB of spaces, compressed without ever holding them.
+/// Returns `mib` MiB of spaces, gzip-compressed, without holding the uncompressed data.
 fn gzip_bomb(mib: usize) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     for _ in 0..mib {
@@ -31,7 +31,7 @@ fn gzip_bomb(mib: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// P4: what is taken for a reader that reads nothing, and what it costs.
+/// P4: the amount read from the upstream for a client that reads nothing, and its cost in memory.
 #[tokio::test]
 async fn a_reader_that_stops_stops_the_upstream() {
     let chunk = chat::content(&"x".repeat(4_000));
@@ -57,7 +57,7 @@ async fn a_reader_that_stops_stops_the_upstream() {
     let for_fifty = memory.peak();
     assert!(for_fifty <= 64 * MIB, "{} MiB for fifty", for_fifty / MIB);
     drop(stopped);
-    // The database opens and closes a file of its own now and then.
+    // The database opens and closes an additional file now and then.
     wait::eventually("the descriptors of fifty readers released", async || {
         (gateway.descriptors() <= base + 8).then_some(())
     })
@@ -76,7 +76,8 @@ async fn a_reader_that_stops_stops_the_upstream() {
     );
 }
 
-/// The bytes that were taken from an upstream, once no more are: the gateway rests, and not for want of a processor.
+/// Waits until no more bytes are taken from the upstream and the gateway is idle, not merely starved of CPU time.
+/// Returns the number of bytes taken.
 async fn settled(gateway: &Gateway, upstream: &Upstream) -> u64 {
     let (mut before, mut quiet) = (u64::MAX, 0);
     wait::eventually("an upstream that is slowed to a stop", async || {
@@ -90,7 +91,7 @@ async fn settled(gateway: &Gateway, upstream: &Upstream) -> u64 {
     .await
 }
 
-/// True if no thread of the process runs, or waits for a processor or a disk.
+/// True if no thread of the process runs or waits for a processor or a disk.
 fn is_at_rest(pid: u32) -> bool {
     let Ok(threads) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
     let mut texts = threads.flatten().map(|thread| std::fs::read_to_string(thread.path().join("stat")));
@@ -99,7 +100,7 @@ fn is_at_rest(pid: u32) -> bool {
         .all(|text| text.is_ok_and(|text| text.rsplit(')').next().is_some_and(|rest| rest.starts_with(" S"))))
 }
 
-/// P4, STR-1: a reader may stop for as long as it likes (60 s on a stream of 1 GB in a full run).
+/// P4, STR-1: a client may pause for any length of time (60 s on a stream of 1 GB in a full run).
 #[tokio::test]
 async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
     const EVENT: usize = 32 << 10;
@@ -117,20 +118,20 @@ async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
         200,
         "a stream first, for warmth"
     );
-    // What storing its record takes for the first time is no part of the pause either.
+    // Exclude what the first stored record allocates.
     gateway.records(1).await;
 
     let taken_before = upstream.sent_bytes();
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     let read = flow.pass((count * EVENT / 16) as u64).await;
-    // What is opened once for a slow reader is there when the upstream stands still.
+    // Allocations for a slow client are complete once the upstream has stalled.
     settled(&gateway, &upstream).await;
     let memory = gateway.memory();
     tokio::time::sleep(pause).await;
     let grown = memory.peak();
     let taken = upstream.sent_bytes() - taken_before;
     assert!(grown < MIB, "{} KiB while the reader stood still", grown >> 10);
-    // While it read, the kernel made the buffers of all four sockets as large as it allows.
+    // While the client was reading, the kernel grew the buffers of all four sockets to their maximum.
     assert!(taken <= read + 32 * MIB, "{taken} bytes taken for a reader of {read}");
     let whole = read + flow.pass(u64::MAX).await;
     let parts = [chat::role(), chat::finish(), chat::done()].map(|part| part.len()).iter().sum::<usize>();
@@ -147,7 +148,7 @@ async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
     );
 }
 
-/// LIM-5: a body counts as held for about as much as it takes, however it is cut.
+/// LIM-5: a body counts for about its size in memory, however it is split into chunks.
 #[tokio::test]
 async fn a_body_in_chunks_of_one_byte_costs_its_size() {
     const BYTES: usize = 1 << 20;
@@ -198,7 +199,7 @@ async fn an_endless_line_passes_without_being_held() {
     figure("P6", format!("a line of 64 MiB in a stream: memory +{} KiB", grown >> 10));
 }
 
-/// P6: one whole answer of 64 MiB.
+/// P6: one whole response of 64 MiB.
 #[tokio::test]
 async fn a_large_whole_answer_passes_without_being_held() {
     const BYTES: usize = 64 << 20;
@@ -212,7 +213,7 @@ async fn a_large_whole_answer_passes_without_being_held() {
     figure("P6", format!("a whole answer of 64 MiB: memory +{} KiB", grown >> 10));
 }
 
-/// P7: answers of 1 GiB, compressed, in every place where an upstream can put them.
+/// P7: compressed responses of 1 GiB, in every place where an upstream can send one.
 #[tokio::test]
 async fn a_compressed_answer_does_not_inflate_here() {
     let bomb = gzip_bomb(1_024);
@@ -237,7 +238,8 @@ async fn a_compressed_answer_does_not_inflate_here() {
         let memory = gateway.memory();
         let asked = if kind == "application/json" { chat::request("m") } else { chat::stream_request("m") };
         let answer = gateway.client().chat(asked).await;
-        // Passed on as it is, or refused as an answer that was not asked for; an error keeps its status.
+        // Passed through unchanged, or rejected as a response in an encoding that was not requested; an error keeps its
+        // status.
         let passed = answer.status == 200 && answer.header("content-encoding") == Some(encoding);
         let refused = answer.status == if status == 200 { 502 } else { status };
         assert!(passed || (refused && answer.json()["error"].is_object()), "{status} {answer:?}");
@@ -250,7 +252,7 @@ async fn a_compressed_answer_does_not_inflate_here() {
     }
 }
 
-/// LIM-2, P7 turned round: a client's own body of 1 GiB, compressed.
+/// LIM-2, the reverse of P7: a client's own compressed body of 1 GiB.
 #[tokio::test]
 async fn a_compressed_bomb_stops_at_the_limit() {
     let (gateway, upstream) = behind(Answer::completion("never asked")).await;
@@ -277,10 +279,10 @@ async fn a_large_body_is_held_once() {
     figure("P9", format!("one body of 64 MiB: memory +{} MiB", grown / MIB));
 }
 
-/// P9: eight bodies at the same time.
+/// P9: eight concurrent bodies.
 #[tokio::test]
 async fn eight_large_bodies_are_held_or_shed() {
-    // Four MiB under the limit of one, so that eight are not at the edge of what is held in all.
+    // Four MiB below the limit of one body, so that eight stay clear of the limit for all bodies.
     const BYTES: usize = 60 << 20;
     let (gateway, _upstream) = behind(Answer::hang_forever()).await;
     let memory = gateway.memory();
@@ -304,7 +306,7 @@ async fn eight_large_bodies_are_held_or_shed() {
     );
 }
 
-/// P11: connections that stay open after an answer.
+/// P11: connections that stay open after a response.
 #[tokio::test]
 async fn a_thousand_idle_connections_cost_little() {
     let (gateway, _upstream) = behind(Answer::completion("ok")).await;

@@ -1,4 +1,4 @@
-//! What the memory of the process, which holds keys and prompts, is protected from.
+//! Protection of the process's memory, which holds keys and prompts.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitStatus, Stdio};
@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::support::gateway::Setup;
 use crate::support::{Yaml, wait};
 
-/// The end of a gateway that gets SIGABRT while cores of any size may be written to its own folder.
+/// Sends SIGABRT to a gateway that may write core files of any size to its own folder, and returns its exit status.
 async fn aborted(setup: &Setup) -> ExitStatus {
     let folder = tempfile::tempdir().unwrap();
     let gateway = setup.command(&["serve"]);
@@ -41,7 +41,7 @@ async fn a_process_that_aborts_leaves_no_memory_behind() {
     }
 }
 
-/// A process that is not dumpable belongs to root in /proc, but reads its own limits all the same.
+/// In /proc, a process that is not dumpable belongs to root, but it can still read its own limits.
 #[tokio::test]
 async fn a_protected_process_still_reads_what_it_needs_of_proc() {
     let setup = Setup::new(&Yaml::new()).without("LLMGW_CORE_DUMPS");

@@ -1,5 +1,5 @@
-//! Anthropic Messages over targets that speak only chat (MSG-1, MSG-2, MSG-4, M-138, M-175): the same failover, hold-back,
-//! cancellation and accounting as everywhere.
+//! Anthropic Messages over targets that support only chat (MSG-1, MSG-2, MSG-4, M-138, M-175): the same failover,
+//! hold-back, cancellation and accounting as for other operations.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ async fn line(count: usize) -> (Gateway, Vec<Upstream>) {
     (Gateway::start(&Yaml::line(&urls)).await, upstreams)
 }
 
-/// The events of a stream as JSON, by name and data.
+/// Returns the events of a stream as pairs of name and JSON data.
 fn events(body: &[u8]) -> Vec<(String, Value)> {
     let text = std::str::from_utf8(body).unwrap();
     text.split_terminator("\n\n")
@@ -92,7 +92,7 @@ async fn an_adapted_stream_begins_with_the_input_that_is_known_or_estimated() {
     let (gateway, upstreams) = line(1).await;
     let mut early: Value = serde_json::from_slice(&chat::content("x")[6..]).unwrap();
     early["usage"] = json!({"prompt_tokens": 40, "completion_tokens": 1, "total_tokens": 41});
-    // 40 bytes of text, names of types and roles among them, are taken for 10 tokens.
+    // 40 bytes of text, including names of types and roles, are estimated as 10 tokens.
     for (first, tokens) in [(chat::role(), 10), (chat::event(&early.to_string()), 40)] {
         upstreams[0].then(Answer::events(&[first, chat::content("y"), chat::event("[DONE]")]));
         let answer = gateway.client().post("/v1/messages", ask(true)).await;

@@ -1,4 +1,4 @@
-//! `GET /v1/models`: what the caller and the providers' credentials make eligible (SEL-2).
+//! `GET /v1/models` lists what the caller's rights and the providers' credentials make eligible (SEL-2).
 
 use serde_json::{Value, json};
 
@@ -27,7 +27,7 @@ endpoints:
     Setup::new(&Yaml::new()).yaml(yaml).start().await
 }
 
-/// M-129 and M-130: a provider without its key, and one that is disabled, could only answer 503.
+/// M-129 and M-130: a provider without its key and a disabled one could only return 503.
 #[tokio::test]
 async fn what_could_only_answer_503_is_not_listed() {
     let upstream = Upstream::start().await;
@@ -46,7 +46,7 @@ async fn what_could_only_answer_503_is_not_listed() {
     let mixed = client.get("/v1/models/mixed").await.unwrap().json();
     assert_eq!(mixed["failover"], json!([{"provider": "up", "model": "m"}]));
 
-    // A key that comes later makes its provider eligible, from the next request on.
+    // A key that is added later makes its provider eligible from the next request on.
     let admin = Admin(gateway.client());
     let later = json!({"id": "later", "type": "compatible", "base_url": upstream.base_url(), "models": ["x"], "auth": "oauth"});
     admin.done("POST", "providers", later).await;
@@ -69,7 +69,7 @@ async fn a_model_is_shown_by_its_encoded_id() {
     }
 }
 
-/// M-129: two keys of one gateway see what each of them may use.
+/// M-129: each of two keys of one gateway is listed what it may use.
 #[tokio::test]
 async fn each_key_is_listed_what_it_may_use() {
     let upstream = Upstream::start().await;

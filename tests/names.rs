@@ -1,5 +1,5 @@
-//! Names of upstreams that have no answer (LIM-5): a provider's name server that hangs is that provider's trouble alone.
-//! The resolver is the system's, with a library before it in which some names hang.
+//! Upstream names that do not resolve (LIM-5): a provider's name server that hangs affects only that provider. The
+//! resolver is the system's, overridden by a library in which some names hang.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,8 @@ use crate::support::client::{Failure, Whole};
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, faults, wait};
 
-/// Names that begin with `hangs` have no answer while the file NAMES_HANG is there, and say so in NAMES_ASKED; every name
-/// below `test` is this machine.
+/// While the file NAMES_HANG exists, look-ups of names that begin with `hangs` do not return, and are logged to
+/// NAMES_ASKED; every name below `test` resolves to this machine.
 const NAMES: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -36,7 +36,7 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
 }
 "#;
 
-/// A gateway of one worker with the providers `hung`, whose name hangs, and `good`.
+/// A gateway with one worker and the providers `hung`, whose name look-up hangs, and `good`.
 struct Rig {
     dir: TempDir,
     gateway: Gateway,
@@ -65,7 +65,7 @@ impl Rig {
         Self { gateway: setup.start().await, upstream, dir }
     }
 
-    /// Forty requests for the provider whose name hangs, once the look-up has begun.
+    /// Sends forty requests for the provider whose name hangs, once the look-up has started.
     async fn forty_that_hang(&self) -> JoinSet<Result<Whole, Failure>> {
         let mut hung = JoinSet::new();
         for _ in 0..40 {

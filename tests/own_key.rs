@@ -1,4 +1,4 @@
-//! `GET /v1/key`: the holder of a key reads its limits and what it has used, and nothing of anybody else.
+//! `GET /v1/key`: the holder of a key reads its limits and usage, and no data of other keys.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
-/// In dollars per million tokens; an answer of `ok` is 11 tokens in and 7 out.
+/// In dollars per million tokens; a response of `ok` is 11 tokens in and 7 out.
 const PRICES: &str = "models: [{id: m, prices: {input: 3, output: 15}}]";
 const COST_MICRO_USD: f64 = 138.0;
 
@@ -18,7 +18,7 @@ async fn gateway() -> (Gateway, Upstream) {
     (Setup::new(&yaml).at_noon().start().await, upstream)
 }
 
-/// What the holder reads when `requests` requests of theirs are counted.
+/// Returns what the holder reads once `requests` requests are counted.
 async fn own_key(client: &Client, requests: u64) -> Value {
     wait::eventually("the requests in the usage of the key", async || {
         let shown = client.get("/v1/key").await.unwrap().json();

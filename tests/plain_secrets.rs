@@ -1,4 +1,4 @@
-//! Keys in `secrets.json`: they work, with a warning, and `credentials import` seals them (STATE-6, M-123).
+//! Keys in `secrets.json` work, with a warning, and `credentials import` seals them (STATE-6, M-123).
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::support::{Answer, Gateway, Upstream, Yaml};
 
 const PLAIN_KEY: &str = "planted-key-of-the-plain-file-5d21";
 
-/// A provider that needs a key, without one in the configuration file.
+/// Returns a provider that needs a key, without one in the configuration file.
 async fn keyless() -> (Setup, Upstream) {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
@@ -28,7 +28,7 @@ fn write_plain(state: &Path, text: &str) {
     std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600)).unwrap();
 }
 
-/// Chats, and expects the upstream to see `key`.
+/// Sends a chat request and expects the upstream to receive `key`.
 async fn expect_chat_with(gateway: &Gateway, upstream: &Upstream, key: &str) {
     let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
     let answer = gateway.client().chat(body).await;
@@ -100,7 +100,7 @@ async fn without_any_key_the_gateway_serves_and_says_what_is_missing() {
     assert_eq!(shown["state"], "faulty", "{shown}");
     assert!(shown["reason"].as_str().unwrap().starts_with("api_key is missing"), "{shown}");
 
-    // A reload reads the file beside the configuration too.
+    // A reload also reads the file beside the configuration.
     write_plain(&gateway.state(), r#"{"providers": {"up": {"api_key": "sk-late"}}}"#);
     let url = upstream.base_url();
     gateway.write_config(format!("providers:\n  up: {{type: openai, base_url: '{url}', models: [m, n]}}\n"));
@@ -124,7 +124,7 @@ async fn an_import_killed_at_any_moment_loses_no_key() {
         let mut child =
             setup.command(&["credentials", "import"]).stdout(std::process::Stdio::null()).spawn().unwrap();
         let began = Instant::now();
-        // A run that comes to its end tells how long one takes now; the others are killed at moments spread over it.
+        // The first run completes and measures the duration; the others are killed at moments spread over it.
         let moment = if number == 0 { Duration::from_secs(60) } else { whole * number / RUNS };
         match tokio::time::timeout(moment, child.wait()).await {
             Ok(status) => {

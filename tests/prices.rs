@@ -1,4 +1,4 @@
-//! The price list as an operator keeps it current: `LLMGW_PRICES_URL` (ADM-6).
+//! Updates of the price list through `LLMGW_PRICES_URL` (ADM-6).
 
 use serde_json::{Value, json};
 
@@ -6,19 +6,19 @@ use crate::support::gateway::Setup;
 use crate::support::upstream::refusing_url;
 use crate::support::{Answer, Gateway, Upstream, Yaml, wait};
 
-/// A list that prices the model `m` of compatible providers.
+/// Returns a list that prices the model `m` of compatible providers.
 fn list(as_of: &str, input: f64) -> Answer {
     let prices = json!({"m": {"prices": {"input": input, "output": 2}}});
     Answer::json(200, json!({"as_of": as_of, "lists": {"compatible": prices}}).to_string())
 }
 
-/// A gateway that fetches its list from `feed`.
+/// Starts a gateway that fetches its list from `feed`.
 async fn gateway(feed: &Upstream) -> Gateway {
     let url = feed.base_url().replace("/v1", "/prices.json");
     Setup::new(&Yaml::one(refusing_url().await)).env("LLMGW_PRICES_URL", url).start().await
 }
 
-/// The price of input of the model `m`.
+/// Returns the price of input of the model `m`.
 async fn input(gateway: &Gateway) -> Value {
     let rows = gateway.client().get("/admin/api/catalog?provider=up").await.unwrap().json();
     rows["data"][0]["prices"]["input"].clone()

@@ -1,5 +1,5 @@
-//! The binary as an operator meets it: exit codes, signals, the state directory, configuration while it runs,
-//! and what is left after kill -9 (P16, P17, P20 to P22, CFG-2, CFG-5, OPS-3).
+//! The binary from an operator's view: exit codes, signals, the state directory, configuration changes while it runs,
+//! and the state after kill -9 (P16, P17, P20 to P22, CFG-2, CFG-5, OPS-3).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ fn setup() -> Setup {
     Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))
 }
 
-/// Runs `serve`, which must fail with `code`, and returns what it said.
+/// Runs `serve`, which must fail with `code`, and returns its error output.
 async fn refused(setup: &Setup, code: i32) -> String {
     let output = setup.run(&["serve"]).await;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -101,11 +101,11 @@ async fn a_newer_database_is_refused_and_left_alone() {
 async fn a_damaged_database_is_never_replaced() {
     let mut gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let database = gateway.state().join("gateway.db");
-    // A stop in good order leaves everything in the one file.
+    // A clean stop leaves all data in the one file.
     gateway.signal(Signal::TERM);
     gateway.exit().await;
     let setup = gateway.kill().await;
-    // A page that no table uses may hold anything.
+    // A page that no table uses may have any content, so remove such pages.
     rusqlite::Connection::open(&database).unwrap().execute_batch("VACUUM").unwrap();
     let whole = std::fs::read(&database).unwrap();
     let mut pages = 0;
@@ -223,7 +223,7 @@ async fn a_stop_lets_a_stream_finish() {
     figure("P22", "SIGTERM with a stream that ends: it ends whole, exit 0");
 }
 
-/// P22; a full run takes the drain that holds where nothing is configured.
+/// P22; a full run uses the default drain time.
 #[tokio::test]
 async fn a_stop_cuts_what_does_not_finish() {
     let upstream = Upstream::start().await;
@@ -247,7 +247,7 @@ async fn a_stop_cuts_what_does_not_finish() {
         "P22",
         format!("SIGTERM with a stream that never ends: exit 0 after {:.1} s", taken.as_secs_f64()),
     );
-    // What was cut is on record when it starts again.
+    // The exchange that was cut off is on record after the restart.
     let gateway = gateway.kill().await.start().await;
     assert_eq!(gateway.records(1).await.len(), 1);
 }
@@ -294,7 +294,7 @@ async fn state_is_readable_by_its_owner_only() {
     }
 }
 
-/// STATE-5, P16: whoever has seen the end of an answer finds its record after a kill -9.
+/// STATE-5, P16: once a client has received the end of a response, its record survives kill -9.
 #[tokio::test]
 async fn no_record_of_a_whole_answer_is_lost_by_a_kill() {
     const ROUNDS: usize = 20;
@@ -323,7 +323,7 @@ async fn no_record_of_a_whole_answer_is_lost_by_a_kill() {
         for _ in 0..STREAMS {
             ready.pass().await;
         }
-        // All streams end now; the kill falls a little further into that with each round.
+        // All streams end now; with each round the kill happens a little later.
         gate.open(STREAMS);
         let ended = STREAMS * round / ROUNDS;
         let mut whole = Vec::new();
@@ -350,7 +350,7 @@ async fn no_record_of_a_whole_answer_is_lost_by_a_kill() {
     );
 }
 
-/// The ids of all records, page by page, once none waits to be stored.
+/// Returns the ids of all records, page by page, once none is waiting to be stored.
 async fn all_request_ids(gateway: &Gateway) -> Vec<String> {
     let client = gateway.client();
     wait::eventually("an empty journal", async || {

@@ -1,5 +1,5 @@
-//! Provider instances and endpoints by the API: usable at once, merged with the file, secrets never shown
-//! (M-046, M-048, M-053, M-081, AUTH-4).
+//! Provider instances and endpoints of the API: usable at once, merged with the file, secrets never shown (M-046,
+//! M-048, M-053, M-081, AUTH-4).
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 const SECRET: &str = "sk-planted-secret-of-the-provider-0042";
 const HEADER: &str = "header-planted-secret-0043";
 
-/// An administrator's request below `/admin/api/`.
+/// Sends an administrator's request below `/admin/api/`.
 async fn admin(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Whole {
     Admin(gateway.client()).call(method, path, body.clone()).await
 }
@@ -26,7 +26,7 @@ async fn good(gateway: &Gateway, method: &str, path: &str, body: &Value) -> Valu
     Admin(gateway.client()).done(method, path, body.clone()).await
 }
 
-/// Status, parameter and message of a refusal.
+/// Returns the status, parameter and message of a rejection.
 async fn refused(gateway: &Gateway, method: &str, path: &str, body: &Value) -> (u16, String, String) {
     let answer = admin(gateway, method, path, body).await;
     let error = answer.json()["error"].clone();

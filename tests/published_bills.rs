@@ -1,9 +1,9 @@
-//! Bills of published examples, to the nano-dollar: an answer with the usage as the vendor reports it goes through the
-//! gateway, and its record costs what was published (ADM-6).
+//! Bills of published examples, to the nano-dollar: a response with the usage as the vendor reports it goes through the
+//! gateway, and its record has the published cost (ADM-6).
 //!
-//! The source of the amount stands beside each example. DeepSeek, Moonshot, Z.ai, Cohere and Google publish unit prices and no
-//! bills, and AWS and Mistral publish few; the other amounts are those of other projects, computed from the vendor's prices of
-//! their day. Where a price has changed since, the configuration of the example has the price of that day.
+//! The source of the amount is named at each example. DeepSeek, Moonshot, Z.ai, Cohere and Google publish unit prices
+//! and no bills, and AWS and Mistral publish few; the other amounts are from other projects, computed from the vendor's
+//! prices at the time. Where a price has changed since, the configuration of the example has the price of that time.
 
 use serde_json::{Value, json};
 
@@ -11,10 +11,10 @@ use crate::support::clock;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Upstream, Yaml, chat};
 
-/// An answer of a vendor and what it costs.
+/// A vendor's response and its cost.
 struct Example {
     model: &'static str,
-    /// The prices of its day, where the built-in list has others now.
+    /// The prices of its time, if the built-in list has different ones now.
     prices: Option<Value>,
     answer: Value,
     tokens: Value,
@@ -22,27 +22,27 @@ struct Example {
 }
 
 impl Example {
-    /// A chat completion that reports `usage`, at the prices of the built-in list.
+    /// Returns a chat completion that reports `usage`, at the prices of the built-in list.
     fn chat(model: &'static str, usage: &Value, tokens: Value, nano_usd: u64) -> Self {
         let mut answer: Value = serde_json::from_str(&chat::completion("hello")).unwrap();
         (answer["model"], answer["usage"]) = (json!(model), usage.clone());
         Self { model, prices: None, answer, tokens, nano_usd }
     }
 
-    /// A Converse answer that reports `usage`, at the prices of the built-in list.
+    /// Returns a Converse response that reports `usage`, at the prices of the built-in list.
     fn converse(model: &'static str, usage: &Value, tokens: Value, nano_usd: u64) -> Self {
         let message = json!({"role": "assistant", "content": [{"text": "hello"}]});
         let answer = json!({"output": {"message": message}, "stopReason": "end_turn", "usage": usage});
         Self { model, prices: None, answer, tokens, nano_usd }
     }
 
-    /// The same at these prices, as an operator writes them.
+    /// Returns the same example at these prices, in the format of the configuration.
     fn at(self, prices: Value) -> Self {
         Self { prices: Some(prices), ..self }
     }
 }
 
-/// Plays the examples over one gateway, each at a provider of its own with these members, and fails where a record differs.
+/// Runs the examples over one gateway, each at a separate provider with these members, and fails if a record differs.
 async fn assert_bills(setup: Setup, members: &Value, examples: &[Example]) {
     let upstream = Upstream::start().await;
     let base = upstream.base_url();
@@ -81,12 +81,13 @@ fn setup() -> Setup {
     Setup::new(&Yaml::new())
 }
 
-/// A provider of the registry.
+/// Returns a provider of the registry.
 fn registered(id: &str) -> Value {
     json!({"registry_id": id, "api_key": "secret-1"})
 }
 
-/// A prompt of a million tokens, 400,000 of them from the cache, and an answer of a million, as DeepSeek reports them.
+/// Returns a prompt of a million tokens, 400,000 of them from the cache, and an answer of a million, as DeepSeek
+/// reports them.
 fn deepseek_million(model: &'static str, nano_usd: u64) -> Example {
     let usage = json!({"prompt_tokens": 1_000_000, "completion_tokens": 1_000_000, "total_tokens": 2_000_000,
         "prompt_cache_hit_tokens": 400_000, "prompt_cache_miss_tokens": 600_000});
@@ -112,10 +113,10 @@ async fn deepseek_bills_of_peak_hours_are_those_published() {
     assert_bills(setup, &registered("deepseek"), &examples).await;
 }
 
-/// The same test of LiteLLM: half of that on a Saturday at 2:00 UTC. The others are of the time before there were peak hours.
-/// <https://github.com/BerriAI/litellm/pull/26848>: $0.000184875 for 11 tokens of input and 207 of output at $0.435 and $0.87.
-/// `pydantic/genai-prices:tests/dataset/usages.json`, a recorded answer of deepseek-reasoner: $0.0000066 and $0.00172791 at
-/// $0.55 and $2.19.
+/// The same test of LiteLLM: half of that on a Saturday at 2:00 UTC. The others are from before peak hours existed.
+/// <https://github.com/BerriAI/litellm/pull/26848>: $0.000184875 for 11 tokens of input and 207 of output at $0.435 and
+/// $0.87. `pydantic/genai-prices:tests/dataset/usages.json`, a recorded answer of deepseek-reasoner: $0.0000066 and
+/// $0.00172791 at $0.55 and $2.19.
 #[tokio::test]
 async fn deepseek_bills_of_other_hours_and_times_are_those_published() {
     let Some(setup) = clock::at(SATURDAY_2).map(|clock| setup().with_clock(clock)) else { return };
@@ -146,7 +147,7 @@ async fn mistral_bills_are_those_published() {
     let cached = json!({"prompt_tokens": 1_013, "completion_tokens": 30, "total_tokens": 1_043,
         "prompt_tokens_details": {"cached_tokens": 1_008}});
     let examples = [
-        // The usage is that of docs.mistral.ai/studio-api/conversations/advanced/prompt-caching, the amount that of
+        // The usage is from docs.mistral.ai/studio-api/conversations/advanced/prompt-caching, the amount from
         // pydantic/genai-prices:tests/test_extract_usage.py: $0.0000979.
         Example::chat(
             "mistral-large-2512",
@@ -185,7 +186,7 @@ async fn mistral_bills_are_those_published() {
     assert_bills(setup(), &registered("mistral"), &examples).await;
 }
 
-/// Its Compatibility API reports usage as OpenAI does.
+/// Cohere's Compatibility API reports usage in OpenAI's format.
 #[tokio::test]
 async fn cohere_bills_are_those_published() {
     let usage = |input, output| json!({"prompt_tokens": input, "completion_tokens": output, "total_tokens": input + output});
@@ -268,7 +269,7 @@ async fn bedrock_bills_are_those_published() {
         "cacheReadInputTokens": 10_000, "cacheWriteInputTokens": 0});
     let examples = [
         // AWS itself, awslabs/generative-ai-cdk-constructs:src/patterns/gen-ai/aws-qa-appsync-opensearch/README.md:
-        // $0.05472 for 2K and 1K tokens at $0.01102 and $0.03268 a thousand.
+        // $0.05472 for 2K and 1K tokens at $0.01102 and $0.03268 per thousand.
         Example::converse(
             "anthropic.claude-v2:1",
             &usage(2_000, 1_000),
@@ -277,7 +278,7 @@ async fn bedrock_bills_are_those_published() {
         )
         .at(json!({"input": 11.02, "output": 32.68})),
         // AWS itself, an example of aws.amazon.com/bedrock/pricing in 2024: $0.184 for 11K and 4K tokens at $0.008 and
-        // $0.024 a thousand, the prices that the list still has.
+        // $0.024 per thousand, the prices that the list still has.
         Example::converse(
             "anthropic.claude-v2:1",
             &usage(11_000, 4_000),
@@ -292,7 +293,7 @@ async fn bedrock_bills_are_those_published() {
             88_680_000,
         ),
         // promptfoo/promptfoo:test/providers/bedrock/pricing.test.ts: 100 x $3 + 500 x $0.30 + 60 x $3.75 + 40 x $6 +
-        // 50 x $15 a million, and 1,000 x $0.06 + 10,000 x $0.015.
+        // 50 x $15 per million, and 1,000 x $0.06 + 10,000 x $0.015.
         Example::converse(
             "global.anthropic.claude-sonnet-5",
             &mixed,

@@ -1,5 +1,5 @@
-//! Recorded exchanges of `dataplane/wire/fixtures` through a whole gateway: those that no reader of the gateway's looks
-//! into, and its own lists of models beside the vendors'.
+//! Recorded exchanges of `dataplane/wire/fixtures` through a whole gateway: those that the gateway passes through
+//! unparsed, and its own model lists compared with the vendors'.
 
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ async fn serving(protocols: &str) -> (Gateway, Upstream) {
     (Gateway::start(&yaml).await, upstream)
 }
 
-/// Input of text and of sound.
+/// Returns the input tokens of text and sound.
 fn input_of(tokens: &Value) -> u64 {
     ["input", "audio_input"].iter().map(|class| tokens[class].as_u64().unwrap()).sum()
 }
@@ -112,7 +112,7 @@ async fn a_recorded_count_reaches_the_client_as_it_came() {
     assert_eq!(upstream.request(0).await.json(), request);
 }
 
-/// The members of `recorded` stand in `ours`, each of the same sort.
+/// Checks that `ours` has all members of `recorded`, each of the same type.
 fn has_members(ours: &Value, recorded: &Value, place: &str) {
     for (name, value) in recorded.as_object().unwrap() {
         let own = ours.get(name).unwrap_or_else(|| panic!("{place}.{name} is missing: {ours}"));
@@ -141,7 +141,7 @@ async fn lists_of_models_have_what_the_sdks_of_both_vendors_need() {
         let data = ours["data"].as_array().unwrap();
         let fast = data.iter().find(|model| model["id"] == "fast").unwrap();
         has_members(fast, &entry, file);
-        // Other models are there too; the list names its own first and last one.
+        // The list has other models as well; its fields name its own first and last one.
         let first_and_last = [data.first(), data.last()].map(|model| model.unwrap()["id"].clone());
         if recorded.get("first_id").is_some() {
             recorded["first_id"] = first_and_last[0].clone();

@@ -1,4 +1,4 @@
-//! OpenAI Responses over targets that speak only chat, where a request keeps no state (RESP-1 to RESP-4).
+//! OpenAI Responses over targets that support only chat, where a request keeps no state (RESP-1 to RESP-4).
 
 use serde_json::{Value, json};
 
@@ -83,7 +83,7 @@ async fn what_needs_the_provider_s_memory_is_refused_before_anything_is_sent() {
         assert_eq!(error["code"], "unsupported_parameter", "{param}");
         assert!(error["param"].as_str().unwrap().starts_with(param), "{param}: {error}");
     }
-    // What is malformed no other target could be told either.
+    // A malformed request is malformed for every other target too.
     let body = ask(&json!({"tools": [{"type": "function"}]}));
     let answer = gateway.client().post("/v1/responses", body).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (400, "invalid_request"));
@@ -108,7 +108,7 @@ async fn stored_responses_are_nobodys() {
     assert!(upstream.requests().is_empty());
 }
 
-/// Two targets that speak the protocol behind `line`, and what the first says in a whole answer.
+/// Starts two targets behind `line` that support Responses natively.
 async fn natives() -> (Gateway, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let members = "protocols: [responses]";
@@ -194,7 +194,7 @@ async fn what_a_stream_made_is_remembered_as_it_passes() {
     assert_eq!(first.requests().len(), 1);
 }
 
-/// The account behind a provider serves every project: it would go on from any response that it has made.
+/// A provider's account serves every project: the upstream would continue any response that the account has created.
 #[tokio::test]
 async fn a_response_is_known_to_the_project_that_asked_for_it_alone() {
     let upstream = Upstream::start().await;
@@ -208,7 +208,7 @@ async fn a_response_is_known_to_the_project_that_asked_for_it_alone() {
         clients.push(Client::new(gateway.address(), Some(&key.key)));
     }
     let [maker, colleague, stranger] = &clients[..] else { unreachable!() };
-    // An id that no vendor's pattern fits, and a stranger who has the upstream repeat it in an answer.
+    // An id that fits no vendor's pattern, and another project that has the upstream repeat it in a response.
     let uuid = "ad5663da-63e6-86c6-e0be-ff15effa8357";
     upstream.then(Answer::json(200, made(uuid, "secret")));
     assert_eq!(maker.post("/v1/responses", ask(&json!({}))).await.status, 200);
@@ -289,7 +289,8 @@ async fn an_error_names_the_member_that_the_client_sent() {
     );
 }
 
-/// M-169 to M-172: a native target that is known to lack a feature is passed over by name, and refused where it is alone.
+/// M-169 to M-172: a native target known to lack a feature is skipped with a message that names it, and the request is
+/// rejected if there is no other target.
 #[tokio::test]
 async fn what_a_native_target_lacks_is_passed_over_or_refused_by_name() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
@@ -336,12 +337,12 @@ async fn what_a_native_target_lacks_is_passed_over_or_refused_by_name() {
         assert_eq!(error["code"], "unsupported_parameter");
     }
     assert!(first.requests().is_empty());
-    // What it has passes as ever.
+    // Features that it supports pass as before.
     let had = json!({"store": false, "include": [], "tools": [{"type": "browser_search"}]});
     assert_eq!(ask("line", &had).await.header("x-llmgw-provider"), Some("p0"));
 }
 
-/// Codex describes its turns in headers, which a native target understands.
+/// Codex describes its turns in headers, which native targets accept.
 #[tokio::test]
 async fn codexs_headers_reach_a_native_target_and_others_do_not() {
     let (gateway, first, _second) = natives().await;

@@ -1,5 +1,5 @@
-//! Planted secrets, looked for everywhere that bytes are kept or go out (P18, M-125, M-126): plain, in base64 at each
-//! alignment, in hex and in UTF-16. One gateway does all it can, with every log line on, and ends by kill -9.
+//! Planted secrets, searched for in all stored and sent bytes (P18, M-125, M-126): plain, in base64 at each alignment,
+//! in hex and in UTF-16. One gateway exercises all its features at the highest log level, and ends by kill -9.
 
 use std::path::Path;
 
@@ -19,13 +19,13 @@ const HEADER: &str = "planted-header-of-the-made-provider-91";
 const PROMPT: &str = "planted prompt canary: seven violet herons";
 const COMPLETION: &str = "planted answer canary: nine amber foxes";
 
-/// What a secret looks like in the encodings that it might hide in.
+/// Returns the secret in all encodings in which it might appear.
 fn forms(secret: &[u8]) -> Vec<Vec<u8>> {
     let hex: String = secret.iter().map(|byte| format!("{byte:02x}")).collect();
     let mut forms = vec![secret.to_vec(), hex.to_uppercase().into_bytes(), hex.into_bytes()];
     for alignment in 0..3 {
         let padded = [&vec![0; alignment], secret].concat();
-        // Only characters that depend on nothing but the secret.
+        // Only the characters that depend on nothing but the secret.
         let (from, to) = ((alignment * 8).div_ceil(6), padded.len() * 8 / 6);
         for encoded in [BASE64_STANDARD_NO_PAD.encode(&padded), BASE64_URL_SAFE_NO_PAD.encode(&padded)] {
             forms.push(encoded.as_bytes()[from..to].to_vec());
@@ -38,7 +38,7 @@ fn forms(secret: &[u8]) -> Vec<Vec<u8>> {
     forms
 }
 
-/// Names and forms of every secret.
+/// Names and encodings of every secret.
 #[derive(Default)]
 pub(crate) struct Planted(Vec<(String, Vec<Vec<u8>>)>);
 
@@ -56,7 +56,7 @@ impl Planted {
         }
     }
 
-    /// Every file below `dir`; archives unpacked too. Tells how many.
+    /// Checks every file below `dir`, and the content of archives. Returns the number of files.
     pub(crate) fn expect_none_below(&self, dir: &Path) -> usize {
         let mut count = 0;
         for entry in std::fs::read_dir(dir).unwrap() {
@@ -95,7 +95,7 @@ fn the_search_finds_what_is_hidden() {
     planted.expect_none("elsewhere", b"nothing of it");
 }
 
-/// Everything that an administrator can read.
+/// All paths that an administrator can read.
 const READ: [&str; 16] = [
     "state",
     "principals",
@@ -122,7 +122,7 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
             .to_string()
     };
     for client in clients {
-        // An upstream can quote what it was sent, and what it knows of other providers.
+        // An upstream can quote the request, and what it knows of other providers.
         for (model, message) in [
             ("up/m", format!("Incorrect API key provided: {FILE_KEY}.")),
             ("made/m", format!("Incorrect API key provided: {API_KEY}.")),
@@ -152,7 +152,7 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
                     _ => {
                         let mut flow = client.chat_flow(body(true, model)).await;
                         let mut told = format!("{:?}", flow.headers).into_bytes();
-                        // A stream that fails is broken off; what came before is what counts.
+                        // A stream that fails is broken off; only the events before that matter.
                         let (events, _) = flow.rest().await;
                         told.extend(events.iter().flat_map(|event| event.bytes.to_vec()));
                         told
@@ -169,7 +169,7 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
     answers
 }
 
-/// All that was planted, and the project key that was made.
+/// Returns all planted secrets, and the project key that was created.
 fn planted(key: &str) -> Planted {
     let mut planted = Planted(Vec::new());
     planted.add("the file's upstream key", FILE_KEY);
@@ -256,7 +256,7 @@ async fn no_planted_secret_is_kept_or_told_anywhere() {
     );
 }
 
-/// Whatever was written is its owner's alone.
+/// Checks that all files are accessible to their owner only.
 fn expect_private_below(dir: &Path) {
     use std::os::unix::fs::PermissionsExt as _;
     for entry in std::fs::read_dir(dir).unwrap() {

@@ -1,4 +1,4 @@
-//! The built-in voice (AUD-2): speech without a network, in every format, like every other operation.
+//! The built-in voice (AUD-2): speech without a network, in every format, with the same behaviour as other operations.
 
 use serde_json::json;
 
@@ -114,7 +114,7 @@ async fn a_listener_who_leaves_is_recorded_as_gone_and_the_next_is_served() {
     assert_eq!(answer.status, 200);
 }
 
-/// M-068: on every kind of provider that speaks.
+/// M-068: for every kind of provider with speech.
 #[tokio::test]
 async fn a_request_without_a_voice_gets_its_providers_default() {
     let upstream = Upstream::start().await;

@@ -1,6 +1,6 @@
-//! Clients that make no progress (LIM-5): those that read nothing, those that ask nothing, and those that send a body in
-//! crumbs. They end in bounded time; those that are only slow do not. The times are short here; with `LLMGW_TEST_FULL=1`
-//! they are the defaults, with 500 clients of each sort.
+//! Clients that make no progress (LIM-5): those that read nothing, those that send no request, and those that send a
+//! body in tiny pieces. They are disconnected in bounded time; clients that are merely slow are not. The times are
+//! short here; with `LLMGW_TEST_FULL=1` they are the defaults, with 500 clients of each kind.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -18,15 +18,16 @@ use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::raw::Raw;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat, wait};
 
-/// How long clients may stall or idle where a test does not take the defaults.
+/// The stall and idle timeout where a test does not use the defaults.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// How many clients of each sort, and within what time they are gone.
+/// Returns the number of clients of each kind, and the time limit for their disconnection.
 fn scale() -> (usize, Duration) {
     if is_full() { (500, Duration::from_secs(120)) } else { (20, Duration::from_secs(60)) }
 }
 
-/// A gateway before `upstream` that ends clients after a short time, or after the default one in a full run.
+/// Starts a gateway before `upstream` that disconnects clients after a short time, or after the default one in a full
+/// run.
 async fn gateway(upstream: &Upstream) -> Gateway {
     let setup = Setup::new(&Yaml::one(upstream.base_url()));
     let seconds = SHORT.as_secs().to_string();
@@ -39,7 +40,7 @@ async fn gateway(upstream: &Upstream) -> Gateway {
     setup.start().await
 }
 
-/// Open client connections, that of the question not counted.
+/// Returns the number of open client connections, without that of the query itself.
 async fn connections(gateway: &Gateway) -> usize {
     let metrics = gateway.client().get("/metrics").await.unwrap();
     let text = String::from_utf8(metrics.body.to_vec()).unwrap();
@@ -47,7 +48,7 @@ async fn connections(gateway: &Gateway) -> usize {
     line.parse::<usize>().unwrap() - 1
 }
 
-/// Waits until at most `left` connections are open, and serves honest clients meanwhile.
+/// Waits until at most `left` connections are open, and serves well-behaved clients in the meantime.
 async fn gone(gateway: &Gateway, left: usize, limit: Duration) -> (Duration, Vec<Duration>) {
     let began = Instant::now();
     let mut waits = Vec::new();
@@ -62,10 +63,10 @@ async fn gone(gateway: &Gateway, left: usize, limit: Duration) -> (Duration, Vec
     (began.elapsed(), waits)
 }
 
-/// A client without a key that asks for much and reads nothing.
+/// Connects a client without a key that requests much and reads nothing.
 async fn unread(address: SocketAddr) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
-    // Else each of them fills megabytes of the kernel's memory, on both sides.
+    // Otherwise each connection fills megabytes of kernel memory, on both sides.
     socket.set_recv_buffer_size(4 << 10).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
     let asked = "GET /console/ HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
@@ -73,7 +74,7 @@ async fn unread(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// LIM-5: clients without a key that pipeline and do not read, beside one that pauses and then reads on.
+/// LIM-5: clients without a key that pipeline and do not read, beside one that pauses and then continues to read.
 #[tokio::test]
 async fn clients_that_read_nothing_are_cut_and_honest_ones_see_nothing() {
     let upstream = Upstream::start().await;
@@ -123,7 +124,7 @@ async fn clients_that_read_nothing_are_cut_and_honest_ones_see_nothing() {
     );
 }
 
-/// A connection of HTTP/2 whose client answers pings, and gives each stream and all together so much window.
+/// Opens an HTTP/2 connection whose client answers pings, with these windows for each stream and for the connection.
 async fn connect(
     gateway: &Gateway,
     stream_window: u32,
@@ -143,7 +144,7 @@ fn streamed() -> http::Request<Full<Bytes>> {
         .unwrap()
 }
 
-/// The preface of HTTP/2 and settings, and not a word after them.
+/// Sends the HTTP/2 preface and settings, and nothing after that.
 async fn silent(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
@@ -194,7 +195,8 @@ async fn idle_http2_connections_are_asked_to_leave() {
     );
 }
 
-/// LIM-5: a stream whose client gives no window ends alone; another one of the connection is read slowly and lives.
+/// LIM-5: a stream whose client grants no window is reset by itself; another one of the same connection is read slowly
+/// and continues.
 #[tokio::test]
 async fn an_http2_stream_without_window_is_reset() {
     let upstream = Upstream::start().await;
@@ -218,7 +220,7 @@ async fn an_http2_stream_without_window_is_reset() {
     assert_eq!(record["outcome"], "cancelled");
 }
 
-/// LIM-5: a body of which a byte comes now and then, beside one that is slow.
+/// LIM-5: a body that arrives a byte at a time with long gaps, beside one that is merely slow.
 #[tokio::test]
 async fn a_request_body_in_crumbs_comes_to_an_end() {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Streams through the gateway: no byte changed, no event held back, no end invented (CHAT-4, STR-1, ERR-3).
+//! Streams through the gateway: no byte is changed, no event is held back, no end is invented (CHAT-4, STR-1, ERR-3).
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use crate::support::figure::{figure, promised, times};
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
-/// A gateway in front of one upstream with the model `m`.
+/// Starts a gateway in front of one upstream with the model `m`.
 async fn gateway_with_upstream() -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     (gateway, upstream)
 }
 
-/// Streams that real servers send, in shapes that a parser would like to tidy up.
+/// Returns streams that real servers send, in forms that a parser might normalize.
 fn odd_streams() -> Vec<(&'static str, String)> {
     let plain: String =
         chat::events(&["a", "b"]).iter().map(|event| String::from_utf8_lossy(event).into_owned()).collect();
@@ -129,7 +129,7 @@ async fn a_usage_chunk_with_choices_is_never_dropped() {
     assert_eq!(gateway.client().chat(chat::stream_request("m")).await.body, events.concat());
 }
 
-/// P5: no event waits for another, and none for long.
+/// P5: no event waits for the next one, and none is delayed for long.
 #[tokio::test]
 async fn each_event_arrives_before_the_next_is_written() {
     let (gateway, upstream) = gateway_with_upstream().await;
@@ -137,7 +137,7 @@ async fn each_event_arrives_before_the_next_is_written() {
     let pieces: Vec<String> = (0..100).map(|index| format!("piece {index}")).collect();
     let events = chat::events(&pieces.iter().map(String::as_str).collect::<Vec<_>>());
     upstream.always(Answer::gated_events(&events, &gate));
-    // Until there is content the role chunk may wait (FAIL-6).
+    // The role chunk may be held until there is content (FAIL-6).
     gate.open(2);
     let mut flow = gateway.client().chat_flow(chat::stream_request_with_usage("m")).await;
     assert_eq!(flow.event().await.bytes, events[0]);
@@ -220,7 +220,7 @@ async fn a_missing_end_marker_is_not_invented() {
     assert_eq!(gateway.records(1).await[0]["outcome"], "completed", "a finished choice is a whole answer");
 }
 
-/// What a client sees of a stream that went wrong after its first content.
+/// Returns what a client receives of a stream that fails after its first content.
 async fn broken_stream(answer: Answer, yaml_members: &str) -> (String, Gateway, Upstream) {
     let upstream = Upstream::start().await;
     let spare = Upstream::start().await;
@@ -245,7 +245,7 @@ async fn broken_stream(answer: Answer, yaml_members: &str) -> (String, Gateway, 
     (reply.text, gateway, upstream)
 }
 
-/// The data of the last event of a chunked reply.
+/// Returns the data of the last event of a chunked reply.
 fn last_event(text: &str) -> serde_json::Value {
     let data = text.rsplit("data: ").next().unwrap().lines().next().unwrap();
     serde_json::from_str(data).unwrap_or_else(|fault| panic!("{fault} in {data:?}"))
@@ -296,7 +296,7 @@ async fn comments_keep_a_silent_stream_alive() {
     upstream.always(answer.chunk(chat::finish()).chunk(chat::done()).end());
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     flow.event().await;
-    // The silence that is bounded is the one between bytes, so six pauses of 0.3 s pass under a limit of 1 s.
+    // The timeout applies to the silence between bytes, so six pauses of 0.3 s pass under a limit of 1 s.
     let mut pauses = tokio::time::interval(Duration::from_millis(300));
     for _ in 0..6 {
         pauses.tick().await;

@@ -1,5 +1,5 @@
-//! The process as its supervisor meets it: a thread that dies ends it with an error, signals that ask for no end do not
-//! end it.
+//! The process under its supervisor: the death of a thread ends it with an error, and signals that do not request
+//! termination do not end it.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,13 +11,13 @@ use tempfile::TempDir;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, faults, wait};
 
-/// A directory in which tests put faults, and a set-up whose process has them.
+/// A directory for fault switches, and a set-up whose process is subject to them.
 pub(crate) struct Faulty {
     dir: TempDir,
 }
 
 impl Faulty {
-    /// The compiled faults. A machine without a C compiler cannot build the gateway either.
+    /// Compiles the faults. A machine without a C compiler cannot build the gateway either.
     pub(crate) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         faults::library(dir.path()).expect("a C compiler");
@@ -77,7 +77,7 @@ async fn a_worker_that_dies_while_the_process_drains_ends_it_with_an_error() {
 async fn without_new_threads_requests_are_answered_and_the_process_lives_on() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
-    // A name has to be looked up, which blocks a thread; so does unpacking a body.
+    // A name look-up blocks a thread, and so does decompressing a body.
     let named = upstream.base_url().replace("127.0.0.1", "localhost");
     let faulty = Faulty::new();
     let mut gateway = faulty.apply(Setup::new(&Yaml::one(&named))).start().await;
@@ -143,7 +143,7 @@ async fn hangup_reloads_and_the_user_signals_change_nothing() {
         gateway.signal(signal);
         wait::eventually(said, async || gateway.log().contains(said).then_some(())).await;
     }
-    // The configuration file itself stays as it is: no look at it would find this change.
+    // The configuration file itself is unchanged, so that checking it would not find this change.
     std::fs::write(&keys, json!({"up": "the-second-key-of-the-file"}).to_string()).unwrap();
     assert_eq!(key().await, "Bearer the-first-key-of-the-file");
     gateway.signal(Signal::HUP);

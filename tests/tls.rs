@@ -1,4 +1,4 @@
-//! The gateway serving TLS itself, to a client that checks the certificate (OPS, P12).
+//! The gateway serves TLS itself, to a client that checks the certificate (OPS, P12).
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};

@@ -1,11 +1,11 @@
-//! Calls of tools in conversations that move between vendors: ids, names and signatures on the wire.
+//! Tool calls in conversations that move between vendors: ids, names and signatures on the wire.
 
 use serde_json::{Value, json};
 
 use crate::kinds::{root, with};
 use crate::support::{Answer, Upstream};
 
-/// As Gemini signs its thoughts.
+/// A thought signature as Gemini sends it.
 const SIGNATURE: &str = "c2lnbmF0dXJlLW9mLXRob3VnaHRzCg==";
 
 #[tokio::test]

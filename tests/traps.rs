@@ -1,5 +1,5 @@
-//! What upstreams do to a relay of events that only a whole gateway shows. The traps that are in the bytes themselves
-//! have their tests beside the decoders and scanners.
+//! Upstream behaviour towards an event relay that only shows with a whole gateway. Traps in the bytes themselves have
+//! their tests beside the decoders and scanners.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -8,7 +8,8 @@ use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
-/// `first` and, behind it in the endpoint `line`, an upstream that says `second`.
+/// Starts a gateway with two upstreams behind the endpoint `line`: the first responds with `first`, the next with
+/// `second`.
 async fn line(first: Answer) -> (Gateway, Upstream, Upstream) {
     let (one, two) = (Upstream::start().await, Upstream::start().await);
     one.always(first);
@@ -124,8 +125,8 @@ async fn a_stream_ends_with_its_end_marker_though_the_connection_stays_open() {
     upstream.closed(0).await;
 }
 
-/// FAIL-6. Comments for clients of Chat, `ping` for those of Messages; and nothing behind an `id:` line, after which
-/// OpenAI's Python SDK takes a comment for an event.
+/// FAIL-6. Keep-alives are comments for clients of Chat, and `ping` for those of Messages; none follows an `id:` line,
+/// after which OpenAI's Python SDK takes a comment for an event.
 #[tokio::test]
 async fn a_silent_stream_is_kept_alive_by_what_its_protocol_has() {
     let upstream = Upstream::start().await;

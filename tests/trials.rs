@@ -1,4 +1,4 @@
-//! A test completion asks in a protocol that the model speaks, on the path that clients take (ADM-8).
+//! A test completion uses a protocol that the model supports, on the path that clients use (ADM-8).
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::kinds::{first_line, root, with};
 use crate::support::admin::Admin;
 use crate::support::{Answer, Upstream, chat};
 
-/// A stream of Responses that says "hello".
+/// Returns a stream of Responses with the text "hello".
 fn responses() -> Answer {
     let response = |status: &str| {
         json!({

@@ -1,17 +1,17 @@
-//! Usage and its cost: equal to what the upstream reports, to the token, and billed once (P15, ADM-6, M-082).
+//! Usage and its cost: equal to the upstream's report, to the token, and billed once (P15, ADM-6, M-082).
 
 use serde_json::{Value, json};
 
 use crate::support::figure::figure;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-/// In dollars per million tokens, as a price list says it.
+/// In dollars per million tokens, in the format of the configuration.
 const PRICES: &str = "models: [{id: m, prices: {input: 3, cached_input: 0.3, output: 15}}]";
 
-/// Token classes, as a record has them: input, cache read, output, reasoning.
+/// Token classes in the order of a record: input, cache read, output, reasoning.
 type Counts = [u64; 4];
 
-/// What the n-th exchange is like.
+/// The kind of an exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Whole,
@@ -26,7 +26,7 @@ const KINDS: [Kind; 6] =
     [Kind::Whole, Kind::Stream, Kind::CachedWhole, Kind::ReasoningStream, Kind::Cancelled, Kind::FailedOver];
 const REQUESTS: u64 = 300;
 
-/// What the upstream reports of the n-th exchange.
+/// Returns the usage that the upstream reports for the n-th exchange.
 fn counts(n: u64, kind: Kind) -> Counts {
     let (input, output) = (100 + n * 7, 20 + n * 3);
     match kind {
@@ -36,7 +36,7 @@ fn counts(n: u64, kind: Kind) -> Counts {
     }
 }
 
-/// The `usage` object of such a report: cached input is in the prompt, reasoning in the completion.
+/// Returns the `usage` object of such a report: cached input is part of the prompt, reasoning of the completion.
 fn report([input, cached, output, reasoning]: Counts) -> Value {
     let (prompt, completion) = (input + cached, output + reasoning);
     json!({
@@ -46,7 +46,7 @@ fn report([input, cached, output, reasoning]: Counts) -> Value {
     })
 }
 
-/// The bill in nano-dollars by the price list above: reasoning has no price of its own and is output.
+/// Returns the bill in nano-dollars by the price list above: reasoning has no separate price and is billed as output.
 fn bill([input, cached, output, reasoning]: Counts) -> u64 {
     input * 3_000 + cached * 300 + (output + reasoning) * 15_000
 }
@@ -66,7 +66,7 @@ fn stream(counts: Counts) -> Answer {
     Answer::events(&[&said[..], &[chat::event(&last.to_string()), chat::done()]].concat())
 }
 
-/// Two upstreams at the same prices behind `line`.
+/// Starts two upstreams with the same prices behind `line`.
 async fn priced_line() -> (Gateway, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let yaml = Yaml::new()
@@ -76,7 +76,7 @@ async fn priced_line() -> (Gateway, Upstream, Upstream) {
     (Gateway::start(&yaml).await, first, second)
 }
 
-/// Sends the n-th exchange, to its end or until the client leaves.
+/// Sends the n-th exchange, to its end or until the client disconnects.
 async fn send(gateway: &Gateway, upstreams: (&Upstream, &Upstream), n: u64, kind: Kind) {
     let (first, second) = upstreams;
     let reported = counts(n, kind);
@@ -177,7 +177,7 @@ async fn a_whole_answer_says_what_it_cost_where_that_is_known() {
     second.then(whole([1, 1, 0, 0]));
     let reply = gateway.client().chat(chat::request("line")).await;
     assert_eq!(cost(&reply).as_deref(), Some("0.000003300"), "of the target that answered");
-    // A stream's head goes out before its cost is known, and so does that of a long answer.
+    // The head of a stream is sent before its cost is known, and so is that of a long response.
     first.then(stream([100, 0, 20, 0]));
     assert_eq!(cost(&gateway.client().chat(chat::stream_request("line")).await), None);
     let long = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
@@ -206,7 +206,7 @@ async fn a_record_has_the_request_id_of_the_vendor_that_served() {
     let exported = gateway.client().get("/admin/api/usage/export").await.unwrap();
     let text = String::from_utf8(exported.body.to_vec()).unwrap();
     assert!(text.lines().next().unwrap().contains("upstream_id") && text.contains("req-of-second"), "{text}");
-    // An id that holds the credential is dropped.
+    // An id that contains the credential is dropped.
     first.then(answer("request-id", "req-upstream-secret-of-p0"));
     assert_eq!(gateway.client().chat(chat::request("line")).await.status, 200);
     assert!(!format!("{:?}", gateway.records(2).await).contains("upstream-secret"));
@@ -225,7 +225,7 @@ async fn an_unknown_price_is_unknown_until_usage_is_repriced() {
     let usage = || async { gateway.client().get("/admin/api/usage").await.unwrap().json()["totals"].clone() };
     let before = usage().await;
     assert_eq!((&before["cost_micro_usd"], &before["requests_unpriced"]), (&json!(0.0), &json!(3)));
-    // The price becomes known, as it does when a list is brought up to date.
+    // The price becomes known, as after an update of the list.
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), PRICES);
     gateway.write_config(yaml.text());
     let period = json!({"from": 0, "to": "2100-01-01T00:00:00Z"}).to_string();
@@ -242,7 +242,7 @@ async fn an_unknown_price_is_unknown_until_usage_is_repriced() {
     assert_eq!((&after["cost_micro_usd"], &after["requests_unpriced"]), (&json!(3.0 * 4_500.0), &json!(0)));
     let again = gateway.client().post("/admin/api/usage/reprice", period).await.json();
     assert_eq!((&again["changed"], &again["cost_micro_usd"]), (&json!(0), &json!(13_500.0)));
-    // What an administrator did is in the audit, with its figures.
+    // The audit contains the administrator's action with its figures.
     let audit = gateway.client().get("/admin/api/audit?action=usage.repriced").await.unwrap().json();
     assert_eq!(audit["data"][0]["detail"]["after"]["changed"], 0, "{audit}");
 }

@@ -1,5 +1,5 @@
-//! Usage in a database of its own (STATE-1, M-122): absent unless it is wanted, moved there and back by a start, and
-//! exactly as good as in `gateway.db`, whatever is killed, deleted or restored.
+//! Usage in a separate database (STATE-1, M-122): absent unless configured, moved there and back by a start, and
+//! equivalent to usage in `gateway.db`, whatever is killed, deleted or restored.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, faults, wait};
 
 const SWITCH: &str = "LLMGW_USAGE_DB";
-/// What every exchange uses.
+/// The tokens that every exchange uses.
 const TOKENS: u64 = 18;
 
-/// A gateway with a key and a quota on it, over an upstream that says `ok`.
+/// A gateway with a key and a quota on it, over an upstream that returns `ok`.
 struct Rig {
     gateway: Gateway,
     key: NewKey,
@@ -50,13 +50,13 @@ impl Rig {
         }
     }
 
-    /// Kills it and starts it again.
+    /// Kills the gateway and starts it again.
     async fn again(self, set: impl FnOnce(Setup) -> Setup) -> Self {
         let gateway = set(self.gateway.kill().await).start().await;
         Self { gateway, ..self }
     }
 
-    /// Ends it as an operator does, and gives what it needs to start again.
+    /// Stops the gateway as an operator does, and returns the set-up to start it again.
     async fn stopped(self) -> (Setup, NewKey, String, Upstream) {
         let mut gateway = self.gateway;
         gateway.signal(rustix::process::Signal::TERM);
@@ -68,7 +68,7 @@ impl Rig {
         used(&self.gateway, &self.quota).await
     }
 
-    /// Waits until `gateway.db` has counted the quota of so many exchanges, and no more.
+    /// Waits until `gateway.db` has counted exactly this many exchanges in the quota.
     async fn counted(&self, exchanges: u64) {
         let want = i64::try_from(exchanges * TOKENS).unwrap();
         wait::eventually(&format!("{want} tokens in gateway.db"), async || {
@@ -79,7 +79,7 @@ impl Rig {
         .await;
     }
 
-    /// Everything that is said about usage.
+    /// Returns all reports about usage.
     async fn told(&self, count: usize) -> Value {
         told(&self.gateway, count).await
     }
@@ -123,7 +123,7 @@ fn tables_of_usage(setup: &Setup, file: &str) -> i64 {
     )
 }
 
-/// Runs a command that must end with `code`; what it said.
+/// Runs a command that must exit with `code`; returns its output.
 async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
@@ -155,7 +155,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-/// M-122: by default there is none; with the switch all is there, and without it back again.
+/// M-122: by default `usage.db` does not exist; the switch moves all usage there, and its removal moves it back.
 #[tokio::test]
 async fn usage_moves_into_a_file_of_its_own_and_back_and_is_the_same() {
     let rig = Rig::with(|setup| setup).await;
@@ -200,7 +200,7 @@ async fn usage_moves_into_a_file_of_its_own_and_back_and_is_the_same() {
     assert!(shown.contains("in gateway.db, "), "{shown}");
 }
 
-/// Dies at one step after the other of both moves; then either start has it all, once.
+/// Kills the process at each step of both moves; a start with either setting then has every record exactly once.
 #[tokio::test]
 async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
     let dir = tempfile::tempdir().unwrap();
@@ -223,7 +223,7 @@ async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
                 break;
             }
             steps = step;
-            // Whatever is wanted next, it is there.
+            // The records are present with either setting.
             let wants = if step % 3 == 0 { !apart } else { apart };
             let gateway = setup.env(SWITCH, wants.to_string()).start().await;
             let totals = Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"].clone();
@@ -237,7 +237,7 @@ async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
         }
         assert!(steps > 20, "{steps}");
         println!("M-122: killed at each of {steps} steps (apart: {apart}), 0 lost, 0 doubled");
-        // The next round begins where this one has come to.
+        // The next round starts from the result of this one.
         let mut gateway = setup.env(SWITCH, "true").start().await;
         gateway.signal(rustix::process::Signal::TERM);
         gateway.exit().await;
@@ -245,7 +245,7 @@ async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
     }
 }
 
-/// Whether the process is ready; it is ended then.
+/// True if the process becomes ready; ends it in that case.
 async fn outlives(mut command: tokio::process::Command) -> bool {
     use tokio::io::{AsyncBufReadExt as _, BufReader};
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -267,7 +267,7 @@ async fn outlives(mut command: tokio::process::Command) -> bool {
     outlives
 }
 
-/// `usage.db` has the exchanges and `gateway.db` cannot take what they mean for quotas.
+/// `usage.db` has the exchanges, but `gateway.db` cannot store their quota usage.
 #[tokio::test]
 async fn a_kill_between_the_two_files_counts_quotas_once() {
     let dir = tempfile::tempdir().unwrap();
@@ -292,7 +292,7 @@ async fn a_kill_between_the_two_files_counts_quotas_once() {
     assert_eq!(rig.used().await, 7 * TOKENS);
     rig.counted(7).await;
 
-    // And in one process: it is counted as soon as it can be.
+    // Also within one process: usage is counted as soon as that is possible.
     std::fs::write(&flag, "").unwrap();
     rig.chat(2).await;
     assert_eq!(rig.gateway.records(9).await.len(), 9);
@@ -302,7 +302,7 @@ async fn a_kill_between_the_two_files_counts_quotas_once() {
     assert_eq!(rig.used().await, 9 * TOKENS);
 }
 
-/// Load, ended by kill -9 again and again: quotas have counted exactly what is recorded.
+/// Load ended by repeated kill -9: quotas have counted exactly the recorded usage.
 #[tokio::test]
 async fn kills_under_load_leave_records_and_quotas_agreed() {
     const ROUNDS: usize = 4;
@@ -348,7 +348,7 @@ async fn who_deletes_usage_db_loses_usage_only() {
     let rig = Rig::start(true).await;
     rig.chat(6).await;
     rig.counted(6).await;
-    // Killed: the journal still has what was stored, and the log of the database lies about.
+    // After the kill the journal still has the stored records, and the database's log file remains.
     let setup = rig.gateway.kill().await;
     let usage = setup.state().join("usage.db");
     std::fs::remove_file(&usage).unwrap();
@@ -374,7 +374,7 @@ async fn who_deletes_usage_db_loses_usage_only() {
     assert_eq!((rig.used().await, rig.gateway.records(1).await.len()), (9 * TOKENS, 1));
 }
 
-/// STATE-3: an archive made under load has both files as they were at one moment.
+/// STATE-3: an archive made under load has both files as of one moment.
 #[tokio::test]
 async fn a_backup_has_both_files_of_one_moment() {
     let rig = Rig::start(true).await;
@@ -402,7 +402,7 @@ async fn a_backup_has_both_files_of_one_moment() {
     let requests = requests.as_u64().unwrap();
     assert!(requests >= 20);
     assert_eq!(used(&gateway, &rig.quota).await, requests * TOKENS);
-    // Without the switch it is all in one file again.
+    // Without the switch all usage is in one file again.
     let gateway = gateway.kill().await.without(SWITCH).start().await;
     let records =
         Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
@@ -445,7 +445,7 @@ async fn what_is_no_usage_db_of_this_state_is_refused_and_kept() {
         assert_eq!(std::fs::read(&usage).unwrap(), damaged, "nothing was changed");
     }
     std::fs::write(&usage, &whole).unwrap();
-    // The state without its database is no new state.
+    // A state without its main database is not treated as new.
     let main = setup.state().join("gateway.db");
     let aside = setup.state().join("aside");
     std::fs::rename(&main, &aside).unwrap();
@@ -459,7 +459,7 @@ fn ask_nothing(file: &Path, sql: &str) {
     Connection::open(file).unwrap().execute_batch(sql).unwrap();
 }
 
-/// What is old goes, and what is left is repriced, in whichever file it is.
+/// Expired records are deleted, and the rest is repriced, in whichever file they are.
 #[tokio::test]
 async fn retention_and_repricing_work_on_usage_apart() {
     let rig = Rig::start(true).await;
@@ -478,7 +478,7 @@ async fn retention_and_repricing_work_on_usage_apart() {
         DELETE FROM usage_row_sums";
     ask_nothing(&setup.state().join("usage.db"), older);
     let rig = Rig { gateway: setup.start().await, key, quota, _upstream };
-    // It rests some seconds after each step.
+    // Retention pauses for some seconds after each step.
     let state = wait::eventually_within(4 * wait::PATIENCE, "the end of a pass", async || {
         let state = rig.state().await;
         state["retention"]["last_pass_at_ms"].is_u64().then_some(state)

@@ -1,5 +1,5 @@
-//! Clients that leave after the end of an answer and before its usage (CAN-1, ADM-6): the upstream is read on for a
-//! bounded moment, so that hidden reasoning is not free.
+//! Clients that disconnect after the end of the content and before the usage (CAN-1, ADM-6): the gateway continues to
+//! read the upstream for a bounded time, so that hidden reasoning is billed.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn finished() -> Answer {
     Answer::stream().chunk(chat::role()).chunk(chat::content("some")).chunk(chat::finish())
 }
 
-/// Reads a stream up to its finish reason, and leaves.
+/// Reads a stream up to its finish reason, and disconnects.
 async fn leave_at_the_finish(gateway: &Gateway) -> Instant {
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     for _ in 0..3 {
@@ -28,7 +28,7 @@ async fn leave_at_the_finish(gateway: &Gateway) -> Instant {
     Instant::now()
 }
 
-/// Returns when the gateway has seen that every other client has left.
+/// Returns once the gateway has noticed that every other client has disconnected.
 async fn alone(gateway: &Gateway) {
     wait::eventually("the client has left", async || {
         let metrics = gateway.client().get("/metrics").await.ok()?;
@@ -99,7 +99,7 @@ async fn an_answer_whose_usage_is_awaited_is_recorded_when_the_gateway_ends() {
     assert_eq!((records.len(), &records[0]["outcome"]), (1, &json!("cancelled")));
 }
 
-/// Mistral does not know `stream_options`: its usage comes with the end of the answer or not at all.
+/// Mistral does not support `stream_options`: its usage arrives with the end of the stream or not at all.
 #[tokio::test]
 async fn an_upstream_that_cannot_be_asked_for_usage_is_closed_at_once() {
     let upstream = Upstream::start().await;

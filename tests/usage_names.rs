@@ -1,4 +1,4 @@
-//! The names of the counts in chat answers, whatever the vendor calls them (CHAT-3).
+//! The names of the counts in chat responses, whatever names the vendor uses (CHAT-3).
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::support::client::Whole;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
-/// A vendor's `usage`, as it is written, and as the client gets it.
+/// A vendor's `usage`, as it is sent, and as the client receives it.
 const ROWS: [(&str, &str); 5] = [
     (
         r#"{ "input_tokens": 30, "output_tokens": 9, "input_tokens_details": {"cached_tokens": 20}, "output_tokens_details": {"reasoning_tokens": 4} }"#,
@@ -22,12 +22,12 @@ const ROWS: [(&str, &str); 5] = [
         r#"{"prompt_tokens":30,"completion_tokens":9,"total_tokens":39,"cached_tokens":20,"reasoning_tokens":4,"prompt_tokens_details":null,"completion_tokens_details":{"audio_tokens":0}}"#,
         r#"{"prompt_tokens":30,"completion_tokens":9,"total_tokens":39,"cached_tokens":20,"reasoning_tokens":4,"prompt_tokens_details":{"cached_tokens":20},"completion_tokens_details":{"reasoning_tokens":4,"audio_tokens":0}}"#,
     ),
-    // OpenAI, with a member that nobody knows.
+    // OpenAI, with an unknown member.
     (
         r#"{"prompt_tokens":30,"completion_tokens":9,"total_tokens":39,"prompt_tokens_details":{"cached_tokens":20},"completion_tokens_details":{"reasoning_tokens":4},"x":1.50}"#,
         r#"{"prompt_tokens":30,"completion_tokens":9,"total_tokens":39,"prompt_tokens_details":{"cached_tokens":20},"completion_tokens_details":{"reasoning_tokens":4},"x":1.50}"#,
     ),
-    // Nothing of this is reported under any other name.
+    // All members have their usual names already.
     (r#"{"prompt_tokens":39, "completion_tokens":9}"#, r#"{"prompt_tokens":39, "completion_tokens":9}"#),
 ];
 
@@ -41,7 +41,7 @@ async fn serving() -> (Gateway, Upstream) {
     (Gateway::start(&yaml).await, upstream)
 }
 
-/// The record agrees with what the client reads.
+/// Checks that the record agrees with the usage that the client receives.
 async fn check_record(gateway: &Gateway, request_id: &str, usage: &str) {
     let record = gateway.record_of(request_id).await;
     let usage: Value = serde_json::from_str(usage).unwrap();
@@ -56,7 +56,7 @@ async fn check_record(gateway: &Gateway, request_id: &str, usage: &str) {
     assert_eq!(record["tokens"]["reasoning"], reasoning.as_u64().unwrap_or(0), "{record}");
 }
 
-/// M-136 on whole answers: the shorter one is read before its head goes out, the longer one passes.
+/// M-136 on whole responses: the shorter one is read before its head is sent, the longer one is relayed.
 #[tokio::test]
 async fn whole_answers_of_every_vendor_have_the_same_names_of_usage() {
     let (gateway, upstream) = serving().await;
@@ -80,7 +80,7 @@ async fn whole_answers_of_every_vendor_have_the_same_names_of_usage() {
     }
 }
 
-/// M-136 on streams, in a chunk of its own and beside the last choice, asked for and not.
+/// M-136 on streams, in a separate chunk and beside the last choice, requested and not requested.
 #[tokio::test]
 async fn streams_of_every_vendor_have_the_same_names_of_usage() {
     let (gateway, upstream) = serving().await;
@@ -115,7 +115,7 @@ async fn streams_of_every_vendor_have_the_same_names_of_usage() {
     assert_eq!(text(&got), String::from_utf8(events.concat()).unwrap(), "a chunk that was not asked for");
 }
 
-/// What is no chat keeps the names of its own protocol.
+/// Operations other than chat keep the names of their own protocol.
 #[tokio::test]
 async fn usage_of_other_operations_is_left_as_it_is() {
     let upstream = Upstream::start().await;

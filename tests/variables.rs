@@ -1,5 +1,5 @@
-//! Every variable of the table is acted on, or a start that sets it warns that it is not. A new row fails the first test
-//! until it has its proof here.
+//! Every variable of the table has an effect, or a start that sets it warns that it has none. A new row fails the first
+//! test until its proof is added here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::support::raw::Raw;
 use crate::support::tls::Authority;
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
-/// How a variable is shown to be acted on.
+/// The proof that a variable is handled.
 enum Proof {
-    /// By this test, in this file, which sets it.
+    /// This test, in this file, sets it.
     Test(&'static str, &'static str),
-    /// A start with this value warns that it is not acted on.
+    /// A start with this value warns that the variable has no effect.
     Warned(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! What the upstreams of the test send: whole answers and streams of each protocol, with the usage that is planned.
+//! The upstream responses of the money test: whole responses and streams of each protocol, with the planned usage.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::plan::{Fate, Speaks};
 use super::{bedrock, of};
 use crate::support::{Answer, Gate, chat};
 
-/// The answer of an upstream of this protocol to an attempt with this fate.
+/// Returns the response of an upstream with this protocol to an attempt with this fate.
 pub(super) fn answer(speaks: Speaks, stream: bool, fate: &Fate) -> Answer {
     match fate {
         Fate::Status(status) => Answer::json(*status, chat::error("planned", "planned")),
@@ -29,12 +29,12 @@ pub(super) fn answer(speaks: Speaks, stream: bool, fate: &Fate) -> Answer {
     }
 }
 
-/// The head of a stream.
+/// Returns the head of a stream.
 fn started(speaks: Speaks) -> Answer {
     if speaks == Speaks::Bedrock { bedrock::stream() } else { Answer::stream() }
 }
 
-/// The first half of a whole answer.
+/// Returns the first half of a whole response.
 fn unfinished(speaks: Speaks) -> Answer {
     let text = whole(speaks, &Used::default()).to_string();
     let head = format!(
@@ -44,7 +44,7 @@ fn unfinished(speaks: Speaks) -> Answer {
     Answer::new().send(format!("{head}{}", &text[..text.len() / 2])).hang()
 }
 
-/// A chat stream that waits for the gate before it tells its usage.
+/// Returns a chat stream that waits for the gate before it reports its usage.
 fn left_early(used: &Used, gate: &Gate) -> Answer {
     let events = served(Speaks::Chat, used);
     let (before, after) = events.split_at(events.len() - 2);
@@ -52,8 +52,8 @@ fn left_early(used: &Used, gate: &Gate) -> Answer {
     after.iter().fold(begun, Answer::chunk).end()
 }
 
-/// A failure that reports usage: in the first event of Messages, before an error in Gemini, in a failed response, and in
-/// the body of an error of chat.
+/// Returns a failure that reports usage: in the first event of Messages, before an error in Gemini, in a failed
+/// response, and in the body of a chat error.
 fn lost(speaks: Speaks, used: &Used) -> Answer {
     let before: Vec<Vec<u8>> = match speaks {
         Speaks::Messages => begin(speaks, used).into_iter().take(1).collect(),
@@ -76,7 +76,7 @@ fn lost(speaks: Speaks, used: &Used) -> Answer {
     if speaks == Speaks::Responses { begun.end() } else { begun.chunk(error(speaks)).end() }
 }
 
-/// A stream up to its first content.
+/// Returns a stream up to its first content.
 fn head(speaks: Speaks) -> Answer {
     begin(speaks, &Used::default()).into_iter().fold(started(speaks), Answer::chunk)
 }
@@ -169,7 +169,7 @@ fn whole(speaks: Speaks, used: &Used) -> Value {
     }
 }
 
-/// A candidate of Gemini that says something.
+/// Returns a response of Gemini whose candidate has text.
 fn generated(finish: Option<&str>, counts: Option<&Counts>) -> Value {
     let mut answer =
         json!({"candidates": [{"index": 0, "content": {"role": "model", "parts": [{"text": "ok"}]}}]});
@@ -209,7 +209,7 @@ fn event(data: &Value) -> Vec<u8> {
     format!("data: {data}\n\n").into_bytes()
 }
 
-/// The events up to the first content.
+/// Returns the events up to the first content.
 fn begin(speaks: Speaks, used: &Used) -> Vec<Vec<u8>> {
     match speaks {
         Speaks::Embeddings | Speaks::Speech | Speaks::Transcription | Speaks::Images | Speaks::Videos => {
@@ -245,7 +245,7 @@ fn begin(speaks: Speaks, used: &Used) -> Vec<Vec<u8>> {
     }
 }
 
-/// The events of a whole stream.
+/// Returns the events of a whole stream.
 fn served(speaks: Speaks, used: &Used) -> Vec<Vec<u8>> {
     let mut events = begin(speaks, used);
     match speaks {
@@ -275,7 +275,7 @@ fn served(speaks: Speaks, used: &Used) -> Vec<Vec<u8>> {
     events
 }
 
-/// An error event without any content before it.
+/// Returns an error event without any content before it.
 fn error(speaks: Speaks) -> Vec<u8> {
     match speaks {
         Speaks::Messages => {

@@ -1,4 +1,4 @@
-//! Answers of Bedrock's Converse: whole ones, and streams of binary messages.
+//! Responses of Bedrock's Converse: whole ones, and streams of binary messages.
 
 use serde_json::{Value, json};
 
@@ -23,14 +23,14 @@ fn usage(counts: &Counts) -> Value {
     })
 }
 
-/// The head of a stream.
+/// Returns the head of a stream.
 pub(super) fn stream() -> Answer {
     Answer::new().send(
         "HTTP/1.1 200 OK\r\ncontent-type: application/vnd.amazon.eventstream\r\ntransfer-encoding: chunked\r\n\r\n",
     )
 }
 
-/// The messages up to the first content.
+/// Returns the messages up to the first content.
 pub(super) fn begin() -> Vec<Vec<u8>> {
     vec![
         message("messageStart", &json!({"role": "assistant"})),
@@ -38,7 +38,7 @@ pub(super) fn begin() -> Vec<Vec<u8>> {
     ]
 }
 
-/// The messages after it.
+/// Returns the messages after the first content.
 pub(super) fn end(counts: &Counts) -> Vec<Vec<u8>> {
     vec![
         message("contentBlockStop", &json!({"contentBlockIndex": 0})),
@@ -47,7 +47,7 @@ pub(super) fn end(counts: &Counts) -> Vec<Vec<u8>> {
     ]
 }
 
-/// One message: lengths, headers and payload, each part followed by its checksum.
+/// Encodes one message: lengths, headers and payload, each part followed by its checksum.
 fn message(kind: &str, payload: &Value) -> Vec<u8> {
     let mut headers = Vec::new();
     for (name, value) in
@@ -76,7 +76,7 @@ fn crc32(bytes: &[u8]) -> u32 {
     })
 }
 
-/// The type of a header's value.
+/// The type code of string header values.
 const STRING: u8 = 7;
-/// Two lengths and two checksums.
+/// The size of two lengths and two checksums.
 const FRAME_BYTES: usize = 16;

@@ -1,4 +1,4 @@
-//! Random choices that a seed repeats.
+//! Random choices that can be reproduced from a seed.
 
 /// A generator of the SplitMix64 family.
 pub(super) struct Dice(u64);
@@ -15,17 +15,17 @@ impl Dice {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
-    /// True in `percent` of all cases.
+    /// Returns true in `percent` of all cases.
     pub(super) fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `choices`.
+    /// Returns one of `choices`.
     pub(super) fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()].clone()
     }

@@ -1,14 +1,13 @@
-//! Costs in exact arithmetic, from the text of the prices: an implementation of its own, to be compared with the
-//! gateway's.
+//! Costs in exact arithmetic, from the text of the prices: an independent implementation to compare with the gateway's.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What an attempt used, by the name of the count in records.
+/// The counts of an attempt, by their names in records.
 pub(super) type Counts = BTreeMap<String, u64>;
 
-/// What an attempt reports: counts, its service tier, and the vendor's own cost in nano-dollars.
+/// The report of an attempt: counts, service tier, and the vendor's own cost in nano-dollars.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Used {
     pub(super) counts: Counts,
@@ -16,14 +15,14 @@ pub(super) struct Used {
     pub(super) vendor_cost: Option<u64>,
 }
 
-/// Where counts come from, as far as it matters to the cost of sound, pictures and video.
+/// The source of counts, as far as it affects the cost of sound, pictures and video.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// The upstream reported them, or it is a conversation.
+    /// Reported by the upstream, or counts of a conversation.
     Reported,
-    /// The gateway estimated the tokens of a request about sound, pictures or video.
+    /// Tokens that the gateway estimated for a request about sound, pictures or video.
     EstimatedMedia,
-    /// Nothing was used.
+    /// No usage.
     Nothing,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Bill {
     pub(super) known: u64,
 }
 
-/// The price of each token class: its name in records and its name in prices, per million.
+/// The token classes: name in records, and name in prices, per million.
 const TOKENS: [(&str, &str); 10] = [
     ("input", "input"),
     ("cache_read", "cached_input"),
@@ -47,7 +46,7 @@ const TOKENS: [(&str, &str); 10] = [
     ("image_input", "image_input"),
     ("image_output", "image_output"),
 ];
-/// The units that stand for tokens, and the number of counted units that the written price is for.
+/// The units used instead of tokens, and the number of units that the written price covers.
 const MEDIA: [(&str, &str, u128); 4] = [
     ("characters", "characters", 1_000_000),
     ("audio_ms", "audio_second", 1_000),
@@ -59,8 +58,8 @@ const INPUT: [&str; 6] =
     ["input", "cache_read", "cache_write", "cache_write_1h", "audio_input", "image_input"];
 const MILLION: u128 = 1_000_000;
 
-/// The bill, rounded once, half up. The cost is unknown where a count that is not zero has no price, or the tier has none;
-/// then the vendor's own cost holds.
+/// Returns the bill, rounded once, half up. The cost is unknown if a non-zero count has no price, or if the tier has
+/// none; the vendor's own cost applies then.
 pub(super) fn bill(used: &Used, source: Source, prices: &Value) -> Bill {
     let nothing_counted = used.counts.values().all(|count| *count == 0);
     if source == Source::Nothing || (nothing_counted && source == Source::Reported) {
@@ -106,7 +105,7 @@ fn by_prices(used: &Used, source: Source, prices: &Value) -> Bill {
         let own = own.or_else(|| (name == "reasoning").then(|| decimal(&rates["output"], 15)).flatten());
         match own {
             Some(price) => tokens += of(name) * exactly(price, MILLION),
-            // Where sound and pictures are billed by the unit, estimated tokens are not billed too.
+            // Where sound and pictures are billed by the unit, estimated tokens are not billed in addition.
             None => is_whole &= by_unit,
         }
     }
@@ -120,7 +119,7 @@ fn exactly(price: u128, per: u128) -> u128 {
     price / per
 }
 
-/// A number in units of 10 to the power of -`digits`, from its decimal text.
+/// Converts a decimal text to a number in units of 10 to the power of -`digits`.
 fn decimal(written: &Value, digits: usize) -> Option<u128> {
     let text = written.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));

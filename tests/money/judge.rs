@@ -1,4 +1,4 @@
-//! What a sequence must have come to: its records, their sums and its limits against the plan.
+//! Checks the result of a sequence: compares its records, their sums and its limits with the plan.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use super::sequence::{Done, Sequence, tokens};
 use crate::support::admin::Admin;
 use crate::support::wait;
 
-/// What one attempt came to.
+/// The result of one attempt.
 #[derive(Clone)]
 pub(super) struct Part {
     /// Empty if no target was tried.
@@ -17,7 +17,7 @@ pub(super) struct Part {
     source: Source,
     /// In nano-dollars; `None` while it is unknown.
     pub(super) cost: Option<u64>,
-    /// What it counts for in limits on cost while its cost is unknown.
+    /// The amount that it adds to limits on cost while its cost is unknown.
     pub(super) counts_as: u64,
 }
 
@@ -43,11 +43,11 @@ impl Part {
 }
 
 impl Done {
-    /// Compares a record with what must be in it. The first record tells the counts that the gateway estimates.
+    /// Compares a record with its expected content. Counts that the gateway estimates are taken from the first record.
     pub(super) fn judge(&mut self, seed: u64, record: &Value, prices: impl Fn(&str) -> Value) {
         let about = format!("seed {seed}: {} {record}", self.request_id);
         match self.outcome {
-            // The end may be noticed before the client's leaving.
+            // The gateway may notice the end of the response before the client's disconnect.
             "left early" => {
                 assert!(["completed", "cancelled"].contains(&record["outcome"].as_str().unwrap()))
             }
@@ -78,7 +78,7 @@ impl Done {
         self.judge_lost(record, &about);
     }
 
-    /// The attempt that served and the failed ones, by the prices of their time.
+    /// Returns the attempt that served and the failed ones, at the prices of their time.
     fn first_parts(&self, record: &Value, used: Used, prices: impl Fn(&str) -> Value) -> Vec<Part> {
         let source = match record["provenance"].as_str() {
             Some("none") => Source::Nothing,
@@ -98,7 +98,7 @@ impl Done {
         std::iter::once(served).chain(lost).collect()
     }
 
-    /// Compares what a record says of failed attempts.
+    /// Compares the failed attempts in a record with the plan.
     fn judge_lost(&self, record: &Value, about: &str) {
         let lost = &self.parts[1..];
         let known: u64 = lost.iter().filter_map(|part| part.cost).sum();
@@ -125,7 +125,7 @@ impl Done {
 }
 
 impl Sequence {
-    /// Compares records, sums and limits with what they must be.
+    /// Compares records, sums and limits with their expected values.
     pub(super) async fn check(&mut self, admin: &Admin) {
         let path = format!("requests?project={}&limit=500", self.project);
         let records = wait::eventually(&path, async || {
@@ -170,21 +170,21 @@ impl Sequence {
     }
 }
 
-/// The counts of a record, or of a failed attempt in it, that are not zero.
+/// Returns the non-zero counts of a record, or of a failed attempt in it.
 fn counts_of(shown: &Value) -> Counts {
     let parts = ["tokens", "units"].into_iter().flat_map(|part| shown[part].as_object().unwrap());
     let counts = parts.map(|(name, count)| (name.clone(), count.as_u64().unwrap()));
     counts.filter(|(_, count)| *count > 0).collect()
 }
 
-/// The counts that are not tokens.
+/// Returns the counts that are not tokens.
 fn units(counts: &Counts) -> Counts {
     let mut units = counts.clone();
     units.retain(|name, count| tokens(&Counts::from([(name.clone(), *count)])) == 0);
     units
 }
 
-/// Micro-dollars with three decimals in nano-dollars.
+/// Converts micro-dollars with three decimals to nano-dollars.
 pub(super) fn nano(micro: &Value) -> Option<u64> {
     let text = micro.as_number()?.to_string();
     let (whole, part) = text.split_once('.').unwrap_or((&text, ""));

@@ -1,4 +1,4 @@
-//! The limits of a sequence: making, changing and dropping them, and what an exchange counts for.
+//! The limits of a sequence: creation, change and removal, and the amount that an exchange adds to them.
 
 use serde_json::{Value, json};
 
@@ -6,31 +6,31 @@ use super::plan::{Exchange, LINE, PROVIDERS};
 use super::sequence::{Done, Sequence};
 use crate::support::admin::Admin;
 
-/// A limit in total.
+/// A limit without a time window.
 #[derive(Clone)]
 pub(super) struct Limit {
     pub(super) id: String,
     /// The family of a key; `None` for the project.
     pub(super) family: Option<u64>,
     pub(super) metric: &'static str,
-    /// The only provider whose model counts. Such limits never refuse.
+    /// The only provider whose model counts. Such limits never reject.
     provider: Option<&'static str>,
-    /// Only the endpoint counts. Such limits never refuse.
+    /// True if only the endpoint counts. Such limits never reject.
     is_lines: bool,
-    /// It refuses; otherwise it only counts.
+    /// True if it rejects requests; otherwise it only counts.
     is_hard: bool,
     /// In the unit of the metric; money in micro-dollars.
     limit: u64,
-    /// The exchanges that were done when it was made: their unknown costs do not count.
+    /// The number of exchanges completed before it was created: their unknown costs do not count.
     since: usize,
 }
 
-/// What the limits let pass.
+/// The decision of the limits on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Granted,
     Refused,
-    /// There is room for a small request, but perhaps not for this one.
+    /// There is room for a small request, but possibly not for this one.
     Either,
 }
 
@@ -47,7 +47,7 @@ impl Limit {
         self.metric == "cost_micro_usd"
     }
 
-    /// What an exchange counts for; money in nano-dollars.
+    /// Returns the amount that an exchange adds; money in nano-dollars.
     pub(super) fn amount(&self, done: &Done) -> u64 {
         if !self.binds(done.family) {
             return 0;
@@ -64,12 +64,12 @@ impl Limit {
 }
 
 impl Sequence {
-    /// What counts against a limit so far; money in nano-dollars.
+    /// Returns the amount used so far; money in nano-dollars.
     pub(super) fn used(&self, limit: &Limit) -> u64 {
         self.done.iter().map(|done| limit.amount(done)).sum()
     }
 
-    /// Says if the limits have room for a request of this family.
+    /// Returns whether the limits have room for a request of this family.
     pub(super) fn admission(&self, family: u64) -> Admission {
         let mut admission = Admission::Granted;
         for limit in self.limits.iter().filter(|limit| limit.is_hard && limit.binds(family)) {
@@ -89,18 +89,18 @@ impl Sequence {
         admission
     }
 
-    /// True if a hard limit on cost binds the family, so that models without a price are passed over.
+    /// True if a hard limit on cost applies to the family, so that models without a price are skipped.
     pub(super) fn bounds_cost(&self, family: u64) -> bool {
         self.limits.iter().any(|limit| limit.is_hard && limit.is_of_cost() && limit.binds(family))
     }
 
-    /// True if any hard limit binds the family, so that each of its requests is noted.
+    /// True if any hard limit applies to the family, so that each of its requests is recorded in advance.
     pub(super) fn bounds(&self, family: u64) -> bool {
         self.limits.iter().any(|limit| limit.is_hard && limit.binds(family))
     }
 
-    /// The cost that the next exchange holds at `provider`, in nano-dollars: the most under a hard limit, or else under one
-    /// that only counts.
+    /// Returns the cost that the next exchange reserves at `provider`, in nano-dollars: the largest under a hard limit,
+    /// or otherwise the largest under one that only counts.
     pub(super) fn held(&self, family: u64, exchange: &Exchange, provider: &str) -> Option<u64> {
         let of_cost = || self.limits.iter().filter(move |limit| limit.is_of_cost() && limit.binds(family));
         let reserved = self.reserved.of(exchange.operation, &exchange.selector());
@@ -179,7 +179,8 @@ impl Sequence {
         }
     }
 
-    /// Limits go with the last key of their family; which those are, the list says. None of a living family may.
+    /// Drops the limits that no longer exist. The limits of a family are deleted with its last key; those of a family
+    /// that still has a key must exist.
     pub(super) async fn forget_dropped_limits(&mut self) {
         let mut kept = Vec::new();
         for limit in std::mem::take(&mut self.limits) {
@@ -194,7 +195,7 @@ impl Sequence {
         self.limits = kept;
     }
 
-    /// Compares what the limits count with what they must.
+    /// Compares the counts of the limits with their expected values.
     pub(super) async fn check_limits(&self, admin: &Admin) {
         for limit in &self.limits {
             let shown = admin.done("GET", &format!("quotas/{}", limit.id), Value::Null).await;
@@ -210,7 +211,7 @@ fn enforcement(is_hard: bool) -> &'static str {
     if is_hard { "hard" } else { "warn" }
 }
 
-/// More tokens than a request of the test reserves at least: its text, and `max_tokens` where it has one.
+/// An upper bound of the tokens that a request of the test reserves at least: its text, and `max_tokens` if it has one.
 const LEAST_TOKENS_MAX: u64 = 200;
-/// More nano-dollars: two pictures are the dearest request of the test.
+/// The same bound in nano-dollars: two pictures are the most expensive request of the test.
 const LEAST_NANO_USD_MAX: u64 = 100_000_000;

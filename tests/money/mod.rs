@@ -1,5 +1,6 @@
 //! Money as a property (ADM-4, ADM-6, CAN-1, STATE-5): random sequences of keys, limits and exchanges of every protocol
-//! and kind of provider, kills of the process and repricing, against a model of their own in exact arithmetic ([`exact`]).
+//! and kind of provider, kills of the process and repricing, compared with an independent model in exact arithmetic
+//! ([`exact`]).
 
 mod answers;
 mod bedrock;
@@ -27,7 +28,7 @@ use crate::support::figure::{figure, is_full};
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, wait};
 
-/// The prices of a provider's model, as they are written in the configuration.
+/// Returns the prices of a provider's model, as written in the configuration.
 fn prices_of(provider: &str) -> Value {
     match provider {
         "alpha" => json!({
@@ -60,7 +61,7 @@ fn prices_of(provider: &str) -> Value {
     }
 }
 
-/// The prices that repricing gives to two of the providers.
+/// Returns the prices that repricing applies to two of the providers.
 fn later_prices() -> [(Provider, Value); 2] {
     let tiers = json!({"priority": {"times": 1.7}});
     let beta =
@@ -73,7 +74,7 @@ fn of(counts: &Counts, name: &str) -> u64 {
     counts.get(name).copied().unwrap_or(0)
 }
 
-/// The exchanges that are planned, by the number in their text; one upstream plays all providers.
+/// The planned exchanges, by the number in their text; one upstream acts as all providers.
 #[derive(Clone, Default)]
 struct Plans(Arc<Mutex<HashMap<u64, Plan>>>);
 
@@ -89,7 +90,7 @@ impl Plans {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, plan);
     }
 
-    /// Waits until an exchange has reached its upstreams so often.
+    /// Waits until an exchange has made this many attempts.
     async fn asked(&self, number: u64, attempts: usize) {
         let is_there =
             || self.0.lock().unwrap_or_else(PoisonError::into_inner)[&number].asked.len() >= attempts;
@@ -99,7 +100,7 @@ impl Plans {
         .await;
     }
 
-    /// The answer to a request with this first line and body.
+    /// Returns the response to a request with this first line and body.
     fn answer(&self, head: &str, body: &[u8]) -> Answer {
         let provider = PROVIDERS.into_iter().find(|provider| head.contains(&format!("/{}/", provider.id)));
         let provider = provider.expect("a path with a provider");
@@ -141,7 +142,7 @@ fn configuration(upstream: &Upstream) -> Value {
         let mut settings =
             json!({"type": kind, "base_url": format!("{origin}/{id}{version}"), "models": [model]});
         if speaks == Speaks::Responses {
-            // So that clients of other protocols are served by it too.
+            // Lets it serve clients of other protocols too.
             settings["force_api_support"] = json!(true);
         }
         match kind {
@@ -164,24 +165,24 @@ fn configuration(upstream: &Upstream) -> Value {
     })
 }
 
-/// A gateway over one upstream that answers by the plans.
+/// Starts a gateway over one upstream that responds by the plans.
 async fn start(upstream: &Upstream, plans: &Plans) -> Gateway {
     let answering = plans.clone();
     upstream.answering(move |request| answering.answer(&request.head, &request.body));
     Setup::new(&Yaml::new()).yaml(configuration(upstream).to_string()).start().await
 }
 
-/// What was played.
+/// Counts of what was run.
 #[derive(Default)]
 struct Played {
     exchanges: usize,
     kills: usize,
-    /// Exchanges that ran when the process was killed.
+    /// Exchanges in progress when the process was killed.
     interrupted: usize,
     repricings: usize,
 }
 
-/// Plays `count` sequences at the same time in one gateway, with a kill and repricings in between.
+/// Runs `count` sequences concurrently in one gateway, with a kill and repricings in between.
 async fn play(first_seed: u64, count: u64, reserved: &Arc<Reserved>, played: &mut Played) {
     let (upstream, plans) = (Upstream::start().await, Plans::default());
     let gateway = start(&upstream, &plans).await;
@@ -206,7 +207,7 @@ async fn play(first_seed: u64, count: u64, reserved: &Arc<Reserved>, played: &mu
     for (provider, prices) in later_prices() {
         reprice(&gateway, &mut sequences, (provider, Some(&prices)), played).await;
     }
-    // By the prices of the configuration, as they were.
+    // Back to the prices of the configuration.
     reprice(&gateway, &mut sequences, (BETA, None), played).await;
     restart(gateway, &mut sequences, played).await;
     played.exchanges += sequences.iter().map(Sequence::exchanges).sum::<usize>();
@@ -221,7 +222,7 @@ async fn restart(gateway: Gateway, sequences: &mut [Sequence], played: &mut Play
     gateway
 }
 
-/// Reprices what a provider did, twice, and checks everything after each.
+/// Reprices a provider's records twice, and checks everything after each.
 async fn reprice(
     gateway: &Gateway,
     sequences: &mut [Sequence],
@@ -253,7 +254,8 @@ async fn check(gateway: &Gateway, sequences: &mut [Sequence]) {
     }
 }
 
-/// M-194: every record, sum and limit is what exact arithmetic makes of the plan. `LLMGW_TEST_FULL` plays 10,000 sequences.
+/// M-194: every record, sum and limit equals the result of exact arithmetic on the plan. `LLMGW_TEST_FULL` runs 10,000
+/// sequences.
 #[tokio::test]
 async fn money_is_exact_in_random_sequences() {
     let (rounds, width) = if is_full() { (200, 50) } else { (3, 50) };

@@ -1,11 +1,11 @@
-//! What a sequence does: exchanges with every protocol and kind of provider, each with what its upstreams make of it.
+//! The plan of a sequence: exchanges with every protocol and kind of provider, each with its upstreams' behaviour.
 
 use super::dice::Dice;
 use super::exact::{Counts, Used};
 use crate::support::Gate;
 
-/// A provider instance of the test's gateway: its id, its type in the configuration, the protocol that its upstream
-/// speaks, and the attempts at it.
+/// A provider instance of the test's gateway: its id, its type in the configuration, the protocol of its upstream, and
+/// the number of attempts per target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Provider {
     pub(super) id: &'static str,
@@ -54,11 +54,11 @@ pub(super) const PROVIDERS: [Provider; 15] =
     [ALPHA, BETA, HAZY, AZURE, GAMMA, DELTA, GEMINI, VERTEX, BEDROCK, VECTOR, VOICE, EAR, BRUSH, FILM, DARK];
 /// The members of the endpoint `line`, in order.
 pub(super) const LINE: [Provider; 4] = [ALPHA, HAZY, BETA, GAMMA];
-/// The targets of conversations that are named exactly.
+/// The targets of conversations that are named by exact model id.
 pub(super) const TALKING: [Provider; 10] =
     [ALPHA, BETA, HAZY, AZURE, GAMMA, DELTA, GEMINI, VERTEX, BEDROCK, DARK];
 
-/// What a client asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Operation {
     Chat,
@@ -72,35 +72,35 @@ pub(super) enum Operation {
 }
 
 impl Operation {
-    /// True if it is about sound, pictures or video, whose tokens the gateway estimates.
+    /// True for operations on sound, pictures or video, whose tokens the gateway estimates.
     pub(super) fn is_media(self) -> bool {
         matches!(self, Self::Speech | Self::Transcription | Self::Images | Self::Videos)
     }
 }
 
-/// What an upstream makes of an attempt.
+/// The upstream's behaviour in an attempt.
 #[derive(Clone)]
 pub(super) enum Fate {
-    /// A whole answer that reports this.
+    /// A whole response that reports this usage.
     Served(Used),
-    /// The answer of [`Fate::Served`], whose client leaves when it has ended and before its usage has come.
+    /// The response of [`Fate::Served`], but the client disconnects after the end of the content and before the usage.
     LeftEarly(Used, Gate),
     /// An error status.
     Status(u16),
     /// An error that reports this usage.
     Lost(Used),
-    /// An error event before any content; of streams only.
+    /// An error event before any content; streams only.
     ErrorEvent,
-    /// It breaks off after some content; of streams only.
+    /// The upstream breaks off after some content; streams only.
     Cut,
-    /// It falls silent after some content, and the client leaves; of streams only.
+    /// The upstream falls silent after some content, and the client disconnects; streams only.
     Silent,
-    /// It says nothing, or not all of its answer, until the client leaves.
+    /// No response, or only part of one, until the client disconnects.
     Unanswered { is_begun: bool },
 }
 
 impl Fate {
-    /// True if the request goes on to another attempt.
+    /// True if the request continues with another attempt.
     pub(super) fn moves_on(&self) -> bool {
         matches!(self, Self::Status(_) | Self::Lost(_) | Self::ErrorEvent)
     }
@@ -111,7 +111,7 @@ impl Fate {
 pub(super) struct Exchange {
     pub(super) operation: Operation,
     pub(super) stream: bool,
-    /// The targets in order; one of them is named exactly, several are the endpoint.
+    /// The targets in order: a single one is named exactly, several are the endpoint.
     pub(super) targets: Vec<Provider>,
     pub(super) fates: Vec<Vec<Fate>>,
 }
@@ -139,7 +139,7 @@ impl Exchange {
             Operation::Images => vec![BRUSH],
             Operation::Videos => vec![FILM],
             Operation::Chat | Operation::Messages | Operation::Responses if dice.chance(40) => LINE.into(),
-            // No client of Messages is served by a target that speaks Responses.
+            // A target of Responses serves no client of Messages.
             Operation::Messages => {
                 vec![dice.pick(&TALKING.map(|one| if one == DELTA { GAMMA } else { one }))]
             }
@@ -198,23 +198,23 @@ impl Exchange {
         }
     }
 
-    /// True if an upstream answers with this status.
+    /// True if an upstream responds with this status.
     pub(super) fn ends_in(&self, status: u16) -> bool {
         let mut fates = self.fates.iter().flatten();
         fates.any(|fate| matches!(fate, Fate::Status(planned) if *planned == status))
     }
 
-    /// The fate that ends it, if it is not refused.
+    /// Returns the fate that ends it, unless it is rejected.
     pub(super) fn last(&self) -> Option<&Fate> {
         self.fates.last()?.last()
     }
 
-    /// True if it asks for the endpoint.
+    /// True if it names the endpoint.
     pub(super) fn is_line(&self) -> bool {
         self.targets.len() > 1
     }
 
-    /// The model that the request names.
+    /// Returns the selector of the request.
     pub(super) fn selector(&self) -> String {
         match self.targets.as_slice() {
             [only] => format!("{}/m", only.id),
@@ -223,7 +223,7 @@ impl Exchange {
     }
 }
 
-/// What an upstream reports, in classes that its protocol has.
+/// Returns random usage in the classes that the protocol has.
 fn usage(speaks: Speaks, dice: &mut Dice) -> Used {
     let counts = counts(speaks, dice);
     let named = matches!(speaks, Speaks::Chat | Speaks::Messages | Speaks::Responses);

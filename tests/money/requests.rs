@@ -1,16 +1,16 @@
-//! The requests of the test: one of each operation, which name their plan in their text.
+//! The requests of the test: one per operation, each with the number of its plan in its text.
 
 use serde_json::json;
 
 use super::plan::{Exchange, Operation};
 
-/// The text of every request; the upstream finds its plan by the number in it. All are of one length, so that requests of
-/// one operation to the same targets reserve the same.
+/// Returns the text of a request; the upstream finds the plan by its number. All texts have one length, so that
+/// requests of one operation to the same targets reserve the same amount.
 pub(super) fn text(number: u64) -> String {
     format!("plan:{number:012}: Say hello.")
 }
 
-/// The path, the content type and the body of a request.
+/// Returns the path, the content type and the body of a request.
 pub(super) fn request(exchange: &Exchange, number: u64) -> (&'static str, &'static str, String) {
     let (model, text) = (exchange.selector(), text(number));
     let (stream, messages) = (exchange.stream, json!([{"role": "user", "content": text}]));

@@ -1,4 +1,4 @@
-//! What requests of the test reserve of a limit on cost, as a kill of the process shows it.
+//! The amounts that requests of the test reserve of a limit on cost, measured by killing the process.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use super::{Plans, start};
 use crate::support::admin::Admin;
 use crate::support::{Client, Upstream};
 
-/// Reservations in nano-dollars, by operation and selector. They do not depend on the text, which is of one length.
+/// Reservations in nano-dollars, by operation and selector. They do not depend on the text, which has a fixed length.
 #[derive(Default)]
 pub(super) struct Reserved(HashMap<(Operation, String), u64>);
 
@@ -21,8 +21,8 @@ impl Reserved {
         self.0.get(&(operation, selector.to_owned())).copied().unwrap_or(0)
     }
 
-    /// Sends one request of each sort under a limit that has room for all, kills the process, and reads what was held: a
-    /// request that was interrupted under a hard limit costs that.
+    /// Sends one request of each combination under a limit with room for all, kills the process, and reads the
+    /// reservations: a request interrupted under a hard limit costs its reservation.
     pub(super) async fn measure() -> Self {
         let (upstream, plans) = (Upstream::start().await, Plans::default());
         let gateway = start(&upstream, &plans).await;
@@ -56,7 +56,7 @@ impl Reserved {
     }
 }
 
-/// Every operation with every selector that it is asked for with.
+/// Returns every operation with all its selectors.
 fn sorts() -> Vec<(Operation, Vec<Provider>)> {
     let mut sorts = Vec::new();
     for operation in [Operation::Chat, Operation::Messages, Operation::Responses] {

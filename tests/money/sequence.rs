@@ -1,4 +1,4 @@
-//! One sequence: a project with keys and limits, and what happens to them.
+//! One sequence: a project with keys and limits, and its exchanges.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(super) struct Sequence {
     address: SocketAddr,
     pub(super) admin: Admin,
     plans: Plans,
-    /// What requests reserve.
+    /// The amounts that requests reserve.
     pub(super) reserved: Arc<Reserved>,
     pub(super) project: String,
     pub(super) keys: Vec<Key>,
@@ -42,24 +42,24 @@ pub(super) struct Key {
 /// An exchange that has ended.
 #[derive(Clone)]
 pub(super) struct Done {
-    /// Its place among the exchanges of the sequence.
+    /// Its index among the exchanges of the sequence.
     pub(super) number: usize,
     pub(super) request_id: String,
     pub(super) key: String,
     pub(super) family: u64,
     pub(super) operation: Operation,
-    /// It asked for the endpoint.
+    /// True if it named the endpoint.
     pub(super) is_line: bool,
     pub(super) outcome: &'static str,
     pub(super) provider: Option<&'static str>,
-    /// What the upstream reported; `None` where the gateway estimates.
+    /// The usage that the upstream reported; `None` if the gateway estimates it.
     pub(super) used: Option<Used>,
-    /// The cost that it held at the target that served.
+    /// The cost that it reserved at the target that served.
     pub(super) held: Option<u64>,
-    /// It was interrupted under a hard limit on cost, and counts for what it held.
+    /// True if it was interrupted under a hard limit on cost, and costs its reservation.
     pub(super) is_held: bool,
     pub(super) lost: Vec<Lost>,
-    /// What it came to, the attempt that served first; empty until its record is known.
+    /// The results of its attempts, the one that served first; empty until its record is read.
     pub(super) parts: Vec<Part>,
 }
 
@@ -68,15 +68,15 @@ pub(super) struct Done {
 pub(super) struct Lost {
     pub(super) provider: &'static str,
     pub(super) used: Used,
-    /// The cost that was held at its target.
+    /// The cost that was reserved at its target.
     pub(super) held: Option<u64>,
 }
 
-/// An exchange that runs when the process is killed.
+/// An exchange in progress when the process is killed.
 pub(super) enum Running {
     /// A stream with some content.
     Stream { _flow: Flow },
-    /// A request without an answer.
+    /// A request without a response.
     Whole(AbortHandle),
 }
 
@@ -111,7 +111,7 @@ impl Sequence {
         self.done.len()
     }
 
-    /// From now on what `provider` did costs what these prices say; what they do not cover keeps its cost.
+    /// Reprices the past attempts at `provider` with these prices; an attempt that they do not cover keeps its cost.
     pub(super) fn reprice(&mut self, provider: &'static str, prices: &Value) {
         let parts = self.done.iter_mut().flat_map(|done| &mut done.parts);
         parts.filter(|part| part.provider == provider).for_each(|part| part.reprice(prices));
@@ -144,7 +144,7 @@ impl Sequence {
     async fn rotate(&mut self) {
         let key = self.dice.pick(&self.keys);
         let answer = self.admin.call("POST", &format!("keys/{}/rotate", key.issued.id), json!({})).await;
-        // A key whose successor is live is not rotated again.
+        // A key whose successor is active is not rotated again.
         if answer.status == 409 {
             return;
         }
@@ -163,21 +163,21 @@ impl Sequence {
         key
     }
 
-    /// Deletes a key. The last of a family takes the limits of the family with it.
+    /// Deletes a key. The limits of a family are deleted with its last key.
     async fn delete(&mut self) {
         let key = self.revoke().await;
         self.admin.done("DELETE", &format!("keys/{}", key.issued.id), Value::Null).await;
         self.forget_dropped_limits().await;
     }
 
-    /// The gateway has been started again.
+    /// Switches to the restarted gateway.
     pub(super) fn moved_to(&mut self, gateway: &Gateway) {
         self.address = gateway.address();
         self.admin = Admin(gateway.client());
     }
 
-    /// Begins an exchange that is running when the process is killed, if the limits have room for it: a stream, or a
-    /// request for a whole answer under a hard limit. Without one, the latter leaves no record.
+    /// Starts an exchange that is in progress when the process is killed, if the limits have room for it: a stream, or
+    /// a request for a whole response under a hard limit. Without such a limit, the latter leaves no record.
     pub(super) async fn leave_running(&mut self) -> Option<Running> {
         let key = self.keys.first()?.clone();
         let stream = self.dice.chance(50);
@@ -209,7 +209,7 @@ impl Sequence {
         self.seed * 1_000 + self.done.len() as u64
     }
 
-    /// Sends a request; returns when the head of its answer is there.
+    /// Sends a request; returns when the head of its response has arrived.
     fn open(
         &self,
         key: &Key,
@@ -240,8 +240,8 @@ impl Sequence {
         self.learn().await;
     }
 
-    /// Sends the request and reads the answer as far as the plan says. Returns the status; none if the client left before
-    /// it had one.
+    /// Sends the request and reads the response as far as the plan specifies. Returns the status; `None` if the client
+    /// disconnected before it had one.
     async fn send(&self, key: &Key, exchange: &Exchange, number: u64) -> Option<u16> {
         let last = exchange.last();
         let opening = self.open(key, exchange, number);
@@ -270,7 +270,7 @@ impl Sequence {
         Some(status)
     }
 
-    /// What must come of an exchange that begins now.
+    /// Returns the expected result of an exchange that starts now.
     fn outcome(&self, key: &Key, exchange: &Exchange, number: u64, refused: bool) -> Done {
         let failed = Done {
             number: self.done.len(),
@@ -310,7 +310,7 @@ impl Sequence {
         Done { lost, ..failed }
     }
 
-    /// Reads what the newest record says, which later limits are judged by.
+    /// Reads the newest record, which later limits are checked against.
     async fn learn(&mut self) {
         let mut newest = self.done.last().expect("an exchange").clone();
         let path = format!("requests/{}", newest.request_id);
@@ -324,7 +324,7 @@ impl Sequence {
     }
 }
 
-/// The outcome of an attempt that ends the exchange, and what its upstream reports.
+/// Returns the outcome of an attempt that ends the exchange, and the usage that its upstream reports.
 fn ended(operation: Operation, fate: &Fate, number: u64) -> (&'static str, Option<Used>) {
     match fate {
         Fate::Served(used) => {
@@ -348,7 +348,7 @@ fn request_id(number: u64) -> String {
     format!("money-{number}")
 }
 
-/// The sum of the counts that are tokens.
+/// Returns the sum of the counts that are tokens.
 pub(super) fn tokens(counts: &Counts) -> u64 {
     let units = ["characters", "audio_ms", "video_ms", "images", "searches", "tool_calls"];
     counts.iter().filter(|(name, _)| !units.contains(&name.as_str())).map(|(_, count)| count).sum()

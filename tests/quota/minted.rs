@@ -1,4 +1,4 @@
-//! Limits that a key gets when it is minted: of its own, and by default of its project.
+//! Limits that a key gets when it is minted: its own, and the defaults of its project.
 
 use serde_json::{Value, json};
 
@@ -6,13 +6,13 @@ use super::Rig;
 use crate::support::{Client, chat};
 
 impl Rig {
-    /// A new key of the project, as the API answers.
+    /// Creates a key of the project and returns the API's response.
     async fn mint(&self, limits: Value) -> Value {
         let key = json!({"name": "k", "project": self.project, "limits": limits});
         self.admin().done("POST", "keys", key).await
     }
 
-    /// The limits that the list shows for a key: metric, window and amount.
+    /// Returns the limits that the list shows for a key: metric, window and amount.
     async fn limits(&self, key: &Value) -> Vec<(String, String, u64)> {
         let path = format!("quotas?key={}", key["id"].as_str().unwrap());
         let list = self.admin().done("GET", &path, Value::Null).await;

@@ -1,5 +1,5 @@
-//! Quotas (ADM-4, P14, M-083, M-194): what many clients at the same time can get, what a kill of the process
-//! changes about it, and how each end of an exchange settles.
+//! Quotas (ADM-4, P14, M-083, M-194): the limits on many concurrent clients, the effect of a kill of the process, and
+//! the settlement at each end of an exchange.
 
 mod minted;
 mod repriced;
@@ -17,7 +17,7 @@ use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, wait};
 
-/// A gateway with a project key, over an upstream that says `ok` for 11 tokens in and 7 out.
+/// A gateway with a project key, over an upstream that returns `ok` with 11 tokens in and 7 out.
 struct Rig {
     gateway: Gateway,
     upstream: Upstream,
@@ -53,7 +53,7 @@ impl Rig {
         Client::new(self.gateway.address(), Some(&self.key.key))
     }
 
-    /// Limits the key.
+    /// Sets a limit on the key.
     async fn limit(&self, metric: &str, window: &str, limit: u64) -> String {
         self.quota(json!({"subject": {"kind": "key", "id": self.key.id},
             "metric": metric, "window": window, "limit": limit}))
@@ -64,14 +64,14 @@ impl Rig {
         self.admin().create("quotas", quota).await
     }
 
-    /// `(used, reserved, remaining)` of a quota.
+    /// Returns `(used, reserved, remaining)` of a quota.
     async fn standing(&self, quota: &str) -> (u64, u64, u64) {
         let shown = self.admin().done("GET", &format!("quotas/{quota}"), Value::Null).await;
         let number = |name: &str| shown[name].as_u64().unwrap();
         (number("used"), number("reserved"), number("remaining"))
     }
 
-    /// As soon as nothing is reserved: what is used and what remains.
+    /// Returns the used and remaining amounts as soon as nothing is reserved.
     async fn settled(&self, quota: &str) -> (u64, u64) {
         wait::eventually(&format!("{quota} settled"), async || {
             let (used, reserved, remaining) = self.standing(quota).await;
@@ -80,7 +80,7 @@ impl Rig {
         .await
     }
 
-    /// Sends `count` requests, `width` at a time; tells how many were answered with 200.
+    /// Sends `count` requests, `width` at a time; returns the number of those with status 200.
     async fn storm(&self, count: usize, width: usize, body: &str) -> usize {
         let (room, passed) = (Arc::new(Semaphore::new(width)), Arc::new(AtomicUsize::new(0)));
         let mut clients = JoinSet::new();
@@ -110,14 +110,14 @@ impl Rig {
     }
 }
 
-/// An answer that waits for the gate.
+/// Returns a response that waits for the gate.
 fn behind(gate: &Gate, answer: Answer) -> Answer {
     let mut gated = Answer::new().wait(gate);
     gated.steps.extend(answer.steps);
     gated
 }
 
-/// 1,000 tokens, of which the client says that it wants 990 out.
+/// Returns an exchange of 1,000 tokens, of which the client requests 990 as output.
 fn thousand() -> (String, Answer) {
     let request =
         json!({"model": "m", "max_tokens": 990, "messages": [{"role": "user", "content": "Say hello."}]});
@@ -168,7 +168,7 @@ async fn without_bounds_of_their_own_the_last_request_runs_with_what_is_left() {
     figure("P14", format!("the same without max_tokens, 1,000 requests: {spent} spent"));
 }
 
-/// P14, across a kill that comes when it comes: what was on its way counts as used, so both limits hold.
+/// P14, across a kill at an arbitrary moment: requests in progress count as used, so both limits hold.
 #[tokio::test]
 async fn a_storm_that_a_kill_breaks_off_stays_within_its_limits() {
     let (request, answer) = thousand();
@@ -243,8 +243,8 @@ async fn a_kill_in_the_middle_gives_no_tokens_back() {
     assert!(rig.upstream.requests().len() <= 11, "{} at the upstream", rig.upstream.requests().len());
 }
 
-/// Sends 80 requests at once, of which the quota admits `admitted` and the upstream's gate answers `answered`;
-/// kills the gateway while the others run, and starts it again.
+/// Sends 80 concurrent requests, of which the quota admits `admitted` and the upstream's gate lets `answered` complete;
+/// kills the gateway while the others are in progress, and starts it again.
 async fn killed_in_the_middle(rig: Rig, body: &str, (admitted, answered): (usize, usize)) -> Rig {
     let mut clients = JoinSet::new();
     for _ in 0..80 {
@@ -297,7 +297,7 @@ async fn each_end_of_an_exchange_settles_what_was_used() {
     let (_, reserved, _) = rig.standing(&output).await;
     assert_eq!(reserved, 4_096, "held while the stream runs");
     drop(flow);
-    // 14 bytes of text in its message are taken for 4 tokens in, 8 bytes of content for 2 out.
+    // 14 bytes of text in its message are estimated as 4 tokens in, 8 bytes of content as 2 out.
     assert_eq!(state().await, (42, 3, 16), "a client that leaves pays for what was relayed");
 }
 
@@ -365,7 +365,7 @@ async fn a_limit_on_cost_counts_money_and_passes_over_what_has_no_price() {
         .provider_with("up", priced.base_url(), prices)
         .endpoint("line", &[("free", "m"), ("up", "m")]);
     let rig = Rig::with(Setup::new(&yaml), priced).await;
-    // 25 micro-dollars an answer; 3 + 2 * 4,096 reserved without a bound, so the last one runs with what is left.
+    // 25 micro-dollars per response; 3 + 2 * 4,096 reserved without a bound, so the last one runs with what is left.
     let quota = rig.limit("cost_micro_usd", "month", 60).await;
     let mut statuses = Vec::new();
     for _ in 0..4 {

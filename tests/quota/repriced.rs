@@ -9,7 +9,7 @@ use crate::support::{Answer, Client, Upstream, Yaml, chat};
 const PRICES: &str = "models: [{id: m, prices: {input: 3, output: 15}}]";
 const LIMIT: u64 = 1_000_000;
 
-/// A gateway whose usage lies in the same database, or apart.
+/// Starts a gateway whose usage is in the same database or in a separate one.
 async fn rig(prices: &str, answer: Answer, is_apart: bool) -> Rig {
     let upstream = Upstream::start().await;
     upstream.always(answer);
@@ -18,7 +18,7 @@ async fn rig(prices: &str, answer: Answer, is_apart: bool) -> Rig {
 }
 
 impl Rig {
-    /// Gives everything the cost that `prices` make; returns how many records changed.
+    /// Reprices all records with `prices`; returns how many changed.
     async fn reprice(&self, prices: Value) -> u64 {
         let body = json!({"from": 0, "to": "2100-01-01T00:00:00Z", "provider": "up", "model": "m", "prices": prices});
         let done = self.admin().done("POST", "usage/reprice", body).await;

@@ -1,4 +1,4 @@
-//! Limits on what runs at the same time, and limits of provider instances, models, endpoints and the whole gateway.
+//! Limits on concurrency, and limits of provider instances, models, endpoints and the whole gateway.
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -8,7 +8,7 @@ use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gate, Upstream, Yaml, chat};
 
-/// The providers `p0` and `p1`, one after the other behind the endpoint `line`; the rig has the first upstream.
+/// Starts the providers `p0` and `p1`, in this order behind the endpoint `line`; the rig holds the first upstream.
 async fn line(first: Answer) -> (Rig, Upstream) {
     let (upstream, second) = (Upstream::start().await, Upstream::start().await);
     upstream.always(first);
@@ -22,7 +22,7 @@ impl Rig {
         json!({"kind": "project", "id": self.project})
     }
 
-    /// Requests so many times for `selector`; returns the statuses.
+    /// Sends `count` requests for `selector`, one after another; returns the statuses.
     async fn statuses(&self, client: &Client, selector: &str, count: usize) -> Vec<u16> {
         let mut statuses = Vec::new();
         for _ in 0..count {
@@ -32,7 +32,7 @@ impl Rig {
     }
 }
 
-/// Sends `count` requests at once. Returns their statuses as they come in.
+/// Sends `count` requests concurrently. Returns their statuses as they arrive.
 pub(super) fn at_once(client: &Client, count: usize, body: &str) -> JoinSet<u16> {
     let mut clients = JoinSet::new();
     for _ in 0..count {
@@ -290,7 +290,7 @@ async fn a_limit_on_the_cost_of_one_model_leaves_unpriced_ones_alone() {
     let prices = "models:\n  - id: m\n    prices: { input: 1.0, output: 2.0 }";
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), prices).provider("free", free.base_url());
     let rig = Rig::with(Setup::new(&yaml), upstream).await;
-    // 25 micro-dollars an answer.
+    // 25 micro-dollars per response.
     let quota = rig
         .quota(json!({"subject": rig.of_project(), "model": "up/m", "metric": "cost_micro_usd",
             "window": "month", "limit": 20}))

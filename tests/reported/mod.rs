@@ -1,5 +1,5 @@
-//! What an upstream reports of its consumption reaches the record, whole and streamed, and is billed at the prices of its
-//! classes, units and service tier (ADM-6).
+//! The usage that an upstream reports is stored in the record, for whole responses and streams, and is billed at the
+//! prices of its classes, units and service tier (ADM-6).
 
 mod media;
 
@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
-/// A gateway with one provider for each protocol, all at one upstream, with the model `m` at [`prices`] and the model
-/// `unpriced` without.
+/// A gateway with one provider per protocol, all at one upstream, with the model `m` at [`prices`] and the model
+/// `unpriced` without prices.
 struct Rig {
     gateway: Gateway,
     upstream: Upstream,
@@ -41,7 +41,7 @@ impl Rig {
         Self { gateway: Setup::new(&Yaml::new()).yaml(config.to_string()).start().await, upstream }
     }
 
-    /// The record of an exchange of `model` over `path`, answered with `answer`.
+    /// Returns the record of an exchange of `model` over `path`, to which the upstream responds with `answer`.
     async fn record(&self, path: &str, model: &str, stream: bool, answer: Answer) -> Value {
         let mut body: Value = serde_json::from_str(&chat::request(model)).unwrap();
         let bound = if path == "/v1/responses" { "max_output_tokens" } else { "max_tokens" };
@@ -53,7 +53,7 @@ impl Rig {
         self.record_of(path, &body, answer).await
     }
 
-    /// The record of the exchange that `body` asks for. Its answer may break off.
+    /// Returns the record of the exchange for the request `body`. The response may break off.
     async fn record_of(&self, path: &str, body: &Value, answer: Answer) -> Value {
         let (before, id) = (self.upstream.requests().len(), format!("reported-{}", next_number()));
         self.upstream.then(answer);
@@ -71,7 +71,7 @@ fn next_number() -> u32 {
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
-/// In dollars; each class has a price that no other has.
+/// Returns prices in dollars; each class has a distinct price.
 fn prices() -> Value {
     json!({
         "input": 1, "cached_input": 0.1, "cache_write": 1.25, "cache_write_1h": 2, "output": 10, "audio_input": 40,
@@ -81,7 +81,7 @@ fn prices() -> Value {
     })
 }
 
-/// Compares the counts of a record that are not zero, its tier and its cost in micro-dollars.
+/// Compares the non-zero counts of a record, its tier and its cost in micro-dollars.
 fn assert_record(record: &Value, tokens: &Value, units: &Value, tier: Option<&str>, cost: Option<f64>) {
     let counted = |counts: &Value| {
         let counts = counts.as_object().into_iter().flatten();
@@ -101,7 +101,7 @@ fn data(events: &[Value]) -> Answer {
     Answer::events(&events)
 }
 
-/// A chat answer, whole or in chunks, with these members beside its choices.
+/// Returns a chat response, whole or in chunks, with these members beside its choices.
 fn said(members: &Value, stream: bool) -> Answer {
     let mut whole: Value = serde_json::from_str(&chat::completion("hello")).unwrap();
     let mut last = json!({"id": "1", "object": "chat.completion.chunk", "choices": []});
@@ -186,7 +186,7 @@ async fn the_vendors_own_cost_stands_where_there_is_no_price() {
     let counts = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     for (name, cost, want, ours) in [
         ("cost", json!(0.000_123_456), 123.456, 200.0),
-        // A fee for a request is a search, which the model has a price for.
+        // A fee per request is a search, for which the model has a price.
         ("cost", json!({"request_cost": 0.005, "total_cost": 0.006}), 6_000.0, 10_200.0),
         ("cost_in_usd_ticks", json!(37_756_000), 3_775.6, 200.0),
     ] {

@@ -1,4 +1,4 @@
-//! Who may ask how far a video is, of whom it is asked, and where the video is fetched from.
+//! Access to a video's state, the upstream that is queried for it, and the source from which the video is fetched.
 
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ async fn an_operation_is_its_projects_alone() {
         let answer = post(asking, body.clone()).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (404, "operation_not_found"));
     }
-    // What the administrator's key starts is no project's.
+    // A video started with the administrator's key belongs to no project.
     let own = rig.begin_gemini().await;
     let answer = post(&stranger, json!({"model": "line", "operation": own})).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (404, "operation_not_found"));
@@ -80,7 +80,7 @@ async fn the_selector_must_still_lead_to_the_target_in_whatever_order() {
         let answer = rig.poll(selector, &operation).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{selector}");
     }
-    // The last of the line is as good as the first.
+    // The last target of the line works like the first.
     let last = rig.begin(&rig.client(), "openai/veo", json!({"id": "video_1"})).await;
     let answer = rig.told("line", &last, json!({"id": "video_1", "status": "queued"})).await;
     assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("openai")));
@@ -193,7 +193,7 @@ async fn what_goes_wrong_at_the_provider_is_told() {
         let answer = poll().await;
         assert_eq!((answer.status, answer.error_code().as_str()), (want, code));
     }
-    // Cut in the middle, it is cut for the client too, who cannot take it for the whole.
+    // A video that is cut off is cut off for the client too, so that it cannot be mistaken for the whole.
     rig.upstream.then(completed()).then(mp4(&film()).cut_after(200_000));
     let body = json!({"model": "openai/veo", "operation": operation}).to_string();
     let cut = rig.client().with("content-type", "application/json").send("POST", PATH, body.into()).await;

@@ -1,4 +1,4 @@
-//! Videos (VID-1): started once, asked for by a sealed id, inline in the end, whoever makes them.
+//! Videos (VID-1): started once, polled by a sealed id, and returned inline at the end, for every vendor.
 
 mod afterwards;
 mod starts;
@@ -13,7 +13,7 @@ use crate::support::upstream::Received;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml};
 
 const PATH: &str = "/v1/videos/generations";
-/// Vertex AI's name of an operation.
+/// An operation name of Vertex AI.
 const VERTEX_NAME: &str =
     "projects/p-1/locations/europe-west4/publishers/google/models/veo/operations/01234567-89ab";
 const GEMINI_NAME: &str = "models/veo/operations/abc123";
@@ -39,7 +39,7 @@ impl Rig {
         self.gateway.client()
     }
 
-    /// Begins a video and gives the id of its operation.
+    /// Starts a video and returns the id of its operation.
     async fn begin(&self, client: &Client, model: &str, begun: Value) -> String {
         self.upstream.then(Answer::json(200, begun.to_string()));
         let answer = post(client, json!({"model": model, "prompt": "a cat"})).await;
@@ -47,7 +47,7 @@ impl Rig {
         answer.json()["operation"].as_str().unwrap().to_owned()
     }
 
-    /// One begun at the Gemini API.
+    /// Starts a video at the Gemini API.
     async fn begin_gemini(&self) -> String {
         self.begin(&self.client(), "gemini/veo", json!({"name": GEMINI_NAME})).await
     }
@@ -56,7 +56,7 @@ impl Rig {
         post(&self.client(), json!({"model": model, "operation": operation})).await
     }
 
-    /// The same where the upstream then says `state`.
+    /// Polls the operation; the upstream responds with `state`.
     async fn told(&self, model: &str, operation: &str, state: Value) -> Whole {
         self.upstream.then(Answer::json(200, state.to_string()));
         self.poll(model, operation).await
@@ -104,7 +104,7 @@ fn redirect(location: &str) -> Answer {
     Answer::whole(302, &[("location", location)], "")
 }
 
-/// The Gemini API's answer with a video at `uri`.
+/// Returns the Gemini API's response with a video at `uri`.
 fn done_at(uri: &str) -> Value {
     let samples = json!([{"video": {"uri": uri}}]);
     json!({"name": GEMINI_NAME, "done": true, "response": {"generateVideoResponse": {"generatedSamples": samples}}})
@@ -153,7 +153,7 @@ async fn gemini_makes_a_video_that_comes_inline() {
         (Some("AIza-gemini"), None)
     );
 
-    // Google sends on to another path of its own.
+    // Google redirects to another path of its host.
     let root = rig.upstream.base_url().trim_end_matches("/v1").to_owned();
     rig.upstream
         .then(Answer::json(200, done_at(&format!("{root}/v1beta/files/1:download?alt=media")).to_string()))

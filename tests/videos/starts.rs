@@ -1,4 +1,4 @@
-//! A start is sent once, unless it surely began nothing.
+//! A start is sent only once, unless it certainly had no effect.
 
 use serde_json::json;
 
@@ -52,7 +52,7 @@ async fn an_upstream_that_falls_silent_is_not_asked_again() {
 #[tokio::test]
 async fn a_start_never_goes_out_on_an_idle_connection_that_may_break_under_it() {
     let rig = Rig::with(&eager()).await;
-    // The connection of this answer stays open, and idle.
+    // The connection of this response stays open and idle.
     rig.upstream.then(Answer::completion("hello"));
     assert_eq!(rig.client().chat(chat::request("openai/veo")).await.status, 200);
     rig.upstream.then(Answer::new().close());
