@@ -1,4 +1,4 @@
-//! Keys and who they open what for (AUTH-1 to AUTH-3, P19): who comes in, and that no request says where it goes (P23).
+//! Authentication and the scope of keys (AUTH-1 to AUTH-3, P19), and that no request chooses its destination (P23).
 
 use bytes::Bytes;
 use serde_json::json;
@@ -13,7 +13,7 @@ async fn gateway() -> (Gateway, Upstream) {
     (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
 }
 
-/// Every route of the data plane that needs a key.
+/// Every route of the data plane that requires a key.
 const DATA_ROUTES: [(&str, &str); 13] = [
     ("GET", "/v1/key"),
     ("GET", "/v1/models"),
@@ -84,7 +84,7 @@ async fn paths_of_anthropics_that_are_not_served_are_refused_in_its_envelope() {
             "{path}"
         );
     }
-    // The query of the beta namespace changes nothing.
+    // The query of the beta namespace has no effect.
     let answer = sdk().post("/v1/messages?beta=true", r#"{"model":"nobody","messages":[]}"#).await;
     assert_eq!((answer.status, &answer.json()["error"]["type"]), (404, &json!("not_found_error")));
     let answer = gateway.client().get("/v1/models/nobody").await.unwrap();

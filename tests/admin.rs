@@ -1,4 +1,4 @@
-//! The admin API from the outside: signing in, bodies that are too large or too slow, what operations shows.
+//! The admin API from the outside: signing in, bodies that are too large or too slow, the output of operations routes.
 
 use bytes::Bytes;
 
@@ -26,10 +26,10 @@ async fn a_browser_signs_in_changes_something_and_signs_out() {
     let with_token = page.clone().with("x-csrf-token", &token);
     let foreign = with_token.clone().with("origin", "http://evil.example");
     assert_eq!(foreign.post("/admin/api/principals", make).await.error_code(), "forbidden_origin");
-    // The test's client calls the gateway by this name.
+    // The test's client uses this name for the gateway.
     let own = with_token.clone().with("host", "gateway.test").with("origin", "http://gateway.test");
     assert_eq!(own.post("/admin/api/principals", make).await.status, 201);
-    // The data plane takes keys alone.
+    // The data plane accepts only keys.
     assert_eq!(page.get("/v1/models").await.unwrap().status, 401);
 
     assert_eq!(with_token.send("DELETE", SESSION, Bytes::new()).await.unwrap().status, 204);

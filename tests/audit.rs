@@ -1,4 +1,4 @@
-//! The audit and its chain, by the command line (B-17).
+//! The audit log and its hash chain, through the command line (B-17).
 
 use crate::support::gateway::Setup;
 use crate::support::{Gateway, Yaml};
@@ -32,7 +32,8 @@ async fn a_row_that_was_tampered_with_is_named() {
     assert!(verify(&setup, 0).await.contains("10 rows"));
     change("DELETE FROM audit WHERE id = 10");
     assert!(verify(&setup, 1).await.contains("row 10 is missing"));
-    // A start refuses rows that the gateway did not write, until an operator accepts them; the next row hides nothing.
+    // At startup the gateway rejects rows that it did not write until an operator accepts them; the next row hides
+    // nothing.
     let refused = setup.run(&["serve"]).await;
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(74) && said.contains("table audit"), "{said}");

@@ -1,4 +1,4 @@
-//! What project keys may use, from the outside: lists of keys and projects, private connections, lists of models
+//! The permissions of project keys from the outside: lists of keys and projects, private connections, lists of models
 //! (M-129, M-192, M-193, M-195, M-196, M-201, M-202).
 
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ impl Rig {
         Self { gateway, admin, upstreams }
     }
 
-    /// A client with a new key of `project`, which may use what `settings` say.
+    /// Returns a client with a new key of `project` that has these settings.
     async fn client(&self, project: &str, mut settings: Value) -> Client {
         settings["project"] = json!(project);
         let key = self.admin.key(settings).await;
@@ -36,7 +36,7 @@ impl Rig {
     }
 }
 
-/// The answer's text, or the code of its refusal.
+/// Returns the answer's text, or the code of its error.
 fn told(answer: &Whole) -> String {
     match answer.status {
         200 => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
@@ -115,7 +115,7 @@ async fn a_private_connection_takes_its_owners_keys_and_bound_projects_only() {
     assert_eq!(ask(&stranger).await, "one", "bound");
     rig.admin.done("DELETE", &format!("providers/hers/bindings/{project}"), Value::Null).await;
     assert_eq!(ask(&stranger).await, "403 private_provider", "unbound");
-    // A private OAuth connection is refused to others before it is said that nobody has signed in.
+    // A private OAuth connection is rejected for others before the error that no account is signed in.
     let oauth = json!({
         "id": "login", "type": "compatible", "base_url": base_url, "auth": "oauth", "models": ["m"],
         "owner": ada,

@@ -1,4 +1,4 @@
-//! Backups by the API and by the command line, and what a restored state serves (STATE-3, M-118).
+//! Backups through the API and the command line, and the contents of a restored state (STATE-3, M-118).
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
     said
 }
 
-/// The archive that `backup create` made.
+/// Runs `backup create` and returns the path of the archive.
 async fn create(setup: &Setup) -> PathBuf {
     let told = said(setup, &["backup", "create"], 0).await;
     let path = PathBuf::from(told.lines().next().unwrap());
@@ -135,7 +135,7 @@ async fn a_backup_that_fails_says_so() {
     assert!(told.contains("backups"), "{told}");
     std::fs::remove_file(gateway.state().join("backups")).unwrap();
     std::fs::create_dir(gateway.state().join("backups")).unwrap();
-    // A folder of that name cannot be removed as a file, nor made anew as a draft while something holds it.
+    // A folder with this name cannot be removed as a file, nor recreated as a draft while it is not empty.
     std::fs::write(gateway.state().join("backups/.draft"), "a file").unwrap();
     let client = gateway.client();
     assert_eq!(client.post("/admin/api/backups", "{}").await.status, 202);
@@ -168,7 +168,7 @@ async fn a_backup_asked_for_again_and_again_is_made_once() {
             assert!(answer.status == 409 && answer.header("retry-after").is_some(), "{answer:?}");
         }
     }
-    // While it is still being made, and afterwards: the same answer, and no second archive.
+    // During the backup and after it, the answer is the same and no second archive is created.
     let again = client.post("/admin/api/backups", "{}").await;
     assert_eq!((again.status, again.header("idempotency-replayed")), (202, Some("true")));
     begun.push(again.json());

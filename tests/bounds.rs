@@ -1,5 +1,5 @@
-//! What a request may come to use, whatever its input is and however it is bounded: 50 clients at once against hard
-//! limits that two requests fill (ADM-4).
+//! The usage bound of requests for any kind of input and any client bound: 50 concurrent clients against hard limits
+//! that two requests exhaust (ADM-4).
 
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
@@ -16,12 +16,12 @@ struct Rig {
 }
 
 impl Rig {
-    /// Over an upstream with these further members, which always says `answer`.
+    /// Starts a gateway over an upstream with these additional members that always returns `answer`.
     async fn over(members: &str, answer: Answer) -> Self {
         let upstream = Upstream::start().await;
         upstream.always(answer);
         let yaml = Yaml::new().provider_with("up", upstream.base_url(), members);
-        // Only OpenAI's own API makes videos.
+        // Only OpenAI's own API generates videos.
         let kind = if members == PRICED { "type: openai" } else { "type: compatible" };
         let text = yaml.text().replace("type: compatible", kind);
         let gateway = Setup::new(&yaml).yaml(text).at_noon().start().await;
@@ -41,7 +41,7 @@ impl Rig {
         Client::new(self.gateway.address(), Some(&self.key.key)).with("content-type", "application/json")
     }
 
-    /// As soon as nothing is reserved: what is used.
+    /// Waits until nothing is reserved and returns the used amount.
     async fn used(&self, quota: &str) -> u64 {
         let admin = Admin(self.gateway.client());
         wait::eventually(&format!("{quota} settled"), async || {
@@ -51,7 +51,7 @@ impl Rig {
         .await
     }
 
-    /// Sends the same request 50 times at once; returns how many were answered with 200.
+    /// Sends the same request 50 times concurrently and returns the number of answers with status 200.
     async fn fifty(&self, path: &str, body: &Value) -> usize {
         let mut clients = JoinSet::new();
         for _ in 0..50 {
@@ -102,7 +102,7 @@ async fn the_largest_bound_that_an_upstream_could_read_is_reserved() {
     assert_eq!(rig.used(&quota).await, 5_000);
 }
 
-/// The first two that run fill the limit; which of the others come before they have settled does not matter.
+/// The first two requests that run exhaust the limit, in any order of the others' arrival before they settle.
 #[tokio::test]
 async fn two_that_fill_a_limit_are_all_that_pass_whatever_their_input_is() {
     let picture = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
@@ -159,7 +159,7 @@ async fn what_no_upstream_counts_is_estimated_by_what_it_means() {
     }
 }
 
-/// Models with a price for what each operation is billed by, and how many dollars two requests of it cost.
+/// Models with a price for each operation's billing unit.
 const PRICED: &str = "models:
   - id: chat
     prices: { input: 1.0, cached_input: 0.1, cache_write_1h: 2.0, image_input: 4.0, audio_input: 10.0, output: 10.0, tiers: { priority: { input: 2.0, output: 20.0 } } }
@@ -183,7 +183,7 @@ async fn money_is_held_for_every_kind_of_input_and_output() {
         body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         body
     };
-    // Limits in micro-dollars that one request fills as it is held, and two do not pass.
+    // Limits in micro-dollars that the reservation of one request exhausts and two exceed.
     for (name, path, body, limit) in [
         ("output", "/v1/chat/completions", chat(json!({})), 10_100),
         ("several answers", "/v1/chat/completions", chat(json!({"n": 3})), 30_100),
@@ -222,7 +222,7 @@ async fn money_is_held_for_every_kind_of_input_and_output() {
     ] {
         one_fills(name, path, "application/json", body.to_string(), limit).await;
     }
-    // So many bytes may be almost 30 seconds.
+    // This number of bytes may be almost 30 seconds.
     let form = format!(
         "--cut\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nup/ear\r\n--cut\r\n\
          Content-Disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\r\n{}\r\n--cut--\r\n",
@@ -232,7 +232,7 @@ async fn money_is_held_for_every_kind_of_input_and_output() {
     one_fills("sound", "/v1/audio/transcriptions", media_type, form, 3_000).await;
 }
 
-/// Of 50 requests at once one is let in under the limit, in micro-dollars; and none under half of it.
+/// Checks that of 50 concurrent requests one is admitted under the limit, in micro-dollars, and none under half of it.
 async fn one_fills(name: &str, path: &str, media_type: &str, body: String, limit: u64) {
     let rig = Rig::over(PRICED, Answer::hang_forever()).await;
     rig.limit("cost_micro_usd", limit).await;
@@ -305,7 +305,7 @@ async fn a_request_that_goes_on_from_a_response_holds_as_much_as_that_was() {
 async fn an_upload_in_wav_is_held_and_billed_by_the_length_in_its_header() {
     let rig = Rig::over(PRICED, Answer::json(200, json!({"text": "ok"}).to_string())).await;
     rig.limit("cost_micro_usd", 300).await;
-    // Of 8 bits and 8,000 samples a second: 44 bytes of header and two seconds.
+    // 8 bits and 8,000 samples per second: 44 bytes of header and two seconds.
     let format = "\x01\0\x01\0@\x1f\0\0@\x1f\0\0\x01\0\x08\0";
     let file = format!("RIFF\0\0\0\0WAVEfmt \x10\0\0\0{format}data\0\0\0\0{}", "\0".repeat(16_000));
     let form = format!(

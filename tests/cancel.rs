@@ -1,5 +1,5 @@
-//! Clients that leave (CAN-1, P1 to P3): the upstream is let go at once, nothing is tried again, and the
-//! exchange is on record as cancelled.
+//! Clients that disconnect (CAN-1, P1 to P3): the upstream connection is released at once, there is no retry or
+//! failover, and the exchange is recorded as cancelled.
 
 use std::time::{Duration, Instant};
 
@@ -7,12 +7,12 @@ use crate::support::figure::{figure, promised, times};
 use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, gateway::ADMIN_KEY, wait};
 
-/// The most that may pass between a client's leaving and the upstream's connection being closed.
+/// The maximum time between a client's disconnect and the close of the upstream connection.
 const RELEASE_MAX: Duration = Duration::from_millis(250);
-/// What half of all cancellations must stay under.
+/// The maximum of the median time of all cancellations.
 const RELEASE_MEDIAN: Duration = Duration::from_millis(100);
 
-/// Two upstreams behind `line`, with retries on, so that a retry or failover would show.
+/// Starts two upstreams behind `line`, with retries on, so that a retry or failover would be visible.
 async fn watched_line() -> (Gateway, Upstream, Upstream) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     second.always(Answer::completion("never asked"));
@@ -21,7 +21,8 @@ async fn watched_line() -> (Gateway, Upstream, Upstream) {
     (Gateway::start(&yaml.policies(policies)).await, first, second)
 }
 
-/// Leaves twenty times at the moment that `leave` describes and checks how fast the upstream is let go.
+/// Disconnects twenty times at the point that `leave` determines, and checks how fast the upstream connection is
+/// released.
 async fn leaves(when: &str, answer: Answer, leave: impl AsyncFn(&Gateway, &Upstream, usize) -> Instant) {
     const ROUNDS: usize = 20;
     let (gateway, first, second) = watched_line().await;
@@ -141,10 +142,10 @@ async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
     first.request(0).await;
     drop(client);
     gate.open(10);
-    // The record is written when the exchange is over, so whatever would be tried has been tried by then.
+    // The record is written when the exchange is over, so any retry would have happened by then.
     let record = gateway.records(1).await.remove(0);
     assert_eq!(record["outcome"], "cancelled", "{record}");
-    // P2 gives two seconds in which no further request may come.
+    // P2 specifies two seconds in which no further request may arrive.
     let further = tokio::time::timeout(Duration::from_secs(2), async {
         loop {
             if first.requests().len() > 1 || !second.requests().is_empty() {
@@ -162,11 +163,11 @@ async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
 async fn two_hundred_clients_leave_at_once() {
     const CLIENTS: usize = 200;
     const BEFORE: usize = 16;
-    // The database opens and closes files of its own now and then, and this test's questions are connections too.
+    // The database opens and closes files now and then, and this test's own queries use connections too.
     const SLACK: usize = 8;
     let (gateway, first, second) = watched_line().await;
     first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang());
-    // Some exchanges first, so that what each worker and each reader of the database opens once is open.
+    // Runs some exchanges first, so that everything that each worker and database reader opens once is open.
     for index in 0..BEFORE {
         drop(gateway.client().chat_flow(chat::stream_request("line")).await);
         first.closed(index).await;
@@ -200,7 +201,7 @@ async fn two_hundred_clients_leave_at_once() {
     assert_eq!(second.requests().len(), 0);
 }
 
-/// P3: what is left in memory.
+/// P3: no memory leak.
 #[tokio::test]
 async fn fifteen_hundred_cancels_leave_no_memory_behind() {
     let (gateway, first, _second) = watched_line().await;

@@ -1,5 +1,5 @@
-//! The catalog as an operator uses it: syncing, testing a connection, evidence, prices, overrides, explain (ADM-3,
-//! ADM-6, ADM-8, FAIL-8; M-049 to M-052, M-120, M-224).
+//! The catalog as an operator uses it: sync, connection tests, evidence, prices, overrides, explain (ADM-3, ADM-6,
+//! ADM-8, FAIL-8; M-049 to M-052, M-120, M-224).
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn get(client: &Client, path: &str) -> Value {
     answer.json()
 }
 
-/// The ids that the catalog shows.
+/// Returns the ids in the catalog.
 async fn catalog(client: &Client, query: &str) -> Vec<String> {
     let list = get(client, &format!("catalog?{query}")).await;
     list["data"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect()
@@ -282,12 +282,12 @@ async fn an_override_prices_requests_from_its_moment_on() {
     let (status, made) =
         post(&client, "catalog/overrides", json!({"provider": "up", "model": "m", "facts": facts})).await;
     assert_eq!(status, 201, "{made}");
-    // 11 tokens in for a dollar a million, 7 out for ten.
+    // 11 input tokens at one dollar per million, 7 output tokens at ten.
     assert_eq!(cost(2).await, json!(81.0));
     let row = &get(&client, "catalog?provider=up").await["data"][0];
     assert_eq!((&row["vision"], &row["prices_from"]["source"]), (&json!(false), &json!("override")));
 
-    // One that is still to come is published when its time has come, without anybody's doing.
+    // A future override is published automatically when its time comes.
     let facts = json!({"prices": {"input": 0, "output": 0}});
     let at = shared::clock::unix_ms() + 1_500;
     let later = json!({"provider": "up", "model": "m", "effective_from": at, "facts": facts});

@@ -1,4 +1,5 @@
-//! Circuits through the real binary (FAIL-4): what closes whom for how long, and what says nothing about a provider.
+//! Circuits through the real binary (FAIL-4): the failures that open a circuit, its scope and duration, and the
+//! failures that do not count against a provider.
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
@@ -6,7 +7,7 @@ use crate::support::gateway::ADMIN_KEY;
 use crate::support::raw::{Raw, post};
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-/// One provider `up` with the models `fine` and `retired`.
+/// Starts a gateway with one provider `up` with the models `fine` and `retired`.
 async fn start(policies: &str) -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "models: [fine, retired]");
@@ -50,7 +51,7 @@ async fn a_retired_model_closes_itself_and_no_other() {
     }
 }
 
-/// A client whose requests are wrong does not keep a provider shut that has come back.
+/// A client with invalid requests does not keep the circuit of a recovered provider open.
 #[tokio::test]
 async fn a_probe_that_the_upstream_finds_wrong_closes_the_circuit() {
     let (gateway, upstream) = start(SECOND).await;
@@ -70,7 +71,7 @@ async fn a_probe_whose_client_leaves_gives_its_slot_back() {
     let (gateway, upstream) = start(policies).await;
     upstream.then(Answer::error(503)).then(Answer::hang_forever()).always(Answer::completion("back"));
     assert_eq!(ask(&gateway, "up/fine").await, 503);
-    // The first client that is not refused is the probe; it leaves when the upstream has its request.
+    // The first request that is not rejected is the probe; its client disconnects when the upstream has received it.
     wait::eventually("a probe", async || {
         let mut raw = Raw::open(gateway.address()).await;
         raw.send(post(ADMIN_KEY, "", &chat::request("up/fine"))).await;
@@ -84,7 +85,7 @@ async fn a_probe_whose_client_leaves_gives_its_slot_back() {
     assert_eq!(ask(&gateway, "up/fine").await, 200, "the next one is the probe, without another cooldown");
 }
 
-/// The number below which all descriptors of the process are taken.
+/// Returns the lowest free descriptor number of the process.
 fn taken(gateway: &Gateway) -> u64 {
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", gateway.pid())).unwrap();
     let names = descriptors.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -98,7 +99,7 @@ fn limit_descriptors(gateway: &Gateway, current: u64) {
     prlimit(pid, Resource::Nofile, limit).unwrap();
 }
 
-/// More than the gateway opens here.
+/// More descriptors than the gateway opens here.
 const DESCRIPTORS_MAX: u64 = 1_024;
 
 #[tokio::test]
@@ -108,7 +109,7 @@ async fn a_lack_of_descriptors_is_the_gateways_own_fault() {
     let mut raw = Raw::open(gateway.address()).await;
     raw.send("HEAD /health HTTP/1.1\r\nhost: gateway.test\r\n\r\n").await;
     raw.read_until("\r\n\r\n").await;
-    // Again if the gateway has closed something meanwhile.
+    // Repeated if the gateway has closed a descriptor in the meantime.
     let mut limit = u64::MAX;
     while taken(&gateway) != limit {
         limit = taken(&gateway);

@@ -1,4 +1,4 @@
-//! The clouds: models of one vendor in the cloud of another, and who signs in where (CFG-4).
+//! Cloud providers: models of one vendor in the cloud of another, and their authentication (CFG-4).
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-/// Where Vertex has Claude, up to the method.
+/// The path of Claude on Vertex, up to the method.
 const CLAUDE: &str =
     "/v1/projects/p-1/locations/europe-west1/publishers/anthropic/models/claude-sonnet-4-5@20250929";
 
@@ -21,7 +21,7 @@ async fn vertex(upstream: &Upstream) -> Gateway {
     with(&settings).start().await
 }
 
-/// A Messages stream that says "hello".
+/// A Messages stream with the text "hello".
 pub(crate) fn message_stream() -> Answer {
     let events = [
         json!({"type": "message_start", "message": {
@@ -95,7 +95,7 @@ async fn claude_on_vertex_serves_every_other_client_by_adaptation() {
         assert!(body["model"].is_null() && body["max_tokens"].is_u64(), "{body}");
         assert_eq!(request.header("anthropic-version"), None);
     }
-    // Each publisher's models speak their own protocol, beside one another.
+    // Each publisher's models use their own protocol, within the same provider.
     upstream.then(generated());
     assert_eq!(gateway.client().chat(chat::request("p/gemini-x")).await.status, 200);
     let last = upstream.requests().pop().unwrap();
@@ -125,7 +125,7 @@ async fn claude_on_vertex_counts_tokens() {
         (&asked["model"], &asked["anthropic_version"]),
         (&json!("claude-sonnet-4-5@20250929"), &json!("vertex-2023-10-16"))
     );
-    // Gemini counts what the request is in its own protocol.
+    // Gemini counts the request in its own protocol.
     upstream.then(Answer::json(200, json!({"totalTokens": 3}).to_string()));
     let answer = count("p/gemini-x").await;
     assert_eq!((answer.status, answer.json()), (200, json!({"input_tokens": 3})));
@@ -179,7 +179,7 @@ async fn azure_is_asked_with_tokens_of_an_application() {
     let setup = with(&settings).env("AZURE_TENANT_ID", "t-1").env("AZURE_CLIENT_ID", "c-1");
     let setup = setup.env("AZURE_CLIENT_SECRET", "the~secret").env("AZURE_AUTHORITY_HOST", root(&entra));
     let gateway = setup.start().await;
-    // The first is good for a second, and renewed before that is over.
+    // The first token is valid for a second and is renewed before it expires.
     let answer = wait::eventually("the second token", async || {
         let answer = gateway.client().chat(chat::request("p/d")).await;
         let last = upstream.requests().pop()?;
@@ -226,7 +226,7 @@ async fn a_managed_identity_signs_in_where_it_is_asked_for() {
         "GET /msi/token?api-version=2019-08-01&resource=https%3A%2F%2Fcognitiveservices.azure.com&client_id=c-1 HTTP/1.1"
     );
     assert_eq!(asked.header("x-identity-header"), Some("h-1"));
-    // A token of the machine goes to Microsoft alone.
+    // The machine's token is sent to Microsoft only.
     let elsewhere = json!({
         "id": "x", "type": "azure_openai", "base_url": "https://example.com", "api_key": "managed_identity", "models": ["d"],
     });
@@ -235,7 +235,7 @@ async fn a_managed_identity_signs_in_where_it_is_asked_for() {
     assert!(refused.json().to_string().contains("openai.azure.com"), "{:?}", refused.body);
 }
 
-/// A gateway whose provider `p` gets tokens from `google`: the first, which is good for an hour, then another.
+/// Starts a gateway whose provider `p` gets tokens from `google`: one that is valid for an hour, then another one.
 async fn with_tokens(upstream: &Upstream, google: &Upstream, change: impl FnOnce(&mut Value)) -> Gateway {
     google.then(token("ya29.first", 3_600)).always(token("ya29.second", 3_600));
     let mut config = json!({
@@ -285,7 +285,7 @@ async fn an_upstream_that_refuses_every_token_causes_one_renewal_and_no_storm() 
         asking.spawn(async move { client.chat(chat::request("p/gemini-x")).await.status });
     }
     let statuses = asking.join_all().await;
-    // The second refusal is the upstream's own word, and opens the circuit.
+    // The second rejection is the upstream's final answer and opens the circuit.
     assert!(statuses.iter().all(|status| [401, 503].contains(status)), "{statuses:?}");
     assert!(statuses.contains(&401), "{statuses:?}");
     assert_eq!(google.requests().len(), 2, "one renewal for all of them");

@@ -1,4 +1,4 @@
-//! Pages of configured origins: what a browser lets them do (ROUTE-3).
+//! Access from web pages of configured origins (ROUTE-3).
 
 use bytes::Bytes;
 

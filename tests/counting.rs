@@ -1,4 +1,4 @@
-//! Tokens counted by targets of other protocols, and by Claude on Vertex AI (MSG-3, M-139, M-140, M-176).
+//! Token counts by targets of other protocols, and by Claude on Vertex AI (MSG-3, M-139, M-140, M-176).
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::support::{Answer, Gateway, Upstream, Yaml};
 
 const PREAMBLE: &str = "Speak plainly.";
 
-/// A gateway with a preamble and one provider `p`, which has these settings and the address of `upstream`.
+/// Starts a gateway with a preamble and one provider `p` with these settings and the address of `upstream`.
 async fn over(upstream: &Upstream, mut settings: Value) -> Gateway {
     settings["base_url"] = json!(root(upstream));
     let file = json!({"providers": {"p": settings}}).to_string();
@@ -30,7 +30,7 @@ async fn count(gateway: &Gateway, model: &str) -> Whole {
     gateway.client().post("/v1/messages/count_tokens", question(model)).await
 }
 
-/// Names of the members of an object, sorted.
+/// Returns the member names of an object, sorted.
 fn names(value: &Value) -> Vec<&str> {
     let mut names: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
@@ -92,7 +92,8 @@ async fn gemini_vertex_and_bedrock_count_in_their_own_words() {
         for part in [PREAMBLE, "Be brief.", "What is the weather in Bergen?", "Tells the weather."] {
             assert!(request.to_string().contains(part), "{part}: {request}");
         }
-        // A model that cannot count, or a gateway's own fault in asking, is no fault of the client's.
+        // A model that cannot count, or a failure of the gateway's own count request, is not reported as a client
+        // error.
         for useless in
             [Answer::json(400, "{}"), Answer::json(404, "{}"), Answer::json(200, "{}"), Answer::new().close()]
         {
@@ -110,7 +111,7 @@ async fn gemini_vertex_and_bedrock_count_in_their_own_words() {
     }
 }
 
-/// The gateway's own system text is sent with each request, so it counts: natively and in an estimate.
+/// The gateway's own system text is sent with each request, so it is included in native counts and in estimates.
 #[tokio::test]
 async fn the_preamble_is_counted() {
     let upstream = Upstream::start().await;
@@ -125,7 +126,7 @@ async fn the_preamble_is_counted() {
     assert!(with > without, "{with} {without}");
 }
 
-/// Vertex AI refuses some betas where it counts that it takes elsewhere.
+/// For counts, Vertex AI rejects some betas that it accepts for other requests.
 #[tokio::test]
 async fn vertex_gets_the_betas_that_it_counts_with() {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Stored secrets and the key that opens them, by the command line (STATE-4, M-094, M-098 to M-100).
+//! Stored secrets and their encryption key, through the command line (STATE-4, M-094, M-098 to M-100).
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
 const KEY: &str = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
 const NEW_KEY: &str = "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY";
 
-/// A state with sealed values, whose gateway has ended.
+/// Returns a state with sealed values whose gateway has ended.
 async fn stopped() -> Setup {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     for number in 0..5 {
@@ -23,7 +23,7 @@ async fn stopped() -> Setup {
     gateway.kill().await
 }
 
-/// Runs a command that must end with `code`; what it said.
+/// Runs a command that must end with `code`, and returns its output.
 async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
@@ -78,7 +78,7 @@ async fn a_rekey_says_what_it_lacks_and_changes_nothing() {
     let nowhere = Setup::new(&Yaml::new()).env(NEW_KEY, OTHER_KEY);
     assert!(said(&nowhere, &["credentials", "rekey"], 74).await.contains("gateway.db"));
     assert!(!nowhere.state().exists(), "nothing is made");
-    // A gateway takes no notice of the new key, and holds the state.
+    // A gateway ignores the new key, and locks the state.
     let gateway = setup.env(KEY, ENCRYPTION_KEY).start().await;
     assert!(said(gateway.setup(), &["credentials", "rekey"], 75).await.contains("another process"));
     assert!(said(gateway.setup(), &["credentials", "verify"], 0).await.contains("all "));
@@ -97,7 +97,7 @@ async fn what_does_not_open_is_named() {
     assert!(said(&setup, &["credentials", "rekey"], 1).await.contains("nothing was changed"));
 }
 
-/// M-100: killed at any moment, exactly one of the two keys opens the state, and the run can be repeated.
+/// M-100: after a kill at any time, exactly one of the two keys opens the state, and the run can be repeated.
 #[tokio::test]
 async fn a_rekey_killed_at_any_moment_leaves_exactly_one_key() {
     const KILLS: u32 = 50;
@@ -111,7 +111,7 @@ async fn a_rekey_killed_at_any_moment_leaves_exactly_one_key() {
         let mut child =
             setup.command(&["credentials", "rekey"]).stdout(std::process::Stdio::null()).spawn().unwrap();
         let began = Instant::now();
-        // The first run tells how long one takes; the others are killed at random moments of it.
+        // The first run measures the duration; the others are killed at random times within it.
         let moment = if run == 0 { Duration::from_secs(60) } else { whole.mul_f64(random_part()) };
         run += 1;
         match tokio::time::timeout(moment, child.wait()).await {

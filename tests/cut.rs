@@ -1,12 +1,12 @@
-//! Answers that fail after their first content (ERR-3): an error event and the proper end of the body where the protocol
-//! has events, a body that is broken off elsewhere. And keep-alives where the protocol has them (FAIL-6).
+//! Answers that fail after their first content (ERR-3): an error event and a proper end of the body if the protocol has
+//! events, a truncated body otherwise. Also keep-alives in protocols that have them (FAIL-6).
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
-/// A provider with every protocol that passes unchanged, and one that speaks chat alone.
+/// A provider with every protocol that is relayed unchanged, and one with chat only.
 fn yaml(upstream: &Upstream) -> Yaml {
     Yaml::new()
         .provider_with(
@@ -62,7 +62,7 @@ fn streams() -> Vec<(&'static str, &'static str, Value, Vec<u8>)> {
     ]
 }
 
-/// What only complete answers have.
+/// Strings that occur only in complete answers.
 const MARKS: [&str; 4] = ["[DONE]", "message_stop", "response.completed", "message_delta"];
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn a_stream_that_is_cut_ends_with_an_error_event_and_properly() {
     }
 }
 
-/// The shapes of errors in the three protocols' streams.
+/// True if the event is an error in one of the three protocols' formats.
 fn is_error(data: &Value) -> bool {
     data["error"]["message"].is_string()
         || (data["type"] == "error" && data["message"].is_string())
@@ -132,13 +132,13 @@ async fn no_keep_alive_is_written_into_sound() {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: audio/mpeg\r\ntransfer-encoding: chunked\r\n\r\n";
     let sound = Answer::new().send(head).chunk("sound ").wait(&gate).chunk("of music").end();
     upstream.then(sound);
-    // `stream` is not a member of speech requests; a client that sends it does not get other bytes for it.
+    // `stream` is not a member of speech requests; a client that sends it gets the same bytes.
     let request =
         json!({"model": "native/m", "input": "Hello.", "voice": "alloy", "stream": true}).to_string();
     let client = gateway.client().with("content-type", "application/json");
     let flow = client.open("POST", "/v1/audio/speech", request.into()).await.unwrap();
     assert_eq!(flow.headers["content-type"], "audio/mpeg");
-    // A stream of events beside it tells when a keep-alive is due.
+    // A concurrent event stream shows when a keep-alive is due.
     upstream.then(Answer::stream().chunk(chat::content("half")).hang());
     let mut clock = gateway.client().chat_flow(chat::stream_request("plain/m")).await;
     while !clock.event().await.bytes.starts_with(b": keep-alive") {}

@@ -1,4 +1,4 @@
-//! What was answered is there, whatever happens to the process or to the disk (P16, P20).
+//! Everything that was answered is durable, for any failure of the process or the disk (P16, P20).
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use crate::support::figure::figure;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, faults, wait};
 
-/// The words of every answer that a client has received.
+/// The request ids or the keys of all answers that clients have received.
 type Seen = Arc<Mutex<BTreeSet<String>>>;
 
 fn integrity(setup: &Setup) -> String {
@@ -20,7 +20,7 @@ fn integrity(setup: &Setup) -> String {
     db.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap()
 }
 
-/// Sends chats and makes keys until the gateway is gone; writes down what was answered whole.
+/// Sends chats and creates keys until the gateway is gone. Records all complete answers.
 async fn load(client: Client, admin: Admin, project: String, name: String, seen: (Seen, Seen)) {
     for number in 0.. {
         let id = format!("{name}-{number}");
@@ -117,8 +117,9 @@ async fn names(admin: &Admin) -> Vec<String> {
     list["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
 }
 
-/// P20: a disk that is full, becomes read-only or fails under the database and the journal. The journal's allocated blocks
-/// take the record of a chat on a full disk; a read-only disk takes none, so that chat and later ones get 503.
+/// P20: a disk that is full, becomes read-only or fails under the database and the journal. On a full disk the
+/// journal's allocated blocks still accept the record of a chat; on a read-only disk nothing is written, so that chat
+/// and later ones get 503.
 #[tokio::test]
 async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
@@ -174,7 +175,7 @@ async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
     assert!(verified.status.success(), "{}", String::from_utf8_lossy(&verified.stderr));
 }
 
-/// P20, STATE-5: on a full disk requests are served as long as something durable takes their records, and not one longer.
+/// P20, STATE-5: on a full disk requests are served exactly as long as durable storage accepts their records.
 #[tokio::test]
 async fn every_answer_on_a_full_disk_is_recorded_after_a_kill() {
     let dir = tempfile::tempdir().unwrap();
@@ -220,7 +221,7 @@ async fn every_answer_on_a_full_disk_is_recorded_after_a_kill() {
     figure("P20", format!("full disk and kill -9: {} answers, 0 lost, 0 doubled", answered.len()));
 }
 
-/// P20: another program truncates the files of the journal. The process goes on and loses only what was cut off.
+/// P20: another program truncates the files of the journal. The process continues and loses only the truncated part.
 #[tokio::test]
 async fn a_journal_that_is_cut_short_ends_no_process() {
     let upstream = Upstream::start().await;
@@ -244,7 +245,7 @@ async fn a_journal_that_is_cut_short_ends_no_process() {
     assert_eq!(gateway.records(6).await.len(), 6, "nothing that was recorded is lost or doubled");
 }
 
-/// Sends chats with long records, and writes down which were answered, until one is refused.
+/// Sends chats with long records until one is rejected, and records which were answered.
 async fn chat_until_refused(client: Client, number: usize, answered: Arc<Mutex<BTreeSet<String>>>) {
     let tags: Vec<String> = (0..8).map(|tag| format!("{tag:032}={}", "v".repeat(64))).collect();
     let client = client.with("x-llmgw-tags", &tags.join(","));

@@ -1,4 +1,4 @@
-//! What holds on each of the routes that a statement of the user names, with `/v1` and without it.
+//! Properties of each route in the user's requirements, with and without `/v1`.
 
 use std::collections::BTreeSet;
 
@@ -28,10 +28,10 @@ fn form(model: &str) -> String {
     )
 }
 
-/// A request of a route: its path, its content type, and what makes its body for a model.
+/// A request for a route: its path, its content type, and a function that builds its body for a model.
 type Request = (&'static str, &'static str, Box<dyn Fn(&str) -> String>);
 
-/// A request of each route.
+/// Returns a request for each route.
 fn routes() -> Vec<Request> {
     let mut routes: Vec<Request> = Vec::new();
     let mut add = |paths: &[&'static str], body: fn(&str) -> Value| {
@@ -67,7 +67,8 @@ async fn post(
 const EVERYTHING: &str =
     "protocols: [chat, responses, messages, embeddings, speech, transcription, images, videos]";
 
-/// The providers `p0` and `p1`, which speak everything natively, behind `line`; `p0` sees no images.
+/// Starts the providers `p0` and `p1`, which support all protocols natively, behind `line`; `p0` does not support
+/// images.
 async fn pair() -> (Gateway, [Upstream; 2]) {
     let upstreams = [Upstream::start().await, Upstream::start().await];
     let blind = format!("{EVERYTHING}\nmodels: [{{id: m, vision: false}}]");
@@ -79,7 +80,7 @@ async fn pair() -> (Gateway, [Upstream; 2]) {
     (Gateway::start(&yaml).await, upstreams)
 }
 
-/// A whole answer that each client takes for one of its own protocol.
+/// A whole answer that is valid in every client protocol.
 fn universal() -> Answer {
     let answer = json!({
         "id": "resp_1", "object": "response", "type": "message", "role": "assistant", "status": "completed",
@@ -91,7 +92,7 @@ fn universal() -> Answer {
     Answer::json(200, answer.to_string())
 }
 
-/// M-011, with a key of a project and with the administrator's.
+/// M-011, with a project key and with the administrator's key.
 #[tokio::test]
 async fn an_unknown_selector_is_404_on_every_route() {
     let (gateway, upstreams) = pair().await;
@@ -112,7 +113,7 @@ async fn an_unknown_selector_is_404_on_every_route() {
     assert!(upstreams.iter().all(|upstream| upstream.requests().is_empty()));
 }
 
-/// M-160 in each protocol that takes images, and in none of them for an image that is only mentioned.
+/// M-160 in each protocol with images, but not for an image that is only mentioned.
 #[tokio::test]
 async fn a_target_that_sees_no_images_is_passed_over_on_every_conversation_route() {
     let (gateway, upstreams) = pair().await;
@@ -144,7 +145,7 @@ async fn a_target_that_sees_no_images_is_passed_over_on_every_conversation_route
     assert!(upstreams[0].requests().is_empty());
 }
 
-/// M-160: what a tool is called with, and what it may be called with, is no content.
+/// M-160: the arguments and the schema of a tool are not content.
 #[tokio::test]
 async fn an_image_in_arguments_or_a_schema_is_no_image() {
     let (gateway, upstreams) = pair().await;
@@ -227,7 +228,7 @@ async fn an_affinity_key_starts_at_the_same_member_on_every_conversation_route()
     assert_eq!(used.len(), 2, "ten keys use both members");
 }
 
-/// M-173: not even where the target speaks the protocol.
+/// M-173: not even if the target speaks the protocol.
 #[tokio::test]
 async fn background_is_refused_on_every_responses_route() {
     let (gateway, upstreams) = pair().await;
@@ -244,7 +245,7 @@ async fn background_is_refused_on_every_responses_route() {
     assert!(upstreams.iter().all(|upstream| upstream.requests().is_empty()));
 }
 
-/// M-177: neither a native count nor an estimate uses a quota or is held up by one that is used up.
+/// M-177: neither a native count nor an estimate uses a quota or is blocked by an exhausted one.
 #[tokio::test]
 async fn counting_uses_no_quota_on_every_counting_route() {
     let (gateway, upstreams) = pair().await;
@@ -281,7 +282,7 @@ async fn counting_uses_no_quota_on_every_counting_route() {
     }
 }
 
-/// M-212: the limit where nothing is configured, one byte past it; at it bodies pass (`limits.rs`).
+/// M-212: one byte over the default limit; bodies at the limit pass (`limits.rs`).
 #[tokio::test]
 async fn a_body_past_sixty_four_mebibytes_is_413_on_every_route() {
     let (gateway, upstreams) = pair().await;
@@ -305,7 +306,7 @@ async fn a_body_past_sixty_four_mebibytes_is_413_on_every_route() {
     assert!(upstreams.iter().all(|upstream| upstream.requests().is_empty()));
 }
 
-/// M-214: exactly one upstream call, to the first target, though the second could serve.
+/// M-214: exactly one upstream call, to the first target, although the second could serve the request.
 #[tokio::test]
 async fn one_target_alone_is_asked_on_every_single_target_route() {
     let (gateway, upstreams) = pair().await;
@@ -323,7 +324,7 @@ async fn one_target_alone_is_asked_on_every_single_target_route() {
     assert!(upstreams[1].requests().is_empty());
 }
 
-/// M-162: the file's schema, the page of providers and the table of the pair state it.
+/// M-162: the configuration schema, the providers page and the table of the pair state this.
 #[test]
 fn chat_over_responses_is_labelled_experimental() {
     let root = env!("CARGO_MANIFEST_DIR");
@@ -355,7 +356,7 @@ fn the_pages_state_what_the_admin_api_promises_and_how_to_upgrade() {
     }
 }
 
-/// M-036: a `.env` in the working directory, in the state and in the home changes nothing.
+/// M-036: a `.env` file in the working directory, the state directory or the home directory has no effect.
 #[tokio::test]
 async fn no_env_file_is_read() {
     let (gateway, _upstreams) = pair().await;
@@ -372,7 +373,7 @@ async fn no_env_file_is_read() {
     assert_eq!(gateway.client().get("/v1/models").await.unwrap().status, 200);
     let large = message(&"x".repeat(3_000)).to_string();
     assert_eq!(gateway.client().post("/v1/messages", large).await.status, 404);
-    // Without the variables of the process there are no keys, whatever the file says.
+    // Without the process's variables there are no keys, despite the file.
     let setup = gateway.kill().await.without("LLMGW_API_KEY");
     let output = setup.run(&["serve"]).await;
     assert_eq!(output.status.code(), Some(78));

@@ -1,5 +1,5 @@
-//! Retry, failover, budgets, affinity and circuits (FAIL-1 to FAIL-8, P13): who is asked, how often, in which
-//! order, and what the client learns when nobody answers.
+//! Retry, failover, budgets, affinity and circuits (FAIL-1 to FAIL-8, P13): the targets that are tried, their number
+//! and order, and the client's answer if all fail.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::support::gateway::Setup;
 use crate::support::upstream::refusing_url;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
-/// `count` upstreams behind the endpoint `line`.
+/// Starts `count` upstreams behind the endpoint `line`.
 async fn line(count: usize) -> (Gateway, Vec<Upstream>) {
     line_with(count, "retry_max_attempts: 1\ncircuit_failure_threshold: 0").await
 }
@@ -23,7 +23,7 @@ async fn line_with(count: usize, policies: &str) -> (Gateway, Vec<Upstream>) {
     (Gateway::start(&Yaml::line(&urls).policies(policies)).await, upstreams)
 }
 
-/// The results in the route trace of a request.
+/// Returns the results in the route trace of a request.
 async fn trace(gateway: &Gateway, request_id: &str) -> Vec<(String, String)> {
     let record = gateway.record_of(request_id).await;
     let text = |step: &serde_json::Value, member: &str| step[member].as_str().unwrap_or_default().to_owned();
@@ -65,7 +65,7 @@ async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
     }
 }
 
-/// P13: 400, 422 and what is like them.
+/// P13: 400, 422 and similar statuses.
 #[tokio::test]
 async fn what_is_wrong_with_the_request_never_fails_over() {
     for status in [400, 405, 406, 409, 410, 411, 415, 422] {
@@ -259,7 +259,7 @@ async fn the_budget_never_cuts_an_answer_that_has_begun() {
     let client = gateway.client().with("x-llmgw-fallback-timeout-ms", "100");
     let mut flow = client.chat_flow(chat::stream_request("line")).await;
     flow.event().await;
-    // Three budgets long.
+    // Three times the budget.
     let pause = tokio::time::timeout(Duration::from_millis(300), flow.next()).await;
     assert!(pause.is_err(), "nothing comes while the upstream pauses, not even an end");
     gate.open(1);
@@ -367,8 +367,8 @@ async fn wrong_requests_do_not_open_a_circuit() {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_idle_costs_no_request() {
-    // The upstream may close while a request is on its way, which nobody but the upstream can tell from an answer that
-    // it did not send: such a request is sent again as another attempt.
+    // If the upstream closes while a request is in flight, only the upstream knows whether it processed the request.
+    // Such a request is sent again as another attempt.
     let policies = "retry_max_attempts: 3\ncircuit_failure_threshold: 1";
     let (gateway, upstreams) = line_with(1, policies).await;
     upstreams[0].always(Answer::completion("ok").close());
@@ -379,7 +379,7 @@ async fn a_connection_that_was_closed_while_idle_costs_no_request() {
     assert_eq!(upstreams[0].requests().len(), 60, "nothing was asked twice");
 }
 
-/// What was written may have been done: it is sent again as another attempt, or not at all.
+/// A request that was written may have been executed: it is only sent again as another attempt.
 #[tokio::test]
 async fn a_request_that_was_written_is_sent_again_as_an_attempt_alone() {
     let half = Answer::new().send("HTTP/1.1 200 OK\r\ncontent-ty").close();
@@ -390,7 +390,7 @@ async fn a_request_that_was_written_is_sent_again_as_an_attempt_alone() {
             );
             let upstream = Upstream::start().await;
             let yaml = Yaml::line(&[upstream.base_url()]).policies(&policies);
-            // One worker, so that the second request finds the connection of the first.
+            // One worker, so that the second request uses the connection of the first.
             let gateway = Setup::new(&yaml).env("LLMGW_WORKERS", "1").start().await;
             upstream.then(Answer::completion("first")).always(ending.clone());
             assert_eq!(gateway.client().chat(chat::request("line")).await.status, 200, "{name}");
@@ -417,7 +417,7 @@ async fn a_budget_of_zero_is_the_default() {
     assert_eq!(gateway.client().chat(in_body).await.status, 200);
 }
 
-/// Whatever the client's protocol: it is what the upstream said.
+/// The upstream's status is kept in every client protocol.
 #[tokio::test]
 async fn an_upstreams_529_is_kept_on_every_route() {
     let upstream = Upstream::start().await;

@@ -1,4 +1,4 @@
-//! Files that an operator names and that are no files, and file systems that do not answer: each is refused by name and in
+//! Configured paths that are not regular files, and file systems that do not respond: each is rejected by name and in
 //! time, and nothing else waits for it.
 
 use std::path::Path;
@@ -18,7 +18,7 @@ fn make_fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-/// What the command says, which must end with `code` and within the time that a read of a file may take.
+/// Returns the output of a command, which must end with `code` within the time limit for reading a file.
 async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said =

@@ -1,4 +1,4 @@
-//! A database in which bits have flipped is refused by name, or is answered from exactly as before (P20).
+//! A database with flipped bits is rejected by name, or its contents are unchanged (P20).
 
 use std::net::SocketAddr;
 use std::process::Stdio;
@@ -12,7 +12,7 @@ use crate::support::figure::{figure, is_full};
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
-/// What an administrator reads of the state.
+/// The parts of the state that an administrator reads.
 const READ: [&str; 9] = [
     "usage?group_by=model",
     "usage?bucket=day",
@@ -25,15 +25,15 @@ const READ: [&str; 9] = [
     "audit?limit=500",
 ];
 
-/// Bits that are flipped, one at a time.
+/// The number of bits that are flipped, one at a time.
 fn flips() -> u64 {
     if is_full() { 1_000 } else { 40 }
 }
 
-/// How a gateway on a damaged database has begun.
+/// The result of starting a gateway on a damaged database.
 enum Begun {
     Refused(String),
-    /// With this state.
+    /// The gateway serves, with this state.
     Serving(Vec<Value>),
 }
 
@@ -62,7 +62,7 @@ async fn begun(setup: &Setup) -> Begun {
     for path in READ {
         let answer = admin.call("GET", path, Value::Null).await;
         let mut body = answer.json();
-        // The end of what was asked for, which is now.
+        // The end of the queried period is the current time.
         body.as_object_mut().map(|body| body.remove("to_ms"));
         state.push(json!([path, answer.status, body]));
     }
@@ -70,7 +70,7 @@ async fn begun(setup: &Setup) -> Begun {
     Begun::Serving(state)
 }
 
-/// A state with something in most tables, in one file.
+/// Creates a state with data in most tables, in one file.
 async fn filled() -> (Setup, Upstream) {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));

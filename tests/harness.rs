@@ -1,4 +1,4 @@
-//! The scripted upstream and the client, tried on each other: a test of the gateway is worth what they are.
+//! Tests the scripted upstream and the client against each other: the tests of the gateway rely on them.
 
 use crate::support::{Answer, Client, Gate, Upstream, chat};
 

@@ -1,5 +1,5 @@
-//! HTTP/1.1 as the gateway takes it (LIM-5, P10): what is ambiguous or malformed is refused with the
-//! connection, nothing of it is forwarded and nothing behind it is executed.
+//! HTTP/1.1 requests to the gateway (LIM-5, P10): ambiguous or malformed requests are rejected and their connection is
+//! closed; no part of them is forwarded, and nothing after them is executed.
 
 use std::time::Duration;
 
@@ -17,19 +17,19 @@ async fn gateway() -> (Gateway, Upstream) {
     (Gateway::start(&Yaml::one(upstream.base_url())).await, upstream)
 }
 
-/// A complete request that would be executed if the gateway took the bytes before it for less than they are.
+/// A complete request that would be executed if the gateway read the preceding bytes as shorter than they are.
 fn smuggled() -> String {
     raw::post(ADMIN_KEY, "x-smuggled: yes\r\n", &chat::request("m"))
 }
 
-/// A chat request whose request line and header lines are given, with the body of a good one.
+/// Returns a chat request with this request line and these header lines, and a valid body.
 fn request(line: &str, head: &str) -> String {
     format!("{line}\r\nauthorization: Bearer {ADMIN_KEY}\r\n{head}\r\n{}", chat::request("m"))
 }
 
 const LINE: &str = "POST /v1/chat/completions HTTP/1.1";
 
-/// Heads that are wrong in their framing.
+/// Heads with invalid framing.
 fn wrong_framing() -> Vec<(&'static str, String)> {
     let length = chat::request("m").len();
     let with = |lines: &str| request(LINE, &format!("host: a\r\n{lines}"));
@@ -59,7 +59,7 @@ fn wrong_framing() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Heads that are wrong in their syntax.
+/// Heads with invalid syntax.
 fn wrong_syntax() -> Vec<(&'static str, String)> {
     let length = chat::request("m").len();
     let own = format!("host: a\r\ncontent-length: {length}\r\n");
@@ -100,7 +100,7 @@ fn wrong_syntax() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// Chunked bodies that are wrong.
+/// Invalid chunked bodies.
 fn wrong_chunks() -> Vec<(&'static str, String)> {
     let body = chat::request("m");
     let length = body.len();
@@ -128,7 +128,8 @@ fn wrong_chunks() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// `body` in chunked codings that another parser might read differently: what is behind a size, and trailers.
+/// Returns `body` in chunked codings that another parser might read differently: bytes after a chunk size, and
+/// trailers.
 fn codings_in_doubt(body: &str) -> Vec<(&'static str, Vec<u8>)> {
     let length = body.len();
     let sized =
@@ -165,7 +166,7 @@ fn codings_in_doubt(body: &str) -> Vec<(&'static str, Vec<u8>)> {
 
 const CHUNKED: &str = "host: a\r\ntransfer-encoding: chunked\r\n";
 
-/// LIM-5, P10: the codings of requests, each with a second request behind it.
+/// LIM-5, P10: the codings of requests, each followed by a second request.
 #[tokio::test]
 async fn a_chunked_request_that_could_be_read_otherwise_is_refused() {
     let (gateway, upstream) = gateway().await;
@@ -187,10 +188,10 @@ async fn a_chunked_request_that_could_be_read_otherwise_is_refused() {
     assert_eq!((reply.status, reply.answers()), (200, 2), "{reply:?}");
 }
 
-/// Codings that are no doubt in an answer: extensions and trailers are dropped, and the end is the same for every reader.
+/// Codings that are unambiguous in an answer: extensions and trailers are dropped, and every reader finds the same end.
 const DROPPED: [&str; 3] = ["a NUL in an extension", "a DEL in an extension", "a hundred trailers"];
 
-/// LIM-5: the codings of answers. Nothing that ends in doubt is passed on as whole.
+/// LIM-5: the codings of answers. No answer with an ambiguous end is relayed as complete.
 #[tokio::test]
 async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
     let upstream = Upstream::start().await;
@@ -204,7 +205,7 @@ async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
     }
     let events = String::from_utf8(chat::events(&["a"]).concat()).unwrap();
     for (name, coding) in codings_in_doubt(&events) {
-        // A chunk of content passes before the doubt begins.
+        // A chunk of content passes before the ambiguous part.
         let content = chat::content("begun");
         let begun =
             [head("text/event-stream").as_bytes(), format!("{:x}\r\n", content.len()).as_bytes()].concat();
@@ -221,7 +222,7 @@ async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
     }
 }
 
-/// LIM-5: interim answers (1xx) are bounded for each answer, in number and in bytes.
+/// LIM-5: interim answers (1xx) are limited per answer, in number and in bytes.
 #[tokio::test]
 async fn interim_answers_without_end_are_an_error() {
     let upstream = Upstream::start().await;
@@ -249,7 +250,7 @@ async fn interim_answers_without_end_are_an_error() {
     }
 }
 
-/// P10: each case with a second request behind it, which must never be executed.
+/// P10: each case is followed by a second request, which must never be executed.
 #[tokio::test]
 async fn what_is_malformed_is_refused_with_its_connection() {
     let (gateway, upstream) = gateway().await;

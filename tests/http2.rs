@@ -1,4 +1,4 @@
-//! HTTP/2 on both sides, TLS to upstreams, and the ways to abuse frames (P12).
+//! HTTP/2 on both sides, TLS to upstreams, and frame-level attacks (P12).
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::tls::Authority;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
-/// A connection to the gateway that speaks HTTP/2 with prior knowledge.
+/// Opens a connection to the gateway that uses HTTP/2 with prior knowledge.
 async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (sender, connection) =
@@ -136,7 +136,7 @@ async fn leaving_resets_the_upstreams_http2_stream() {
     assert_eq!(upstream.requests().len(), 1);
 }
 
-/// An upstream that restarts says GOAWAY: requests that run go on, and those that follow find another connection.
+/// A restarting upstream sends GOAWAY: running requests continue, and later ones use another connection.
 #[tokio::test]
 async fn a_graceful_goaway_costs_no_request() {
     let gate = Gate::new();
@@ -150,7 +150,7 @@ async fn a_graceful_goaway_costs_no_request() {
     running.event().await;
     upstream.answer(whole("ok"));
     upstream.go_away();
-    // How soon the gateway reads the frame is not known: until then the old connection serves.
+    // The gateway reads the frame at an unknown time; until then the old connection is used.
     while upstream.connections() < 2 {
         let answer = gateway.client().chat(chat::request("m")).await;
         assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (200, Some("1")), "{:?}", answer.body);
@@ -186,7 +186,7 @@ async fn tls_upstreams_need_a_certificate_that_is_trusted() {
     assert_eq!(upstream.requests().len(), 1, "nothing is said to who is not trusted");
 }
 
-/// One HTTP/2 frame.
+/// Encodes one HTTP/2 frame.
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
@@ -195,7 +195,7 @@ fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `GET /health`, as a header block without any table.
+/// Returns the header block of a request for `/health`, without table entries.
 fn header_block(method: u8) -> Vec<u8> {
     let mut block = vec![method, 0x86, 0x04, 7];
     block.extend_from_slice(b"/health");
@@ -214,10 +214,10 @@ const GET: u8 = 0x82;
 const POST: u8 = 0x83;
 const END_HEADERS: u8 = 4;
 
-/// The frames of one round of a flood.
+/// Returns the frames of one round of a flood.
 type Round = Box<dyn Fn(u32) -> Vec<u8> + Send>;
 
-/// Floods: for each, the frames that open it, and those of each round.
+/// Returns floods: for each, its name, its opening frames, and the frames of each round.
 fn floods() -> Vec<(&'static str, Vec<u8>, Round)> {
     let open = frame(HEADERS, END_HEADERS, 1, &header_block(POST));
     vec![
@@ -297,8 +297,8 @@ async fn floods_of_frames_cost_little_and_hold_nobody_up() {
     }
 }
 
-/// An upstream of HTTP/2 by hand: answers the first stream of a connection with so many interim answers (1xx), then with
-/// a completion.
+/// A handwritten HTTP/2 upstream: answers the first stream of a connection with `count` interim answers (1xx), then
+/// with a completion.
 async fn interim_upstream(count: usize) -> (std::net::SocketAddr, tokio::task::JoinHandle<usize>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -306,7 +306,7 @@ async fn interim_upstream(count: usize) -> (std::net::SocketAddr, tokio::task::J
         let (stream, _) = listener.accept().await.unwrap();
         let (mut read, mut write) = stream.into_split();
         let mut received = Vec::new();
-        // The request has come when the end of its JSON has.
+        // The request is complete when its JSON is.
         while !received.ends_with(b"}") {
             assert_ne!(read.read_buf(&mut received).await.unwrap(), 0);
         }
@@ -331,7 +331,7 @@ async fn interim_upstream(count: usize) -> (std::net::SocketAddr, tokio::task::J
     (address, serving)
 }
 
-/// LIM-5: interim answers are bounded over HTTP/2 as they are over HTTP/1.1.
+/// LIM-5: interim answers are limited over HTTP/2 as they are over HTTP/1.1.
 #[tokio::test]
 async fn interim_answers_over_http2_without_end_are_an_error() {
     for (count, status) in [(100, 200), (50_000_000, 502)] {

@@ -1,4 +1,4 @@
-//! Images by Google's models, which are asked in their own protocol and answer in OpenAI's (IMG-1).
+//! Images from Google's models: requests and answers are translated between OpenAI's protocol and Google's (IMG-1).
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
 
 const ROUTE: &str = "/v1/images/generations";
 
-/// A gateway with the provider `g`, which has these settings beside its address and models. Two failures in a row
-/// open its circuit, if they count.
+/// Starts a gateway with the provider `g`, which has these settings in addition to its address and models. Two
+/// consecutive failures open its circuit, if they count.
 async fn google(upstream: &Upstream, mut settings: Value) -> Gateway {
     settings["base_url"] = upstream.base_url().trim_end_matches("/v1").into();
     settings["models"] = json!(["gemini-2.5-flash-image", "imagen-4.0-generate-001"]);

@@ -1,5 +1,5 @@
-//! What a kill of the process leaves of the exchanges that are running (STATE-5, ADM-6): one record each, whoever
-//! asked and whatever limits bind them.
+//! Running exchanges after the process was killed (STATE-5, ADM-6): exactly one record each, for any caller and any
+//! limits.
 
 use serde_json::{Value, json};
 
@@ -8,10 +8,10 @@ use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 const PRICES: &str = "models: [{id: m, prices: {input: 3, output: 15}}]";
-/// Streams of each key.
+/// The number of streams per key.
 const STREAMS: usize = 40;
 
-/// All records, by how they ended.
+/// Returns all records with their outcomes.
 async fn outcomes(gateway: &Gateway, count: usize) -> Vec<(String, Value)> {
     let records = gateway.records(count).await;
     let outcome = |record: &Value| record["outcome"].as_str().unwrap().to_owned();

@@ -1,5 +1,5 @@
-//! Project keys from the outside: what opens, and that whatever closes it does so for the very next request
-//! (AUTH-4 to AUTH-6, ADM-9; M-043 to M-045, M-054 to M-057, M-078 to M-080, M-197, M-206).
+//! Project keys from the outside: what they give access to, and that a revocation of any kind applies to the next
+//! request (AUTH-4 to AUTH-6, ADM-9; M-043 to M-045, M-054 to M-057, M-078 to M-080, M-197, M-206).
 
 use serde_json::{Value, json};
 use shared::clock::unix_ms;
@@ -37,7 +37,7 @@ impl Rig {
         Client::new(self.gateway.address(), Some(key))
     }
 
-    /// The status of a chat with this key.
+    /// Returns the status of a chat with this key.
     async fn chat(&self, key: &str) -> u16 {
         let answer = self.client(key).chat(chat::request("m")).await;
         assert!(answer.status != 401 || answer.error_code() == "invalid_api_key");

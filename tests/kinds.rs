@@ -1,4 +1,4 @@
-//! Every kind of provider as its upstream sees it: the address, the credential, the signature (CFG-3, CFG-4).
+//! Every provider kind as its upstream sees it: the address, the credential, the signature (CFG-3, CFG-4).
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -11,7 +11,7 @@ use crate::support::gateway::Setup;
 use crate::support::upstream::Received;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-/// A gateway with one provider `p` of these settings.
+/// Returns a setup with one provider `p` with these settings.
 pub(crate) fn with(settings: &Value) -> Setup {
     let config = json!({
         "providers": {"p": settings},
@@ -20,7 +20,7 @@ pub(crate) fn with(settings: &Value) -> Setup {
     Setup::new(&Yaml::new()).yaml(config.to_string())
 }
 
-/// The upstream's address without `/v1`.
+/// Returns the upstream's address without `/v1`.
 pub(crate) fn root(upstream: &Upstream) -> String {
     upstream.base_url().trim_end_matches("/v1").to_owned()
 }
@@ -68,7 +68,7 @@ async fn anthropic_gets_its_key_and_its_version() {
         assert_eq!(request.header("anthropic-version"), Some(version.unwrap_or("2023-06-01")), "once");
         assert_eq!(request.header("anthropic-beta"), beta);
     }
-    // A client of another protocol has no version to give.
+    // A client of another protocol does not send a version.
     assert_eq!(gateway.client().chat(chat::request("p/m")).await.status, 200);
     let request = upstream.requests().pop().unwrap();
     assert_eq!(first_line(&request), "POST /v1/messages HTTP/1.1");
@@ -133,7 +133,7 @@ async fn azure_has_a_path_for_each_deployment_or_one_for_all() {
     }
 }
 
-/// Signs what the upstream saw once more.
+/// Signs the request that the upstream received a second time.
 fn signed_again(request: &Received, path: &str) -> String {
     let signer = Signer {
         region: "eu-west-1".to_owned(),
@@ -151,7 +151,7 @@ fn signed_again(request: &Received, path: &str) -> String {
         content_type: request.header("content-type"),
         body: sha256(std::iter::once(&*request.body)),
     };
-    // As `20261121T102030Z`.
+    // Formatted as `20261121T102030Z`.
     let date = request.header("x-amz-date").unwrap();
     let date = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", date).unwrap();
     let second = date.to_zoned(jiff::tz::TimeZone::UTC).unwrap().timestamp().as_second();
@@ -291,7 +291,7 @@ async fn vertex_is_asked_with_tokens_that_are_renewed() {
         "POST /v1/projects/p-1/locations/europe-west4/publishers/google/models/gemini-x:generateContent HTTP/1.1"
     );
     assert_eq!(request.header("authorization"), Some("Bearer ya29.first"));
-    // It is good for a second, and renewed before that is over.
+    // The token is valid for a second and is renewed before it expires.
     wait::eventually("the second token", async || {
         ask().await;
         let last = upstream.requests().pop()?;
@@ -310,7 +310,7 @@ async fn vertex_is_asked_with_tokens_that_are_renewed() {
     assert_eq!((&shown["state"], &shown["token"]["error"]), (&json!("ready"), &Value::Null));
     assert!(shown["token"]["expires_at_ms"].is_u64() && !shown.to_string().contains("ya29"), "{shown}");
     assert!(!gateway.log().contains("ya29"));
-    // What is renewed is no other credential: a circuit and evidence outlive it, and a sync lists what is known.
+    // A renewed token is not a new credential: circuits and evidence are kept, and a sync lists the known models.
     let synced = Admin(gateway.client()).done("POST", "providers/p/sync", json!({})).await;
     assert_eq!((&synced["ok"], synced["models"].as_u64() > Some(2)), (&json!(true), true), "{synced}");
 }

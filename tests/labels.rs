@@ -1,11 +1,11 @@
-//! Who pays, as far as the client says: tags of requests and end users, in records, reports and exports.
+//! Cost attribution by client data: request tags and end users, in records, reports and exports.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
-/// In dollars per million tokens; an answer of `ok` is 11 tokens in and 7 out.
+/// In dollars per million tokens; an answer of `ok` has 11 input and 7 output tokens.
 const PRICES: &str = "models: [{id: m, prices: {input: 3, output: 15}}]";
 const COST_MICRO_USD: f64 = 138.0;
 
@@ -31,7 +31,7 @@ async fn get(gateway: &Gateway, path: &str) -> Value {
     gateway.client().get(&format!("/admin/api/{path}")).await.unwrap().json()
 }
 
-/// Of each group: its name, its requests and its cost.
+/// Returns the name, the requests and the cost of each group.
 async fn groups(gateway: &Gateway, query: &str, name: &str) -> Vec<(Value, u64, f64)> {
     let answer = get(gateway, &format!("usage?{query}")).await;
     let lines = answer["data"].as_array().unwrap_or_else(|| panic!("{answer}"));
@@ -108,7 +108,7 @@ async fn end_users_are_pseudonyms_that_outlive_a_restart() {
     );
     let found = groups(&gateway, "group_by=end_user&sort=cost", "end_user").await;
     assert_eq!(found.iter().map(|(_, requests, _)| *requests).collect::<Vec<_>>(), [3, 1]);
-    // Who knows the name finds the records, by the name and by the pseudonym.
+    // The records can be found by the name and by the pseudonym.
     for name in ["anna@example.com", names[0]] {
         let path = format!("end_user={}", name.replace('@', "%40"));
         assert_eq!(get(&gateway, &format!("usage?{path}")).await["totals"]["requests"], 3, "{name}");

@@ -1,4 +1,4 @@
-//! Limits (LIM-1, LIM-2, P8, P11): exact where they count bytes, and bounds on time whatever the other side does.
+//! Limits (LIM-1, LIM-2, P8, P11): exact for byte counts, and bounds on time for any behaviour of the other side.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -48,7 +48,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// P8: a limit that is configured, whatever the body is wrapped in.
+/// P8: a configured limit, for any framing of the body.
 #[tokio::test]
 async fn the_body_limit_is_exact_to_the_byte() {
     const LIMIT: usize = 100_000;
@@ -89,7 +89,7 @@ async fn the_body_limit_is_exact_to_the_byte() {
     assert_eq!(upstream.requests().len(), 4);
 }
 
-/// P8: the limits that hold where nothing is configured, at both sides of the last byte.
+/// P8: the default limits, at both sides of the last byte.
 #[tokio::test]
 async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
     const LIMIT: usize = 64 << 20;
@@ -97,7 +97,7 @@ async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     for (path, limit) in [("/v1/chat/completions", LIMIT), ("/v1/messages/count_tokens", LIMIT / 2)] {
         assert_eq!(gateway.client().post(path, request_of(limit)).await.status, 200, "{path}");
-        // Declared too long: refused before a byte of the body.
+        // With a declared length over the limit: rejected before the first byte of the body.
         for expect in ["", "expect: 100-continue\r\n"] {
             let mut connection = Raw::open(gateway.address()).await;
             let lines = format!("content-length: {}\r\n{expect}", limit + 1);
@@ -107,7 +107,7 @@ async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
             assert!(!reply.text.contains("100 Continue"), "{path} {reply:?}");
             assert!(reply.text.contains("request_too_large"), "{path} {reply:?}");
         }
-        // Not declared: refused when the last byte has come.
+        // Without a declared length: rejected when the last byte has arrived.
         let mut connection = Raw::open(gateway.address()).await;
         let body = chunked(request_of(limit + 1).as_bytes(), 1 << 20);
         connection.send(String::from_utf8(body).unwrap().replace("/v1/chat/completions", path)).await;
@@ -227,7 +227,7 @@ async fn what_is_said_in_another_protocol_is_counted_in_both() {
     .await;
 }
 
-/// P11: heads that never end, and honest requests beside them.
+/// P11: heads that never end, with regular requests at the same time.
 #[tokio::test]
 async fn slow_senders_are_cut_and_hold_nobody_up() {
     let upstream = upstream().await;
@@ -267,7 +267,7 @@ async fn a_gateway_without_work_sleeps() {
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     gateway.records(1).await;
     let before = proc::cpu_time(gateway.pid());
-    // CPU time is measured over a time.
+    // CPU time is measured over a period.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let used = proc::cpu_time(gateway.pid()) - before;
     assert!(used < Duration::from_millis(90), "{used:?} in three seconds");

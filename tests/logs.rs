@@ -1,15 +1,15 @@
-//! What clients send stands in log lines as one value and nothing else.
+//! Client data appears in log lines as a single value that cannot forge other content.
 
 use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
 use crate::support::{Upstream, Yaml, wait};
 
-/// Ends a line, begins another, colours a terminal in both ways, and turns text around.
+/// Ends a line, starts another, colours a terminal in both ways, and reverses the text direction.
 const FORGING: &str =
     "m\r\nINFO forged line\u{1b}[31m\u{9b}32m\u{7}\u{7f}\u{85}\u{2028}\u{202e}\u{2066} status=200 \"x";
 
-/// The line about the one request, of a gateway that logs in this format.
+/// Returns the log line of the one request, in this log format.
 async fn logged(format: &str) -> String {
     let upstream = Upstream::start().await;
     let setup = Setup::new(&Yaml::one(upstream.base_url()))

@@ -1,5 +1,5 @@
-//! Every attempt counts (ADM-6): what an upstream reports of an attempt that failed stays on its step, is billed, and
-//! shows as lost money.
+//! Every attempt counts (ADM-6): the usage that an upstream reports for a failed attempt is kept on its trace step, is
+//! billed, and is shown as lost cost.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
-/// An attempt that reports 11 tokens in and 7 out, and fails.
+/// An attempt that reports 11 input and 7 output tokens, and fails.
 struct Failing {
     name: &'static str,
     /// `type` and other members of the provider.
@@ -19,7 +19,7 @@ struct Failing {
 
 const PRICES: &str = "models: [{id: m, prices: {input: 3, output: 15}}]";
 const RESPONSES: &str = "models: [{id: m, protocols: [responses], prices: {input: 3, output: 15}}]";
-/// Of 11 tokens in and 7 out, in micro-dollars.
+/// The cost of 11 input and 7 output tokens, in micro-dollars.
 const COST: f64 = 138.0;
 
 fn event(name: &str, data: &Value) -> String {
@@ -38,7 +38,7 @@ fn failed_response() -> Value {
     }})
 }
 
-/// Attempts at each kind of stream and of whole answer.
+/// Returns attempts at each kind of stream and of whole answer.
 fn failing() -> Vec<Failing> {
     let mut failing = failing_streams();
     failing.extend(failing_answers());
@@ -137,7 +137,7 @@ fn failing_answers() -> Vec<Failing> {
     ]
 }
 
-/// `p0` with these members, then `p1`, which serves chat, behind `line`.
+/// Starts `p0` with these members, then `p1`, which serves chat, behind `line`.
 async fn line(members: &str, attempts: u32) -> (Gateway, [Upstream; 2]) {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let own = if members.contains("force") { RESPONSES } else { PRICES };
@@ -155,7 +155,7 @@ async fn line(members: &str, attempts: u32) -> (Gateway, [Upstream; 2]) {
     (Setup::new(&Yaml::new()).yaml(yaml).start().await, [first, second])
 }
 
-/// A key and a limit on all of its tokens and one on its cost, which nothing exceeds.
+/// Returns a key with one limit on all of its tokens and one on its cost, neither of which is exceeded.
 async fn limited(gateway: &Gateway) -> (Client, [String; 2]) {
     let admin = Admin(gateway.client());
     let project = admin.project("blue").await;
@@ -290,7 +290,7 @@ async fn a_response_that_fails_after_content_is_billed_as_it_reports() {
     }
 }
 
-/// What an upstream without the price of cached input cannot be billed for: 6 tokens in, 4 cached, 5 out.
+/// Usage that has no cost without a price for cached input: 6 input tokens, 4 cached, 5 output.
 fn cached_usage() -> Value {
     json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}})
 }
@@ -308,7 +308,7 @@ async fn reprice(gateway: &Gateway, prices: Value) -> u64 {
     done["changed"].as_u64().unwrap()
 }
 
-/// ADM-4, ADM-6: under limits that refuse and under limits that only count, in memory and after a restart.
+/// ADM-4, ADM-6: under hard limits and under warning limits, in memory and after a restart.
 #[tokio::test]
 async fn an_unknown_cost_counts_as_what_was_reserved_for_every_attempt_that_reports_usage() {
     for enforcement in ["hard", "warn"] {
