@@ -12,7 +12,7 @@ use crate::support::{Answer, Gateway, Upstream, Yaml};
 
 const PLAIN_KEY: &str = "planted-key-of-the-plain-file-5d21";
 
-/// Returns a provider that needs a key, without one in the configuration file.
+/// Sets up a provider that needs a key and has none in the configuration file.
 async fn keyless() -> (Setup, Upstream) {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));

@@ -96,7 +96,7 @@ async fn a_newer_database_is_refused_and_left_alone() {
     assert_eq!(version(&rusqlite::Connection::open(&database).unwrap()), 9_999);
 }
 
-/// P20.
+/// P20: a damaged database is reported and left unchanged.
 #[tokio::test]
 async fn a_damaged_database_is_never_replaced() {
     let mut gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;

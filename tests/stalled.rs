@@ -26,7 +26,7 @@ fn scale() -> (usize, Duration) {
     if is_full() { (500, Duration::from_secs(120)) } else { (20, Duration::from_secs(60)) }
 }
 
-/// Starts a gateway before `upstream` that disconnects clients after a short time, or after the default one in a full
+/// Starts a gateway in front of `upstream` that disconnects clients after a short time, or after the default one in a full
 /// run.
 async fn gateway(upstream: &Upstream) -> Gateway {
     let setup = Setup::new(&Yaml::one(upstream.base_url()));

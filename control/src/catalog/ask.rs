@@ -51,8 +51,8 @@ impl TestProtocol {
         }
     }
 
-    /// Returns the dialect for a list of targets: Chat if any target is reachable through Chat or Messages, otherwise
-    /// that of the first target that has one.
+    /// Returns the dialect for a list of targets: Chat, unless Responses is the only dialect of its targets. `None` if
+    /// no target serves conversations.
     pub(crate) fn of_line(targets: &[Target]) -> Option<Self> {
         let each = || targets.iter().filter_map(Self::of);
         each().find(|protocol| *protocol != Self::Responses).map(|_| Self::Chat).or_else(|| each().next())

@@ -55,7 +55,7 @@ pub(crate) struct CatalogFailure {
     /// The status of the upstream's response; `None` if there was no response.
     pub(crate) status: Option<u16>,
     pub(crate) message: String,
-    /// What an operator should check.
+    /// A hint for the operator about the likely cause.
     pub(crate) hint: Option<Cow<'static, str>>,
 }
 

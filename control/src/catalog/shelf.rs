@@ -83,7 +83,8 @@ impl CatalogShelf {
         if holds { entry.evidence.clone() } else { CatalogEvidence::default() }
     }
 
-    /// Changes the entry of `instance`. Drops evidence about another credential, and all content of another URL.
+    /// Changes the entry of `instance`. First drops an entry of another URL, and the evidence of reachability and inference
+    /// that another credential obtained.
     pub(crate) fn change(
         &self,
         instance: &ProviderInstance,

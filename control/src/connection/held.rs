@@ -36,7 +36,7 @@ impl StoredProvider {
         Self { row, bindings, read }
     }
 
-    /// Returns the sign-in method where the provider kind leaves a choice.
+    /// Returns OAuth if the row selects it. `None` if the provider kind determines the sign-in method.
     pub(crate) fn chosen_auth(&self) -> Option<ConnectionAuth> {
         chosen_auth(&self.row)
     }
@@ -58,7 +58,7 @@ impl StoredProvider {
     }
 }
 
-/// Returns the sign-in method of the row where the provider kind leaves a choice.
+/// Returns OAuth if the row selects it. `None` if the provider kind determines the sign-in method.
 fn chosen_auth(row: &ProviderRow) -> Option<ConnectionAuth> {
     ConnectionAuth::named(&row.auth).filter(|auth| *auth == ConnectionAuth::Oauth)
 }

@@ -242,7 +242,7 @@ impl FileStamp {
     }
 }
 
-/// The longest regular duration of a check, in milliseconds; a check usually takes microseconds.
+/// A check that takes longer than this, in milliseconds, counts as hanging; a check usually takes microseconds.
 const LOOK_MS_MAX: u64 = 10_000;
 const HANGS: &str =
     "the configuration file is being read for more than 10 s: its file system does not answer";

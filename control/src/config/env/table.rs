@@ -16,8 +16,8 @@ pub struct Variable {
     pub(super) kind: VariableKind,
     /// A description of the default.
     pub default: &'static str,
-    /// False if this release validates the variable but has no effect for it; a warning is logged at start-up while it
-    /// is set.
+    /// False if this release validates the variable but does not use it; a warning is logged at start-up while it is
+    /// set.
     pub acted_on: bool,
 }
 
@@ -41,7 +41,7 @@ const fn idle(name: &'static str, kind: VariableKind, default: &'static str, doc
     Variable { name, doc, kind, default, acted_on: false }
 }
 
-/// The table.
+/// All variables that llmgw reads.
 #[rustfmt::skip]
 pub static VARIABLES: &[Variable] = &[
     row("LLMGW_API_KEY", Secret, "required", "The static administrator key"),

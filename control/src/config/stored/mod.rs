@@ -1,5 +1,5 @@
-//! Parses provider instances of the database by the same rules as the file; and the API view of a provider instance
-//! from either.
+//! Parses provider instances of the database by the same rules as those of the file, and builds the API view of a
+//! provider instance from either.
 
 use std::fmt;
 use std::path::Path;
