@@ -209,7 +209,7 @@ impl Gateway {
         wait::within(limit, "the end of the gateway", self.child.wait()).await.unwrap()
     }
 
-    /// Kills it with -9 and keeps what it needs to start again.
+    /// Kills it with -9 and returns the setup for a restart.
     pub(crate) async fn kill(mut self) -> Setup {
         self.child.kill().await.unwrap();
         self.setup

@@ -19,7 +19,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// Returns the initial state for a scalar that starts with `byte`, or `None` if none does.
+    /// Returns the initial state for a scalar that starts with `byte`. `None` if no scalar can start with it.
     pub(super) fn start(byte: u8) -> Option<Self> {
         match byte {
             b't' => Some(Self::Literal(b"true")),

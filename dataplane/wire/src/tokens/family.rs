@@ -23,7 +23,7 @@ pub struct TokenFrame {
     pub message: u64,
     /// Once per request with tools.
     pub tools: u64,
-    /// The same, if a tool call is forced.
+    /// Once per request with tools of which one must be called; replaces `tools`.
     pub tools_forced: u64,
     /// Per tool.
     pub tool: u64,

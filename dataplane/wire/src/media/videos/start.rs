@@ -34,7 +34,7 @@ pub(super) struct FirstFrame<'i> {
     pub(super) base64: &'i str,
 }
 
-/// Parses a start and translates it with `say`.
+/// Parses a start and translates it with the function `say`.
 pub(super) fn read(
     body: &mut [u8],
     say: impl FnOnce(&VideoStart<'_>) -> Result<Vec<u8>, Rejection>,

@@ -4,7 +4,7 @@ use super::field::{Fields, GLANCE_BYTES, RequestMember, unescaped};
 use super::value::MemberValue;
 use crate::json::{Characters, Escapes, JsonPlace, JsonSink, JsonText, JsonWord, TextLength};
 
-/// Stands for a number that is too long to be read; valid for no member.
+/// Placeholder for a number that is too long to be read; valid for no member.
 const TOO_LONG: &[u8] = b"-2";
 
 impl JsonSink for Fields {
