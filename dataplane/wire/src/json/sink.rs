@@ -46,7 +46,7 @@ impl JsonWord<'_> {
     }
 }
 
-/// Receives the tokens of a document. All methods do nothing by default.
+/// Receives the tokens of a document. By default the methods for whole tokens call those for their parts, which do nothing.
 pub trait JsonSink {
     /// An object or array starts at `at`.
     fn open(&mut self, at: JsonPlace, object: bool) {
@@ -82,21 +82,21 @@ pub trait JsonSink {
     fn piece(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
-    /// A complete member name. Stands for its start, piece and end; most names arrive this way.
+    /// A complete member name. By default, reports its start, piece and end; most names arrive this way.
     #[inline]
     fn whole_key(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, true);
         self.piece(text.raw);
         self.text_end(text.end(), true);
     }
-    /// A complete string value. Stands for its start, piece and end.
+    /// A complete string value. By default, reports its start, piece and end.
     #[inline]
     fn whole_text(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, false);
         self.piece(text.raw);
         self.text_end(text.end(), false);
     }
-    /// A complete scalar. Stands for its start, piece and end.
+    /// A complete scalar. By default, reports its start, piece and end.
     #[inline]
     fn whole_scalar(&mut self, word: JsonWord<'_>) {
         self.scalar_start(word.start);
