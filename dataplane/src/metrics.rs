@@ -76,12 +76,8 @@ impl Counters {
             },
             1,
         );
-        let tokens = &event.tokens;
-        add(
-            &self.input_tokens,
-            tokens.input.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write),
-        );
-        add(&self.output_tokens, tokens.output.saturating_add(tokens.reasoning));
+        add(&self.input_tokens, event.tokens.input_total());
+        add(&self.output_tokens, event.tokens.output_total());
         self.duration.observe(event.duration_us);
         if let Some(us) = event.first_content_us {
             self.first_content.observe(us);

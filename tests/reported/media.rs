@@ -35,6 +35,11 @@ async fn speech_in_events_has_the_tokens_that_it_reports() {
     let record = rig.record_of(SPEECH, &body, events).await;
     let (tokens, units) = (json!({"input": 4, "audio_output": 20}), json!({"characters": 5}));
     assert_record(&record, &tokens, &units, None, Some(75.0 + 4.0 + 1_600.0));
+    let metrics = rig.gateway.client().get("/metrics").await.unwrap();
+    let text = String::from_utf8(metrics.body.to_vec()).unwrap();
+    for line in ["llmgw_input_tokens_total 4", "llmgw_output_tokens_total 20"] {
+        assert!(text.lines().any(|found| found == line), "tokens of every class count: {text}");
+    }
 }
 
 #[tokio::test]

@@ -415,7 +415,8 @@ fn plain_event(event: &[u8], lines: u32) -> Option<(&[u8], &[u8])> {
         2 => {
             let named = event.strip_prefix(b"event:")?;
             let (name, data) = named.split_at_checked(memchr::memchr2(b'\n', b'\r', named)?)?;
-            (name.strip_prefix(b" ").unwrap_or(name), data.trim_ascii_start())
+            let data = data.strip_prefix(b"\r").unwrap_or(data);
+            (name.strip_prefix(b" ").unwrap_or(name), data.strip_prefix(b"\n").unwrap_or(data))
         }
         _ => return None,
     };
