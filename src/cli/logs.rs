@@ -1,7 +1,7 @@
 //! Destination and format of log lines.
 //!
 //! A line may contain input from clients and upstreams, but such input cannot end the line, start another or control a
-//! terminal: every line passes [`Lines`], which escapes unprintable characters. Lines therefore have no colours: the
+//! terminal: every line passes [`LogLines`], which escapes unprintable characters. Lines therefore have no colours: the
 //! gateway's own escape sequences could not be distinguished from those in the input.
 
 use std::borrow::Cow;

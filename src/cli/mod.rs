@@ -1,4 +1,4 @@
-//! The commands. Each returns nothing or a [`Failure`], which contains one line for the operator and an exit code.
+//! The commands. Each returns nothing or a [`CliFailure`], which contains one line for the operator and an exit code.
 
 mod audit;
 mod backup;
