@@ -1,4 +1,4 @@
-//! Writes the options of the answer: `generationConfig`.
+//! Writes the response options: `generationConfig`.
 
 use simd_json::tape::Object;
 
@@ -6,7 +6,8 @@ use crate::adapt::chat_client::{ChatResponseFormat, copy_stop, effort, format};
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::JsonWriter;
 
-/// Members whose values stay as they are. Of two of one name the first that is there counts.
+/// Request members and the target members to which their values are copied unchanged. If two rows have the same target
+/// member, the first one present takes precedence.
 const COPIED: [(&str, &str); 9] = [
     ("temperature", "temperature"),
     ("top_p", "topP"),
@@ -19,7 +20,7 @@ const COPIED: [(&str, &str); 9] = [
     ("max_tokens", "maxOutputTokens"),
 ];
 
-/// Writes `generationConfig`, if anything is asked for.
+/// Writes `generationConfig`, unless it would be empty.
 pub(super) fn write_config(
     request: &Object<'_, '_>,
     target: &Traits<'_>,
@@ -62,8 +63,8 @@ fn write_format(
     Ok(())
 }
 
-/// Models up to 2.5 take a number of tokens, later ones a level. Thoughts are asked for with either, because the
-/// client that speaks of them expects to read them.
+/// Writes `thinkingConfig`. Models up to 2.5 take a token budget, later models a level. Both get `includeThoughts`
+/// unless the effort is `none`, because a client that requests thinking expects to read the thoughts.
 fn write_thinking(effort: &str, model: &str, config: &mut JsonWriter) {
     config.name("thinkingConfig").object();
     let by_budget = model.contains("gemini-2");
@@ -79,7 +80,7 @@ fn write_thinking(effort: &str, model: &str, config: &mut JsonWriter) {
     config.end_object();
 }
 
-/// The Pro models always think.
+/// Minimum thinking budget of the Pro models, in tokens. They cannot turn thinking off.
 const LEAST_OF_PRO: u64 = 128;
 
 fn budget(effort: &str) -> u64 {

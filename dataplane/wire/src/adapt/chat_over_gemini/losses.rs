@@ -1,8 +1,8 @@
-//! The fate of each field of a chat request at a Gemini generateContent target.
+//! Table of losses: the fate of each field of a chat request for a Gemini generateContent target.
 
 use crate::adapt::{Fate, Loss, Rejection, read};
 
-/// The table.
+/// The rows of the table: field, fate and note.
 pub(super) static LOSSES: &[Loss] = &[
     mapped("model", "stands in the path of the request to the target"),
     mapped("messages", "`contents`; neighbours of one role become one content, and empty text is left out"),
@@ -79,7 +79,7 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("tool_choice[allowed_tools]", "AUTO or ANY over these tools alone"),
     rejected("tool_choice[custom]", "chooses a tool that takes free text, which the target has not."),
     hint("parallel_tool_calls", "dropped"),
-    // Options of the answer.
+    // Response options.
     mapped("max_completion_tokens", "`generationConfig.maxOutputTokens`"),
     mapped("max_tokens", "`generationConfig.maxOutputTokens`, unless `max_completion_tokens` is named too"),
     mapped("temperature", "`generationConfig.temperature`"),
@@ -122,7 +122,7 @@ pub(super) static LOSSES: &[Loss] = &[
 
 pub(super) const AUDIO_REFERENCE: &str = "messages.*.audio";
 
-/// Refuses what stands at `path` for the reason that the row of `field` names.
+/// Returns the rejection of the value at `path`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, path: impl Into<String>) -> Rejection {
     read::refuse(LOSSES, field, path)
 }

@@ -12,7 +12,7 @@ use crate::adapt::tool_names::{Rule, ToolNames};
 use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
 use crate::json::{self, JsonWriter};
 
-/// Says a chat request to generateContent.
+/// Translates a chat request into a generateContent request.
 pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
