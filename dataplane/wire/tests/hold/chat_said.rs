@@ -1,15 +1,15 @@
-//! A small client of chat streams, as strict as SDKs and agents are.
+//! A small client of chat streams, as strict as SDKs and agents.
 
 use serde_json::{Value, json};
 use wire::sse::{SseDecoder, SseEvent};
 
-/// What a stream said.
+/// The content of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) content: String,
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
-    /// Id, type, name and input of each call.
+    /// The id, type, name and input of each call.
     pub(crate) calls: Vec<[String; 4]>,
     pub(crate) finish: Option<String>,
     pub(crate) usage: Option<Value>,
@@ -17,7 +17,7 @@ pub(crate) struct Read {
     pub(crate) done: bool,
 }
 
-/// Reads a whole stream and checks that its chunks fit together.
+/// Reads a whole stream and asserts that its chunks are consistent.
 pub(crate) fn read(stream: &[u8]) -> Read {
     let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
@@ -95,7 +95,7 @@ impl Read {
         input.push_str(call[&*kind][name].as_str().unwrap());
     }
 
-    /// The same of a completion.
+    /// Returns the content of a completion that is not streamed.
     pub(crate) fn of_whole(body: &Value) -> Self {
         let choice = &body["choices"][0];
         let message = &choice["message"];

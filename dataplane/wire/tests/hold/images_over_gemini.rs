@@ -1,5 +1,5 @@
-//! Of a client that asks Google's models for images: what is prepared is a request, and what becomes of an answer is
-//! one that its SDK reads, or says why it is none.
+//! Invariants of an images client over Google's models: a prepared request contains the prompt, and an answer becomes
+//! one that the client's SDK can read, or an error.
 
 use serde_json::Value;
 use shared::operation::Dialect;
@@ -7,7 +7,7 @@ use wire::adapt::{BadAnswer, Traits};
 
 use super::{asked, pieces};
 
-/// See the module.
+/// Asserts the invariants for one input, which is both a request of the client and an answer of the target.
 pub(crate) fn holds(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -18,7 +18,7 @@ pub(crate) fn holds(input: &[u8]) {
         if let Ok(prepared) = asked(Dialect::Images, Dialect::Gemini, &whole, &target) {
             let (sent, said): (Value, Value) =
                 (serde_json::from_slice(&prepared.body).unwrap(), serde_json::from_slice(&whole).unwrap());
-            // Of a member that stands there twice the first one counts, here the last.
+            // Of duplicate members the adaptation reads the first and serde_json the last.
             if !repeats(&whole, &said) {
                 assert_eq!(sent.pointer(prompt), Some(&said["prompt"]));
             }

@@ -1,4 +1,4 @@
-//! What must hold of a Messages client over a chat target, whatever either sends.
+//! Invariants of a Messages client over a chat target, for any request and any answer.
 
 use serde_json::Value;
 use shared::operation::Dialect;
@@ -9,7 +9,8 @@ use super::{answered, decode, pieces};
 
 const SECRET: &str = "canary-secret";
 
-/// Requests are said or refused, answers mean the same however they are cut, and the client can read them.
+/// Asserts that requests are translated or rejected, that answers do not depend on the cuts, and that a client can read
+/// them.
 pub(crate) fn holds(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -25,7 +26,7 @@ pub(crate) fn holds(input: &[u8]) {
     messages_stream(&out, &state);
 }
 
-/// Says a request, which is JSON then, or is refused with a reason.
+/// Translates a request. Asserts that the result is JSON, or that the rejection has a message.
 fn request(body: &[u8]) -> Option<Box<dyn Answers>> {
     let pair = find(Dialect::Messages, Dialect::Chat).unwrap();
     let target = Traits { top_k: true, files: true, reasoning: true, ..Traits::of("m") };
@@ -46,7 +47,8 @@ fn request(body: &[u8]) -> Option<Box<dyn Answers>> {
     }
 }
 
-/// Events are whole, named and in order; blocks follow each other; an error gives nothing away.
+/// Asserts that events are complete, named and in order, that blocks do not overlap, and that an error contains no
+/// secret.
 fn messages_stream(out: &[u8], state: &StreamState) {
     let events = decode(&[out]);
     let (mut blocks, mut open, mut outputs) = (0, false, 0);

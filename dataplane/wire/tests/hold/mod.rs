@@ -1,5 +1,5 @@
-//! What must hold for any input at all. The fuzz targets and the replay of their corpora both call these; each
-//! panics when it does not hold. The first byte of an input says how the rest is cut.
+//! Invariants that hold for any input. The fuzz targets and the replay of their corpora call these functions; each
+//! panics if its invariant is violated. The first byte of an input determines how the rest is cut.
 
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
 mod chat_said;
@@ -25,7 +25,7 @@ use wire::request::{HeadScan, Naming};
 use wire::sse::{Blocks, SseDecoder, SseEvent};
 use wire::stream::{StreamOptions, StreamState};
 
-/// The input in pieces whose sizes follow from its first byte.
+/// Cuts the input, without its first byte, into pieces of 1 to 17 bytes; the first byte determines their sizes.
 fn pieces(input: &[u8]) -> Vec<&[u8]> {
     let Some((&seed, rest)) = input.split_first() else { return Vec::new() };
     let (mut pieces, mut rest, mut size) = (Vec::new(), rest, usize::from(seed));
@@ -47,7 +47,7 @@ fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
     events
 }
 
-/// The decoder and the finder of block ends agree, and neither depends on the cuts.
+/// Asserts that the decoder's events do not depend on the cuts and agree with the blocks that `Blocks` finds.
 pub(crate) fn sse_decoder(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -97,7 +97,8 @@ impl JsonSink for Count {
     }
 }
 
-/// The scanner takes every object that serde_json takes, is balanced, and does not depend on the cuts.
+/// Asserts that the scanner accepts every object that serde_json accepts, closes every object and array that
+/// it opens, and does not depend on the cuts.
 pub(crate) fn json_scan(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -117,12 +118,12 @@ pub(crate) fn json_scan(input: &[u8]) {
     }
 }
 
-/// A request body that is taken goes upstream with nothing changed but what must.
+/// Asserts that an accepted chat request goes upstream with only the necessary changes.
 pub(crate) fn chat_splice(input: &[u8]) {
     splice(Dialect::Chat, input);
 }
 
-/// The same of the dialect that the first byte picks.
+/// Asserts the same for a Messages request if the first byte is even, and for a Responses request if not.
 pub(crate) fn native_splice(input: &[u8]) {
     let dialect =
         if input.first().is_some_and(|seed| seed % 2 == 0) { Dialect::Messages } else { Dialect::Responses };
@@ -160,7 +161,7 @@ fn splice(dialect: Dialect, input: &[u8]) {
     }
 }
 
-/// Takes the gateway's own system text out again, where the request had a place for it.
+/// Removes the gateway's preamble from the body, if the request had a place for it.
 fn take_preamble(dialect: Dialect, got: &mut Value, body: &Value, preamble: &str) {
     let name = match dialect {
         Dialect::Chat => "messages",
@@ -189,7 +190,7 @@ fn take_preamble(dialect: Dialect, got: &mut Value, body: &Value, preamble: &str
     }
 }
 
-/// The body that goes upstream, computed on a tree.
+/// Computes the expected upstream body from the parsed request.
 pub(crate) fn expected_upstream(dialect: Dialect, body: &mut Value, model: &str, selector: &str) -> Value {
     assert_eq!(body["model"], *selector);
     body["model"] = model.into();
@@ -219,7 +220,8 @@ fn relay(dialect: Dialect, pieces: &[&[u8]], drop_usage_only: bool) -> (Vec<u8>,
     (out.concat(), stream.state().clone())
 }
 
-/// A stream means the same however it is cut; without an error all that is dispatched goes through.
+/// Asserts that a relayed chat stream does not depend on the cuts, that all dispatched events of a stream without an
+/// error pass, and that an error body contains no secret.
 pub(crate) fn chat_stream(input: &[u8]) {
     answer(Dialect::Chat, input);
     let pieces = pieces(input);
@@ -235,12 +237,14 @@ pub(crate) fn chat_stream(input: &[u8]) {
     assert!(!String::from_utf8_lossy(&error).contains("canary-secret"));
 }
 
-/// The same of a Messages stream.
+/// Asserts that a relayed Messages stream does not depend on the cuts, and that all dispatched events pass if it has no
+/// error.
 pub(crate) fn messages_stream(input: &[u8]) {
     answer(Dialect::Messages, input);
 }
 
-/// The same of a Responses stream.
+/// Asserts that a relayed Responses stream does not depend on the cuts, and that all dispatched events pass if it has no
+/// error.
 pub(crate) fn responses_stream(input: &[u8]) {
     answer(Dialect::Responses, input);
 }
@@ -271,8 +275,8 @@ fn answer(dialect: Dialect, input: &[u8]) {
     }
 }
 
-/// Of a chat client over a Messages target: what is prepared is a request, and what the target sends means the same
-/// however it is cut, and reaches the client as events that can be read.
+/// Asserts, for a chat client over a Messages target, that a prepared body is a valid request, that the answer does not
+/// depend on the cuts, and that the client can parse its events.
 pub(crate) fn chat_over_messages(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -302,7 +306,8 @@ pub(crate) fn chat_over_messages(input: &[u8]) {
     }
 }
 
-/// The decoder of binary frames does not depend on the cuts, and a fault stays.
+/// Asserts that the decoder of binary frames does not depend on the cuts, and that the push after a fault
+/// returns the same fault.
 pub(crate) fn event_stream(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -327,7 +332,7 @@ pub(crate) fn event_stream(input: &[u8]) {
     assert!(bytes <= whole.len());
 }
 
-/// Of a chat client over a Gemini target: the same as over Messages.
+/// Asserts for a chat client over a Gemini target what `chat_over_messages` asserts over a Messages target.
 pub(crate) fn chat_over_gemini(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -341,8 +346,8 @@ pub(crate) fn chat_over_gemini(input: &[u8]) {
     }
 }
 
-/// Of a chat client over a Bedrock target: the same. What is no frame is put into frames line by line, so that
-/// events are tried whose sums are right.
+/// Asserts the same for a chat client over a Bedrock target. The input is also sent with each line wrapped in a frame,
+/// to test events with correct checksums.
 pub(crate) fn chat_over_bedrock(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -358,8 +363,8 @@ pub(crate) fn chat_over_bedrock(input: &[u8]) {
     }
 }
 
-/// Of videos. What is said of a request is JSON, and what its client reads of any answer is JSON too; ids open only as
-/// they were sealed.
+/// Asserts that a translated video request is JSON, that the client gets JSON for any answer of the vendor, and that
+/// operation ids open only as they were sealed.
 pub(crate) fn videos(input: &[u8]) {
     let Some((&seed, rest)) = input.split_first() else { return };
     let answer = Bytes::copy_from_slice(rest);
@@ -407,7 +412,8 @@ fn operation_ids() -> OperationIds {
     OperationIds::new(&Secret::new([9; 32]))
 }
 
-/// An id of these bytes comes back; one that was changed does not open, and neither do the bytes themselves.
+/// Asserts that an id sealed from these bytes opens to the same value, and that neither a changed id nor the bytes
+/// themselves open.
 fn check_ids(seed: u8, bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     assert_eq!(operation_ids().open(&text), None);
@@ -427,7 +433,7 @@ fn check_ids(seed: u8, bytes: &[u8]) {
     assert_eq!(operation_ids().open(&String::from_utf8(changed).unwrap()), None);
 }
 
-/// `messageStop {..}` as a frame of that event.
+/// Wraps a line such as `messageStop {..}` in a frame: event type up to the first space, then the payload.
 fn frame(line: &[u8]) -> Vec<u8> {
     let at = line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()).min(255);
     let (kind, payload) = line.split_at(at);
@@ -443,8 +449,8 @@ fn frame(line: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What a target sends to a chat client means the same however it is cut, and reaches the client as events that can
-/// be read.
+/// Asserts that the answer of a target to a chat client does not depend on the cuts, and that the client can parse its
+/// events.
 fn check_answers(target: Dialect, traits: &Traits<'_>, pieces: &[&[u8]], whole: &[u8]) {
     let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
     let answers = asked(Dialect::Chat, target, own, traits).unwrap().answers;
@@ -475,7 +481,7 @@ fn answered(answers: &dyn Answers, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     (out.concat(), stream.state().clone())
 }
 
-/// A known secret never survives, and cleaning twice changes nothing.
+/// Asserts that sanitizing removes a known secret of at least 6 bytes, and that a second pass changes nothing.
 pub(crate) fn sanitize(input: &[u8]) {
     let Some((&seed, rest)) = input.split_first() else { return };
     let text = String::from_utf8_lossy(rest);
@@ -490,7 +496,8 @@ pub(crate) fn sanitize(input: &[u8]) {
     }
 }
 
-/// What a form asks for does not depend on the cuts; its model is one of those that stand where it says.
+/// Asserts that the fields of a form do not depend on the cuts, and that its model equals the bytes at the last of the
+/// reported ranges.
 pub(crate) fn multipart(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();

@@ -1,4 +1,4 @@
-//! What must hold of Responses clients over chat targets, and of chat clients over Responses targets.
+//! Invariants of Responses clients over chat targets, and of chat clients over Responses targets.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -7,7 +7,7 @@ use wire::adapt::Traits;
 
 use super::{answered, asked, chat_said, decode, pieces, responses_reader};
 
-/// A chat stream of any content becomes events that a strict client can read, however it is cut.
+/// Asserts that any chat stream becomes events that a strict client can read, however it is cut.
 pub(crate) fn responses_over_chat(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -33,7 +33,7 @@ pub(crate) fn responses_over_chat(input: &[u8]) {
     }
 }
 
-/// A Responses stream of any content becomes chunks that a strict client can read, however it is cut.
+/// Asserts that any Responses stream becomes chunks that a strict client can read, however it is cut.
 pub(crate) fn chat_over_responses(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
@@ -58,7 +58,8 @@ pub(crate) fn chat_over_responses(input: &[u8]) {
     }
 }
 
-/// Whether every event is JSON whose texts are whole: half a surrogate pair passes as it came, and is read by some.
+/// True if no string in an event has an unpaired surrogate. The gateway passes those unchanged, and only some clients
+/// can read them. Asserts that every event is a JSON object.
 fn readable(out: &[u8]) -> bool {
     let events = decode(&[out]);
     let mut data = events.iter().map(|event| event.data.as_str()).filter(|data| *data != "[DONE]");

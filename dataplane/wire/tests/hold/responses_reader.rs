@@ -1,20 +1,20 @@
-//! A small client of the Responses protocol, strict where SDKs and agents are.
+//! A small client of the Responses protocol, as strict as SDKs and agents.
 
 use serde_json::{Value, json};
 use wire::sse::{SseDecoder, SseEvent};
 
-/// What a stream said.
+/// The content of a stream.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Read {
-    /// The items, as the last event of each has them.
+    /// The output items, each from its `output_item.done` event; null for an item without one.
     pub(crate) items: Vec<Value>,
-    /// The response in the last event.
+    /// The response object of the final event; null if there is no final event.
     pub(crate) response: Value,
-    /// The last event's type.
+    /// The type of the final event without `response.`: `completed`, `incomplete` or `failed`. Empty if there is none.
     pub(crate) end: String,
 }
 
-/// Reads a whole stream and checks that its events fit together.
+/// Reads a whole stream and asserts that its events are consistent.
 pub(crate) fn read(stream: &[u8]) -> Read {
     let mut decoder = SseDecoder::default();
     decoder.push(stream).unwrap();
@@ -115,7 +115,7 @@ fn check_end(read: &Read, growing: &[Option<Value>]) {
     check_usage(&read.response);
 }
 
-/// Members that SDKs take to be there.
+/// Asserts that the members that SDKs require are present.
 pub(crate) fn check_usage(response: &Value) {
     for member in [
         "/usage/input_tokens",
@@ -135,7 +135,7 @@ pub(crate) fn check_usage(response: &Value) {
 }
 
 impl Read {
-    /// All text of the kind of content.
+    /// Returns the concatenated text of all content parts of type `kind`.
     pub(crate) fn text(&self, kind: &str) -> String {
         let member = if kind == "refusal" { "refusal" } else { "text" };
         let parts =
@@ -146,7 +146,7 @@ impl Read {
             .collect()
     }
 
-    /// Calls of functions: call id, name, arguments.
+    /// Returns the call id, name and arguments of each function call.
     pub(crate) fn calls(&self) -> Vec<(String, String, String)> {
         let calls = self.items.iter().filter(|item| item["type"] == "function_call");
         let text = |item: &Value, member: &str| item[member].as_str().unwrap().to_owned();
