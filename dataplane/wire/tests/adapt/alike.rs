@@ -1,4 +1,5 @@
-//! Events that are like the one before are read without being parsed: whether they are makes no difference.
+//! An event similar to the previous one is read without being parsed. These tests check that the result is the same as
+//! with parsing.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use crate::chat_over_bedrock::frame;
 use crate::normal::decode;
 use crate::pair::{answers, relay};
 
-/// A piece of an answer: its kind, its text as it is escaped, and a number that grows or not.
+/// A piece of an answer: its kind, its text in JSON-escaped form, and a number (a count, or the length of a padding).
 type Piece = (u8, String, u32);
 
 fn gemini(&(kind, ref text, number): &Piece) -> String {
@@ -75,7 +76,8 @@ fn bedrock(&(kind, ref text, number): &Piece) -> String {
     format!(r#"{{"contentBlockIndex":{block},"delta":{delta},"p":"{padding}"}}"#)
 }
 
-/// What begins a stream of a dialect: where a call has to be open, one is.
+/// Returns the event type and data of a stream's first event. It opens a tool call if the dialect requires one for
+/// argument deltas.
 fn beginning(target: Dialect) -> (&'static str, &'static str) {
     match target {
         Dialect::Messages => (
@@ -94,8 +96,8 @@ fn beginning(target: Dialect) -> (&'static str, &'static str) {
     }
 }
 
-/// What the client gets of these events, and what is known of them but for the size of their text, which may be
-/// escaped in one way or another.
+/// Relays these events and returns the client's events and the stream's state. `output_bytes` is zeroed because it
+/// depends on how the text is escaped.
 fn told(client: Dialect, target: Dialect, events: &[String]) -> (Vec<Value>, StreamState) {
     let framed = |(name, data): (&str, &str)| match target {
         Dialect::Bedrock => frame(&[(":event-type", name), (":message-type", "event")], data),
@@ -141,7 +143,7 @@ proptest! {
         ];
         for (client, target, write) in rows {
             let alike: Vec<String> = pieces.iter().map(write).collect();
-            // Each has more white space than the one before.
+            // Each event has more white space than the previous one, so that no two are similar.
             let others: Vec<String> = (1..)
                 .zip(&alike)
                 .map(|(blanks, event)| event.replacen('{', &format!("{{{}", " ".repeat(blanks)), 1))

@@ -1,5 +1,5 @@
-//! Pairs that are two others: what comes out is what the two of them say one after the other, however it is cut, and
-//! a path in a rejection is one of the client's.
+//! Adaptations that chain two others: the output equals that of the two in sequence, however the input is cut, and a
+//! rejection names a path of the client's request.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
@@ -17,7 +17,7 @@ fn chains() -> Vec<(&'static Adaptation, &'static Adaptation, &'static Adaptatio
     chains.collect()
 }
 
-/// Streams that the vectors hold in a target's dialect.
+/// Returns the streams of the test vectors that are in a target's dialect.
 fn streams(target: Dialect) -> Vec<Vec<u8>> {
     let index = fixture_json("conv/index.json");
     let wanted = format!("{}->chat stream", target.name());
@@ -119,7 +119,7 @@ fn what_the_second_step_rejects_is_named_in_the_clients_words() {
 const CLAUDE: &str = "anthropic.claude-sonnet-4-5";
 const SIGNED: &str = "c2lnbmF0dXJlLW9mLXRob3VnaHRzCg==";
 
-/// A tool loop of a Messages client with signed thoughts and marks for the cache.
+/// Returns a tool loop of a Messages client with signed thinking blocks and cache marks.
 fn marked_loop() -> Value {
     let mark = json!({"type": "ephemeral"});
     json!({"max_tokens": 9000, "top_k": 40, "thinking": {"type": "enabled", "budget_tokens": 2048},
@@ -211,7 +211,7 @@ fn messages_clients_read_what_claude_on_bedrock_signed() {
     }
 }
 
-/// The blocks of a Messages stream, put together as SDKs do it.
+/// Assembles the blocks of a Messages stream, as SDKs do.
 fn blocks(stream: &[u8]) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();
     for event in decode(stream) {
@@ -229,7 +229,7 @@ fn blocks(stream: &[u8]) -> Vec<Value> {
     blocks
 }
 
-/// The ids that a client reads of a signed call of Gemini, in a whole answer and in a stream.
+/// Returns the ids that a client receives for a signed Gemini call: in a whole answer and in a stream.
 fn signed_calls(client: Dialect, answers: &dyn Answers) -> [String; 2] {
     let parts = json!([{"functionCall": {"name": "f", "args": {}}, "thoughtSignature": SIGNED}]);
     let answer = json!({"candidates": [{"content": {"parts": parts}, "finishReason": "STOP"}]}).to_string();
@@ -272,7 +272,7 @@ fn geminis_signatures_reach_clients_that_have_no_place_for_them_and_come_back() 
                 (&call["functionCall"]["id"], answered),
                 (answered, &json!(id.split("__").next().unwrap()))
             );
-            // Elsewhere the id is as short as it was.
+            // Other targets get the id without the signature.
             let (sent, _) = said(client, Dialect::Chat, &Traits::of("gpt-5"), &turn(&id));
             let call = &sent["messages"][1]["tool_calls"][0];
             assert_eq!((&call["id"], call.get("extra_content")), (answered, None));

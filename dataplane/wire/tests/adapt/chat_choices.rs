@@ -1,32 +1,33 @@
-//! The choices of a chat stream, whole or not: what each of them says, and how the stream ended.
+//! Reads the choices of a chat stream, complete or not, or of a whole completion.
 
 use serde_json::{Value, json};
 
 use crate::normal::decode;
 
-/// One answer, of a stream or whole.
+/// One choice of a stream or of a whole completion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Read {
     pub(crate) content: String,
     pub(crate) reasoning: String,
-    /// Name, arguments and signature.
+    /// The name, arguments and signature of each call.
     pub(crate) calls: Vec<(String, String, Option<String>)>,
     pub(crate) ids: Vec<String>,
     pub(crate) finish_reason: Option<String>,
 }
 
-/// What a stream says.
+/// The content of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct ReadStream {
     pub(crate) choices: Vec<Read>,
     pub(crate) usage: Option<Value>,
     pub(crate) error: Option<Value>,
     pub(crate) done: bool,
-    /// Pieces of `thinking_blocks`.
+    /// The entries of all `thinking_blocks`, in stream order.
     pub(crate) thinking: Vec<Value>,
 }
 
-/// Reads a stream: each choice begins with its role, calls are numbered from 0, a chunk with usage has no choices.
+/// Reads a stream. Asserts that each choice begins with its role, that calls are numbered from 0, and that a chunk with
+/// usage has no choices.
 pub(crate) fn read(stream: &[u8]) -> ReadStream {
     let mut read = ReadStream::default();
     for event in decode(stream) {
@@ -91,7 +92,7 @@ impl Read {
     }
 }
 
-/// The answers of a whole completion.
+/// Reads the choices of a whole completion.
 pub(crate) fn read_whole(body: &[u8]) -> Vec<Read> {
     let body: Value = serde_json::from_slice(body).unwrap();
     assert_eq!(body["object"], "chat.completion");

@@ -1,5 +1,5 @@
-//! Chat clients over Bedrock targets: recorded frames, what Converse does in the field, and whole conversations
-//! there and back.
+//! Chat clients over Bedrock targets: recorded frames, observed behaviour of Converse, and whole conversations in both
+//! directions.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -55,7 +55,7 @@ fn relay(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     relay_to(&*answers(), pieces)
 }
 
-/// A frame with these headers, all of them text.
+/// Returns a frame with these headers, all of type string.
 pub(crate) fn frame(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     let mut head = Vec::new();
     for (name, value) in headers {
@@ -318,7 +318,7 @@ fn thoughts_come_signed_to_a_client_that_spoke_of_thinking() {
     assert_eq!(json!(said.thinking), want);
     let plain = read(&relay(&[&input]).0);
     assert_eq!((plain.choices[0].reasoning.as_str(), plain.thinking.len()), ("hm", 0));
-    // The pieces, kept as they came and sent back, are the blocks again.
+    // The pieces, sent back as they were received, become the original blocks.
     let history = json!({"role": "assistant", "content": "a", "thinking_blocks": said.thinking});
     let (sent, _) = prepare(
         CLAUDE,
@@ -384,7 +384,7 @@ fn one_answer_and_text_alone_may_be_asked_for() {
     assert_eq!(prepare(CLAUDE, &request).0, prepare(CLAUDE, &question(false)).0);
 }
 
-/// A block of an answer.
+/// Generates a block of an answer.
 fn block() -> impl Strategy<Value = Value> {
     let word = ".{1,12}";
     prop_oneof![
@@ -413,7 +413,7 @@ fn expected(blocks: &[Value]) -> Read {
     read
 }
 
-/// The frames of a block; text and arguments in two pieces.
+/// Returns the frames of a block, with text and arguments split into two pieces.
 fn frames(block: u64, whole: &Value) -> Vec<u8> {
     let halves = |text: &str| -> [String; 2] {
         let at = text.floor_char_boundary(text.len() / 2);
@@ -485,7 +485,7 @@ proptest! {
     }
 }
 
-/// Messages of a chat, and the blocks that must become of them.
+/// Messages of a chat request, and the blocks that they must become.
 type Turn = (Vec<Value>, Vec<Value>);
 
 fn turn() -> impl Strategy<Value = Turn> {

@@ -1,4 +1,4 @@
-//! Chat clients over Gemini targets: what Gemini does in the field, and whole conversations there and back.
+//! Chat clients over Gemini targets: observed behaviour of Gemini, and whole conversations in both directions.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -250,7 +250,7 @@ fn numbers_and_order_of_arguments_are_kept() {
     assert_eq!(read_whole(&whole.body)[0].calls[0].1, arguments);
 }
 
-/// A part of an answer, and what a chat client must make of it.
+/// Generates a part of an answer.
 fn part() -> impl Strategy<Value = Value> {
     let word = ".{0,12}";
     prop_oneof![
@@ -334,7 +334,7 @@ proptest! {
     }
 }
 
-/// Messages of a chat, and the parts that must become of them.
+/// Messages of a chat request, and the parts that they must become.
 type Turn = (Vec<Value>, Vec<Value>);
 
 fn turn() -> impl Strategy<Value = Turn> {

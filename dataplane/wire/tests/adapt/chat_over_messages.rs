@@ -1,4 +1,4 @@
-//! Chat clients over Messages targets: what targets do in the field, and what chat clients need.
+//! Chat clients over Messages targets: requests of chat clients, and thinking options of the target.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -106,11 +106,11 @@ pub(crate) fn call(id: &str, arguments: &str) -> Value {
     json!({"id": id, "type": "function", "function": {"name": "f", "arguments": arguments}})
 }
 
-/// The stream of `events`, with the lifecycle around them.
+/// Returns the events of a complete stream: `message_start`, `events`, `message_delta` and `message_stop`.
 pub(crate) fn streamed(events: &[Value], stop_reason: &str) -> Vec<Value> {
     [&[message_start()], events, &[message_delta(stop_reason), message_stop()]].concat()
 }
-// What chat clients say.
+// Requests of chat clients.
 
 #[test]
 fn results_of_parallel_calls_stand_first_in_one_user_message() {
@@ -365,7 +365,7 @@ fn text_to_go_on_from_does_not_end_in_blanks() {
     assert_eq!(last(json!(" ")), None);
 }
 
-// How the target is to think.
+// Thinking options of the target.
 
 #[test]
 fn a_target_that_thinks_gets_no_sampling() {

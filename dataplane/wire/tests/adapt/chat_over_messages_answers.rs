@@ -1,4 +1,4 @@
-//! Chat clients over Messages targets: what targets answer, and what chat clients read.
+//! Chat clients over Messages targets: the answers of targets, and their translation for chat clients.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::chat_reader::{plain, read_stream};
 use crate::normal::decode;
 use crate::pair::{cuttings, fixture, fixture_json};
 
-// What targets answer.
+// Answers of targets.
 
 #[test]
 fn every_recorded_stream_becomes_one_that_says_the_same() {
@@ -292,7 +292,7 @@ fn what_cannot_be_read_is_an_error_and_what_is_no_json_is_passed_over() {
 
 #[test]
 fn text_goes_on_in_the_bytes_it_came_in() {
-    // A pair that a vendor cut between two deltas, each of which is no text by itself.
+    // The first two are a surrogate pair that a vendor split between two deltas; neither half is valid text alone.
     for half in [r"\ud83d", r"\ude80", r"\u0000\/\b", "\u{7f}\u{2028}"] {
         let event = format!(
             "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{half}\"}}}}\n\n"
@@ -365,7 +365,7 @@ fn an_answer_that_is_none_says_why() {
     assert_eq!((error.kind.as_deref(), error.status), (Some("server_error"), Some(503)));
 }
 
-// What only some clients want.
+// Answers that only some clients ask for.
 
 #[test]
 fn who_speaks_of_thinking_gets_blocks_that_can_be_sent_back() {

@@ -1,5 +1,5 @@
-//! Random conversations keep their meaning on the way to a Messages target, and random answers on the way back,
-//! whole or in a stream of any framing.
+//! Checks that random conversations keep their meaning when translated for a Messages target, and random answers when
+//! translated back, whole or in a stream of any framing.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -10,7 +10,7 @@ use wire::adapt::{Answers, Asking, Traits, find};
 
 use crate::chat_reader::{plain, read_stream};
 
-/// What somebody says, in no protocol's words.
+/// An item of a conversation, independent of any protocol.
 #[derive(Clone, Debug, PartialEq)]
 enum Said {
     System(String),
@@ -47,7 +47,7 @@ pub(crate) fn input() -> impl Strategy<Value = Value> {
     })
 }
 
-/// A turn of the assistant with its calls, and all their results.
+/// Generates an assistant turn with tool calls, followed by the results of all of them.
 fn acts() -> impl Strategy<Value = Vec<Said>> {
     let call = ("[a-zA-Z0-9:._é -]{1,80}", "[a-z_]{1,8}", input(), text());
     (proptest::option::of((text(), text())), proptest::option::of(text()), vec(call, 1..4)).prop_map(
@@ -88,7 +88,8 @@ fn conversation() -> impl Strategy<Value = Vec<Said>> {
     })
 }
 
-/// The same as a chat request; `split` says whether neighbours share a message.
+/// Translates a conversation into a chat request. With `split`, each user text is a message; otherwise adjacent user
+/// items share one.
 fn in_chat(conversation: &[Said], split: bool) -> Value {
     let mut messages: Vec<Value> = Vec::new();
     for said in conversation {
@@ -130,7 +131,8 @@ fn part(messages: &mut Vec<Value>, part: &Value) {
     }
 }
 
-/// What a Messages server understands.
+/// Reads the conversation of a Messages request. Asserts that roles alternate and that tool results come first in a
+/// message.
 fn of_messages(body: &Value) -> Vec<Said> {
     let mut understood: Vec<Said> = texts(&body["system"]).into_iter().map(Said::System).collect();
     let mut before = "";
@@ -185,7 +187,7 @@ fn texts(content: &Value) -> Vec<String> {
     }
 }
 
-/// System text apart, ids by the order in which they come.
+/// Normalizes a conversation: separates the system texts and replaces call ids with numbers in order of appearance.
 fn meaning(conversation: Vec<Said>) -> (Vec<Said>, Vec<Said>) {
     let mut ids: Vec<String> = Vec::new();
     let mut number = |id: String| {
@@ -220,7 +222,7 @@ fn answers(seed: &str) -> Box<dyn Answers> {
     (find(Dialect::Chat, Dialect::Messages).unwrap().prepare)(&asking).unwrap().answers
 }
 
-/// A block of an answer.
+/// Generates a block of an answer.
 fn block() -> impl Strategy<Value = Value> {
     prop_oneof![
         3 => text().prop_map(|text| json!({"type": "text", "text": text})),
@@ -249,7 +251,7 @@ fn whole_answer() -> impl Strategy<Value = Value> {
     })
 }
 
-/// The answer in events, its texts in pieces of `size` characters.
+/// Returns the answer as events, with its texts in pieces of `size` characters.
 fn events_of(answer: &Value, size: usize) -> Vec<Value> {
     let mut start = answer.clone();
     start["content"] = json!([]);
@@ -295,7 +297,7 @@ fn events_of(answer: &Value, size: usize) -> Vec<Value> {
     events
 }
 
-/// An event in one of the many forms that say the same.
+/// Writes an event as SSE; the bits of `form` select one of many equivalent forms.
 fn framed(event: &Value, form: u8) -> String {
     let end = ["\n", "\r\n", "\r"][usize::from(form % 3)];
     let data = if form & 4 == 0 { event.to_string() } else { escaped(&event.to_string()) };
@@ -319,7 +321,7 @@ fn framed(event: &Value, form: u8) -> String {
     format!("{noise}{}{end}{end}", lines.join(end))
 }
 
-/// The same JSON in ASCII alone.
+/// Returns the same JSON with all characters outside ASCII escaped.
 pub(crate) fn escaped(json: &str) -> String {
     let mut out = String::new();
     for letter in json.chars() {
@@ -376,7 +378,7 @@ fn with_object(mut completion: Value) -> Value {
     completion
 }
 
-/// A completion against the answer that it was made of.
+/// Asserts that a completion matches the answer from which it was translated.
 fn check(answer: &Value, completion: &Value) {
     let blocks = answer["content"].as_array().unwrap();
     let of_kind = |kind: &'static str| blocks.iter().filter(move |block| block["type"] == kind);
