@@ -1,5 +1,5 @@
-//! Every file in `fixtures/` is run through the product by some test. The table says which; a file that nobody claims,
-//! and a claim of a test that is not there, are failures here.
+//! Checks that a test runs every file in `fixtures/` through the product. The table `RUNNERS` maps cases to tests. A
+//! case without a row fails, and so does a row whose test or cases do not exist.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use std::collections::BTreeSet;
@@ -7,16 +7,16 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// A test, and the cases that it runs.
+/// A test and the cases that it runs.
 struct Runner {
     folder: &'static str,
     cases: Cases,
-    /// The file, from the top of the repository.
+    /// Path of the test's source file, relative to the root of the repository.
     file: &'static str,
     test: &'static str,
 }
 
-/// Cases of one folder.
+/// Selects cases of one folder.
 enum Cases {
     Kind(&'static str),
     KindBut(&'static str, &'static [&'static str]),
@@ -217,13 +217,13 @@ const RUNNERS: &[Runner] = &[
     ),
 ];
 
-/// What the gateway has nothing to run on, and why.
+/// Cases that no code of the gateway handles: folder, case id, reason.
 const IDLE: &[(&str, &str, &str)] = &[
     ("auth", "pkce", "no provider is connected by an authorization code yet"),
     ("responses", "input_tokens_response", "POST /v1/responses/input_tokens is not served"),
 ];
 
-/// One recorded thing.
+/// A recorded case of `fixtures/`.
 struct Case {
     folder: String,
     kind: String,
@@ -251,7 +251,7 @@ fn names(folder: &Path) -> Vec<String> {
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
-/// Every case of every index, and every file, each of which must be of a case. Tables of losses are cases of their own.
+/// Returns every case of every `index.json`. Each table in `loss` is one case. Panics if a file belongs to no case.
 fn cases() -> Vec<Case> {
     let (mut cases, mut files, mut named) = (Vec::new(), BTreeSet::new(), BTreeSet::new());
     for folder in names(&fixtures()) {
@@ -323,7 +323,7 @@ fn every_claim_is_of_a_test_that_is_there_and_of_cases_that_are() {
         let before = code[..at].trim_end().trim_end_matches("async").trim_end();
         let is_test = before.ends_with("#[test]") || before.ends_with("#[tokio::test]");
         assert!(is_test, "{name} is not run as a test");
-        // It reads the folder, or a file of it, by name somewhere.
+        // The source file must contain the name of the folder or the path of a file in it.
         let says = format!("\"{}\"", runner.folder);
         let path = format!("{}/", runner.folder);
         assert!(code.contains(&says) || code.contains(&path), "{name} names nothing of {}", runner.folder);

@@ -1,4 +1,4 @@
-//! Replays the fuzz corpora, so that what a fuzzer once found is tried on every run.
+//! Replays the fuzz corpora, so that every test run covers the inputs that the fuzzers found.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

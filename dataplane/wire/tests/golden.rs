@@ -1,4 +1,4 @@
-//! Every recorded exchange in `fixtures/`, whole and cut at every byte.
+//! Runs the recorded chat, SSE and Bedrock exchanges in `fixtures/`, whole and cut at every byte.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use std::path::PathBuf;
@@ -34,8 +34,8 @@ fn chat(kind: &str) -> Vec<(Value, Vec<u8>)> {
     cases
 }
 
-/// The input in two pieces, cut at every byte (of a very large one: near its ends, and here and there), and in
-/// pieces of one and of seven bytes.
+/// Returns the ways to cut the input: in two pieces at every byte, and in pieces of 1, 7 and 1,000 bytes. An input of
+/// more than 20,000 bytes is cut in two only near its ends and at every 1,499th byte.
 fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let every = if input.len() > 20_000 { 1_499 } else { 1 };
     let near_an_end = |at: &usize| *at < 300 || input.len() - *at < 300;
@@ -67,7 +67,7 @@ fn decode(pieces: &[&[u8]]) -> Vec<SseEvent> {
     events
 }
 
-/// The text of every delta, as a client puts it together.
+/// Concatenates the text `member` of every delta, as a client does.
 fn text_of(stream: &[u8], member: &str) -> String {
     let chunks = decode(&[stream]).into_iter().filter_map(|event| serde_json::from_str(&event.data).ok());
     chunks
@@ -312,7 +312,7 @@ fn sse_grammar_is_decoded_however_it_is_cut() {
     }
 }
 
-/// The events of a stream of binary frames; none if a sum is wrong.
+/// Decodes a stream of binary frames; `None` if a checksum is wrong.
 fn frames(pieces: &[&[u8]]) -> Option<Vec<Value>> {
     let (mut decoder, mut events) = (wire::eventstream::EventStreamDecoder::default(), Vec::new());
     for piece in pieces {

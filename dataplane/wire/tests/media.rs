@@ -1,5 +1,5 @@
-//! Recorded exchanges of what is no conversation, in `fixtures/audio` and `fixtures/embeddings`: read however they are
-//! cut, and passed with every byte but the model.
+//! Runs the recorded audio and embeddings exchanges in `fixtures/audio` and `fixtures/embeddings`. They are read the
+//! same however they are cut, and every byte except the model passes unchanged.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use base64::Engine as _;
@@ -18,14 +18,14 @@ fn fixture(path: &str) -> Vec<u8> {
     std::fs::read(format!("{}/fixtures/{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// The cases of one kind, with their files.
+/// Returns the cases of one kind with the content of their files.
 fn cases(folder: &str, kind: &str) -> Vec<(Value, Vec<u8>)> {
     let index: Value = serde_json::from_slice(&fixture(&format!("{folder}/index.json"))).unwrap();
     let of_kind = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind);
     of_kind.map(|case| (case.clone(), fixture(case["file"].as_str().unwrap()))).collect()
 }
 
-/// In two pieces, cut at every byte, and in pieces of one and of seven bytes.
+/// Returns the ways to cut the input: in two pieces at every byte, and in pieces of one and of seven bytes.
 fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut cuttings: Vec<Vec<&[u8]>> =
         (0..=input.len()).map(|at| vec![&input[..at], &input[at..]]).collect();
@@ -59,7 +59,7 @@ fn requests_go_upstream_as_they_came_but_for_the_model() {
     assert_eq!(seen, 3);
 }
 
-/// Name and content of each part.
+/// Returns the name and content of each part.
 fn parts(form: &[u8], boundary: &str) -> Vec<(String, Vec<u8>)> {
     let cut = format!("\r\n--{boundary}");
     let at = |from: usize| form[from..].windows(cut.len()).position(|window| window == cut.as_bytes());
@@ -108,7 +108,7 @@ fn answers_pass_with_the_usage_they_tell() {
     let tokens = |input, output| TokenCounts { input, output, ..TokenCounts::default() };
     let rows = [
         ("audio", "transcription_json", Some(TokenCounts { audio_input: 14, ..tokens(0, 5) }), 0),
-        // Seconds are no tokens.
+        // Usage in seconds counts as audio time, not as tokens.
         ("audio", "transcription_verbose", None, 2_000),
         ("embeddings", "response", Some(tokens(2, 0)), 0),
         ("embeddings", "response_base64", Some(tokens(2, 0)), 0),
@@ -221,7 +221,7 @@ fn a_stream_of_sound_that_breaks_off_is_not_finished() {
         assert_eq!(out, &input[..first]);
         assert!(state.content && !state.finished && state.error.is_none());
     }
-    // Whose events are not known ends with the connection.
+    // A stream of unknown events is finished when the connection ends.
     let (_, state) = relay_events(&[b"data: {\"text\":\"hi\"}\n\n"]);
     assert!(state.content && state.finished);
 }

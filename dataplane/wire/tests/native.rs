@@ -1,4 +1,4 @@
-//! Recorded Messages and Responses exchanges in `fixtures/`, whole and cut at every byte.
+//! Runs the recorded Messages and Responses exchanges in `fixtures/`, whole and cut at every byte.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use wire::stream::{StreamOptions, StreamState};
 
 const DIALECTS: [(Dialect, &str); 2] = [(Dialect::Messages, "messages"), (Dialect::Responses, "responses")];
 
-/// The cases of one kind in both dialects. Some stand apart: counts of tokens are no answers.
+/// Returns the cases of one kind in both dialects, except token counts, which are not answers.
 fn cases(kind: &str) -> Vec<(Dialect, Value, Vec<u8>)> {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures");
     let mut cases = Vec::new();
@@ -31,7 +31,7 @@ fn cases(kind: &str) -> Vec<(Dialect, Value, Vec<u8>)> {
     cases
 }
 
-/// The input in two pieces, cut at every byte, and in pieces of one and of seven bytes.
+/// Returns the ways to cut the input: in two pieces at every byte, and in pieces of one and of seven bytes.
 fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut cuttings: Vec<Vec<&[u8]>> =
         (0..=input.len()).map(|at| vec![&input[..at], &input[at..]]).collect();
@@ -81,7 +81,7 @@ fn streams_reach_the_client_unchanged_and_understood() {
         assert_eq!(state.content, name != "stream_error_event", "{name}");
         let wanted =
             if expect["sdk_yields_nothing"] == true { state.usage } else { usage(dialect, &expect["usage"]) };
-        // The vectors do not say how much of the output was thought.
+        // The vectors do not separate reasoning tokens from the other output tokens; compare the sum.
         let whole = |counts: shared::usage::TokenCounts| {
             (counts.input, counts.cache_read, counts.cache_write, counts.output + counts.reasoning)
         };
@@ -184,7 +184,7 @@ fn whole_answers_are_read_however_they_are_cut() {
     }
 }
 
-/// The content of a message that a stream of events puts together, as the SDKs do it.
+/// Assembles the message of a stream of events, as the SDKs do.
 fn message_of(events: &[Value]) -> Value {
     let mut message = events[0]["message"].clone();
     let mut json_text = String::new();
@@ -249,7 +249,7 @@ fn a_whole_answer_becomes_a_stream_that_says_the_same() {
     }
 }
 
-/// The deltas, the items and the last snapshot each say all of the response.
+/// Asserts that the deltas, the items and the last snapshot each contain the whole response.
 fn same_response(events: &[Value], body: &Value) {
     for (number, event) in events.iter().enumerate() {
         assert_eq!(event["sequence_number"], number);

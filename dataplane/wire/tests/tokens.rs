@@ -1,4 +1,4 @@
-//! The vectors of token counting in `fixtures/tokens`.
+//! Runs the test vectors for token counting in `fixtures/tokens`.
 #![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may")]
 
 use serde_json::Value;
