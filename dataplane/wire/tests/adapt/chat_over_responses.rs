@@ -1,4 +1,4 @@
-//! Chat clients over Responses targets: what servers of that API do in the field, and what chat clients need.
+//! Chat clients over Responses targets: the behaviour of real servers of that API, and the requirements of chat clients.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ fn relay(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     relay_with(&*answers(true), pieces)
 }
 
-/// Events without what no reader here looks at.
+/// Returns an SSE stream of these events, without the members that no reader in these tests uses.
 fn events(events: &[Value]) -> Vec<u8> {
     let event = |event: &Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap());
     events.iter().map(event).collect::<String>().into_bytes()

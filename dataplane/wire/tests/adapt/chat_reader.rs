@@ -1,11 +1,11 @@
-//! A chat stream as OpenAI's SDKs read it: deltas put together to the message that a whole answer has. What an
-//! SDK would trip over is a failure here.
+//! Reads a chat stream as OpenAI's SDKs do: the deltas are accumulated into the message that a whole answer contains.
+//! Panics where an SDK would fail.
 
 use serde_json::{Map, Value, json};
 
 use crate::normal::decode;
 
-/// The completion that the chunks add up to. The stream must be whole.
+/// Returns the completion that the chunks add up to. Panics if the stream is incomplete.
 pub(crate) fn read_stream(stream: &[u8]) -> Value {
     let events = decode(stream);
     let (last, chunks) = events.split_last().expect("a stream has events");
@@ -32,7 +32,7 @@ pub(crate) fn read_stream(stream: &[u8]) -> Value {
         assert_eq!(choice["index"], 0);
         accumulate(&mut message, choice["delta"].as_object().unwrap());
         finish = choice["finish_reason"].clone();
-        // Usage is announced in every chunk or in none.
+        // Either every chunk with choices has a `usage` member or none of them has.
         assert_eq!(chunk.get("usage").is_some(), chunks.len() > 1 && announces(&chunks[0].data));
     }
     assert!(finish.is_string(), "it says how it ended");
@@ -51,7 +51,7 @@ fn announces(chunk: &str) -> bool {
     serde_json::from_str::<Value>(chunk).unwrap().get("usage").is_some()
 }
 
-/// `accumulate_delta` of OpenAI's Python SDK.
+/// Merges a delta into the message as `accumulate_delta` of OpenAI's Python SDK does.
 fn accumulate(message: &mut Map<String, Value>, delta: &Map<String, Value>) {
     for (name, value) in delta {
         match (message.get_mut(name), value) {
@@ -85,7 +85,7 @@ fn accumulate_list(list: &mut Value, items: &[Value]) {
     }
 }
 
-/// A whole answer has none.
+/// Removes the indexes of list elements, because whole answers have no such indexes.
 fn drop_indexes(message: &mut Map<String, Value>) {
     for list in message.values_mut().filter_map(Value::as_array_mut) {
         for item in list {
@@ -94,7 +94,7 @@ fn drop_indexes(message: &mut Map<String, Value>) {
     }
 }
 
-/// Two completions that mean the same are equal in this form.
+/// Returns the completion in a normal form without null and empty members, so that equivalent completions are equal.
 pub(crate) fn plain(mut completion: Value) -> Value {
     let message = completion["choices"][0]["message"].as_object_mut().unwrap();
     message.retain(|_, value| !value.is_null() && *value != "");

@@ -1,4 +1,4 @@
-//! `docs/adaptations.md` is generated from the tables.
+//! Generates `docs/adaptations.md` from the tables of losses, and checks that the file is current.
 
 use std::fmt::Write as _;
 

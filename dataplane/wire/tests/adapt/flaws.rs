@@ -1,4 +1,4 @@
-//! What no target could make sense of is told apart from what this one cannot be told, in every pair.
+//! Every pair distinguishes requests that are invalid for any target from those that only this target cannot serve.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
@@ -6,7 +6,7 @@ use wire::adapt::{ADAPTATIONS, Flaw, Traits};
 
 use crate::pair::prepare;
 
-/// Requests with the member that is at fault, which no dialect that the client speaks has in this form.
+/// Returns request members that are invalid in the client's dialect, each with the path of the error.
 fn malformed(client: Dialect) -> Vec<(Value, &'static str)> {
     match client {
         Dialect::Chat => vec![
@@ -49,7 +49,7 @@ fn malformed(client: Dialect) -> Vec<(Value, &'static str)> {
     }
 }
 
-/// Requests that a native target could be told, with the member that none of the adaptations can say.
+/// Returns request members that a native target can serve but no adaptation can translate, each with its path.
 fn unsupported(client: Dialect) -> Vec<(Value, &'static str)> {
     match client {
         Dialect::Chat => vec![

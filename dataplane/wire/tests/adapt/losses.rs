@@ -1,4 +1,4 @@
-//! Every row of every table of losses has a case that shows it, in `fixtures/loss/<client>_over_<target>.json`:
+//! Every row of every table of losses has a test case, in `fixtures/loss/<client>_over_<target>.json`:
 //!
 //! ```text
 //! {"base": {a request}, "cases": [
@@ -7,10 +7,10 @@
 //!   {"field": "metadata", "patch": {"metadata": {"user_id": "u"}}, "expect": {"without": "/metadata"}}]}
 //! ```
 //!
-//! The request of a case is `base` with `patch` merged into it (RFC 7396). `field` is that of a row. `reject` is
-//! the path that the rejection names; `at` and `is` are a place in the prepared body and what stands there;
-//! `absent` is a place where nothing stands; `without` is a place in the request: with what stands there taken
-//! out, the prepared body is the same.
+//! The request of a case is `base` with `patch` merged into it (RFC 7396). `field` is the field of a row. `reject` is
+//! the path in the rejection. `at` is a JSON pointer into the prepared body, and `is` the value there. `absent` is a
+//! pointer to which the prepared body has no value. `without` is a pointer into the request: removing its value does
+//! not change the prepared body.
 
 use serde_json::Value;
 use shared::operation::Dialect;
@@ -41,8 +41,8 @@ fn every_loss_is_shown_by_a_case() {
     }
 }
 
-/// A chain has the losses of both its steps: what the first step's cases show to be refused is refused by the same path,
-/// and what else the second step refuses is named by a path of the client's own.
+/// A chain has the losses of both its steps. A field that the first step rejects is rejected with the same path; a
+/// rejection by the second step has a path into the client's request.
 #[test]
 fn every_loss_of_a_first_step_is_one_of_its_chains() {
     let mut chains = 0;
@@ -56,7 +56,7 @@ fn every_loss_of_a_first_step_is_one_of_its_chains() {
             merge(&mut request, &case["patch"]);
             let prepared = prepare(pair, request.to_string().as_bytes(), &traits(&case["target"]));
             match (&case["expect"]["reject"], prepared) {
-                // The dialect between reads files and stops at whatever it is told to; the second step decides.
+                // The intermediate dialect supports files and any stop sequences, so the second step decides.
                 (Value::String(_), _)
                     if ["[document]", "file_data", "stop_sequences"]
                         .iter()
@@ -77,7 +77,8 @@ fn every_loss_of_a_first_step_is_one_of_its_chains() {
     assert_eq!(chains, 5);
 }
 
-/// What no table speaks of is named, and nothing else is.
+/// `dropped` lists the request members that no table contains, and no others. Nulls, names with characters other than
+/// letters, digits, `_` and `-`, and members of the gateway's API such as `affinity_key` are not listed.
 #[test]
 fn members_that_nobody_knows_are_named() {
     for pair in ADAPTATIONS.iter().filter(|pair| pair.client != Dialect::Responses) {
@@ -139,7 +140,7 @@ impl Case<'_> {
         }
     }
 
-    /// A fate is shown by what it does.
+    /// Checks that the case expects an effect that demonstrates the fate of its row.
     fn check_kind(&self, keys: &[&str]) {
         let fits = match self.fate {
             Fate::Rejected => keys == ["reject"],
@@ -179,7 +180,7 @@ fn take_out(value: &mut Value, place: &str) {
     }
 }
 
-/// Whether `value` has the member that the name of a row speaks of. `[kind]` may end with `*`.
+/// True if `value` has the member that a row's `field` denotes. `[kind]` may end with `*`.
 fn holds(value: &Value, field: &str) -> bool {
     let Some(field) = Some(field).filter(|field| !field.is_empty()) else { return true };
     let (step, rest) = split_step(field);
@@ -203,7 +204,7 @@ fn holds(value: &Value, field: &str) -> bool {
     }
 }
 
-/// At the first dot that stands in no brackets and in no value.
+/// Splits a field at its first dot. Dots in brackets and in values (after `=`) do not count.
 fn split_step(field: &str) -> (&str, &str) {
     let mut depth = 0;
     for (at, letter) in field.char_indices() {

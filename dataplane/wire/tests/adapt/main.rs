@@ -1,6 +1,6 @@
-//! Every adaptation at its vectors, and its table of losses at the cases that show it.
+//! Tests every adaptation with its vectors, and every table of losses with its cases.
 //!
-//! A new pair takes its names off [`vectors::WAITING`], and gets a file of cases in `fixtures/loss`.
+//! To add a pair, remove its names from [`vectors::WAITING`] and add a file of cases to `fixtures/loss`.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,5 +1,5 @@
-//! Random conversations keep their meaning on the way to a chat target and back to a Messages one, and random answers
-//! on the way back, however their tool calls are mixed and their events are framed.
+//! Property tests: random conversations keep their meaning when they are translated for a chat target and from there for
+//! a Messages target; random answers keep theirs on the way back, with interleaved tool calls and any framing of events.
 
 use bytes::Bytes;
 use proptest::collection::vec;
@@ -13,7 +13,7 @@ use crate::chat_reader::read_stream;
 use crate::normal::decode;
 use crate::pair;
 
-/// Messages with the members that hints and odd clients add.
+/// Generates a Messages request, including members that are only hints or that only unusual clients send.
 fn conversation() -> impl Strategy<Value = Value> {
     let turn = (vec(user_block(), 1..4), assistant());
     (system(), vec(turn, 1..5), text(), any::<bool>()).prop_map(|(system, turns, last, as_string)| {
@@ -73,7 +73,7 @@ fn assistant() -> impl Strategy<Value = (Vec<Value>, Vec<Call>)> {
     (vec(said, 1..4), vec(("[a-zA-Z0-9:._é -]{0,80}", "[a-z_]{1,8}", input(), result), 0..4))
 }
 
-/// What a conversation says, whatever it is cut into: a list of who, what and content.
+/// Returns the content of a conversation, independent of its division into blocks: a list of role, kind and content.
 fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
     let mut said: Vec<(String, &'static str, Value)> = Vec::new();
     let joined = |content: &Value, between: &str| match content {
@@ -111,7 +111,7 @@ fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
                 other => panic!("{other}"),
             };
             match said.last_mut() {
-                // Chat has one text of the assistant's.
+                // In chat, a message of the assistant has only one text.
                 Some((who, "text", Value::String(before)))
                     if who == "assistant" && role == "assistant" && kind == "text" =>
                 {
@@ -124,14 +124,15 @@ fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
     said
 }
 
-/// An answer: thoughts, texts, and calls with their arguments.
+/// An answer: reasoning, texts, and calls with their arguments.
 type Answer = (String, Vec<String>, Vec<(String, Value)>);
 
 fn answer() -> impl Strategy<Value = Answer> {
     (text(), vec(text(), 0..4), vec(("[a-z_]{1,8}", input()), 0..5))
 }
 
-/// The chunks of an answer, pieces of its calls and late texts in any order that keeps those of each call.
+/// Returns the chunks of an answer. Texts and fragments of calls are interleaved as `order` selects; the order of the texts
+/// and of the fragments of each call is kept.
 fn chunks((thoughts, texts, calls): &Answer, size: usize, order: &[prop::sample::Index]) -> Vec<Value> {
     let delta = |delta: Value| json!({"choices": [{"index": 0, "delta": delta, "finish_reason": null}]});
     let mut chunks = vec![
@@ -165,7 +166,7 @@ fn chunks((thoughts, texts, calls): &Answer, size: usize, order: &[prop::sample:
     chunks
 }
 
-/// An event in one of the many forms that say the same.
+/// Returns the chunk as SSE text. The bits of `form` select among equivalent framings.
 fn framed(chunk: &Value, form: u8) -> String {
     let end = ["\n", "\r\n", "\r"][usize::from(form % 3)];
     let data = if form & 4 == 0 { chunk.to_string() } else { escaped(&chunk.to_string()) };
@@ -194,7 +195,7 @@ fn relay(answers: &dyn Answers, stream: &[u8], cuts: &[prop::sample::Index]) -> 
     out.concat()
 }
 
-/// A Messages stream as Anthropic's SDKs put it together.
+/// Reads a Messages stream as Anthropic's SDKs do.
 fn read(stream: &[u8]) -> Answer {
     let (mut thoughts, mut texts, mut calls): Answer = (String::new(), Vec::new(), Vec::new());
     let (mut arguments, mut open) = (String::new(), None);
@@ -266,7 +267,7 @@ proptest! {
         prop_assert_eq!(&thoughts, all_thoughts);
         prop_assert_eq!(texts.concat(), all_texts.concat());
         prop_assert_eq!(sorted(&calls), sorted(all_calls));
-        // The framing changes no event: escapes apart, which are the upstream's own.
+        // The framing does not change the events, except for escapes, which are copied from the upstream.
         let unframed = read(&relay(&*answers, plain.as_bytes(), &[]));
         prop_assert_eq!(unframed.2, calls.clone());
         let back = pair::answers(find(Dialect::Chat, Dialect::Messages).unwrap(), &args, true);
@@ -280,7 +281,7 @@ proptest! {
     }
 }
 
-/// Who speaks in turn, with system text anywhere.
+/// Generates the roles of a conversation: user and assistant alternate, with system text at any position.
 fn roles() -> impl Strategy<Value = Vec<&'static str>> {
     vec((vec(Just("system"), 0..3), any::<bool>()), 1..6).prop_map(|turns| {
         let mut roles = Vec::new();
@@ -312,12 +313,12 @@ proptest! {
         prop_assert_eq!(count("system"), usize::from(leads));
         prop_assert!(!leads || said[0]["role"] == "system");
         prop_assert_eq!(count("assistant"), roles.iter().filter(|role| **role == "assistant").count());
-        // Nothing is lost, and nothing stands before what it stood after.
+        // No text is lost, and the order is unchanged.
         let text: Vec<String> =
             said.iter().flat_map(|message| message["content"].as_str().unwrap().split("\n\n").map(str::to_owned)).collect();
         let want: Vec<String> = (0..roles.len()).map(|n| format!("<{n}>")).collect();
         prop_assert_eq!(text, want);
-        // Templates that want two to take turns get that, if the client's two did.
+        // Roles alternate, as some chat templates require, because they alternate in the client's request.
         for pair in said.windows(2) {
             prop_assert_ne!(&pair[0]["role"], &pair[1]["role"], "{}", chat);
         }

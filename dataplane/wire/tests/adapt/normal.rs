@@ -1,4 +1,4 @@
-//! Streams in a form in which two that mean the same are equal: neighbouring deltas of one thing joined.
+//! A normal form of streams, in which equivalent streams are equal: adjacent deltas of the same item are joined.
 
 use serde_json::{Value, json};
 use wire::sse::{SseDecoder, SseEvent};
@@ -11,7 +11,7 @@ pub(crate) fn decode(stream: &[u8]) -> Vec<SseEvent> {
     events
 }
 
-/// The events of a stream in `protocol`, joined and without what is different every time.
+/// Returns the events of a stream in `protocol`, with adjacent deltas joined and varying members removed.
 pub(crate) fn normal(protocol: &str, stream: &[u8]) -> Vec<Value> {
     let mut joined: Vec<Value> = Vec::new();
     for (position, event) in decode(stream).iter().enumerate() {
@@ -39,7 +39,7 @@ pub(crate) fn normal(protocol: &str, stream: &[u8]) -> Vec<Value> {
     joined
 }
 
-/// `[DONE]` is a string.
+/// Parses the data of an event; `[DONE]` becomes a string.
 fn value_of(event: &SseEvent) -> Value {
     if event.data == "[DONE]" {
         return json!("[DONE]");
@@ -47,7 +47,8 @@ fn value_of(event: &SseEvent) -> Value {
     serde_json::from_str(&event.data).unwrap_or_else(|error| panic!("{error}: {}", event.data))
 }
 
-/// Only the gateway's own errors have one; and the word for a stream that broke off is the gateway's own.
+/// Removes the request id, which only the gateway's errors have, and replaces the vectors' code for a truncated stream by
+/// the gateway's.
 fn forget_request_id(value: &mut Value) {
     if let Some(members) = value.as_object_mut() {
         members.remove("request_id");
@@ -70,7 +71,7 @@ fn text_member(delta: &Value) -> Option<&'static str> {
     ["text", "partial_json", "thinking"].into_iter().find(|name| delta[name].is_string())
 }
 
-/// Puts `next` onto the end of `last` if both are deltas of the same thing.
+/// Appends `next` to `last` if both are deltas of the same item. Returns false if they are not.
 fn join(last: &mut Value, next: &Value) -> bool {
     let rest_is_equal = |last: &Value, path: &str| {
         let without = |value: &Value| {
@@ -101,7 +102,8 @@ fn join(last: &mut Value, next: &Value) -> bool {
     join_arguments(last, next)
 }
 
-/// Arguments of a chat tool call, onto its beginning too.
+/// Appends the arguments of a chat tool call to the previous fragment of the call, which may be its first. Returns false
+/// if `last` and `next` are not fragments of the same call.
 fn join_arguments(last: &mut Value, next: &Value) -> bool {
     let only_call = |value: &Value| {
         let delta = value.pointer("/choices/0/delta")?.as_object()?;

@@ -1,4 +1,4 @@
-//! A pair put to work on a fixture.
+//! Functions that run an adaptation on a fixture.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use shared::operation::Dialect;
 use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
 use wire::stream::{AnswerStream, StreamState, Trouble};
 
-/// What the relay says of a stream that broke off.
+/// The relay's error message for a truncated stream.
 pub(crate) const BROKEN: &str = "upstream stream ended before completion";
 
 pub(crate) fn fixture(path: &str) -> Vec<u8> {
@@ -19,7 +19,7 @@ pub(crate) fn fixture_json(path: &str) -> Value {
     serde_json::from_slice(&fixture(path)).unwrap()
 }
 
-/// The traits that a fixture names; the rest as the reference has them.
+/// Returns the traits that a fixture sets; the others have the defaults of the reference.
 pub(crate) fn traits(flags: &Value) -> Traits<'_> {
     let mut traits = Traits::of("target-model");
     for (name, flag) in flags.as_object().into_iter().flatten() {
@@ -53,12 +53,12 @@ pub(crate) fn prepare(pair: &Adaptation, body: &[u8], target: &Traits<'_>) -> Re
     (pair.prepare)(&Asking { body, target, selector: "selector", seed: "T", now_s: 1, input_tokens: 0 })
 }
 
-/// The answers to a plain request of the pair's client, with what `args` of a vector asks for.
+/// Returns the reader of the answers to a plain request of the pair's client, with the options in the vector's `args`.
 pub(crate) fn answers(pair: &Adaptation, args: &Value, stream: bool) -> Box<dyn Answers> {
     answers_of(pair, args, stream, &Traits::of("target-model"))
 }
 
-/// The same of this target.
+/// As `answers`, for a target with the given traits.
 pub(crate) fn answers_of(
     pair: &Adaptation,
     args: &Value,
@@ -105,7 +105,7 @@ fn plain_request(client: Dialect, args: &Value, stream: bool) -> Value {
     }
 }
 
-/// The input in two pieces, cut at every byte, in pieces of one and of seven bytes; first of all whole.
+/// Returns the input first whole, then cut in two at every byte, then in pieces of one and of seven bytes.
 pub(crate) fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     let mut cuttings: Vec<Vec<&[u8]>> = vec![vec![input]];
     cuttings.extend((0..=input.len()).map(|at| vec![&input[..at], &input[at..]]));
@@ -114,7 +114,7 @@ pub(crate) fn cuttings(input: &[u8]) -> Vec<Vec<&[u8]>> {
     cuttings
 }
 
-/// What the client gets, to the event that says that the upstream broke off, if it did.
+/// Returns the client's stream and the final state. A truncated stream ends with the relay's error event.
 pub(crate) fn relay(answers: &dyn Answers, pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::new());
     for piece in pieces {

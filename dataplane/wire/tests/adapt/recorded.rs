@@ -1,5 +1,5 @@
-//! The recorded streams of `fixtures/`, each said to the clients of other dialects: what a vector expects of a stream
-//! (text, reasoning, refusal, calls, reason, usage, error) is what such a client reads, however the stream is cut.
+//! Translates the recorded streams of `fixtures/` for clients of other dialects. The client must read what the vector
+//! expects (text, reasoning, refusal, calls, finish reason, usage, error), wherever the stream is cut.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
@@ -9,7 +9,7 @@ use crate::normal::decode;
 use crate::pair::{answers, cuttings, fixture, fixture_json, relay};
 use crate::{chat_said, responses_reader};
 
-/// What a client of any dialect has read.
+/// The content of a stream as read by a client of any dialect.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Said {
     pub(crate) text: String,
@@ -17,9 +17,9 @@ pub(crate) struct Said {
     pub(crate) refusal: String,
     /// Id, name and arguments.
     pub(crate) calls: Vec<[String; 3]>,
-    /// As chat calls it.
+    /// The finish reason, by its name in chat.
     pub(crate) reason: Option<String>,
-    /// Input, cache read, cache write, output.
+    /// Tokens: input, cache read, cache write, output.
     pub(crate) usage: Option<[u64; 4]>,
     pub(crate) failed: bool,
 }
@@ -30,7 +30,8 @@ fn recorded(folder: &str) -> Vec<(Value, Vec<u8>)> {
     streams.map(|case| (case.clone(), fixture(case["file"].as_str().unwrap()))).collect()
 }
 
-/// The stream as `client` reads it from a target that speaks `target`; the same however it is cut.
+/// Returns the stream as `client` reads it from a target that speaks `target`. Panics if the output depends on how the
+/// input is cut; long inputs are only read whole.
 pub(crate) fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> Said {
     let pair: &Adaptation = find(client, target).unwrap();
     let args = json!({"thinking": true, "include_usage": true, "model": "m"});
@@ -84,7 +85,7 @@ fn of_responses(stream: &[u8]) -> Said {
     }
 }
 
-/// Of a stream that fails too: what was told in pieces before that.
+/// Returns the text of all deltas, including those before a failure.
 fn output_text(stream: &[u8]) -> String {
     let events = decode(stream).into_iter().filter(|event| event.event == "response.output_text.delta");
     events.map(|event| text(&serde_json::from_str::<Value>(&event.data).unwrap()["delta"])).collect()
@@ -113,7 +114,7 @@ fn of_messages(stream: &[u8]) -> Said {
                 if let (true, Some([_, _, arguments])) = (open["type"] == "tool_use", said.calls.last_mut())
                     && arguments.is_empty()
                 {
-                    // An SDK takes no fragment at all for no arguments.
+                    // SDKs read a call without fragments as a call without arguments.
                     *arguments = "{}".to_owned();
                 }
             }
@@ -126,7 +127,7 @@ fn of_messages(stream: &[u8]) -> Said {
         }
     }
     if said.reason.as_deref() == Some("refusal") {
-        // What chat calls a refusal is text in Messages.
+        // Messages has no separate refusal: the text of chat's refusal arrives as ordinary text.
         said.refusal = std::mem::take(&mut said.text);
     }
     said
@@ -151,7 +152,7 @@ fn messages_usage(usage: &Value) -> [u64; 4] {
         .map(|name| usage[name].as_u64().unwrap_or(0))
 }
 
-/// Of a dialect that counts what was cached as part of the prompt.
+/// Parses the usage of a dialect that counts cached tokens as part of the prompt.
 fn prompt_usage(usage: &Value) -> [u64; 4] {
     let first = |names: [&str; 2]| names.iter().find_map(|name| usage.pointer(name)?.as_u64()).unwrap_or(0);
     let read = first(["/prompt_tokens_details/cached_tokens", "/input_tokens_details/cached_tokens"]);
@@ -165,13 +166,13 @@ fn prompt_usage(usage: &Value) -> [u64; 4] {
     ]
 }
 
-/// What a vector of a chat stream expects.
+/// Returns the content that a vector of a chat stream expects.
 fn expected_of_chat(expect: &Value) -> Said {
     let calls = expect["tool_calls"].as_array().into_iter().flatten();
     let calls: Vec<_> =
         calls.map(|call| ["id", "name", "arguments"].map(|member| text(&call[member]))).collect();
     let failed = !expect["error"].is_null() || expect["truncated"] == true;
-    // Calls are looked at, not what the vendor calls the reason.
+    // A stream with calls ends with `tool_calls`, whatever finish reason the vendor sends.
     let reason = if calls.is_empty() { expect["finish_reason"].as_str() } else { Some("tool_calls") };
     Said {
         text: text(&expect["text"]),
@@ -188,7 +189,7 @@ fn expected_of_chat(expect: &Value) -> Said {
 fn chat_streams_say_what_their_vectors_expect() {
     let mut seen = 0;
     for (case, input) in recorded("chat") {
-        // Two choices have no place in the other dialects: asking for them is refused.
+        // The other dialects have only one choice; requests for two are rejected.
         if case["id"] == "stream_n2" {
             continue;
         }
@@ -201,7 +202,7 @@ fn chat_streams_say_what_their_vectors_expect() {
                 want.text.clone_from(&got.text);
             }
             if want.usage.is_none() {
-                // Nothing is known: the client's dialect must have numbers, and they are zeros.
+                // The usage is unknown; a client's dialect that requires numbers gets zeros.
                 assert!(got.usage.is_none_or(|usage| usage == [0; 4]), "{}: {:?}", case["id"], got.usage);
                 got.usage = None;
             }
@@ -246,7 +247,7 @@ fn messages_streams_say_what_their_vectors_expect() {
             continue;
         }
         if expect["sdk_yields_nothing"] == true {
-            // An SDK needs the names of events, the gateway does not.
+            // SDKs ignore events without names; the gateway reads them.
             assert!(!got.failed && got.reason.is_some() && !got.text.is_empty(), "{name}: {got:?}");
             continue;
         }

@@ -1,4 +1,4 @@
-//! Responses clients over chat targets: what chat servers do in the field, and what Responses clients need.
+//! Responses clients over chat targets: the behaviour of real chat servers, and the requirements of Responses clients.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -36,7 +36,7 @@ fn relay(pieces: &[&[u8]]) -> (Vec<u8>, StreamState) {
     (out.concat(), stream.state().clone())
 }
 
-/// A stream of these chunks, and then `[DONE]`.
+/// Returns a stream of these chunks, followed by `[DONE]`.
 fn events(chunks: &[Value]) -> Vec<u8> {
     let events = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect::<String>();
     (events + "data: [DONE]\n\n").into_bytes()

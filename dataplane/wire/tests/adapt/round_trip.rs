@@ -1,5 +1,5 @@
-//! Chat over Responses and Responses over chat undo each other: what a conversation and an answer mean survives
-//! the way there and back.
+//! Property tests: chat over Responses and Responses over chat are inverse. Conversations and answers keep their meaning
+//! in a round trip.
 
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ fn relay(answers: &dyn Answers, pieces: &[&[u8]]) -> Vec<u8> {
     out.concat()
 }
 
-/// Text with what is hard in it: quotes, controls, line ends of every sort, letters of up to four bytes.
+/// Generates text with difficult characters: quotes, controls, all sorts of line ends, UTF-8 of up to four bytes.
 fn text() -> impl Strategy<Value = String> {
     "[ -~\\n\\r\\t\u{0}\u{7f}\u{85}\u{2028}éß\u{1f680}\u{10ffff}]{1,12}"
 }
@@ -44,7 +44,7 @@ fn call() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What a user says: text, or parts of which one is an image or a file.
+/// Generates a user message: text, or parts of which the last is an image.
 fn user() -> impl Strategy<Value = Value> {
     let part = prop_oneof![
         text().prop_map(|text| json!({"type": "text", "text": text})),
@@ -62,7 +62,7 @@ fn user() -> impl Strategy<Value = Value> {
         .prop_map(|content| json!({"role": "user", "content": content}))
 }
 
-/// What an assistant says, and the results of what it calls.
+/// Generates an assistant message and the results of its calls.
 fn turn() -> impl Strategy<Value = Vec<Value>> {
     let said = proptest::option::of(text());
     let calls = proptest::collection::vec((call(), text()), 0..4);
@@ -117,7 +117,7 @@ fn request() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Pieces of an answer: what one chunk of it adds.
+/// Generates the deltas of an answer, one for each chunk.
 fn deltas() -> impl Strategy<Value = Vec<Value>> {
     let delta = prop_oneof![
         text().prop_map(|text| json!({"content": text})),
@@ -144,7 +144,7 @@ fn deltas() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// What the deltas say, as a chat client puts them together.
+/// Returns the content of the deltas as a chat client accumulates it.
 fn said(deltas: &[Value]) -> chat_said::Read {
     let mut said = chat_said::Read::default();
     for delta in deltas {
@@ -166,7 +166,7 @@ fn said(deltas: &[Value]) -> chat_said::Read {
     said
 }
 
-/// A stream of the deltas, framed in one of the ways in which servers do that.
+/// Returns a stream of the deltas. The bits of `framing` select among the framings that servers use.
 fn framed(deltas: &[Value], finish: &str, framing: u8) -> Vec<u8> {
     let (line, space) = ([("\n", " "), ("\r\n", ""), ("\r", " ")])[usize::from(framing % 3)];
     let mut out = if framing & 4 == 0 { String::new() } else { "\u{feff}: hello\n\n".to_owned() };
@@ -177,7 +177,7 @@ fn framed(deltas: &[Value], finish: &str, framing: u8) -> Vec<u8> {
         }
     };
     for (position, delta) in deltas.iter().enumerate() {
-        // Chunks that differ in their text alone take another way than others.
+        // Chunks that differ only in their text can take a faster path; different marks exclude that path.
         let mark = if framing & 16 == 0 { 0 } else { position };
         let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
         event(&json!({"choices": choices, "usage": null, "mark": mark}));
@@ -238,7 +238,7 @@ proptest! {
         let calls = !want.calls.is_empty();
         want.finish = Some(if calls && finish == "stop" { "tool_calls" } else { finish }.to_owned());
         want.done = true;
-        // Reasoning that something else stands between comes back as paragraphs.
+        // Reasoning that is interrupted by other output comes back as separate paragraphs.
         got.reasoning = got.reasoning.replace("\n\n", "");
         want.reasoning = want.reasoning.replace("\n\n", "");
         prop_assert_eq!(got, want);

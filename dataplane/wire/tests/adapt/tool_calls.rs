@@ -1,5 +1,5 @@
-//! Tool calls in every adaptation: a tool whose name the target would refuse is called by a short one there and by its
-//! own name here, turn after turn, and clients of `functions` read calls in the form that they know.
+//! Tool calls in every adaptation. A tool name that the target would reject is replaced by a short name in every turn and
+//! restored in the answers, and clients that send `functions` get calls as `function_call`.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
@@ -9,7 +9,7 @@ use crate::chat_over_bedrock::frame;
 use crate::normal::decode;
 use crate::pair::{prepare, relay};
 
-/// As long as an MCP server makes it, with a twin that has the same beginning.
+/// A tool name as long as those of MCP servers. `TWIN` differs from it only at the end.
 const LONG: &str = "mcp__a_server_with_a_rather_long_name_of_its_own__read_the_file_at_this_path_of_it_and_say_what_stands_in_it_in_the_end_of_all_this";
 const TWIN: &str = "mcp__a_server_with_a_rather_long_name_of_its_own__read_the_file_at_this_path_of_it_and_say_what_stands_in_it_in_the_end_of_all_that";
 
@@ -17,7 +17,7 @@ fn conversations() -> impl Iterator<Item = &'static Adaptation> {
     ADAPTATIONS.iter().filter(|pair| pair.client.is_conversation())
 }
 
-/// A second turn: the long tool was called, and is offered beside its twin, which is to be called.
+/// Returns the request of a second turn: `LONG` was called, both tools are offered, and the tool choice is `TWIN`.
 fn second_turn(client: Dialect) -> Value {
     let schema = json!({"type": "object", "properties": {}});
     let tools = [LONG, TWIN];
@@ -44,7 +44,7 @@ fn second_turn(client: Dialect) -> Value {
     }
 }
 
-/// A target's whole answer that calls `name`, and the same as a stream.
+/// Returns a target's whole answer with a call of `name`, and the same answer as a stream.
 fn answers(target: Dialect, name: &str) -> (Value, Vec<u8>) {
     let event = |value: &Value| {
         let kind = value["type"].as_str().map(|kind| format!("event: {kind}\n")).unwrap_or_default();
@@ -107,7 +107,7 @@ fn answers(target: Dialect, name: &str) -> (Value, Vec<u8>) {
     }
 }
 
-/// The names that a request offers, in its order.
+/// Returns the names of the tools that a request offers, in order.
 fn offered(target: Dialect, sent: &Value) -> Vec<String> {
     let (list, name) = match target {
         Dialect::Chat => ("/tools", "/function/name"),

@@ -1,6 +1,6 @@
-//! What vendors do to the readers of their streams, one test a trap, in the order of the protocols' references. Each
-//! stream is read by the clients of every other dialect, cut at every byte; what a native client gets is in the
-//! dialects' own tests.
+//! Vendor behaviour that breaks naive stream readers, one test for each trap, in the order of the protocols' references.
+//! Each stream is cut at every byte and read by the clients of every other dialect. The tests of each dialect cover
+//! native clients.
 #![expect(clippy::needless_pass_by_value, reason = "documents are given away where they are written")]
 
 use serde_json::{Value, json};
@@ -10,13 +10,13 @@ use wire::adapt::ADAPTATIONS;
 use crate::pair::{fixture_json, prepare, traits};
 use crate::recorded::{Said, said};
 
-/// What both clients read of a chat stream of these chunks; they must agree.
+/// Returns a chat stream of these chunks as Messages and Responses clients read it. Panics if the two differ.
 fn of_chat(chunks: &[Value], end: &str) -> Said {
     let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     let stream = events + end;
     let [messages, responses] = [Dialect::Messages, Dialect::Responses]
         .map(|client| said(client, Dialect::Chat, &json!("trap"), stream.as_bytes()));
-    // Zeros stand for what is not known.
+    // Zeros mean that the usage is unknown.
     let unknown = Some([0; 4]);
     let same = |said: Said| Said { usage: said.usage.filter(|usage| Some(*usage) != unknown), ..said };
     let (messages, responses) = (same(messages), same(responses));
@@ -206,7 +206,7 @@ fn openai_chat_reasoning_has_many_names() {
     }
 }
 
-/// What a chat client reads of a Messages stream of these events.
+/// Returns a Messages stream of these events as a chat client reads it.
 fn of_messages(events: &[Value]) -> Said {
     let stream: String = events
         .iter()
@@ -307,7 +307,8 @@ fn anthropic_messages_trap_5_an_error_ends_the_stream_and_so_does_its_absence() 
     assert_eq!((&*said.text, said.failed, said.reason), ("Hi", true, None));
 }
 
-/// conversions, common rules: null is absent, in every pair and for every member at the top that its table names.
+/// Reference "conversions", common rules: a null member counts as absent. Tested in every pair, for every top-level member
+/// of its table.
 #[test]
 fn null_is_absent_whatever_the_pair() {
     let mut members = 0;

@@ -1,4 +1,4 @@
-//! The conversion vectors of `fixtures/conv`: requests, rejections, whole answers and streams.
+//! Runs the conversion vectors of `fixtures/conv`: requests, rejections, whole answers and streams.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
@@ -7,10 +7,10 @@ use wire::adapt::{Adaptation, Flaw, find};
 use crate::normal::normal;
 use crate::pair::{answers, cuttings, fixture, fixture_json, prepare, relay, traits};
 
-/// Names of conversions for which no adaptation has been written yet. Who adds one takes its names away.
+/// Names of conversions that have no adaptation yet. Remove the names of a conversion when its adaptation is added.
 const WAITING: &[&str] = &[];
 
-/// A vector whose pair stands in the table.
+/// A vector whose pair is in `ADAPTATIONS`.
 struct Vector {
     case: Value,
     pair: &'static Adaptation,
@@ -34,7 +34,8 @@ impl Vector {
     }
 }
 
-/// The vectors of `kind` that can be run. One that is neither that nor waiting is a failure.
+/// Returns the vectors of `kind` that have an adaptation. Panics if a conversion is in neither `ADAPTATIONS` nor
+/// `WAITING`, or in both.
 fn vectors(kind: &str) -> Vec<Vector> {
     let index = fixture_json("conv/index.json");
     let of_kind = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == kind);
@@ -53,7 +54,8 @@ fn vectors(kind: &str) -> Vec<Vector> {
         .collect()
 }
 
-/// `messages->chat` is the request of a client that speaks Messages; `chat->messages stream` an answer to it.
+/// Returns the pair of a conversion: `messages->chat` is the request of a client that speaks Messages, and
+/// `chat->messages stream` is an answer to it.
 fn pair_of(conv: &str) -> Option<&'static Adaptation> {
     let (pair, part) = conv.split_once(' ').unwrap_or((conv, "request"));
     let (from, to) = pair.split_once("->").unwrap();
@@ -141,7 +143,8 @@ fn seen(protocol: &str, stream: &[u8], args: &Value) -> Vec<Value> {
     events
 }
 
-/// A date that the vector does not name, and the middle of ids that the gateway makes for calls without one.
+/// Removes generated values: the creation time, unless the vector sets it, and the middle part of the ids that the
+/// gateway generates for calls without an id.
 fn forget_what_was_made_up(value: &mut Value, args: &Value) {
     if args.get("created").is_none()
         && let Some(members) = value.as_object_mut()
