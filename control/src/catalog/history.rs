@@ -64,7 +64,7 @@ impl History {
         history
     }
 
-    /// Builds a history of one model whose prices are the same at all times.
+    /// Builds a history of one model whose prices never change.
     pub(crate) fn of_one(provider: &str, model: &str, priced: Priced) -> Self {
         let mut history = Self::default();
         history.periods(provider, model).first = Some(StandingPrices { priced, off_peak: None });

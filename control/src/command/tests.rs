@@ -1,4 +1,4 @@
-//! Commands on a database of their own, executed as on the writer thread, and the rules of projects and memberships.
+//! Commands on a separate database, executed as on the writer thread, and the rules of projects and memberships.
 
 use std::cell::Cell;
 use std::net::IpAddr;

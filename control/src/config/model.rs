@@ -233,7 +233,7 @@ pub struct Provider {
     pub origin: Option<Origin>,
     /// Its sign-in method.
     pub auth: ConnectionAuth,
-    /// The credential; `None` if there is none or the instance is disabled.
+    /// The credential; `None` if it is missing or the instance is disabled.
     pub api_key: Option<Secret<String>>,
     /// How a key stored outside the file is used if the file has none.
     pub kept_key: KeptKey,

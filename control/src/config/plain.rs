@@ -22,7 +22,7 @@ use crate::regular_file;
 #[derive(Clone, Debug)]
 pub(crate) struct Plain {
     pub(crate) file: PathBuf,
-    /// The name that `credentials import` gives the file after sealing its keys, until it is removed.
+    /// The path to which `credentials import` renames the file after sealing its keys, until the file is removed.
     pub(crate) spent: PathBuf,
 }
 

@@ -1,8 +1,8 @@
 //! Provider instances and endpoints, merged from the configuration file and the database.
 //!
-//! The file takes precedence. What it defines is read-only in the API. An object of the database whose id or name the
-//! file also uses (for a provider or for an endpoint) is shadowed: stored and shown, but not routed, until the file no
-//! longer uses the name.
+//! The file takes precedence. Objects that it defines are read-only in the API. An object of the database whose id or
+//! name the file also uses (for a provider or for an endpoint) is shadowed: stored and shown, but not routed, until the
+//! file no longer uses the name.
 
 mod endpoint;
 mod found;

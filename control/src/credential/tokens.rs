@@ -72,7 +72,7 @@ impl AccessTokens {
         }
     }
 
-    /// Returns the current token of `grant`, or a short reason why there is none.
+    /// Returns the current token of `grant`, or a short reason why it has no valid token.
     pub(crate) fn current(&self, grant: &Grant, now_ms: u64) -> Result<Secret<String>, &'static str> {
         let by_grant = self.lock();
         let held = by_grant.get(&grant.id);

@@ -208,7 +208,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
     }
 }
 
-/// Packs the consumption of failed attempts. Returns an empty vector, without allocating, if there is none.
+/// Packs the consumption of failed attempts. Returns an empty vector, without allocating, if they consumed nothing.
 fn lost(event: &UsageEvent) -> Vec<u8> {
     let steps = event.trace.iter().enumerate();
     pack_lost(steps.filter_map(|(place, step)| Some((place, step.lost.as_deref()?))))

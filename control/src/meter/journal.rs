@@ -228,7 +228,7 @@ impl WorkerLog {
         self.current.as_mut().is_some_and(|current| current.append(&mut self.frame))
     }
 
-    /// Switches to another file. Returns false if there is none.
+    /// Switches to another file. Returns false if no other file is available.
     fn rotate(&mut self) -> bool {
         let next = self.next_file().or_else(|error| {
             let reserve = self.take_reserve();

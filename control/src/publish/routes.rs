@@ -103,7 +103,7 @@ pub(crate) struct Signing<'a> {
     pub(crate) now_ms: u64,
 }
 
-/// The authentication that goes with requests, or the reason why there is none.
+/// The authentication of upstream requests, or the reason why it is missing.
 #[derive(Default)]
 struct Signed {
     header: Option<(HeaderName, HeaderValue)>,

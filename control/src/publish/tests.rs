@@ -163,7 +163,7 @@ impl Watched {
         settled(&mut self.reloader)
     }
 
-    /// Writes the file with a distinct modification time, so that no two writes look alike to a coarse clock.
+    /// Writes the file with a distinct modification time, so that a coarse clock cannot hide a write.
     fn put(&mut self, yaml: &str) {
         self.writes += 1;
         let mut file = std::fs::File::create(self.folder.path().join("config.yaml")).unwrap();

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::vault::{SealPlace, VaultKeys};
 
-/// A column of sealed values; NULL means that there is none.
+/// A column of sealed values; NULL means that the row has no sealed value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SealedColumn {
     pub(crate) table: &'static str,

@@ -137,7 +137,7 @@ fn uncovered_with(db: &Connection, hash: u32) -> rusqlite::Result<Vec<i64>> {
     Ok(found)
 }
 
-/// Returns the id of the last row of `usage` that is in a run; 0 if there is none. Later rows have greater ids.
+/// Returns the id of the last row of `usage` that is in a run, or 0 if no row is. Later rows have greater ids.
 pub(crate) fn covered(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.prepare_cached(LAST)?.query_row([], |row| row.get(0)).optional()?;
     Ok(last.unwrap_or(0))
