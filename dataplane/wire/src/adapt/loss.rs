@@ -10,7 +10,7 @@ pub struct Loss {
     pub field: &'static str,
     /// The fate of the field.
     pub fate: Fate,
-    /// The field's destination, or the reason why there is none; for the documentation.
+    /// The field's destination, or the reason why it has no destination; for the documentation.
     pub note: &'static str,
 }
 

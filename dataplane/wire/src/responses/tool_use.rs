@@ -1,4 +1,4 @@
-//! Determines how an item of the output is billed: as a call of one of the vendor's tools, or not at all.
+//! Determines how an item of the output is billed: as a call of one of the vendor's tools, or not as a call.
 
 use shared::usage::Units;
 

@@ -84,7 +84,7 @@ impl Blocks {
 /// The fields of a block that a relay needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct BlockData<'a> {
-    /// The last `event` field; empty if there is none.
+    /// The last `event` field; empty if the block has no such field.
     pub name: &'a [u8],
     /// The `data` lines joined with LF. `None` if there are none.
     pub text: Option<Cow<'a, [u8]>>,

@@ -1,4 +1,4 @@
-//! Token estimates without a vocabulary: the same input gives the same number on every machine (MSG-5). Typically
+//! Token estimates without a vocabulary: the same input yields the same number on every machine (MSG-5). Typically
 //! within 20 % of the real count; not suitable for billing.
 
 mod document;

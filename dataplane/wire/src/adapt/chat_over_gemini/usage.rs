@@ -70,7 +70,7 @@ impl GeminiUsage<'_> {
         of(self.candidates_tokens_details, "IMAGE")
     }
 
-    /// Returns the service tier, or Vertex AI's traffic type if there is none.
+    /// Returns the service tier, or Vertex AI's traffic type if the tier is missing.
     pub(in crate::adapt) fn tier(&self) -> Option<Box<str>> {
         let tier = read::<GeminiText<'_>>(self.service_tier);
         let tier = tier.and_then(|tier| term(tier.0.strip_prefix(TIER).unwrap_or(&tier.0).as_bytes()));

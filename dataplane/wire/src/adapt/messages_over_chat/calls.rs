@@ -140,9 +140,8 @@ impl StreamedCalls {
         self.latest.and_then(|at| self.calls.get(at)).is_some_and(|call| !call.shape.is_whole())
     }
 
-    /// Returns the index of the call that a fragment belongs to, after adding a new one if there is none. Some vendors
-    /// send no index, or the same one for every call: a different id begins a new call, and so does a name without
-    /// index and id.
+    /// Returns the index of the call that a fragment belongs to. Adds a new call if no call matches. Some vendors send no
+    /// index, or the same one for every call: a different id begins a new call, and so does a name without index and id.
     fn find(&mut self, piece: &CallDelta<'_>) -> Result<usize, TooMuch> {
         let (index, id) = (piece.index(), piece.id());
         let found = match index {

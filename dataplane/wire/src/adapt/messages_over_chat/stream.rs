@@ -171,7 +171,7 @@ impl MessagesFromChat {
         });
     }
 
-    /// Runs `tell`, which writes the content of an event, and records whether it wrote output.
+    /// Runs `tell`, which writes the content of an event, and updates the state if it wrote output.
     fn telling(&mut self, tell: impl FnOnce(&mut Self) -> Result<(), TooMuch>) {
         let outputs = self.out.outputs();
         if tell(self).is_err() {

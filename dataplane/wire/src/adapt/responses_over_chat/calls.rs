@@ -40,7 +40,7 @@ pub(super) struct FunctionCallItems(Vec<FunctionCallItem>);
 #[derive(Debug)]
 pub(super) struct FunctionCallItem {
     index: Option<u64>,
-    /// The id from the upstream; empty if there is none.
+    /// The id from the upstream; empty if it sent no id.
     named: BytesMut,
     id: BytesMut,
     pub(super) name: BytesMut,
@@ -64,7 +64,7 @@ impl FunctionCallItems {
         (0..self.0.len()).filter(|&place| self.get(place).is_some_and(|call| call.item.is_none())).collect()
     }
 
-    /// Returns the position of the call that a fragment belongs to, after adding a new one if there is none.
+    /// Returns the position of the call that a fragment belongs to. Adds a new call if no call matches.
     pub(super) fn place_of(&mut self, fragment: &CallFragment<'_>, seed: &str) -> Result<usize, OutputFull> {
         if fragment.id.len() > NAME_BYTES_MAX {
             return Err(OutputFull);

@@ -172,7 +172,7 @@ impl ChatFindings {
         self.error.truthy()
     }
 
-    /// Returns true if an error has begun in an incomplete document.
+    /// True if the document, which may be incomplete, has a truthy `error` value, complete or not.
     pub(in crate::chat) fn error_begun(&self) -> bool {
         self.error.begun()
     }

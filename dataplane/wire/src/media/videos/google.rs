@@ -130,7 +130,7 @@ impl<'a> VeoOutput<'a> {
         self.generate_video_response.take().map_or(self, |inner| *inner)
     }
 
-    /// Returns the first video (at most one is requested), or the reason why there is none.
+    /// Returns the first video (at most one is requested), or the reason why the answer has no video.
     fn state(self, answer: &Bytes) -> VideoState {
         let sampled = self.generated_samples.into_iter().flatten().find_map(|sample| sample.video);
         let film = self.videos.into_iter().flatten().next().or(sampled);
