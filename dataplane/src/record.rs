@@ -295,7 +295,7 @@ impl Record {
         is_noted || !has_to_be
     }
 
-    /// Records that the latest attempt failed after `spent`. What its upstream reported as used is recorded as lost.
+    /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
     pub(crate) fn end_step(&mut self, failure: &Failure, spent: Duration) {
         let lost = failure.used.as_deref().map(|used| Box::new(self.lost(used)));
         self.note(|event| {

@@ -46,7 +46,7 @@ pub(crate) struct Task<'a> {
     pub(crate) budget_end: tokio::time::Instant,
 }
 
-/// An answer that has begun.
+/// An answer that is ready for the client.
 #[derive(Debug)]
 pub(crate) enum Begun {
     /// The whole answer.
@@ -55,7 +55,7 @@ pub(crate) enum Begun {
     Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }
 
-/// An answer that has begun, and the relevant headers of its upstream.
+/// An answer that is ready for the client, and the relevant headers of its upstream.
 #[derive(Debug)]
 pub(crate) struct Success {
     pub(crate) begun: Begun,

@@ -55,7 +55,7 @@ impl Job {
     }
 }
 
-/// An answer that has begun, and its target.
+/// An answer that is ready for the client, and its target.
 #[derive(Debug)]
 pub(crate) struct Served {
     pub(crate) success: Box<Success>,

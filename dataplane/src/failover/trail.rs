@@ -46,7 +46,7 @@ impl Trail {
     }
 }
 
-/// Returns the trail of an answer that has begun, if a later request may refer to it.
+/// Returns the trail of an answer, if a later request may refer to it.
 pub(super) fn trail(
     job: &Job,
     target: &Target,

@@ -87,8 +87,8 @@ impl Pool {
         f(slots.get_mut(speech(origin))?.get_mut(origin.authority.as_str())?)
     }
 
-    /// Returns a connection to the pool after a complete answer, if it can take another request. Whether the upstream
-    /// has closed it is checked when it is taken. `now` is the worker's coarse clock.
+    /// Returns a connection to the pool after a complete answer, if it can take another request. A connection that the
+    /// upstream has closed is detected when it is taken. `now` is the worker's coarse clock.
     pub(crate) fn put(&self, origin: &Origin, connection: Box<UpstreamConnection>, now: u32) {
         if !connection.is_finished() {
             return;

@@ -170,7 +170,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
-    /// True if no further request is to be read. In a drain, a request whose head has begun to arrive is still read.
+    /// True if no further request is to be read. In a drain, a request whose first bytes have arrived is still read.
     fn is_closing(&self) -> bool {
         let finishes = self.link.order.get() == Order::Finish && self.unread.is_empty();
         (finishes || self.passage.is_ending()) && self.link.phase() != Phase::Busy
