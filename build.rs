@@ -18,7 +18,7 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
 }
 
-/// What a command prints, or `unknown` where it cannot be run: a source archive builds without git.
+/// Returns the output of a command, or `unknown` if it fails or prints nothing: a source archive builds without git.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());

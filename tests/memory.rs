@@ -1,5 +1,5 @@
 //! Memory (LIM-1, LIM-2, STR-1): bounds on what the process holds, regardless of the peer's behaviour. The tests
-//! measure the process's own resident size, and its peak where a promise says "at most".
+//! measure the process's own resident size, and its peak where a requirement is an upper bound.
 
 use std::io::Write as _;
 use std::time::Duration;

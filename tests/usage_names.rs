@@ -115,7 +115,7 @@ async fn streams_of_every_vendor_have_the_same_names_of_usage() {
     assert_eq!(text(&got), String::from_utf8(events.concat()).unwrap(), "a chunk that was not asked for");
 }
 
-/// Operations other than chat keep the names of their own protocol.
+/// Operations other than chat keep their protocol's names.
 #[tokio::test]
 async fn usage_of_other_operations_is_left_as_it_is() {
     let upstream = Upstream::start().await;

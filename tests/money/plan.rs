@@ -48,7 +48,7 @@ const VOICE: Provider = provider("voice", "compatible", Speaks::Speech, 1);
 const EAR: Provider = provider("ear", "compatible", Speaks::Transcription, 1);
 const BRUSH: Provider = provider("brush", "compatible", Speaks::Images, 1);
 const FILM: Provider = provider("film", "openai", Speaks::Videos, 1);
-/// Its model has no price at all.
+/// Its model has no price.
 pub(super) const DARK: Provider = provider("dark", "compatible", Speaks::Chat, 2);
 pub(super) const PROVIDERS: [Provider; 15] =
     [ALPHA, BETA, HAZY, AZURE, GAMMA, DELTA, GEMINI, VERTEX, BEDROCK, VECTOR, VOICE, EAR, BRUSH, FILM, DARK];

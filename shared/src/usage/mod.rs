@@ -284,7 +284,7 @@ pub trait UsageLog: Send {
     /// unstored records is within its limit. Otherwise a request gets 503 rather than an unrecorded answer.
     fn has_room(&self) -> bool;
 
-    /// Tries to make room if there is none. Called about once a second.
+    /// Tries to make room if `has_room` is false. Called about once a second.
     fn tend(&mut self);
 
     /// Notes an exchange that is about to go upstream, as durably as a record: if the process ends before the note is
