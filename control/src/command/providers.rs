@@ -175,7 +175,7 @@ fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), CommandRef
     }
 }
 
-/// Validates what was written and stores it with its secrets sealed.
+/// Validates the written provider instance and stores it with its secrets sealed.
 fn store(
     write: &Write<'_>,
     row: ProviderRow,

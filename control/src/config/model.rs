@@ -93,13 +93,13 @@ pub struct Server {
     pub connections_max: usize,
     /// Number of data-plane threads.
     pub workers: usize,
-    /// How long streams may continue after a stop request (OPS-3).
+    /// Maximum time that streams may continue after a stop request (OPS-3).
     pub drain: Duration,
     /// Timeouts for clients that make no progress (LIM-5).
     pub client_timeouts: ClientTimeouts,
     /// Silence after which a waiting stream gets a keep-alive; `None` by default (FAIL-6).
     pub stream_keepalive: Option<Duration>,
-    /// How long an upstream's response is read further for its usage after the client has disconnected (CAN-1, ADM-6).
+    /// Maximum time that an upstream's response is read for its usage after the client has disconnected (CAN-1, ADM-6).
     pub usage_grace: Duration,
     /// True if `/metrics` requires no key.
     pub metrics_public: bool,
@@ -235,7 +235,7 @@ pub struct Provider {
     pub auth: ConnectionAuth,
     /// The credential; `None` if it is missing or the instance is disabled.
     pub api_key: Option<Secret<String>>,
-    /// How a key stored outside the file is used if the file has none.
+    /// The use of a key that is stored outside the file, if the file contains no key.
     pub kept_key: KeptKey,
     /// Additional fixed headers, all marked sensitive.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -298,8 +298,8 @@ impl Provider {
     }
 }
 
-/// How a key that is stored outside the configuration file, in `secrets.json` or sealed in the database, applies to a
-/// provider instance.
+/// The use of a key for a provider instance that is stored outside the configuration file: in `secrets.json` or sealed in
+/// the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptKey {
     /// Not used: there is another credential, or none is sent.

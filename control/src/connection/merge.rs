@@ -1,4 +1,4 @@
-//! Merges file and database into what is routed and what the API shows.
+//! Merges the objects of file and database into the routing and the list that the API shows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +49,7 @@ impl ViewCell {
     }
 }
 
-/// Merges file and database: returns what is routed, and what is shown.
+/// Merges the objects of file and database. Returns the routing and the list that the API shows.
 pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>) -> (Routing, View) {
     let mut routing = file.clone();
     let mut view = View {

@@ -39,7 +39,7 @@ pub(crate) struct Around<'a> {
     pub(crate) surroundings: &'a Surroundings,
 }
 
-/// How requests to an instance are authenticated.
+/// The authentication of requests to an instance.
 #[derive(Clone, Debug)]
 pub(crate) enum Sign {
     /// No authentication.

@@ -29,7 +29,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Its version.
         found: i64,
-        /// The newest version that this release knows.
+        /// The newest version that this release supports.
         known: i64,
     },
     /// The encryption key is not the one of the database.

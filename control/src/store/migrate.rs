@@ -30,7 +30,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0017_usage_requests.sql", include_str!("migrations/0017_usage_requests.sql")),
 ];
 
-/// Returns the newest version that this release knows.
+/// Returns the newest schema version that this release supports.
 pub(crate) fn newest() -> i64 {
     i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX)
 }

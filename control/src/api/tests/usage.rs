@@ -248,7 +248,7 @@ fn repricing_makes_costs_known_once_and_twice_is_the_same() {
     let unknown = events.iter().filter(|e| !fits(e) && e.cost_nano_usd.is_none()).count();
     let sums = |gateway: &Gateway| {
         let ask = |query: &str| gateway.get(&format!("/admin/api/usage?{query}"))["totals"].clone();
-        // From daily sums, from hourly sums, and from the exchanges themselves.
+        // Computed from daily sums, from hourly sums, and from the exchanges themselves.
         let all = [ask(""), ask("bucket=hour"), ask(&format!("from={first}&to={}", last + 1))];
         assert!(all.iter().all(|totals| totals["cost_micro_usd"] == all[0]["cost_micro_usd"]), "{all:?}");
         assert!(all.iter().all(|totals| totals["requests_unpriced"] == all[0]["requests_unpriced"]));

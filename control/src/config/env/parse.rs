@@ -1,4 +1,4 @@
-//! Strict parsing of one variable's text. A message names what was expected and never the value found.
+//! Strict parsing of one variable's text. Error messages contain the expected form, never the value.
 
 use std::net::{IpAddr, Ipv4Addr};
 
