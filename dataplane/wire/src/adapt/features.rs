@@ -8,7 +8,7 @@ use crate::json::{JsonPlace, JsonSink, KEY_BYTES_MAX, Scanner, unescape};
 use crate::request::Head;
 
 /// Returns the rejection for the first feature that the request needs and `lacks` contains. `lacks` holds names of
-/// members, types of built-in tools and values of `include`; `tools` and `include` stand for all of theirs.
+/// members, types of built-in tools and values of `include`; `tools` and `include` cover all of their types and values.
 pub fn lacking<'a>(
     head: &Head,
     segments: &[Bytes],

@@ -81,15 +81,15 @@ impl Scanner {
         Ok(())
     }
 
-    /// Reads the next piece and rejects unescaped control characters in strings. `survey` must have been made of
-    /// `piece`.
+    /// Reads the next piece and rejects unescaped control characters in strings. `survey` must be the
+    /// survey of `piece`.
     pub(crate) fn push_strict<S: JsonSink>(
         &mut self,
         piece: &[u8],
         survey: ByteSurvey,
         sink: &mut S,
     ) -> Result<(), JsonFault> {
-        // Most documents contain no control characters at all, not even between their tokens.
+        // Most documents contain no control characters, not even between their tokens.
         self.refuses_controls = survey.has_control();
         self.push(piece, sink)
     }

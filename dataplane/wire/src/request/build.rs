@@ -9,14 +9,14 @@ use super::head::Head;
 use super::shape::{RequestShape, SystemText};
 use crate::json::quote;
 
-/// How the request body identifies the model.
+/// The members of a request body that identify the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Naming<'a> {
-    /// By its name.
+    /// The model's name.
     Model(&'a str),
-    /// By its name, and with the version of the protocol as `anthropic_version`.
+    /// The model's name, and the version of the protocol as `anthropic_version`.
     ModelAndVersion(&'a str, &'a str),
-    /// With the version only: the path contains the model.
+    /// The version only: the path contains the model.
     Version(&'a str),
 }
 

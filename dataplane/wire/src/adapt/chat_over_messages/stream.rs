@@ -126,7 +126,7 @@ enum MessagesDeltaTarget {
     Arguments(u64),
 }
 
-/// How an event ended: completely, or cut off by the end of the stream.
+/// The end of an event: complete, or cut off by the end of the stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EventEnd {
     Whole,
