@@ -172,7 +172,7 @@ async fn start(upstream: &Upstream, plans: &Plans) -> Gateway {
     Setup::new(&Yaml::new()).yaml(configuration(upstream).to_string()).start().await
 }
 
-/// Counts of what was run.
+/// Counts of the exchanges and other events of a run.
 #[derive(Default)]
 struct Played {
     exchanges: usize,

@@ -51,7 +51,7 @@ pub(crate) struct Unanswered {
     pub(crate) error: SendError,
 }
 
-/// How much of a failed exchange took place.
+/// The progress of an exchange when it failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// No byte of the request was written.
