@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use http::{Method, Uri};
 use httparse::{ParserConfig, Status};
-use memchr::memchr_iter;
+use memchr::{memchr, memchr_iter};
 use shared::error_kind::ErrorKind;
 
 use super::extent::Extent;
@@ -61,9 +61,11 @@ pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> 
 
 const TOO_LARGE: Refusal = Refusal::TooLarge("its head is larger than 128 KiB");
 
-/// Returns the path of a rejected head, or an empty string if it has none.
+/// Returns the path of a rejected head: the second word of its first line, or an empty string if the line is incomplete.
 pub(super) fn path(bytes: &[u8]) -> &str {
-    let mut words = bytes.split(|byte| *byte == b' ' || *byte == b'\n');
+    let bytes = bytes.get(..HEAD_BYTES_MAX).unwrap_or(bytes);
+    let line = memchr(b'\n', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == b' ' || *byte == b'\r');
     words.nth(1).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
 }
 

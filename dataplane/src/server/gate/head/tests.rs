@@ -117,10 +117,12 @@ fn a_host_holds_what_urls_let_it_hold() {
 }
 
 #[test]
-fn the_path_of_a_refused_head_is_known_where_it_has_one() {
+fn the_path_of_a_refused_head_is_that_of_its_whole_first_line() {
     for (bytes, want) in [
         ("POST /v1/messages HTTP/1.1\nhost", "/v1/messages"),
-        ("POST /v1/messages\r\n", "/v1/messages\r"),
+        ("POST /v1/messages\r\n", "/v1/messages"),
+        ("POST /v1/mess", ""),
+        ("POST\nhost: a b", ""),
         ("POST", ""),
         ("", ""),
     ] {
