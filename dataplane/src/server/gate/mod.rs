@@ -28,6 +28,7 @@ use self::extent::Extent;
 use self::head::Refusal;
 pub(super) use self::passage::{Passage, Refused, Verdict};
 use super::io::{Link, Order, Phase};
+use crate::turn::fitting;
 
 /// The client's socket as seen by hyper's HTTP/1.1 connection.
 #[derive(Debug)]
@@ -319,16 +320,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
     ) -> Poll<io::Result<usize>> {
         let gate = self.get_mut();
         let left = ready!(gate.poll_turn(cx));
-        let mut bytes = 0;
-        let fitting = bufs.iter().take_while(|buf| {
-            bytes += buf.len();
-            bytes <= left
-        });
-        let bufs = match (fitting.count(), bufs.first()) {
-            (0, Some(first)) => return Pin::new(gate).poll_write(cx, first),
-            (count, _) => bufs.get(..count).unwrap_or_default(),
-        };
-        let count = ready!(Pin::new(&mut gate.io).poll_write_vectored(cx, bufs))?;
+        let whole = fitting(bufs, left);
+        if let (true, Some(first)) = (whole.is_empty(), bufs.first()) {
+            return Pin::new(gate).poll_write(cx, first);
+        }
+        let count = ready!(Pin::new(&mut gate.io).poll_write_vectored(cx, whole))?;
         gate.passage.spend(count);
         Poll::Ready(Ok(count))
     }

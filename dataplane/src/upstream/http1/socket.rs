@@ -11,7 +11,7 @@ use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::HEAD_BYTES_MAX;
-use crate::turn::TURN_BYTES;
+use crate::turn::{TURN_BYTES, fitting};
 use crate::upstream::interim::INTERIM_MAX;
 
 /// Progress of a connection since the start of its current request. The connection, its socket and hyper's callback
@@ -150,20 +150,12 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for TalliedSocket<Io> {
         cx: &mut Context<'_>,
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let mut left = self.tally.turn_bytes_left();
-        let fits = |buf: &&IoSlice<'_>| {
-            let fits = buf.len() <= left;
-            left = left.saturating_sub(buf.len());
-            fits
-        };
-        let whole = bufs.iter().take_while(fits).count();
-        match (bufs.get(..whole), bufs.first()) {
-            (Some(whole), _) if !whole.is_empty() => {
-                let written = Pin::new(&mut self.io).poll_write_vectored(cx, whole);
-                self.note_write(written)
-            }
-            (_, first) => self.poll_write(cx, first.map_or(&[], |first| first)),
+        let whole = fitting(bufs, self.tally.turn_bytes_left());
+        if whole.is_empty() {
+            return self.poll_write(cx, bufs.first().map_or(&[], |first| first));
         }
+        let written = Pin::new(&mut self.io).poll_write_vectored(cx, whole);
+        self.note_write(written)
     }
 
     fn is_write_vectored(&self) -> bool {
