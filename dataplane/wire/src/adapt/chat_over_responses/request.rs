@@ -6,7 +6,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::answer::ResponsesAnswers;
 use super::losses::check;
 use super::{messages, tools};
-use crate::adapt::chat_client::calls_functions;
+use crate::adapt::chat_client::{calls_functions, wants_usage};
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
@@ -32,11 +32,6 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request), functions, names));
     let dropped = unknown(&request, super::losses::LOSSES);
     Ok(Prepared { body: Bytes::from(body), answers, dropped })
-}
-
-fn wants_usage(request: &Object<'_, '_>) -> bool {
-    let options = member(request, "stream_options").and_then(|options| options.as_object());
-    options.and_then(|options| member(&options, "include_usage")?.as_bool()) == Some(true)
 }
 
 fn write(
