@@ -10,7 +10,7 @@ pub(crate) struct Read {
     pub(crate) items: Vec<Value>,
     /// The response object of the final event; null if there is no final event.
     pub(crate) response: Value,
-    /// The type of the final event without `response.`: `completed`, `incomplete` or `failed`. Empty if there is none.
+    /// The type of the final event without `response.`: `completed`, `incomplete` or `failed`. Empty before it has been read.
     pub(crate) end: String,
 }
 
