@@ -34,6 +34,15 @@ fn all_faults_are_told_in_the_order_of_the_file() {
 }
 
 #[test]
+fn lines_are_counted_as_an_editor_counts_them() {
+    let text = "providers:\r\n  one: {type: echo, models: ['é\u{85}\u{2028}\u{2029}']}\r\n  two:\r\n    type: nonsense\r\n";
+    let faults = Place::with(text).faults(&[]);
+    assert!(faults.last().is_some_and(|fault| fault.starts_with("4:11: providers.two.type")), "{faults:#?}");
+    let faults = Place::with("a: 1\nb\u{2028}c\u{85}d\u{2029}: x: y\n").faults(&[]);
+    assert!(faults[0].starts_with("2:") || faults[0].starts_with("3:"), "{faults:#?}");
+}
+
+#[test]
 fn no_fault_quotes_a_secret() {
     let place = Place::with(
         "providers:\n  a:\n    type: openai\n    api_key: [sekret]\n    headers: {x-token: \"sek\\nret sekret\"}\n  b:\n    \

@@ -18,10 +18,10 @@ pub(crate) fn locate(text: &str, path: &[YamlStep], spot: YamlSpot) -> Position 
         if let (Err(error), true) = (result, found.into_inner())
             && let Some(location) = error.location()
         {
-            return Position { line: location.line(), column: location.column() };
+            return Position::of(&location, text);
         }
     }
-    Position { line: 1, column: 1 }
+    Position::START
 }
 
 /// Descends along `path` and fails at its end, so that the parser reports the position.

@@ -44,6 +44,26 @@ pub(crate) struct Position {
     pub(crate) column: usize,
 }
 
+impl Position {
+    const START: Self = Self { line: 1, column: 1 };
+
+    /// Converts the parser's location. Its line does not serve: it also counts U+0085, U+2028 and U+2029 as line breaks (YAML
+    /// 1.1), which editors and YAML 1.2 (5.4) do not. Its index counts characters.
+    fn of(location: &serde_yaml::Location, text: &str) -> Self {
+        let mut position = Self::START;
+        let mut characters = text.chars().take(location.index()).peekable();
+        while let Some(character) = characters.next() {
+            let ends_line = character == '\n' || (character == '\r' && characters.peek() != Some(&'\n'));
+            position = if ends_line {
+                Self { line: position.line + 1, column: 1 }
+            } else {
+                Self { column: position.column + 1, ..position }
+            };
+        }
+        position
+    }
+}
+
 /// The spot to locate at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum YamlSpot {
@@ -80,18 +100,15 @@ pub(crate) fn parse(text: &str) -> Result<Document, BrokenYaml> {
     let state = RefCell::new(YamlState::default());
     let tree = Node { state: &state }
         .deserialize(serde_yaml::Deserializer::from_str(text))
-        .map_err(|error| broken(&error))?;
+        .map_err(|error| broken(&error, text))?;
     let tree = if tree.is_null() { Value::Object(Map::new()) } else { tree };
     Ok(Document { tree, repeats: state.into_inner().repeats })
 }
 
-fn broken(error: &serde_yaml::Error) -> BrokenYaml {
-    let position = error.location().map_or(Position { line: 1, column: 1 }, |location| Position {
-        line: location.line(),
-        column: location.column(),
-    });
-    let text = error.to_string();
-    let cause = text.split_once(" at line ").map_or(text.as_str(), |(cause, _)| cause);
+fn broken(error: &serde_yaml::Error, text: &str) -> BrokenYaml {
+    let position = error.location().map_or(Position::START, |location| Position::of(&location, text));
+    let message = error.to_string();
+    let cause = message.split_once(" at line ").map_or(message.as_str(), |(cause, _)| cause);
     let cause = cause.rsplit_once(": ").map_or(cause, |(_, cause)| cause);
     BrokenYaml { position, message: format!("cannot be read as YAML: {cause}") }
 }
