@@ -8,7 +8,7 @@ use shared::usage::{TokenCounts, Units};
 
 use crate::backup::archive::unpack;
 use crate::backup::manifest::NAMES;
-use crate::backup::scratch::Scratch;
+use crate::backup::temporary_directory::Scratch;
 use crate::config::yaml::{self, YamlPath, YamlSpot, YamlStep};
 use crate::meter::frame::{self, Frame, JournalSpot as Place};
 use crate::store::block;

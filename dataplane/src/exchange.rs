@@ -19,7 +19,7 @@ use wire::envelope::EnvelopeFamily;
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
 use crate::admit::authorize;
 use crate::error::Fault;
-use crate::inside;
+use crate::in_process;
 use crate::metrics::add;
 use crate::operation::inference::{self, Asked};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
@@ -224,7 +224,7 @@ impl Exchange {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
         // The body stays on this thread; its frames are forwarded as they arrive.
-        let (pump, body) = inside::pipe(body);
+        let (pump, body) = in_process::pipe(body);
         let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
         let mut request = Request::new(body.boxed_unsync());
         *request.method_mut() = parts.method.clone();

@@ -7,29 +7,28 @@
 mod adapt;
 mod admit;
 mod attempt;
+mod dataplane;
 mod error;
 mod exchange;
-mod failover;
 #[cfg(test)]
 mod fixture;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
-mod inside;
+mod in_process;
+mod memory_budget;
 mod metrics;
 mod operation;
 mod plan;
-mod plane;
 mod record;
 mod relay;
-mod room;
 mod route;
 mod server;
-mod threads;
+mod settings;
 pub mod tls;
 mod turn;
 mod upstream;
 mod worker;
 
-pub use self::plane::Settings;
-pub use self::threads::{Dataplane, Params, listen, new};
+pub use self::dataplane::{Dataplane, Params, listen, new};
+pub use self::settings::Settings;

@@ -13,9 +13,9 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use tokio::time::Sleep;
 
 use crate::metrics::Counters;
-use crate::plane::Plane;
 use crate::relay::Tails;
 use crate::server::io::{Link, Order, Phase};
+use crate::settings::Plane;
 use crate::upstream::pool::Pool;
 
 /// State of one data-plane thread.

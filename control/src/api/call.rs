@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
+use super::in_flight::UnderWay;
 use super::query::Query;
-use super::under_way::UnderWay;
 use super::{ApiError, App};
 use crate::actor::Actor;
-use crate::command::note::AuditNote;
+use crate::command::audit_only::AuditNote;
 use crate::command::{
     Command, CommandRefusal, Done, Idempotency, OrderAnswer, OrderContext, OrderOf, Reply, Write,
 };

@@ -16,10 +16,10 @@ mod explain;
 mod field;
 pub(crate) mod gate;
 mod health;
-mod hygiene;
+pub(crate) mod in_flight;
 mod keys;
-mod later;
 mod list;
+mod not_implemented;
 mod overrides;
 mod own_key;
 mod principals;
@@ -28,12 +28,12 @@ mod providers;
 mod query;
 mod quotas;
 mod registry;
+mod request_checks;
 mod requests;
 mod session;
 mod state;
 mod stream;
 mod trials;
-pub(crate) mod under_way;
 pub(crate) mod usage;
 
 #[cfg(test)]
@@ -55,10 +55,10 @@ use shared::snapshot::SnapshotReader;
 pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
-pub(crate) use self::hygiene::{expect_json, finish};
+pub(crate) use self::request_checks::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
-use crate::catalog::shelf::CatalogShelf;
+use crate::catalog::in_memory::CatalogShelf;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
 use crate::connection::ViewCell;
@@ -83,7 +83,7 @@ pub(crate) struct App {
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
-    pub(crate) running: under_way::Running,
+    pub(crate) running: in_flight::Running,
     pub(crate) catalog: Arc<CatalogShelf>,
     /// Access tokens of provider instances.
     pub(crate) tokens: AccessTokens,
@@ -153,7 +153,7 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
         return admin(app, request, actor, rest.trim_matches('/')).await;
     }
     if path == OAUTH_CALLBACK {
-        return Err(later::not_yet());
+        return Err(not_implemented::not_yet());
     }
     Err(ApiError::new(ErrorKind::NotFound, "There is no such path."))
 }
@@ -164,7 +164,7 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
         other => other,
     };
     if asked == Method::OPTIONS {
-        return hygiene::options(&methods(&fitting(path)?));
+        return request_checks::options(&methods(&fitting(path)?));
     }
     let (route, arguments) = find(asked, path)?;
     let (parts, body) = (&request.parts, &request.body);
@@ -261,7 +261,7 @@ static TABLES: &[&[Route]] = &[
     audit::ROUTES,
     backups::ROUTES,
     quotas::ROUTES,
-    later::ROUTES,
+    not_implemented::ROUTES,
 ];
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

@@ -10,7 +10,7 @@ use std::path::Path;
 use tar::{Entry, EntryType};
 
 use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
-use super::scratch::Scratch;
+use super::temporary_directory::Scratch;
 use super::{BackupError, at};
 use crate::regular_file;
 use crate::store::copy as stored;

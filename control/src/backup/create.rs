@@ -10,9 +10,9 @@ use jiff::Timestamp;
 use tar::{Builder, EntryType, Header};
 
 use super::archive::verify_in;
+use super::directory::{Archive, BackupDirectory, archive_name};
 use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
-use super::scratch::Scratch;
-use super::shelf::{Archive, BackupDirectory, archive_name};
+use super::temporary_directory::Scratch;
 use super::{BackupError, at};
 use crate::store::copy::{self, Moment};
 use crate::store::error::OpenError;

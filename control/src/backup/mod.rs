@@ -10,12 +10,12 @@
 //! `secrets.json`.
 
 pub(crate) mod archive;
+mod check_results;
 mod create;
+mod directory;
 pub(crate) mod manifest;
 mod restore;
-pub(crate) mod scratch;
-mod shelf;
-mod verdicts;
+pub(crate) mod temporary_directory;
 
 use std::fmt;
 use std::io;
@@ -23,10 +23,10 @@ use std::path::{Path, PathBuf};
 
 pub use archive::{BYTES_MAX, verify};
 pub use create::create;
+pub(crate) use directory::list_beside;
+pub use directory::{Archive, check_unchecked, list};
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
-pub(crate) use shelf::list_beside;
-pub use shelf::{Archive, check_unchecked, list};
 
 use crate::store::error::OpenError;
 

@@ -8,7 +8,7 @@ use shared::secret::Secret;
 
 use super::archive::{inspect, unpack};
 use super::manifest::{DATABASE, Manifest};
-use super::scratch::Scratch;
+use super::temporary_directory::Scratch;
 use super::{BackupError, at};
 use crate::regular_file;
 use crate::store::lock::{self, StateLock};

@@ -120,7 +120,7 @@ fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
     let fifth = create(&dir, 2).unwrap();
     assert_eq!(names(&dir), [&fifth.name, &made[3].name, &made[2].name].map(String::clone));
     assert!(foreign.exists() && !dir.join("backups/.draft").exists());
-    let held = shelf::BackupDirectory::take(&dir).unwrap();
+    let held = directory::BackupDirectory::take(&dir).unwrap();
     assert!(matches!(create(&dir, 2), Err(BackupError::Busy(_))));
     drop(held);
 }

@@ -10,7 +10,7 @@ use http::header::ACCEPT;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 
-use super::shelf::CatalogShelf;
+use super::in_memory::CatalogShelf;
 
 /// Requests that routing is published again; returns false if the request could not be queued.
 type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;

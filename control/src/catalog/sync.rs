@@ -20,8 +20,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::evidence::{CatalogFailure, CatalogRead};
+use super::in_memory::CatalogShelf;
 use super::listing::{self, Offer, SkippedEntries, UpstreamListing};
-use super::shelf::CatalogShelf;
 
 /// The dependencies of a sync.
 #[derive(Debug)]

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::port::{Body, Handler, Insider, full};
 
-use super::ask::{Heard, TestProtocol, TestQuestion, message};
+use super::test_request::{Heard, TestProtocol, TestQuestion, message};
 
 /// The result of a test request.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -11,6 +11,7 @@
 //! Orders that are queued at the same time share one commit.
 
 pub(crate) mod allowlist;
+pub(crate) mod audit_only;
 pub(crate) mod backups;
 pub(crate) mod bindings;
 pub(crate) mod catalog;
@@ -19,7 +20,6 @@ mod idempotency;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;
-pub(crate) mod note;
 mod order;
 pub(crate) mod principals;
 pub(crate) mod projects;
@@ -41,7 +41,7 @@ pub(crate) use order::{CommitOutcome, Idempotency, Order, OrderAnswer, OrderCont
 pub(crate) use refusal::CommandRefusal;
 
 use crate::actor::Actor;
-use crate::catalog::shelf::CatalogShelf;
+use crate::catalog::in_memory::CatalogShelf;
 use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched, TouchedAccess};
 use crate::store::audit;

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::refusal::UNSEALED;
 use super::{Command, CommandRefusal, Write, idempotency};
 use crate::actor::Actor;
-use crate::catalog::shelf::CatalogShelf;
+use crate::catalog::in_memory::CatalogShelf;
 use crate::config::{Environment, Routing};
 use crate::publish::Touched;
 use crate::store::audit;

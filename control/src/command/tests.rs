@@ -10,7 +10,7 @@ use shared::secret::Secret;
 
 use super::{Command, CommandRefusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
-use crate::catalog::shelf::CatalogShelf;
+use crate::catalog::in_memory::CatalogShelf;
 use crate::change::FieldChange;
 use crate::config::{Environment, Routing};
 use crate::store::audit;

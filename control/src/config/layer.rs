@@ -10,7 +10,7 @@ use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
-use super::{identity, plain, serving, validate};
+use super::{identity, plain_secrets, serving, validate};
 use crate::regular_file;
 
 /// A valid configuration and its warnings.
@@ -75,7 +75,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let sso = identity::sso(&mut layers);
     let policies = validate::policies(&raw, &mut notes, &mut warnings);
     let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
-    plain::fill(&mut routing, &state_dir, &mut warnings);
+    plain_secrets::fill(&mut routing, &state_dir, &mut warnings);
     let lifetimes = identity::lifetimes(&mut layers);
     let usage_db = layers.flag("LLMGW_USAGE_DB", None);
     let prices_url = layers.optional("LLMGW_PRICES_URL", None);
@@ -153,7 +153,7 @@ impl Config {
         serving::server(&mut layers, &raw, &mut notes);
         validate::policies(&raw, &mut notes, &mut Vec::new());
         let mut routing = validate::routing(&raw, &self.environment, &mut notes, &mut warnings);
-        plain::fill(&mut routing, &self.state_dir, &mut warnings);
+        plain_secrets::fill(&mut routing, &self.state_dir, &mut warnings);
         let mut faults = layers.faults;
         faults.extend(notes.into_faults());
         Reread { version, result: ConfigError::check(faults).map(|()| (routing, warnings)) }

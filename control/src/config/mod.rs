@@ -15,7 +15,7 @@ mod layer;
 mod model;
 mod nearest;
 mod offline;
-mod plain;
+mod plain_secrets;
 mod prices;
 mod provider;
 mod raw;
@@ -39,8 +39,8 @@ pub use model::{
     Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
-pub use plain::missing_keys;
-pub(crate) use plain::{Plain, PlainKeys as PlainReading, lacking};
+pub use plain_secrets::missing_keys;
+pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
 pub use registry::{RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};

@@ -4,21 +4,21 @@
 //! name the file also uses (for a provider or for an endpoint) is shadowed: stored and shown, but not routed, until the
 //! file no longer uses the name.
 
+mod database;
 mod endpoint;
-mod found;
-mod held;
-mod kept;
 mod merge;
 mod provider;
+mod routed;
 mod sealed;
+mod stored_keys;
 
+pub(crate) use database::{Holdings, StoredProvider};
 pub(crate) use endpoint::ListedEndpoint;
-pub(crate) use found::{FoundProvider, known_models};
-pub(crate) use held::{Holdings, StoredProvider};
-pub(crate) use kept::KeptKeys;
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, shadow_of};
+pub(crate) use routed::{FoundProvider, known_models};
 pub(crate) use sealed::{open_written, seal_written};
+pub(crate) use stored_keys::KeptKeys;
 
 #[cfg(test)]
 mod tests;

@@ -3,7 +3,7 @@
 
 mod entra;
 mod grant;
-mod keeper;
+mod token_renewal;
 mod tokens;
 
 use http::{HeaderName, HeaderValue};
@@ -13,7 +13,7 @@ use shared::secret::Secret;
 
 use self::entra::Entra;
 pub(crate) use grant::{Grant, Metadata};
-pub(crate) use keeper::Keeper;
+pub(crate) use token_renewal::Keeper;
 pub(crate) use tokens::AccessTokens;
 
 /// Settings for machine identities from the environment, in the variables that the clouds' own tools use.

@@ -3,6 +3,7 @@
 
 pub(crate) mod allowlist;
 pub(crate) mod audit;
+pub(crate) mod audit_pages;
 pub(crate) mod block;
 pub(crate) mod calendar;
 pub(crate) mod chain;
@@ -44,7 +45,6 @@ pub(crate) mod rollup;
 pub(crate) mod row_sums;
 pub(crate) mod sealed;
 pub(crate) mod sums;
-pub(crate) mod trail;
 pub(crate) mod usage;
 pub(crate) mod varint;
 pub(crate) mod vault;

@@ -17,7 +17,7 @@ use wire::envelope::{self, EnvelopeFamily, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
-use super::patience::Patience;
+use super::timeouts::Patience;
 use super::verdict::{Next, refuses_token, sort};
 use super::{Reading, Task};
 use crate::upstream::dial::DialError;

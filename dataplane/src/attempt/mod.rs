@@ -1,146 +1,161 @@
-//! One attempt at one target: from sending the request to the first content of a stream, or to the end of a short
-//! answer. It reports the outcome and whether another attempt makes sense; the caller decides.
+//! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
+//! has started (FAIL-1 to FAIL-4).
 
-use std::pin::pin;
-use std::rc::Rc;
-use std::time::Instant;
-
-use bytes::Bytes;
-use http::HeaderValue;
-use shared::answer_head::JSON;
-use shared::error_kind::ErrorKind;
-use shared::operation::Dialect;
-use shared::routing::{ProviderInstance, Target};
-use shared::usage::StepResult;
-use wire::adapt::TranslatedAnswer;
-
-use self::patience::Patience;
-use crate::record::Record;
-use crate::relay::Scan;
-use crate::upstream::request::Draft;
-use crate::upstream::{self, AnswerBody, Kept};
-use crate::worker::Worker;
-
-mod begin;
 mod failure;
-mod patience;
+mod final_error;
+mod first_content;
+mod one_attempt;
 mod reading;
+mod timeouts;
+mod trail;
 mod verdict;
+mod walk;
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::{HeaderName, HeaderValue};
+use shared::access::Access;
+use shared::operation::Dialect;
+use shared::routing::Target;
+use shared::snapshot::Route;
+use wire::request::Head;
 
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, Used, of_send_error, secrets, wait_asked_for};
+pub(crate) use self::final_error::{all_rest, wait_of};
+pub(crate) use self::one_attempt::{Begun, Success, Task};
 pub(crate) use self::reading::Reading;
+pub(crate) use self::trail::Trail;
 pub(crate) use self::verdict::Next;
 
-/// The input of an attempt, except for its target.
+use self::walk::{Step, Walk};
+use crate::adapt::Message;
+use crate::admit::demand::Demand;
+use crate::admit::quota::{self, Notices};
+use crate::error::Fault;
+use crate::plan::response_affinity::Reference;
+use crate::plan::{self, Needs};
+use crate::record::Record;
+use crate::server::body::Held;
+use crate::worker::Worker;
+
+/// A parsed request and its route.
 #[derive(Debug)]
-pub(crate) struct Task<'a> {
-    pub(crate) worker: &'a Rc<Worker>,
-    pub(crate) draft: Draft<'a>,
-    pub(crate) reading: Reading,
-    /// The client's dialect.
-    pub(crate) dialect: Dialect,
-    /// True if the client requested a stream.
-    pub(crate) stream: bool,
-    pub(crate) request_id: &'a str,
-    /// The end of the failover budget.
-    pub(crate) budget_end: tokio::time::Instant,
+pub(crate) struct Job {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) access: Arc<Access>,
+    pub(crate) route: Route,
+    /// True if the request goes to the one target that it names, even if the target's circuit is open.
+    pub(crate) forced: bool,
+    pub(crate) head: Box<Head>,
+    pub(crate) body: Held,
+    /// The content type of the body, if it is not JSON.
+    pub(crate) content_type: Option<HeaderValue>,
+    /// The client's headers that are forwarded to a target of its dialect.
+    pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
+    pub(crate) request_id: HeaderValue,
+    pub(crate) budget: Duration,
 }
 
-/// An answer that is ready for the client.
-#[derive(Debug)]
-pub(crate) enum Begun {
-    /// The whole answer.
-    Whole(Box<TranslatedAnswer>),
-    /// The first content, or the first part of a long whole answer, and the source of the rest.
-    Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
+impl Job {
+    fn message(&self) -> Message<'_> {
+        Message { worker: &self.worker, route: &self.route, head: &self.head, body: &self.body }
+    }
 }
 
-/// An answer that is ready for the client, and the relevant headers of its upstream.
+/// An answer that is ready for the client, and its target.
 #[derive(Debug)]
-pub(crate) struct Success {
-    pub(crate) begun: Begun,
-    pub(crate) content_type: HeaderValue,
-    pub(crate) processing_ms: Option<HeaderValue>,
-    /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
-    pub(crate) dropped: Option<Box<HeaderValue>>,
+pub(crate) struct Served {
+    pub(crate) success: Box<Success>,
+    pub(crate) target: Target,
+    /// The target's dialect, if it differs from the client's.
+    pub(crate) adapted_from: Option<Dialect>,
+    /// Records an answer to which later requests may refer.
+    pub(crate) trail: Option<Box<Trail>>,
+    pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
 }
 
-/// Tries `target` once; the attempt began at `began`.
-pub(crate) async fn attempt(
-    task: &Task<'_>,
-    target: &Target,
-    record: &mut Record,
-    began: Instant,
-) -> Result<Box<Success>, Failure> {
-    let provider = &*target.provider;
-    let mut patience = Patience::new(task.worker, task.budget_end, began);
-    let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
-    let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
-    record.head(answer.status, began, patience.now());
-    if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
-        record.note(|event| event.upstream_id = Some(id));
-    }
-    if !(200..300).contains(&answer.status) {
-        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
-    }
-    if answer.head.encoded {
-        // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
-        // exhaust memory.
-        let message =
-            format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
-        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
-    }
-    let Kept { content_type, processing_ms, .. } = answer.head;
-    let content_type = content_type.unwrap_or(UNKNOWN);
-    let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
-    if matches!(task.reading, Reading::Proxied) {
-        let begun = match is(&content_type, b"application/json") {
-            true => begin::whole(task, provider, answer.body, &mut patience).await?,
-            false => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
-        };
-        record.served(began, patience.now());
-        let content_type = shown(content_type);
-        return Ok(Box::new(Success { begun, content_type, processing_ms: None, dropped: None }));
-    }
-    let begun = match (task.stream, is_stream) {
-        (true, true) => begin::first_content(task, provider, answer.body, &mut patience, is_stream).await?,
-        (true, false) => Box::pin(begin::synthesize(task, provider, answer.body, &mut patience)).await?,
-        (false, _) => begin::whole(task, provider, answer.body, &mut patience).await?,
+/// A request without an answer: the error for the client, the target that was tried last, and the number of attempts.
+#[derive(Debug)]
+pub(crate) struct Unserved {
+    pub(crate) fault: Fault,
+    pub(crate) target: Option<Target>,
+    pub(crate) attempts: u32,
+    /// Headers about the caller's quotas.
+    pub(crate) notices: Notices,
+}
+
+/// Serves the job. Takes it by reference, so that nothing of it is copied.
+pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Unserved>> {
+    let route = &job.route;
+    record.note(|event| event.endpoint = route.endpoint().cloned());
+    let needs = needs(&job.worker, &job.head, &job.body, &job.access);
+    let demand = needs.demand;
+    let planned = plan::order(route, needs, &mut |target, why| record.skip(target, why));
+    let admitted = planned.and_then(|candidates| {
+        quota::reserve(&job.access, route.endpoint(), demand, &candidates, record)?;
+        Ok(candidates)
+    });
+    let candidates = match admitted {
+        Ok(candidates) => candidates,
+        Err(fault) => {
+            record.fail(fault.kind, fault.status());
+            let notices = quota::describe(&job.access, route.endpoint(), None);
+            return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
+        }
     };
-    let content_type = if task.stream { EVENT_STREAM } else { JSON };
-    // A header may contain a secret too, so only a number passes.
-    let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
-    let dropped = match &task.reading {
-        Reading::Adapted { dropped, .. } => dropped.clone(),
-        _ => None,
-    };
-    record.served(began, patience.now());
-    Ok(Box::new(Success { begun, content_type, processing_ms, dropped }))
+    let budget_end = far(record.started(), job.budget);
+    let mut walk = Walk::new(job, demand, budget_end);
+    for target in candidates {
+        match walk.target(target, record).await {
+            Step::Served { success, adapted_from } => {
+                return Ok(walk.served(target, success, adapted_from, record));
+            }
+            Step::Moved => {}
+            Step::Stopped => {
+                walk.renewing = None;
+                break;
+            }
+        }
+    }
+    // No other target could serve the request, but a token is being renewed.
+    if let Some(target) = Box::pin(walk.renewed()).await
+        && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
+    {
+        return Ok(walk.served(&target, success, adapted_from, record));
+    }
+    let unserved = Box::new(walk.unserved());
+    record.fail(unserved.fault.kind, unserved.fault.status());
+    Err(unserved)
 }
 
-/// Returns true if `text`, a header value of the upstream, contains the credential.
-fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
-    let mut secrets = provider.credential.iter().map(|secret| secret.expose().as_str());
-    secrets.any(|secret| !secret.is_empty() && text.contains(secret))
+/// Returns the requirements of a request on its targets.
+pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
+    let homes = &worker.plane.homes;
+    let may_refer = head.dialect == Dialect::Responses;
+    let reference = if may_refer { homes.wanted(head, &body.segments, access) } else { Reference::Nothing };
+    Needs {
+        reference,
+        homes,
+        dialect: head.dialect,
+        // Embeddings of different models are never mixed, speech and transcripts come from one engine, and an
+        // operation that costs minutes of GPU time is not started twice (EMB-1).
+        single: !head.dialect.is_conversation(),
+        vision: head.has_image,
+        affinity_key: head.affinity_key.as_deref(),
+        demand: Demand {
+            head,
+            output_default: worker.plane.settings.quota_output_tokens,
+            stored: may_refer.then(|| homes.tokens(head, access)).flatten(),
+        },
+        access,
+    }
 }
 
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
-
-/// The content types of event streams: the text format, and the binary one of AWS.
-const STREAMS: [&[u8]; 2] = [b"text/event-stream", b"application/vnd.amazon.eventstream"];
-const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
-
-fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
-    content_type.as_bytes().get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted))
-}
-
-/// Returns an upstream's content type if it is plausible: only characters of a type with parameters, and too short to
-/// contain a secret.
-fn shown(content_type: HeaderValue) -> HeaderValue {
-    let plausible = content_type.len() <= 64
-        && content_type
-            .as_bytes()
-            .iter()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"/;=-+. ".contains(byte));
-    if plausible { content_type } else { UNKNOWN }
+/// Returns the end of a budget that began with the request; at most a day later.
+fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
+    tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
 }

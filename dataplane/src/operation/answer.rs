@@ -16,10 +16,9 @@ use wire::native;
 use wire::stream::{StreamOptions, Trouble};
 
 use crate::admit::quota;
-use crate::attempt::Begun;
+use crate::attempt::{self, Begun, Job, Served, Unserved};
 use crate::error::Fault;
 use crate::exchange::Exchange;
-use crate::failover::{self, Job, Served, Unserved};
 use crate::record::{Record, Reported};
 use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
@@ -160,7 +159,7 @@ pub(super) async fn run_with_keepalive(
     let dialect = job.head.dialect;
     let (access, endpoint) = (Arc::clone(&job.access), job.route.endpoint().cloned());
     let mut failover = Box::pin(async move {
-        let outcome = failover::run(&job, &mut record).await;
+        let outcome = attempt::run(&job, &mut record).await;
         (outcome, record)
     });
     if let Ok((outcome, record)) = tokio::time::timeout(interval, &mut failover).await {

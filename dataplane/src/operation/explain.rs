@@ -27,8 +27,8 @@ use shared::usage::StepResult;
 use wire::adapt::Rejection;
 
 use crate::adapt;
+use crate::attempt;
 use crate::error::Fault;
-use crate::failover;
 use crate::plan::{self, Needs};
 use crate::relay::Reply;
 
@@ -86,11 +86,11 @@ pub(crate) fn plan(
     passed_over
         .extend(resting.iter().map(|(target, wait)| passed(target, StepResult::CircuitOpen, Some(*wait))));
     let shortest = resting.iter().map(|(_, wait_ms)| *wait_ms).min();
-    let over = over.into_iter().map(|(_, fault)| fault).min_by_key(failover::wait_of);
+    let over = over.into_iter().map(|(_, fault)| fault).min_by_key(attempt::wait_of);
     if let (true, Some(fault)) = (candidates.is_empty(), over) {
         refusal = Some(fault);
     } else if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
-        refusal = Some(failover::all_rest(wait_ms));
+        refusal = Some(attempt::all_rest(wait_ms));
     } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
         refusal = Some(adapt::refusal(why));
     }

@@ -7,8 +7,8 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
-use crate::plane::Plane;
 use crate::relay::Reply;
+use crate::settings::Plane;
 use crate::worker::Worker;
 
 /// Answers `GET /health`: the process runs, and its build identity. Independent of the state of providers.

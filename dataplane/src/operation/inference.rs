@@ -18,9 +18,9 @@ use wire::request::{Head, HeadScan, ScanError};
 use crate::adapt::{self, Message};
 use crate::admit::labels;
 use crate::admit::quota;
+use crate::attempt::{self, Job};
 use crate::error::Fault;
 use crate::exchange::Exchange;
-use crate::failover::{self, Job};
 use crate::operation::answer;
 use crate::operation::explain::{self, Checks, Question};
 use crate::operation::videos;
@@ -57,7 +57,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     Ok(match keepalive {
         Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
         None => {
-            let outcome = failover::run(&job, &mut record).await;
+            let outcome = attempt::run(&job, &mut record).await;
             answer::respond(asked.exchange, asked.dialect, outcome, record)
         }
     })
@@ -81,7 +81,7 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         operation: asked.operation,
         selector: &head.model,
         stream: head.stream,
-        needs: failover::needs(worker, &head, &body, asked.access),
+        needs: attempt::needs(worker, &head, &body, asked.access),
         budget: budget(&head),
         forced,
         now_ms: worker.plane.monotonic_ms(),

@@ -9,8 +9,8 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
 use crate::metrics::{BOUNDS_US, Counters, Histogram};
-use crate::plane::Plane;
 use crate::relay::Reply;
+use crate::settings::Plane;
 
 /// Renders the sums over all workers.
 pub(crate) fn render(plane: &Plane) -> Response<Reply> {

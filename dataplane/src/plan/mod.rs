@@ -14,11 +14,11 @@ use crate::admit::demand::Demand;
 use crate::admit::quota;
 use crate::error::Fault;
 
-use self::home::{Homes, Reference};
+use self::response_affinity::{Homes, Reference};
 
 mod affinity;
-pub(crate) mod home;
 mod recent;
+pub(crate) mod response_affinity;
 
 /// Requirements of a request.
 #[derive(Clone, Copy, Debug)]

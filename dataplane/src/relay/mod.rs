@@ -7,15 +7,15 @@ use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use shared::port::{self, BoxError};
 
-mod early;
-mod inline;
+mod base64_video;
+mod keepalive;
+mod late_usage;
 mod stream;
-mod tail;
 
-pub(crate) use self::early::{Early, Finished};
-pub(crate) use self::inline::{Coming, Inline, Source};
+pub(crate) use self::base64_video::{Coming, Inline, Source};
+pub(crate) use self::keepalive::{Early, Finished};
+pub(crate) use self::late_usage::Tails;
 pub(crate) use self::stream::{Parts, Relay, Scan, pass_whole};
-pub(crate) use self::tail::Tails;
 use crate::server::service::AnswerBody;
 
 /// The body of a response.

@@ -3,7 +3,7 @@
 //! It runs inside the client connection's task and polls the upstream's connection itself. Nothing is buffered between
 //! the two: if the client does not read, the relay is not polled and the upstream is not read. The relay is dropped
 //! when the client disconnects; the record then has the outcome cancelled. If the answer has ended and only its usage
-//! is missing, the upstream is still read without the client (`tail.rs`).
+//! is missing, the upstream is still read without the client (`late_usage.rs`).
 //!
 //! ```text
 //!   Flow --upstream ended well------------------> End   (record closed before the last byte goes out)
@@ -30,8 +30,8 @@ use tokio::time::{Instant, Sleep};
 use wire::native::WholeScan;
 use wire::stream::{AnswerStream, Trouble};
 
-use super::early;
-use crate::failover::Trail;
+use super::keepalive;
+use crate::attempt::Trail;
 use crate::record::{Record, Reported};
 use crate::server::io::Link;
 use crate::upstream::AnswerBody;
@@ -268,7 +268,7 @@ impl Relay {
         } else {
             timer.as_mut().reset(Instant::now() + left.min(keepalive));
             if keepalive < limit {
-                self.ready.push(early::keepalive(self.dialect));
+                self.ready.push(keepalive::keepalive(self.dialect));
             }
         }
         Poll::Ready(())

@@ -11,11 +11,11 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-use crate::inside::{Errand, Visit};
-use crate::plane::Plane;
+use crate::in_process::{Errand, Visit};
 use crate::server::connection;
 use crate::server::io::Order;
 use crate::server::service::{Server, Service};
+use crate::settings::Plane;
 
 /// A worker's message queue and its number of connections.
 #[derive(Clone, Debug)]

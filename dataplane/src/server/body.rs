@@ -16,9 +16,9 @@ use shared::port::{self, BoxError};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::Fault;
-use crate::plane::Plane;
-use crate::room::{NoRoom, Room};
+use crate::memory_budget::{NoRoom, Room};
 use crate::server::unpack::{self, Encoding};
+use crate::settings::Plane;
 use crate::turn::TURN_BYTES;
 
 /// Source of a request body.

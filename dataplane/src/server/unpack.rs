@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::body::{Held, too_large};
 use crate::error::Fault;
-use crate::plane::Plane;
+use crate::settings::Plane;
 
 /// Content encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

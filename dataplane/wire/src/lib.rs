@@ -25,4 +25,4 @@ pub mod translation;
 mod claude;
 #[cfg(test)]
 mod cutting;
-mod passing;
+mod passthrough;

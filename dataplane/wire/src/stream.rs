@@ -57,7 +57,7 @@ pub struct StreamState {
     /// True once an `id:` line has been read: from then on a comment inserted by the gateway would break OpenAI's
     /// Python SDK.
     pub ids_seen: bool,
-    /// True if part of an event larger than [`crate::passing::HELD_BYTES_MAX`] has been sent. The gateway must send a
+    /// True if part of an event larger than [`crate::passthrough::HELD_BYTES_MAX`] has been sent. The gateway must send a
     /// blank line before an event that it inserts.
     pub event_open: bool,
 }

@@ -4,9 +4,9 @@
 //! A key in a header is sufficient and takes precedence. Without one, the session cookie is used, but only for
 //! requests from pages of the console, because a browser attaches cookies to requests from any page.
 
-mod guesses;
 mod origin;
 mod sessions;
+mod wrong_keys;
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -24,9 +24,9 @@ use shared::id::KeyId;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
-use self::guesses::Guesses;
 pub(super) use self::sessions::IDLE_MAX;
 use self::sessions::{LIFE_MAX, OpenSession, Sessions};
+use self::wrong_keys::Guesses;
 use super::{ApiError, RequestId, call};
 use crate::actor::{Actor, Who};
 

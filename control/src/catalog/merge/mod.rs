@@ -12,9 +12,9 @@ use shared::prices::Prices;
 use shared::routing::Model;
 
 use super::history::{Priced, StandingPrices};
+use super::in_memory::{CatalogEntry, CatalogShelf};
 use super::listing::Offer;
 use super::prices::{ListedFacts, PriceList};
-use super::shelf::{CatalogEntry, CatalogShelf};
 use crate::config::{Endpoint, Provider};
 use crate::model_facts::Facts;
 use crate::store::overrides::{self, Override};

@@ -8,7 +8,7 @@ use shared::usage::Class;
 
 use super::*;
 use crate::catalog::history::History;
-use crate::catalog::shelf::{models_url, url_of};
+use crate::catalog::in_memory::{models_url, url_of};
 use crate::config::{Environment, load};
 use crate::store::migrate::migrate;
 use crate::store::reprice::PriceHistory as _;

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use shared::quota::Subject;
 
-use super::edges::{Edge, follow};
 use super::expect;
 use super::issue::check_acts_as;
+use super::lifecycle::{Edge, follow};
 use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};

@@ -1,8 +1,8 @@
 //! Commands that change project keys. [`edges`] defines which of them a key's state allows.
 
-mod edges;
 mod edit;
 mod issue;
+mod lifecycle;
 mod replay;
 mod reveal;
 mod rotate;
@@ -10,9 +10,9 @@ mod rotate;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use edges::Edge;
 pub(crate) use edit::{DeleteKey, EditKey};
 pub(crate) use issue::IssueKey;
+pub(crate) use lifecycle::Edge;
 pub(crate) use reveal::Reveal;
 pub(crate) use rotate::Rotate;
 

@@ -4,9 +4,9 @@ use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::secret::Secret;
 
-use super::edges::{Edge, follow};
 use super::expect;
 use super::issue::PlainKey;
+use super::lifecycle::{Edge, follow};
 use crate::actor::Who;
 use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;

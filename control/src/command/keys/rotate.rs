@@ -2,8 +2,8 @@
 
 use serde_json::json;
 
-use super::edges::{Edge, follow};
 use super::issue::{Issued, check_place, issue};
+use super::lifecycle::{Edge, follow};
 use super::{expect, replay};
 use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;

@@ -4,8 +4,8 @@
 //! The gateway keeps no state: the id itself contains the target that runs the operation and its owner. A start goes
 //! through the same pipeline as every request to a model, and is recorded and counted; polling costs nothing.
 
+mod address;
 mod find;
-mod place;
 mod poll;
 
 use std::time::{Duration, Instant};
@@ -24,9 +24,8 @@ use wire::media::videos::About;
 pub(super) use self::find::holder;
 use super::answer;
 use super::inference::{Asked, read};
-use crate::attempt::Begun;
+use crate::attempt::{self, Begun, Served};
 use crate::error::Fault;
-use crate::failover::{self, Served};
 use crate::record::{Record, Reported};
 use crate::relay::Reply;
 use crate::server::body::{Held, Inbound};
@@ -52,7 +51,7 @@ async fn start(
         return Err(answer::no_record());
     }
     let (job, mut record) = asked.prepare(head, body, times)?;
-    match failover::run(&job, &mut record).await {
+    match attempt::run(&job, &mut record).await {
         Ok(served) => started(asked, served, record),
         unserved => Ok(answer::respond(asked.exchange, Dialect::Videos, unserved, record)),
     }

@@ -18,14 +18,14 @@ use wire::request::Head;
 
 use super::super::answer::name_target;
 use super::super::inference::Asked;
+use super::address::{Place, place};
 use super::find::{Known, holder, unknown};
-use super::place::{Place, place};
 use super::{POLL_AFTER, about, json};
 use crate::adapt;
 use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_asked_for};
 use crate::error::Fault;
+use crate::memory_budget::Room;
 use crate::relay::{Coming, Inline, Reply, Source};
-use crate::room::Room;
 use crate::server::body::Held;
 use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
 use crate::upstream::{self, Answer, AnswerBody};

@@ -4,7 +4,6 @@
 //! A request whose meaning the target's dialect cannot express is rejected before anything is sent. The fate of each
 //! field is in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
-mod alike;
 mod call_id;
 mod chain;
 mod chat_client;
@@ -15,17 +14,18 @@ mod chat_over_responses;
 mod counting;
 mod events;
 mod features;
-mod fitted;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
 mod param;
 mod path;
 mod read;
+mod repeated_event;
 mod responses_over_chat;
 mod schema;
-mod signed;
-mod signed_id;
+mod signature_in_call_id;
+mod thought_signature;
+mod tool_call_ids;
 mod tool_names;
 mod write;
 
@@ -40,9 +40,9 @@ use shared::usage::TokenCounts;
 
 pub use counting::Counting;
 pub use features::lacking;
-pub use fitted::with_tool_ids;
 pub use loss::{Fate, Loss};
 pub use param::client_param;
+pub use tool_call_ids::with_tool_ids;
 
 pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 

@@ -6,11 +6,11 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::answer::{ChatFindings, ChatScan, tree};
-use super::judge::{may_be_error, needs_a_look, text_span};
 use super::named;
+use super::prefilter::{may_be_error, needs_a_look, text_span};
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
 use crate::json::{JsonFault, meant_bytes};
-use crate::passing::{self, EventVerdict, Judge, Judged, OversizedScan, TextChange, Varying};
+use crate::passthrough::{self, EventVerdict, Judge, Judged, OversizedScan, TextChange, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -184,7 +184,7 @@ impl ChatJudge {
         if data.first() == Some(&b'{') && self.state.content {
             return EventVerdict::Pass;
         }
-        passing::opaque(data, &self.options.known())
+        passthrough::opaque(data, &self.options.known())
     }
 }
 

@@ -3,7 +3,7 @@
 mod answer;
 mod chunk;
 mod finish;
-mod judge;
+mod prefilter;
 mod response;
 mod signature;
 mod synthesize;
@@ -18,7 +18,7 @@ pub(crate) use usage::{UsageReader, named, scaled};
 
 pub use crate::envelope::StreamError;
 
-use crate::passing::PassingStream;
+use crate::passthrough::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 /// Returns the relay of a native chat stream to the client.

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 
 use super::answer::{ChatScan, USAGE_BYTES_MAX, tree};
-use super::judge::{names_error_or_tier, places};
 use super::named;
+use super::prefilter::{names_error_or_tier, places};
 use crate::envelope::StreamError;
-use crate::passing::{TextChange, WholeAnswer};
+use crate::passthrough::{TextChange, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]

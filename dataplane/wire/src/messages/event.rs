@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::usage::MessagesUsage;
 use crate::json::{JsonPlace, TextLength};
-use crate::passing::{Capture, DocumentFacts};
+use crate::passthrough::{Capture, DocumentFacts};
 
 /// The facts of an event. Members are identified by name and depth; those of the event itself are at depth 1.
 #[derive(Debug, Default)]

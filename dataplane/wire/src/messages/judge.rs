@@ -12,7 +12,7 @@ use super::event::{MessagesEventFacts, MessagesEventKind};
 use super::usage::MessagesUsage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
 use crate::json::JsonFault;
-use crate::passing::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
+use crate::passthrough::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -118,7 +118,7 @@ impl MessagesJudge {
         } else if data.first() == Some(&b'{') && self.state.content {
             EventVerdict::Pass
         } else {
-            passing::opaque(data, &self.options.known())
+            passthrough::opaque(data, &self.options.known())
         }
     }
 }

@@ -7,7 +7,7 @@ mod synthesize;
 mod usage;
 mod whole;
 
-use crate::passing::PassingStream;
+use crate::passthrough::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use count::{count, count_answer, is_count};

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::usage::MessagesUsage;
 use crate::envelope::StreamError;
 use crate::json::{JsonPlace, TextLength};
-use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
+use crate::passthrough::{Capture, DocumentFacts, Gather, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps only its usage and error.
 #[derive(Debug, Default)]

@@ -9,7 +9,7 @@ use crate::media::images;
 use crate::stream::{AnswerStream, StreamOptions};
 use crate::{chat, messages, responses};
 
-pub use crate::passing::{HELD_BYTES_MAX, WholeAnswer};
+pub use crate::passthrough::{HELD_BYTES_MAX, WholeAnswer};
 
 /// Creates the relay for a streamed answer of a target that speaks the client's dialect. Dialects other than Messages,
 /// Responses and images are read as chat, whose errors every OpenAI SDK recognises.

@@ -6,7 +6,7 @@ use super::tool_use::ResponseToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
 use crate::json::{JsonPlace, TextLength};
-use crate::passing::Capture;
+use crate::passthrough::Capture;
 
 /// The maximum number of bytes of an id or model that are kept.
 const NAME_BYTES_MAX: usize = 128;

@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::envelope::{Envelope, is_output};
 use super::tool_use::ResponseToolUse;
 use crate::json::{JsonPlace, TextLength, whole_number};
-use crate::passing::{Capture, DocumentFacts};
+use crate::passthrough::{Capture, DocumentFacts};
 
 /// The depth of the members of an event's `response`.
 const BASE: u32 = 2;

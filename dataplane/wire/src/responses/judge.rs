@@ -13,7 +13,7 @@ use super::event::{ResponsesEventFacts, ResponsesEventKind};
 use super::failed;
 use crate::envelope::{StreamError, named_event, sanitize_value};
 use crate::json::JsonFault;
-use crate::passing::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
+use crate::passthrough::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
 
 /// Judges events one after the other.
@@ -188,7 +188,7 @@ impl ResponsesJudge {
         } else if data.first() == Some(&b'{') && self.state.content {
             EventVerdict::Pass
         } else {
-            passing::opaque(data, &self.options.known())
+            passthrough::opaque(data, &self.options.known())
         }
     }
 }

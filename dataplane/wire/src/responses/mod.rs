@@ -9,7 +9,7 @@ mod synthesize;
 mod tool_use;
 mod whole;
 
-use crate::passing::PassingStream;
+use crate::passthrough::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
 pub use synthesize::synthesize_stream;

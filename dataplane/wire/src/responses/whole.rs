@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::envelope::Envelope;
 use crate::envelope::StreamError;
 use crate::json::{JsonPlace, TextLength};
-use crate::passing::{Capture, DocumentFacts, Gather, WholeAnswer};
+use crate::passthrough::{Capture, DocumentFacts, Gather, WholeAnswer};
 
 /// The depth of the members of a response that is the whole document.
 const BASE: u32 = 1;

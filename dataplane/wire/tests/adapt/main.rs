@@ -9,7 +9,6 @@
     reason = "a test may"
 )]
 
-mod alike;
 mod chain;
 mod chat_choices;
 mod chat_over_bedrock;
@@ -29,6 +28,7 @@ mod messages_over_chat_meaning;
 mod normal;
 mod pair;
 mod recorded;
+mod repeated_event;
 mod responses_over_chat;
 #[path = "../hold/responses_reader.rs"]
 mod responses_reader;

@@ -3,15 +3,15 @@
 mod chunks;
 mod completion;
 mod message;
+mod options;
 mod part;
-mod question;
 mod tools;
 
 pub(super) use chunks::ChatChunkWriter;
 pub(super) use completion::{CompletionCall, CompletionChoice, completion};
 pub(super) use message::{AssistantCall, ChatMessage, messages};
+pub(super) use options::{ChatResponseFormat, copy_stop, effort, format, refuse_listed, wants_usage};
 pub(super) use part::{CacheMark, ChatPart};
-pub(super) use question::{ChatResponseFormat, copy_stop, effort, format, refuse_listed, wants_usage};
 pub(super) use tools::{ChatToolChoice, ChatTools, tools};
 
 use std::borrow::Cow;

@@ -14,12 +14,12 @@ use super::answer::{
     ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning, finish_reason, write_thinking,
 };
 use super::whole::BedrockAnswers;
-use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{ChatChunkWriter, CompletionCall, Identity};
+use crate::adapt::repeated_event::Alike;
 use crate::envelope::{self, StreamError};
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
 use crate::json::JsonWriter;
-use crate::passing::Varying;
+use crate::passthrough::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of calls whose arguments may be incomplete at once.

@@ -5,7 +5,7 @@ use simd_json::tape::Object;
 
 use super::contents::BedrockModel;
 use crate::adapt::chat_client::{ChatMessage, ChatToolChoice, effort};
-use crate::adapt::signed::{self, SignedThought};
+use crate::adapt::thought_signature::{self, SignedThought};
 use crate::adapt::{Traits, read};
 use crate::json::{JsonWriter, Tree};
 
@@ -166,12 +166,12 @@ fn acts_unsigned(messages: &[ChatMessage<'_, '_>]) -> bool {
 }
 
 pub(super) fn is_signed(message: &Object<'_, '_>) -> bool {
-    signed::blocks(message, &[signed::LIST], |_| {})
+    thought_signature::blocks(message, &[thought_signature::LIST], |_| {})
 }
 
 /// Writes the assistant's thoughts that the target has signed.
 pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut JsonWriter) {
-    signed::blocks(message, &[signed::LIST], |block| {
+    thought_signature::blocks(message, &[thought_signature::LIST], |block| {
         json.object().name("reasoningContent").object();
         match block {
             SignedThought::Thinking { thinking, signature } => {

@@ -11,11 +11,11 @@ use shared::usage::TokenCounts;
 
 use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
 use super::usage::GeminiUsage;
-use crate::adapt::alike::Alike;
 use crate::adapt::chat_client::{ChatChunkWriter, Identity};
 use crate::adapt::events::EventFinder;
+use crate::adapt::repeated_event::Alike;
 use crate::envelope::{self, StreamError};
-use crate::passing::Varying;
+use crate::passthrough::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of choices in a stream: as many as a chat client may request.

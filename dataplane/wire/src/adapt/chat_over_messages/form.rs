@@ -6,7 +6,7 @@ use crate::adapt::{Answers, Asking, BadAnswer, TranslatedAnswer};
 use crate::stream::AnswerStream;
 
 use super::stream::ChatChunks;
-use super::{response, said};
+use super::{response, target_types};
 
 /// The optional parts of the answer that the client requests.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Wishes {
 impl Wishes {
     /// Translates the stop reason into chat's `finish_reason`.
     pub(super) fn finish_reason(&self, stop_reason: &str, has_calls: bool) -> &'static str {
-        match said::finish_reason(stop_reason, has_calls) {
+        match target_types::finish_reason(stop_reason, has_calls) {
             "tool_calls" if self.functions => "function_call",
             reason => reason,
         }

@@ -8,8 +8,8 @@ mod form;
 mod losses;
 mod request;
 mod response;
-mod said;
 mod stream;
+mod target_types;
 mod usage;
 
 use shared::operation::Dialect;

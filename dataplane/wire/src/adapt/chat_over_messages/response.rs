@@ -4,7 +4,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::form::ChatAnswerForm;
-use super::said::{self, MessagesBlock, MessagesEvent};
+use super::target_types::{self, MessagesBlock, MessagesEvent};
 use super::usage::RunningUsage;
 use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{BadAnswer, TranslatedAnswer};
@@ -17,19 +17,19 @@ pub(super) fn whole(form: &ChatAnswerForm, body: &[u8]) -> Result<TranslatedAnsw
     let body = String::from_utf8_lossy(body);
     let answer = if body.trim_start().starts_with('{') { serde_json::from_str(&body).ok() } else { None };
     let answer: MessagesEvent<'_> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
-    if answer.error.is_some() || said::word(answer.kind) == "error" {
+    if answer.error.is_some() || target_types::word(answer.kind) == "error" {
         let document: Value = serde_json::from_str(&body).unwrap_or_default();
         return Err(BadAnswer::Error(
             StreamError::of_document(&document).unwrap_or_default().in_open_ai_words(),
         ));
     }
-    let blocks: Option<Vec<&RawValue>> = said::read(answer.content);
+    let blocks: Option<Vec<&RawValue>> = target_types::read(answer.content);
     let blocks = blocks.ok_or(BadAnswer::Invalid("it has no content"))?;
     let mut message = CollectedMessage::default();
     for block in blocks {
         message.add(block)?;
     }
-    message.refusal = said::refusal(answer.stop_details).unwrap_or_default();
+    message.refusal = target_types::refusal(answer.stop_details).unwrap_or_default();
     let mut usage = RunningUsage::default();
     answer.usage.into_iter().for_each(|told| usage.hear(told));
 
@@ -39,7 +39,7 @@ pub(super) fn whole(form: &ChatAnswerForm, body: &[u8]) -> Result<TranslatedAnsw
     choice.raw("index", "0");
     message.write(form, choice.key("message"));
     choice.raw("logprobs", "null");
-    let stop_reason = said::word(answer.stop_reason);
+    let stop_reason = target_types::word(answer.stop_reason);
     let finish = form.wishes.finish_reason(&stop_reason, !message.calls.is_empty());
     choice.text("finish_reason", finish);
     choice.close();
@@ -69,17 +69,17 @@ struct CollectedCall<'a> {
 impl<'a> CollectedMessage<'a> {
     fn add(&mut self, raw: &'a RawValue) -> Result<(), BadAnswer> {
         let block: MessagesBlock<'a> =
-            said::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
-        match &*said::word(block.kind) {
-            "text" => self.text.push_str(said::inner(block.text).unwrap_or_default()),
+            target_types::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
+        match &*target_types::word(block.kind) {
+            "text" => self.text.push_str(target_types::inner(block.text).unwrap_or_default()),
             "thinking" => {
-                self.reasoning.push_str(said::inner(block.thinking).unwrap_or_default());
+                self.reasoning.push_str(target_types::inner(block.thinking).unwrap_or_default());
                 self.thinking_blocks.push(block);
             }
             "redacted_thinking" => self.thinking_blocks.push(block),
             "tool_use" => {
                 let named = block.id.zip(block.name).filter(|(id, name)| {
-                    said::inner(Some(id)).is_some() && said::inner(Some(name)).is_some()
+                    target_types::inner(Some(id)).is_some() && target_types::inner(Some(name)).is_some()
                 });
                 let (id, name) =
                     named.ok_or(BadAnswer::Invalid("it calls a tool without a name or an id"))?;
@@ -153,7 +153,8 @@ impl CollectedCall<'_> {
 
     fn write_function(&self, form: &ChatAnswerForm, out: &mut Vec<u8>) {
         let mut function = ObjectWriter::open(out);
-        let name = form.names.restore_escaped(said::inner(Some(self.name)).unwrap_or_default().as_bytes());
+        let name =
+            form.names.restore_escaped(target_types::inner(Some(self.name)).unwrap_or_default().as_bytes());
         quoted(&String::from_utf8_lossy(&name), function.key("name"));
         // The input was valid UTF-8, and only ASCII bytes were removed from it.
         write::string(function.key("arguments"), &String::from_utf8_lossy(&self.arguments));
@@ -164,7 +165,7 @@ impl CollectedCall<'_> {
 /// Returns a tool's input as compact JSON; `{}` if it has none.
 pub(super) fn arguments(input: Option<&RawValue>) -> Vec<u8> {
     let mut out = Vec::new();
-    said::compact(input.map_or("{}", RawValue::get), &mut out);
+    target_types::compact(input.map_or("{}", RawValue::get), &mut out);
     out
 }
 
@@ -178,8 +179,8 @@ fn thinking_block(block: &MessagesBlock<'_>, out: &mut Vec<u8>) {
         }
         None => {
             kept.text("type", "thinking");
-            quoted(said::inner(block.thinking).unwrap_or_default(), kept.key("thinking"));
-            quoted(said::inner(block.signature).unwrap_or_default(), kept.key("signature"));
+            quoted(target_types::inner(block.thinking).unwrap_or_default(), kept.key("thinking"));
+            quoted(target_types::inner(block.signature).unwrap_or_default(), kept.key("signature"));
         }
     }
     kept.close();

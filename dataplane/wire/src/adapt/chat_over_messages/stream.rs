@@ -9,15 +9,15 @@ use serde_json::Value;
 use super::chunks::{ChatTextMember, MessagesChunkWriter};
 use super::form::{ChatAnswerForm, Wishes};
 use super::response::arguments;
-use super::said::{self, MessagesBlock, MessagesEvent};
+use super::target_types::{self, MessagesBlock, MessagesEvent};
 use super::usage::RunningUsage;
-use crate::adapt::alike::Alike;
 use crate::adapt::events::{self, EventFinder};
+use crate::adapt::repeated_event::Alike;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
 use crate::json::meant_bytes;
-use crate::passing::Varying;
+use crate::passthrough::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of blocks open at once. Anthropic opens one after the other.
@@ -152,7 +152,7 @@ impl ChatChunks {
     }
 
     fn said(&mut self, said: &MessagesEvent<'_>, text: &str) {
-        let kind = said::word(said.kind);
+        let kind = target_types::word(said.kind);
         if kind == "error" || said.error.is_some() {
             let document: Value = serde_json::from_str(text).unwrap_or_default();
             let error = StreamError::of_document(&document);
@@ -164,17 +164,17 @@ impl ChatChunks {
         }
         match &*kind {
             "message_start" => {
-                let message: MessagesEvent<'_> = said::object(said.message).unwrap_or_default();
+                let message: MessagesEvent<'_> = target_types::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
                 self.state.input = self.usage.counts();
                 self.state.extras = self.usage.extras();
                 self.chunks.begin();
             }
             "content_block_start" => {
-                self.block_begins(index(said), &said::object(said.content_block).unwrap_or_default());
+                self.block_begins(index(said), &target_types::object(said.content_block).unwrap_or_default());
             }
             "content_block_delta" => {
-                self.delta(text, index(said), &said::object(said.delta).unwrap_or_default());
+                self.delta(text, index(said), &target_types::object(said.delta).unwrap_or_default());
             }
             "content_block_stop" => self.block_ends(index(said)),
             "message_delta" => self.message_delta(said),
@@ -185,15 +185,15 @@ impl ChatChunks {
     }
 
     fn block_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
-        match &*said::word(begun.kind) {
-            "text" => self.text(ChatTextMember::Content, said::inner(begun.text).unwrap_or_default()),
+        match &*target_types::word(begun.kind) {
+            "text" => self.text(ChatTextMember::Content, target_types::inner(begun.text).unwrap_or_default()),
             "thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
                 self.thought(begun);
             }
             "redacted_thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
-                if let Some(data) = said::inner(begun.data) {
+                if let Some(data) = target_types::inner(begun.data) {
                     self.thinking_block("redacted_thinking", ("data", data));
                 }
             }
@@ -204,7 +204,7 @@ impl ChatChunks {
     }
 
     fn delta(&mut self, event: &str, block: u64, delta: &MessagesBlock<'_>) {
-        let (piece, text) = match &*said::word(delta.kind) {
+        let (piece, text) = match &*target_types::word(delta.kind) {
             "text_delta" => (MessagesDeltaTarget::Text, delta.text),
             "thinking_delta" if !self.wishes.thinking_blocks => {
                 (MessagesDeltaTarget::Thinking, delta.thinking)
@@ -213,7 +213,7 @@ impl ChatChunks {
             "input_json_delta" => (MessagesDeltaTarget::Arguments(block), delta.partial_json),
             _ => return,
         };
-        let text = said::inner(text).unwrap_or_default();
+        let text = target_types::inner(text).unwrap_or_default();
         self.alike.learn(event.as_bytes(), text.as_bytes(), piece);
         self.piece(piece, text);
     }
@@ -230,13 +230,13 @@ impl ChatChunks {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
         self.state.usage = self.usage.counts();
         self.state.extras = self.usage.extras();
-        let delta: MessagesBlock<'_> = said::object(said.delta).unwrap_or_default();
-        let stop_reason = said::word(delta.stop_reason);
+        let delta: MessagesBlock<'_> = target_types::object(said.delta).unwrap_or_default();
+        let stop_reason = target_types::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
             self.state.finished = true;
         }
-        self.text(ChatTextMember::Refusal, said::refusal(delta.stop_details).unwrap_or_default());
+        self.text(ChatTextMember::Refusal, target_types::refusal(delta.stop_details).unwrap_or_default());
     }
 
     /// Writes text that is already JSON-escaped.
@@ -249,7 +249,8 @@ impl ChatChunks {
 
     /// Writes thoughts or their signature, which comes last.
     fn thought(&mut self, thought: &MessagesBlock<'_>) {
-        let (text, signature) = (said::inner(thought.thinking), said::inner(thought.signature));
+        let (text, signature) =
+            (target_types::inner(thought.thinking), target_types::inner(thought.signature));
         if let Some(text) = text {
             self.text(ChatTextMember::Reasoning, text);
             self.thinking_block("thinking", ("thinking", text));
@@ -266,7 +267,7 @@ impl ChatChunks {
     }
 
     fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
-        let (Some(id), Some(name)) = (said::inner(begun.id), said::inner(begun.name)) else {
+        let (Some(id), Some(name)) = (target_types::inner(begun.id), target_types::inner(begun.name)) else {
             self.fail_with(UNREADABLE);
             return;
         };

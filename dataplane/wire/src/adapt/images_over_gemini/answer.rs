@@ -4,7 +4,7 @@ use bytes::Bytes;
 use shared::provider::path::Call;
 use shared::usage::{TokenCounts, Units};
 
-use super::said::{GeminiImage, GeminiImageAnswer};
+use super::target_types::{GeminiImage, GeminiImageAnswer};
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::{StreamError, chat_stream_error};
 use crate::extras::Extras;

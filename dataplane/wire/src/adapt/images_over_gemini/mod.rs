@@ -5,8 +5,8 @@ mod answer;
 mod losses;
 mod model;
 mod request;
-mod said;
 mod size;
+mod target_types;
 
 use shared::operation::Dialect;
 

@@ -8,7 +8,7 @@ use simd_json::prelude::ValueIntoString as _;
 use super::request::{elements, member, text_member};
 use super::{ChatAnswersAsMessages, Ending};
 use crate::adapt::call_id::call_id;
-use crate::adapt::{BadAnswer, TranslatedAnswer, signed_id};
+use crate::adapt::{BadAnswer, TranslatedAnswer, signature_in_call_id};
 use crate::chat::{self, FinishReason};
 use crate::json::{self, Tree, quote};
 
@@ -147,7 +147,7 @@ impl BlockList {
         let id = text_member(call, "id").filter(|id| !id.is_empty());
         let id = id
             .map_or_else(|| format!("toolu_{}_{position}", answers.seed).into(), |id| call_id(id, "toolu_"));
-        let id = signed_id::join(id, signature(call));
+        let id = signature_in_call_id::join(id, signature(call));
         let input = match member(function, "arguments") {
             None => "{}".to_owned(),
             Some(arguments) => match arguments.into_string() {

@@ -11,7 +11,7 @@ use super::ChatAnswersAsMessages;
 use super::chunk::CallDelta;
 use super::event::MessagesEventWriter;
 use crate::adapt::call_id::call_id;
-use crate::adapt::signed_id;
+use crate::adapt::signature_in_call_id;
 use crate::json::{quote, unescape};
 
 /// The maximum number of bytes of buffered arguments.
@@ -177,7 +177,7 @@ impl StreamedCalls {
             Some(id) => call_id(id, "toolu_"),
             None => format!("toolu_{}_{at}", answers.seed).into(),
         };
-        let id = signed_id::join(id, call.signature.as_deref());
+        let id = signature_in_call_id::join(id, call.signature.as_deref());
         call.state = CallState::Open;
         self.latest = Some(at);
         let name = answers.names.restore(call.name.as_deref().unwrap_or_default());

@@ -9,7 +9,7 @@ use super::tools;
 use super::user::{text_part, user};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::MemberPath;
-use crate::adapt::{Fate, Rejection, signed_id};
+use crate::adapt::{Fate, Rejection, signature_in_call_id};
 use crate::json::Tree;
 
 /// The prefix of Claude Code's build attribution. It differs between builds and would defeat prompt caches.
@@ -182,7 +182,7 @@ fn tool_use(
 ) -> Result<(), Rejection> {
     writer.trail.call(path);
     writer.raw("{\"id\":");
-    let (id, signature) = signed_id::split(required(block, "id", path)?);
+    let (id, signature) = signature_in_call_id::split(required(block, "id", path)?);
     writer.text(&fitting(writer.target.tool_ids, id, "call_"));
     writer.raw(",\"type\":\"function\",\"function\":{\"name\":");
     writer.tool_name(required(block, "name", path)?);
@@ -195,7 +195,7 @@ fn tool_use(
     writer.raw("}");
     if let Some(signature) = signature.filter(|_| writer.target.takes_signatures()) {
         writer.raw(",\"extra_content\":");
-        signed_id::write_extra(&signature, &mut writer.out);
+        signature_in_call_id::write_extra(&signature, &mut writer.out);
     }
     writer.raw("}");
     Ok(())

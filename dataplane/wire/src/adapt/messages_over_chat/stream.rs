@@ -19,11 +19,11 @@ use super::chunk::{
 };
 use super::event::{MessagesEventWriter, OpenBlock};
 use super::{ChatAnswersAsMessages, Ending};
-use crate::adapt::alike::Alike;
 use crate::adapt::events;
+use crate::adapt::repeated_event::Alike;
 use crate::chat::FinishReason;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
-use crate::passing::Varying;
+use crate::passthrough::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The translator of one upstream stream.

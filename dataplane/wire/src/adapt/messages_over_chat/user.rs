@@ -12,7 +12,7 @@ use super::fold::Beside;
 use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::MemberPath;
-use crate::adapt::{Rejection, signed_id};
+use crate::adapt::{Rejection, signature_in_call_id};
 use crate::json::Tree;
 
 /// The placeholder in a result for an image that follows it.
@@ -78,7 +78,7 @@ fn tool_result<'t, 'i>(
     let id = required(block, "tool_use_id", path)?;
     writer.begin_message("tool", path);
     writer.raw(",\"tool_call_id\":");
-    writer.text(&fitting(writer.target.tool_ids, signed_id::split(id).0, "call_"));
+    writer.text(&fitting(writer.target.tool_ids, signature_in_call_id::split(id).0, "call_"));
     writer.raw(",\"content\":");
     let content = path.member("content");
     match member(block, "content") {

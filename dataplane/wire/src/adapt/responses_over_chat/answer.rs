@@ -4,17 +4,17 @@ use bytes::Bytes;
 
 use super::chunk::{SourceChunk, SourceDelta};
 use super::echo::EchoedRequest;
-use super::feed::Status;
+use super::event_writer::Status;
 use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems, PartKind};
-use crate::adapt::alike::Alike;
 use crate::adapt::events::EventFinder;
+use crate::adapt::repeated_event::Alike;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::chat::{FinishReason, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
-use crate::passing::Varying;
+use crate::passthrough::Varying;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The data that all answers to one request share.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bytes::{BufMut as _, BytesMut};
 
 use super::items::{OutputFull, put_raw_text};
-use crate::adapt::signed_id;
+use crate::adapt::signature_in_call_id;
 use crate::adapt::write::number;
 
 /// The maximum number of bytes of a call's input that are buffered until its name arrives.
@@ -120,7 +120,8 @@ impl FunctionCallItems {
 /// Embeds the signature of a call in its id.
 fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
     if fragment.signature.is_some() {
-        let signed = signed_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref()).into_owned();
+        let signed = signature_in_call_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref())
+            .into_owned();
         *id = signed.as_bytes().into();
     }
 }

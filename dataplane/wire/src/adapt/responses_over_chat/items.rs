@@ -8,7 +8,7 @@ use shared::usage::TokenCounts;
 
 use super::calls::{CallFragment, FunctionCallItem, FunctionCallItems};
 use super::echo::EchoedRequest;
-use super::feed::{ResponseEventWriter, Status, event_head, write_response};
+use super::event_writer::{ResponseEventWriter, Status, event_head, write_response};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::number;
 

@@ -3,7 +3,7 @@
 use super::losses::refuse;
 use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
-use crate::adapt::signed_id;
+use crate::adapt::signature_in_call_id;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{ObjectWriter, comma, string};
 use crate::adapt::{Rejection, Traits};
@@ -236,7 +236,8 @@ impl<'a, 'i> Messages<'a, 'i> {
         self.begin(Some(position));
         let mut message = ObjectWriter::open(self.out);
         message.raw("role", r#""tool""#);
-        message.text("tool_call_id", &fitting(self.target.tool_ids, signed_id::split(id).0, "call_"));
+        message
+            .text("tool_call_id", &fitting(self.target.tool_ids, signature_in_call_id::split(id).0, "call_"));
         if let Some(text) = as_text(output) {
             message.text("content", text);
         } else {
@@ -292,7 +293,7 @@ impl<'a, 'i> Messages<'a, 'i> {
 impl InputCall<'_> {
     fn write(&self, out: &mut Vec<u8>, target: &Traits<'_>, names: &mut ToolNames) {
         let (kind, input) = self.kind;
-        let (id, signature) = signed_id::split(self.id);
+        let (id, signature) = signature_in_call_id::split(self.id);
         let mut call = ObjectWriter::open(out);
         call.text("id", &fitting(target.tool_ids, id, "call_"));
         call.text("type", kind);
@@ -301,7 +302,7 @@ impl InputCall<'_> {
         inner.text(input, self.input);
         inner.close();
         if let Some(signature) = signature.filter(|_| target.takes_signatures()) {
-            signed_id::write_extra(&signature, call.key("extra_content"));
+            signature_in_call_id::write_extra(&signature, call.key("extra_content"));
         }
         call.close();
     }

@@ -5,7 +5,7 @@ mod answer;
 mod calls;
 mod chunk;
 mod echo;
-mod feed;
+mod event_writer;
 mod items;
 mod losses;
 mod messages;

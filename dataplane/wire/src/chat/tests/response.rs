@@ -1,7 +1,7 @@
 //! Tests of unary answers.
 
 use crate::chat::{ChatAnswerScan, synthesize_stream, whole_answer};
-use crate::passing::WholeAnswer;
+use crate::passthrough::WholeAnswer;
 
 fn scan(answer: &[u8]) -> WholeAnswer {
     let mut scan = ChatAnswerScan::default();

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use super::bound::OutputBounds;
+use super::content_counts::{ContentCounts, Ended, InnerKey, TOOL_DEPTH};
 use super::edit::{BodyChange, BodyEdit, EDITS_MAX, System};
-use super::inside::{ContentCounts, Ended, InnerKey, TOOL_DEPTH};
 use super::spelling::Misspelling;
 use super::value::{MemberValue, TextSpan};
 use crate::json::{JsonPlace, KEY_BYTES_MAX, TextLength, unescape};

@@ -2,11 +2,11 @@
 
 mod blob;
 mod bound;
+mod content_counts;
 mod edit;
 mod field;
-mod inside;
-mod listen;
 mod spelling;
+mod tokens;
 mod value;
 
 pub(super) use edit::{BodyChange, BodyEdit, EDITS_MAX, System};

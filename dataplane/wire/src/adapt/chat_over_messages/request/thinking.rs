@@ -7,7 +7,7 @@ use super::Ask;
 use super::content::MessagesContent;
 use super::messages::ClientMessage;
 use crate::adapt::read;
-use crate::adapt::signed::{self, SignedThought};
+use crate::adapt::thought_signature::{self, SignedThought};
 use crate::adapt::write::{self, ObjectWriter};
 use crate::json::Tree;
 
@@ -17,7 +17,7 @@ const MEDIUM: u64 = 4_096;
 const HIGH: u64 = 16_384;
 
 /// The members that may hold signed thoughts: LiteLLM's list, and the content parts.
-const LISTS: [&str; 2] = [signed::LIST, "content"];
+const LISTS: [&str; 2] = [thought_signature::LIST, "content"];
 
 /// The thinking settings of a request.
 #[derive(Default)]
@@ -189,12 +189,12 @@ fn acts_unsigned(messages: &Array<'_, '_>) -> bool {
 }
 
 fn is_signed(message: Tree<'_, '_>) -> bool {
-    message.as_object().is_some_and(|members| signed::blocks(&members, &LISTS, |_| {}))
+    message.as_object().is_some_and(|members| thought_signature::blocks(&members, &LISTS, |_| {}))
 }
 
 /// Writes the assistant's thoughts that the target has signed.
 pub(super) fn write_signed(message: &ClientMessage<'_, '_>, content: &mut MessagesContent<'_>) {
-    signed::blocks(&message.members, &LISTS, |block| {
+    thought_signature::blocks(&message.members, &LISTS, |block| {
         let mut out = ObjectWriter::open(content.block());
         match block {
             SignedThought::Thinking { thinking, signature } => {

@@ -10,7 +10,7 @@ use shared::usage::TokenCounts;
 use crate::chat::usage::{UsageReader, scaled};
 use crate::extras::{Extras, term};
 use crate::json::{Escapes, JsonFault, JsonPlace, Scanner, unescape};
-use crate::passing::Capture;
+use crate::passthrough::Capture;
 
 /// The maximum length in bytes of a `usage` object that is read; a longer one counts as unreadable.
 pub(in crate::chat) const USAGE_BYTES_MAX: usize = 64 * 1024;

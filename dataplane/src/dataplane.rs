@@ -20,12 +20,12 @@ use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
 use crate::exchange;
-use crate::inside::{self, Inside};
-use crate::plane::{Plane, Settings, Shared};
+use crate::in_process::{self, Inside};
 use crate::relay::Tails;
 use crate::server::accept::{self, Door, Message};
 use crate::server::io::Order;
 use crate::server::service::Server;
+use crate::settings::{Plane, Settings, Shared};
 use crate::upstream::dial::Tls;
 use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
@@ -126,10 +126,10 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
                 },
                 Message::Order(order) => worker.command_all(order),
                 Message::Visit(visit) => {
-                    tokio::task::spawn_local(inside::visit(Rc::clone(worker), *visit));
+                    tokio::task::spawn_local(in_process::visit(Rc::clone(worker), *visit));
                 }
                 Message::Errand(errand) => {
-                    tokio::task::spawn_local(inside::errand(Rc::clone(worker), *errand));
+                    tokio::task::spawn_local(in_process::errand(Rc::clone(worker), *errand));
                 }
             }
         }

@@ -11,9 +11,8 @@ use shared::usage::TokenCounts;
 use wire::request::Head;
 use wire::responses;
 
-use super::Job;
-use crate::attempt::{Begun, Success};
-use crate::plan::home::{Home, ResponseHash};
+use super::{Begun, Job, Success};
+use crate::plan::response_affinity::{Home, ResponseHash};
 use crate::relay::Scan;
 use crate::worker::Worker;
 

@@ -6,11 +6,11 @@ use shared::error_kind::ErrorKind;
 use shared::routing::Target;
 use wire::adapt::Rejection;
 
+use super::Failure;
 use crate::adapt;
 use crate::admit::quota;
-use crate::attempt::Failure;
 use crate::error::Fault;
-use crate::room::NoRoom;
+use crate::memory_budget::NoRoom;
 
 /// The reasons why no target has served the request so far: the most informative failure, and what kept targets from
 /// being tried.

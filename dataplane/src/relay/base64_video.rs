@@ -18,7 +18,7 @@ use shared::port::BoxError;
 use shared::routing::ProviderInstance;
 use tokio::time::{Instant, Sleep};
 
-use crate::room::Room;
+use crate::memory_budget::Room;
 use crate::upstream::AnswerBody;
 use crate::worker::Worker;
 

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::archive::manifest;
+use super::check_results::{self, Verdicts, check_and_keep};
 use super::manifest::Manifest;
-use super::scratch::Scratch;
-use super::verdicts::{self, Verdicts, check_and_keep};
+use super::temporary_directory::Scratch;
 use super::{BackupError, at};
 use crate::regular_file;
 
@@ -129,7 +129,7 @@ impl BackupDirectory {
         let path = self.dir.join(name);
         fs::rename(packed, &path).map_err(at(&path))?;
         File::open(&self.dir).and_then(|dir| dir.sync_all()).map_err(at(&self.dir))?;
-        verdicts::keep(&self.dir, name, &fs::metadata(&path).map_err(at(&path))?, None);
+        check_results::keep(&self.dir, name, &fs::metadata(&path).map_err(at(&path))?, None);
         look_at(&self.dir, name.to_owned(), &Verdicts::read(&self.dir))
     }
 

@@ -1,6 +1,6 @@
 //! Feeds the JSON tokens of an answer to its findings: whole tokens directly, split ones after collecting their pieces.
 
-use super::seen::{ChatFindings, ChatMember, ChoiceKey, DeltaKey, unescaped};
+use super::findings::{ChatFindings, ChatMember, ChoiceKey, DeltaKey, unescaped};
 use crate::json::{Escapes, JsonPlace, JsonSink, JsonText, JsonWord, KEY_BYTES_MAX, TextLength};
 
 impl JsonSink for ChatFindings {

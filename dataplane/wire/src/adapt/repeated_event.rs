@@ -2,7 +2,7 @@
 //! parsing.
 
 use crate::json::escaped;
-use crate::passing::{Template, Varying};
+use crate::passthrough::{Template, Varying};
 
 /// The last learned event with `M`, the meaning of its text.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
-use crate::plane::Plane;
+use crate::settings::Plane;
 
 /// Bytes reserved from the process's budget for bodies held in memory.
 #[derive(Debug)]

@@ -12,10 +12,10 @@ use wire::adapt::{BadAnswer, TranslatedAnswer};
 use wire::envelope::StreamError;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
-use super::patience::Patience;
+use super::timeouts::Patience;
 use super::{Begun, Next, Task};
+use crate::memory_budget::{NoRoom, Room};
 use crate::relay::{Scan, pass_whole};
-use crate::room::{NoRoom, Room};
 use crate::upstream::AnswerBody;
 
 /// The size up to which a whole answer is read before anything is sent, so that another target can still replace an

@@ -3,7 +3,7 @@
 use shared::id::ModelId;
 
 use super::ProviderStanding;
-use crate::catalog::shelf::CatalogShelf;
+use crate::catalog::in_memory::CatalogShelf;
 use crate::config::Provider;
 
 /// A provider instance that routing uses under its id, if its standing permits.

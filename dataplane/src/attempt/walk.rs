@@ -11,16 +11,16 @@ use shared::routing::Target;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
 
-use super::refusal::Reasons;
+use super::final_error::Reasons;
+use super::one_attempt;
 use super::trail::trail;
-use super::{Job, Served, Unserved};
+use super::{Failure, Job, Next, Reading, Served, Success, Task, Unserved};
 use crate::adapt::{self, Outgoing};
 use crate::admit::demand::Demand;
 use crate::admit::quota;
-use crate::attempt::{self, Failure, Next, Reading, Success, Task};
+use crate::memory_budget::Room;
 use crate::metrics::add;
 use crate::record::Record;
-use crate::room::Room;
 use crate::upstream::request::{self, Draft, Way};
 
 /// The result of trying one target.
@@ -169,7 +169,7 @@ impl<'a> Walk<'a> {
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
             let began = Instant::now();
-            let failure = match attempt::attempt(&task, target, record, began).await {
+            let failure = match one_attempt::attempt(&task, target, record, began).await {
                 Ok(success) => {
                     admission.served();
                     return Step::Served { success, adapted_from: task.reading.adapted_from() };

@@ -16,7 +16,7 @@ use shared::snapshot::SnapshotReader;
 use shared::usage::EndUsers;
 
 use crate::metrics::Counters;
-use crate::plan::home::Homes;
+use crate::plan::response_affinity::Homes;
 use crate::server::unpack::Unpackers;
 use crate::upstream::dial::Tls;
 use crate::upstream::voice::Voices;

@@ -1,0 +1,145 @@
+//! One attempt at one target: from sending the request to the first content of a stream, or to the end of a short
+//! answer. It reports the outcome and whether another attempt makes sense; the caller decides.
+
+use std::pin::pin;
+use std::rc::Rc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderValue;
+use shared::answer_head::JSON;
+use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
+use shared::routing::{ProviderInstance, Target};
+use shared::usage::StepResult;
+use wire::adapt::TranslatedAnswer;
+
+use super::Reading;
+use super::failure::{self, Failure, of_send_error};
+use super::first_content;
+use super::timeouts::Patience;
+use crate::record::Record;
+use crate::relay::Scan;
+use crate::upstream::request::Draft;
+use crate::upstream::{self, AnswerBody, Kept};
+use crate::worker::Worker;
+
+/// The input of an attempt, except for its target.
+#[derive(Debug)]
+pub(crate) struct Task<'a> {
+    pub(crate) worker: &'a Rc<Worker>,
+    pub(crate) draft: Draft<'a>,
+    pub(crate) reading: Reading,
+    /// The client's dialect.
+    pub(crate) dialect: Dialect,
+    /// True if the client requested a stream.
+    pub(crate) stream: bool,
+    pub(crate) request_id: &'a str,
+    /// The end of the failover budget.
+    pub(crate) budget_end: tokio::time::Instant,
+}
+
+/// An answer that is ready for the client.
+#[derive(Debug)]
+pub(crate) enum Begun {
+    /// The whole answer.
+    Whole(Box<TranslatedAnswer>),
+    /// The first content, or the first part of a long whole answer, and the source of the rest.
+    Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
+}
+
+/// An answer that is ready for the client, and the relevant headers of its upstream.
+#[derive(Debug)]
+pub(crate) struct Success {
+    pub(crate) begun: Begun,
+    pub(crate) content_type: HeaderValue,
+    pub(crate) processing_ms: Option<HeaderValue>,
+    /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
+    pub(crate) dropped: Option<Box<HeaderValue>>,
+}
+
+/// Tries `target` once; the attempt began at `began`.
+pub(crate) async fn attempt(
+    task: &Task<'_>,
+    target: &Target,
+    record: &mut Record,
+    began: Instant,
+) -> Result<Box<Success>, Failure> {
+    let provider = &*target.provider;
+    let mut patience = Patience::new(task.worker, task.budget_end, began);
+    let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
+    let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
+    record.head(answer.status, began, patience.now());
+    if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
+        record.note(|event| event.upstream_id = Some(id));
+    }
+    if !(200..300).contains(&answer.status) {
+        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
+    }
+    if answer.head.encoded {
+        // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
+        // exhaust memory.
+        let message =
+            format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
+        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
+    }
+    let Kept { content_type, processing_ms, .. } = answer.head;
+    let content_type = content_type.unwrap_or(UNKNOWN);
+    let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
+    if matches!(task.reading, Reading::Proxied) {
+        let begun = match is(&content_type, b"application/json") {
+            true => first_content::whole(task, provider, answer.body, &mut patience).await?,
+            false => {
+                first_content::first_content(task, provider, answer.body, &mut patience, is_stream).await?
+            }
+        };
+        record.served(began, patience.now());
+        let content_type = shown(content_type);
+        return Ok(Box::new(Success { begun, content_type, processing_ms: None, dropped: None }));
+    }
+    let begun = match (task.stream, is_stream) {
+        (true, true) => {
+            first_content::first_content(task, provider, answer.body, &mut patience, is_stream).await?
+        }
+        (true, false) => {
+            Box::pin(first_content::synthesize(task, provider, answer.body, &mut patience)).await?
+        }
+        (false, _) => first_content::whole(task, provider, answer.body, &mut patience).await?,
+    };
+    let content_type = if task.stream { EVENT_STREAM } else { JSON };
+    // A header may contain a secret too, so only a number passes.
+    let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
+    let dropped = match &task.reading {
+        Reading::Adapted { dropped, .. } => dropped.clone(),
+        _ => None,
+    };
+    record.served(began, patience.now());
+    Ok(Box::new(Success { begun, content_type, processing_ms, dropped }))
+}
+
+/// Returns true if `text`, a header value of the upstream, contains the credential.
+fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
+    let mut secrets = provider.credential.iter().map(|secret| secret.expose().as_str());
+    secrets.any(|secret| !secret.is_empty() && text.contains(secret))
+}
+
+const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
+
+/// The content types of event streams: the text format, and the binary one of AWS.
+const STREAMS: [&[u8]; 2] = [b"text/event-stream", b"application/vnd.amazon.eventstream"];
+const UNKNOWN: HeaderValue = HeaderValue::from_static("application/octet-stream");
+
+fn is(content_type: &HeaderValue, wanted: &[u8]) -> bool {
+    content_type.as_bytes().get(..wanted.len()).is_some_and(|start| start.eq_ignore_ascii_case(wanted))
+}
+
+/// Returns an upstream's content type if it is plausible: only characters of a type with parameters, and too short to
+/// contain a secret.
+fn shown(content_type: HeaderValue) -> HeaderValue {
+    let plausible = content_type.len() <= 64
+        && content_type
+            .as_bytes()
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"/;=-+. ".contains(byte));
+    if plausible { content_type } else { UNKNOWN }
+}
