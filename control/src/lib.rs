@@ -18,7 +18,7 @@ mod credential;
 pub mod detect;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
-#[expect(clippy::expect_used, clippy::indexing_slicing, reason = "a broken promise must panic")]
+#[expect(clippy::expect_used, reason = "a broken invariant must panic")]
 pub mod fuzzing;
 mod meter;
 mod model_facts;

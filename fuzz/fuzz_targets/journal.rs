@@ -1,4 +1,8 @@
-//! Checks the properties of `journal` in `control/src/fuzzing.rs` on any input.
+//! Checks the properties of `journal` in `hold` on any input.
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|input: &[u8]| control::fuzzing::journal(input));
+#[path = "../../control/records/tests/hold/mod.rs"]
+#[allow(dead_code, reason = "every target uses one of them")]
+mod hold;
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hold::journal(input));

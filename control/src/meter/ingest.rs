@@ -8,6 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use records::frame::FileId;
+use records::{Record, Texts, Trace};
 use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
@@ -19,8 +21,7 @@ use super::quota::Charges;
 use super::tracked::Tracked;
 use crate::publish::TouchedAccess;
 use crate::store::dues;
-use crate::store::marks::{self, FileId};
-use crate::store::record::{Record, Texts, Trace};
+use crate::store::marks;
 use crate::store::request_index::RequestIndex;
 use crate::store::requests;
 use crate::store::usage::{Stored, UsageTable};

@@ -16,14 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crossbeam_channel::{Receiver, Sender, unbounded};
+use records::frame::{self, FileId, JournalSpot};
 use shared::usage::{Note, UsageEvent, UsageLog};
 
-use super::frame::{self, JournalSpot};
 use super::gauge::{Gauge, add, read};
 use super::notes::{Notes, is_notes};
 use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
 use super::spares::{self, SpareExchange, Spares};
-use crate::store::marks::FileId;
 use crate::vault::random;
 
 /// The journal of a state directory, as used by the data plane.

@@ -10,11 +10,9 @@
 //! An event stays in its file until it is stored, and the transaction that stores it also advances that file's read
 //! position. An event is therefore never lost between the two and never stored twice.
 
-pub(crate) mod frame;
 pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;
-mod names;
 mod notes;
 pub(crate) mod quota;
 pub(crate) mod segment;

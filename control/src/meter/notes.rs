@@ -14,9 +14,9 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use records::frame::{self, Frame};
 use shared::usage::{Note, UsageEvent};
 
-use super::frame::{self, Frame};
 use super::segment::create_allocated;
 
 /// The notes of one data-plane thread.
@@ -187,7 +187,7 @@ mod tests {
 
     use super::super::tests::{Process, event};
     use super::*;
-    use crate::store::record::{Record, RecordName, Texts};
+    use records::{Record, RecordName, Texts};
 
     fn all_records(dir: &Path) -> usize {
         let paths =

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use records::{Record, Trace};
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters};
@@ -11,7 +12,6 @@ use shared::quota::{Counter, Counters};
 use crate::publish::TouchedAccess;
 use crate::store::dues;
 use crate::store::quotas::{Rules, parts};
-use crate::store::record::{Record, Trace};
 
 /// The charges of the batch that is being stored.
 #[derive(Debug)]

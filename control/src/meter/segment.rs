@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use records::frame::FileId;
 use rustix::fs::{FallocateFlags, fallocate};
-
-use crate::store::marks::FileId;
 
 /// An empty file, passed from the thread that creates it to the thread that appends to it.
 #[derive(Debug)]

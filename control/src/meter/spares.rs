@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, Sender, bounded};
+use records::frame::FileId;
 
 use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_name, write_zeros};
-use crate::store::marks::FileId;
 
 /// A file to which nothing more is appended.
 #[derive(Debug)]

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::frame::{self, Frame, JournalSpot};
+use records::frame::{self, Frame, JournalSpot};
+use records::{Record, Texts, Trace};
+
 use super::gauge::Gauge;
 use super::segment::Segment;
 use super::spares::Spares;
-use crate::store::record::{Record, Texts, Trace};
 
 /// A journal file that is still needed.
 #[derive(Debug)]

@@ -1,7 +1,8 @@
 //! The dimensions of reports. The sums have one column per `Column`; tags and end users of an exchange are only in its
 //! record, because clients may use any number of different ones.
 
-use super::record::{Record, RecordName};
+use records::{Record, RecordName};
+
 use super::requests::Column;
 
 /// A dimension that a report is grouped by.

@@ -1,10 +1,9 @@
 //! All exchanges that pass a filter, in the order in which they ended, one block at a time. No statement stays open
 //! between two blocks, so a slow reader of an export blocks nothing.
 
+use records::{Record, block};
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
-use super::block;
-use super::record::Record;
 use super::requests::RequestFilter;
 
 /// The progress of an export.

@@ -2,23 +2,8 @@
 
 use std::collections::HashMap;
 
+use records::frame::FileId;
 use rusqlite::Connection;
-
-/// The id of a journal file: its writer (random for each worker of each process), and a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileId {
-    pub(crate) origin: u64,
-    pub(crate) number: u64,
-}
-
-impl FileId {
-    /// Returns this id for a new file, and advances to the next number.
-    pub(crate) fn take(&mut self) -> Self {
-        let id = *self;
-        self.number += 1;
-        id
-    }
-}
 
 /// Returns the number of stored bytes of every known file.
 pub(crate) fn all(db: &Connection) -> rusqlite::Result<HashMap<FileId, u64>> {

@@ -3,10 +3,9 @@
 
 use std::collections::HashMap;
 
+use records::{Record, RecordName};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
-
-use super::record::{Record, RecordName};
 
 /// A kind of object with an id and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

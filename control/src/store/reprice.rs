@@ -6,17 +6,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
+use records::block::{self, Block};
+use records::more::{lost, pack_lost};
+use records::{Record, RecordName, Trace, bounded_cost};
 use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
 use shared::prices::{Bill, Billed, Prices, VENDOR_LABEL, price};
 use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
-use super::block::{self, Block};
 use super::dues;
-use super::more::{lost, pack_lost};
 use super::quotas::{Corrections, Costs};
-use super::record::{Record, RecordName, Trace, bounded_cost};
 use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
 use super::usage::put;
 

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use records::block::{BlockNames, Pushed};
+use records::{Record, RecordName, TEXTS};
 use rusqlite::{Connection, ToSql};
 
-use super::block::{BlockNames, Pushed};
 use super::dues;
-use super::record::{Record, RecordName, TEXTS};
 use super::signed;
 use super::sums::{UsageSums, columns};
 

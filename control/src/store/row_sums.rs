@@ -5,11 +5,10 @@
 //! connection update it in the statement that changes a row, so that each commit contains both. Tables have no sums in
 //! a database of an earlier release, in a new one, or if they were just migrated or moved: [`keep`] then computes them.
 
+use records::digest::long_digest;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, TransactionBehavior};
-
-use super::digest::long_digest;
 
 /// Computes the sums of a schema that has none, and updates them from now on with each change by this connection.
 pub(crate) fn keep(db: &mut Connection, schema: &str) -> rusqlite::Result<()> {

@@ -2,11 +2,9 @@
 
 use std::sync::LazyLock;
 
+use records::{Record, RecordName, Trace, more};
 use rusqlite::Row;
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
-
-use super::more;
-use super::record::{Record, RecordName, Trace};
 
 /// The sums of a set of exchanges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

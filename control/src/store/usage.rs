@@ -3,10 +3,10 @@
 
 use std::mem;
 
+use records::block::Block;
+use records::{Record, Trace};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::block::Block;
-use super::record::{Record, Trace};
 use super::request_index;
 use super::rollup::Rollup;
 use crate::store::signed;

@@ -5,13 +5,12 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use jiff::Timestamp;
+use records::{Record, RecordName, more};
 use shared::usage::{Class, TokenCounts, counted};
 
 use super::export::ChargedExchange;
 use crate::money::MicroUsd;
-use crate::store::more;
 use crate::store::names::OwnerNames;
-use crate::store::record::{Record, RecordName};
 
 /// Writes the header line.
 pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
+use records::{Record, more};
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
@@ -20,9 +21,7 @@ use crate::api::{ApiError, Call};
 use crate::store::error::StoreError;
 use crate::store::export::Progress;
 use crate::store::files::Files;
-use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
-use crate::store::record::Record;
 use crate::store::requests::RequestRow;
 
 /// The database files that exports read, and the limit on concurrent exports.

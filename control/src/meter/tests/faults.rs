@@ -4,17 +4,17 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
+use records::digest::wide_digest;
+use records::frame::{self, FileId};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
-use super::super::frame;
 use super::super::gauge::read;
 use super::super::journal::JOURNAL_BYTES_MAX;
 use super::super::segment::file_name;
 use super::super::spares::AHEAD as SPARES_AHEAD;
 use super::{Process, append, event, frames, large, only_file, paths};
-use crate::store::marks::FileId;
 
 /// Simulates a disk that takes no new files: moves the journal's directory away until it is dropped.
 struct NoFolder {
@@ -141,6 +141,14 @@ fn a_frame_that_stands_twice_in_a_file_counts_once() {
     assert!(read(&process.gauge().garbage_lines) > 0);
 }
 
+/// Writes the header of a frame like an earlier release, which did not bind frames to their position.
+fn close_as_before(frame: &mut [u8], file: FileId) {
+    let (header, record) = frame.split_at_mut(frame::HEADER);
+    let length = record.len() as u32;
+    let sum = wide_digest(file.origin ^ (file.number << 24) ^ u64::from(length), record);
+    header.copy_from_slice(&[&b"\xff\xfe\xffv"[..], &length.to_le_bytes(), &sum.to_le_bytes()].concat());
+}
+
 /// Earlier releases bound frames to their file, but not to their position.
 #[test]
 fn frames_of_an_earlier_release_are_read() {
@@ -152,7 +160,7 @@ fn frames_of_an_earlier_release_are_read() {
     for n in 0..3 {
         let mut frame = Vec::new();
         frame::put(&mut frame, &event(n));
-        frame::close_as_before(&mut frame, file);
+        close_as_before(&mut frame, file);
         bytes.extend(frame);
     }
     fs::write(dir.join(file_name(file)), bytes).unwrap();

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use records::frame::{self, Frame, JournalSpot};
 use rusqlite::Connection;
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
@@ -17,7 +18,6 @@ use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::frame::{self, Frame, JournalSpot};
 use super::gauge::{Gauge, add, read};
 use super::ingest::{Meter, Round};
 use super::journal::{JOURNAL_BYTES_MAX, Journal, WorkerLog};

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
+use records::{Record, RecordName, Trace, more};
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
 use super::{KEPT_MS, Rules};
-use crate::store::record::{Record, RecordName, Trace};
-use crate::store::{dues, more};
+use crate::store::dues;
 
 /// The corrections of one transaction.
 #[derive(Debug, Default)]

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use records::{Record, RecordName};
 use rusqlite::Connection;
 use shared::quota::Subject;
 
 use super::{ALL, Of, QuotaRow, of_subject};
 use crate::store::keys::{self, OpeningKey};
-use crate::store::record::{Record, RecordName};
 
 /// Limits by subject, in the order of their ids.
 #[derive(Debug, Default)]

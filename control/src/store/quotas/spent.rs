@@ -1,10 +1,8 @@
 //! The consumption for which a stored record counts.
 
+use records::{Record, RecordName, Trace, more};
 use shared::quota::Spent;
 use shared::usage::Outcome;
-
-use crate::store::more;
-use crate::store::record::{Record, RecordName, Trace};
 
 /// Returns the consumption of an exchange by provider and model: first that of the attempt that served it, then that of
 /// each failed attempt. Follows the rule of [`Spent::of`].

@@ -1,12 +1,12 @@
 //! The table `quota_used`: consumption by limit and calendar window. The initial consumption of a new limit is read
 //! from the sums of usage.
 
+use records::{Record, Trace, block};
 use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
-use crate::store::record::{Record, Trace};
-use crate::store::{block, rollup};
+use crate::store::rollup;
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {

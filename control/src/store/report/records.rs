@@ -2,11 +2,11 @@
 
 use std::time::Instant;
 
+use records::block;
 use rusqlite::Connection;
 
 use super::groups::{Groups, named};
 use super::{ReportQuestion, too_slow};
-use crate::store::block;
 use crate::store::calendar::Span;
 use crate::store::requests::has_names;
 use crate::store::signed;

@@ -12,9 +12,9 @@
 
 use std::time::{Duration, Instant};
 
+use records::block::{may_hold, request_hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::block::{may_hold, request_hash};
 use super::retention::lazily;
 
 /// Creates runs for the stored rows, one at a time.

@@ -2,16 +2,16 @@
 
 use std::path::Path;
 
+use records::block::Block;
+use records::{Record, Texts};
 use shared::secret::Secret;
 use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
 use super::*;
 use crate::meter::tests::{Process, event};
-use crate::store::block::Block;
 use crate::store::migrate::{MIGRATIONS, migrate};
 use crate::store::open::open;
-use crate::store::record::{Record, Texts};
 use crate::store::relocate::settle;
 use crate::store::requests;
 use crate::store::retention;
@@ -23,7 +23,7 @@ fn row(ids: impl IntoIterator<Item = String>) -> Block {
     for request_id in ids {
         let mut bytes = Vec::new();
         let record = Record { request_id: &request_id, started_at_ms: 1_000, ..Record::default() };
-        record.put(&mut bytes, |out, _, text| crate::store::varint::put_text(out, text));
+        record.put(&mut bytes, |out, _, text| records::varint::put_text(out, text));
         let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
         block.push(&record, trace);
     }

@@ -5,16 +5,14 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::time::Instant;
 
+use records::{Record, RecordName, RecordStep, Trace, block, more};
 use rusqlite::{Connection, named_params};
 use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
-use crate::store::block;
 use crate::store::dimension::{self, Marks};
-use crate::store::more;
 use crate::store::names::{Labels, OwnerNames};
-use crate::store::record::{Record, RecordName, Trace};
 use crate::store::request_index;
 
 /// A property by which usage can be filtered and grouped. The API and the tables use the same names.
@@ -484,7 +482,7 @@ impl RequestRow {
 }
 
 fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
-    let step = |step: crate::store::record::RecordStep<'_>| RequestStep {
+    let step = |step: RecordStep<'_>| RequestStep {
         provider: step.provider.to_owned(),
         model: step.model.to_owned(),
         result: step.result.to_owned(),

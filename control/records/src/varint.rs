@@ -1,7 +1,7 @@
 //! Variable-length numbers of one to ten bytes, with seven bits in each, and length-prefixed texts.
 
 /// Appends a number.
-pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
+pub fn put(out: &mut Vec<u8>, mut number: u64) {
     loop {
         // The low seven bits always fit.
         let low = (number & 0x7f).to_le_bytes()[0];
@@ -15,7 +15,7 @@ pub(crate) fn put(out: &mut Vec<u8>, mut number: u64) {
 }
 
 /// Appends a text.
-pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
+pub fn put_text(out: &mut Vec<u8>, text: &str) {
     match u8::try_from(text.len()) {
         Ok(0) => return out.push(0),
         Ok(length @ ..0x80) => out.push(length),
@@ -25,7 +25,7 @@ pub(crate) fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Takes a number off the front. Returns `None` if it is incomplete or too large.
-pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
+pub fn take(bytes: &mut &[u8]) -> Option<u64> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
     if first < 0x80 {
@@ -48,7 +48,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Option<u64> {
 }
 
 /// Takes a length-prefixed run of bytes off the front.
-pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     let length = usize::try_from(take(bytes)?).ok()?;
     let (taken, rest) = bytes.split_at_checked(length)?;
     *bytes = rest;
@@ -56,13 +56,13 @@ pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Takes a text off the front.
-pub(crate) fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
+pub fn take_text<'a>(bytes: &mut &'a [u8]) -> Option<&'a str> {
     std::str::from_utf8(take_bytes(bytes)?).ok()
 }
 
 /// Takes `N` texts off the front. They are nearly always short: their length bytes are then ASCII too, so all of them
 /// are validated as UTF-8 at once.
-pub(crate) fn take_texts<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<[&'a str; N]> {
+pub fn take_texts<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<[&'a str; N]> {
     let mut texts = [""; N];
     let Some((all, rest)) = short_texts::<N>(bytes) else {
         for text in &mut texts {

@@ -1,7 +1,7 @@
 //! Fast digests that detect accidental changes, not deliberate ones.
 
 /// Returns a digest of `bytes`, different for each `seed`. Processes eight bytes per step.
-pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
+pub fn digest(seed: u64, bytes: &[u8]) -> u32 {
     let (words, tail) = bytes.as_chunks();
     let mut state = begun(seed, bytes);
     for word in words.iter().chain([&padded(tail)]) {
@@ -12,12 +12,12 @@ pub(crate) fn digest(seed: u64, bytes: &[u8]) -> u32 {
 
 /// Returns a different digest, which processes sixteen bytes per step: each step depends on the previous one, so half
 /// the steps take half the time.
-pub(crate) fn wide_digest(seed: u64, bytes: &[u8]) -> u32 {
+pub fn wide_digest(seed: u64, bytes: &[u8]) -> u32 {
     ended(wide_state(seed, bytes))
 }
 
 /// Same as `wide_digest`, but returns 64 bits.
-pub(crate) fn long_digest(seed: u64, bytes: &[u8]) -> u64 {
+pub fn long_digest(seed: u64, bytes: &[u8]) -> u64 {
     mix(wide_state(seed, bytes))
 }
 

@@ -1,7 +1,7 @@
 //! A row of the table `usage`: a number of packed exchanges.
 //!
 //! ```text
-//!  rows      length, record; length, record; ...   see store/record.rs
+//!  rows      length, record; length, record; ...   see record.rs
 //!  names     length, text; length, text; ...       the texts that records refer to by place, counted from 1
 //!  requests  u32, u32, ...                         a digest of each request id
 //! ```
@@ -10,19 +10,19 @@ use std::collections::HashMap;
 
 use shared::usage::Lost;
 
-use super::digest::digest;
-use super::more;
-use super::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
-use super::varint;
+use crate::digest::digest;
+use crate::record::more;
+use crate::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
+use crate::varint;
 
 /// The row of the table that is being filled.
 #[derive(Debug, Default)]
-pub(crate) struct Block {
-    pub(crate) first_ms: u64,
-    pub(crate) last_ms: u64,
-    pub(crate) exchanges: u32,
-    pub(crate) requests: Vec<u8>,
-    pub(crate) rows: Vec<u8>,
+pub struct Block {
+    pub first_ms: u64,
+    pub last_ms: u64,
+    pub exchanges: u32,
+    pub requests: Vec<u8>,
+    pub rows: Vec<u8>,
     names: BlockNames,
     /// The encoded names of the previous record, if the `last` places are still those of its names.
     names_read: Vec<u8>,
@@ -31,8 +31,8 @@ pub(crate) struct Block {
 
 /// The distinct texts of a block.
 #[derive(Debug, Default)]
-pub(crate) struct BlockNames {
-    pub(crate) packed: Vec<u8>,
+pub struct BlockNames {
+    pub packed: Vec<u8>,
     texts: Vec<Box<str>>,
     places: HashMap<Box<str>, u32>,
     /// The last place of each of a record's texts. The next record usually has the same texts.
@@ -41,17 +41,17 @@ pub(crate) struct BlockNames {
 
 /// The places of the texts of an exchange that was added.
 #[derive(Debug)]
-pub(crate) struct Pushed {
-    pub(crate) places: [u32; TEXTS],
-    pub(crate) lost: Vec<LostAt>,
+pub struct Pushed {
+    pub places: [u32; TEXTS],
+    pub lost: Vec<LostAt>,
 }
 
 /// The consumption of a failed attempt, and the places of its provider and model.
 #[derive(Debug)]
-pub(crate) struct LostAt {
-    pub(crate) provider: u32,
-    pub(crate) model: u32,
-    pub(crate) lost: Lost,
+pub struct LostAt {
+    pub provider: u32,
+    pub model: u32,
+    pub lost: Lost,
 }
 
 impl BlockNames {
@@ -82,7 +82,7 @@ impl BlockNames {
     }
 
     /// Returns the text at a place.
-    pub(crate) fn get(&self, place: u32) -> &str {
+    pub fn get(&self, place: u32) -> &str {
         let at = usize::try_from(place).ok().and_then(|place| place.checked_sub(1));
         at.and_then(|at| self.texts.get(at)).map_or("", |text| text)
     }
@@ -97,7 +97,7 @@ impl BlockNames {
 
 impl Block {
     /// Adds an exchange.
-    pub(crate) fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed {
+    pub fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed {
         self.record.clear();
         let mut places = [0; TEXTS];
         let names = &mut self.names;
@@ -136,12 +136,12 @@ impl Block {
         Pushed { places, lost }
     }
 
-    pub(crate) fn names(&self) -> &BlockNames {
+    pub fn names(&self) -> &BlockNames {
         &self.names
     }
 
     /// Clears the block but keeps its memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         (self.first_ms, self.last_ms, self.exchanges) = (0, 0, 0);
         self.requests.clear();
         self.rows.clear();
@@ -150,28 +150,28 @@ impl Block {
     }
 }
 
-/// The numbers of a step's first texts, as in [`Step::put`](super::record::RecordStep::put).
+/// The numbers of a step's first texts, as in [`Step::put`](crate::record::RecordStep::put).
 const STEP_PROVIDER: usize = RecordName::COUNT;
 const STEP_MODEL: usize = RecordName::COUNT + 1;
 
 /// Returns the hash that represents a request id in `requests`.
-pub(crate) fn request_hash(request_id: &str) -> u32 {
+pub fn request_hash(request_id: &str) -> u32 {
     digest(0, request_id.as_bytes())
 }
 
 /// True if one of the request ids has this hash.
-pub(crate) fn may_hold(requests: &[u8], hash: u32) -> bool {
+pub fn may_hold(requests: &[u8], hash: u32) -> bool {
     requests.as_chunks::<4>().0.contains(&hash.to_le_bytes())
 }
 
 /// Parses the texts of a stored block.
-pub(crate) fn names(packed: &[u8]) -> Vec<&str> {
+pub fn names(packed: &[u8]) -> Vec<&str> {
     let mut rest = packed;
     std::iter::from_fn(|| varint::take_text(&mut rest)).collect()
 }
 
 /// Parses the exchanges of a stored block, in the order in which they ended. Yields `None` for an unreadable one.
-pub(crate) fn rows<'a>(
+pub fn rows<'a>(
     packed: &'a [u8],
     names: &'a [&'a str],
 ) -> impl Iterator<Item = Option<(Record<'a>, Trace<'a>)>> {
@@ -179,20 +179,20 @@ pub(crate) fn rows<'a>(
 }
 
 /// Returns the bytes of each exchange of a stored block.
-pub(crate) fn pieces(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn pieces(packed: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = packed;
     std::iter::from_fn(move || varint::take_bytes(&mut rest))
 }
 
 /// Parses one of the [`pieces`] of a block with these names.
-pub(crate) fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Record<'a>, Trace<'a>)> {
+pub fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Record<'a>, Trace<'a>)> {
     Record::take(bytes, Texts::Listed(names))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::RecordStep;
     use super::*;
+    use crate::record::RecordStep;
 
     /// Returns a record in the encoding of the journal.
     fn journaled(names: [&str; RecordName::COUNT]) -> Vec<u8> {

@@ -15,8 +15,8 @@ use std::borrow::Cow;
 
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 
-use super::record::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
-use super::varint;
+use super::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
+use crate::varint;
 
 /// True if all of these fields of `record` are empty.
 pub(super) fn is_empty(record: &Record<'_>) -> bool {
@@ -71,7 +71,7 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
 }
 
 /// Packs the consumption of failed attempts, each with the position of its step in the trace.
-pub(crate) fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -> Vec<u8> {
+pub fn pack_lost<'a>(lost: impl IntoIterator<Item = (usize, &'a Lost)>) -> Vec<u8> {
     let mut out = Vec::new();
     for (place, lost) in lost {
         varint::put(&mut out, u64::try_from(place).unwrap_or(u64::MAX));
@@ -96,7 +96,7 @@ fn parts_of(lost: &Lost) -> u64 {
 }
 
 /// Parses what [`pack_lost`] packed. Ends early at malformed bytes.
-pub(crate) fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
+pub fn lost(packed: &[u8]) -> impl Iterator<Item = (usize, Lost)> + '_ {
     let mut rest = packed;
     std::iter::from_fn(move || {
         let bytes = &mut rest;
@@ -192,7 +192,7 @@ const LOST_QUOTA: u64 = 1 << 27;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::record::{RecordStep, Trace};
+    use crate::record::{RecordStep, Trace};
 
     fn text(out: &mut Vec<u8>, _: usize, text: &str) {
         varint::put_text(out, text);

@@ -6,46 +6,47 @@
 //! ```
 //!
 //! Bits of `status` mark the presence of the parts in brackets, which earlier releases did not write: price and cost;
-//! the amount for quotas of cost; and the fields that most exchanges lack (`store/more.rs`).
+//! the amount for quotas of cost; and the fields that most exchanges lack (`more.rs`).
+
+pub mod more;
 
 use std::borrow::Cow;
 
 use shared::usage::{TokenCounts, Units};
 
-use super::more;
-use super::varint;
+use crate::varint;
 
 /// One exchange, borrowed from its encoded bytes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Record<'a> {
-    pub(crate) request_id: &'a str,
-    pub(crate) started_at_ms: u64,
-    pub(crate) duration_us: u64,
+pub struct Record<'a> {
+    pub request_id: &'a str,
+    pub started_at_ms: u64,
+    pub duration_us: u64,
     /// The names, indexed by [`RecordName`]; empty if absent.
-    pub(crate) names: [&'a str; RecordName::COUNT],
+    pub names: [&'a str; RecordName::COUNT],
     /// The encoded names, without the price: equal bytes are equal names. Empty if not known.
-    pub(crate) names_read: &'a [u8],
-    pub(crate) stream: bool,
-    pub(crate) status: u16,
-    pub(crate) tokens: TokenCounts,
-    pub(crate) units: Units,
+    pub names_read: &'a [u8],
+    pub stream: bool,
+    pub status: u16,
+    pub tokens: TokenCounts,
+    pub units: Units,
     /// `None` if the cost is unknown.
-    pub(crate) cost_nano_usd: Option<u64>,
+    pub cost_nano_usd: Option<u64>,
     /// The amount that counts for quotas of cost while the cost is unknown.
-    pub(crate) quota_nano_usd: Option<u64>,
+    pub quota_nano_usd: Option<u64>,
     /// The cost that the vendor reported.
-    pub(crate) vendor_cost_nano_usd: Option<u64>,
+    pub vendor_cost_nano_usd: Option<u64>,
     /// The vendor's id of the request, or empty.
-    pub(crate) upstream_id: &'a str,
+    pub upstream_id: &'a str,
     /// The packed consumption of failed attempts: see [`more::lost`].
-    pub(crate) lost: Cow<'a, [u8]>,
-    pub(crate) head_us: Option<u64>,
-    pub(crate) first_content_us: Option<u64>,
+    pub lost: Cow<'a, [u8]>,
+    pub head_us: Option<u64>,
+    pub first_content_us: Option<u64>,
 }
 
 /// A text that many exchanges have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RecordName {
+pub enum RecordName {
     Operation,
     Key,
     Project,
@@ -65,38 +66,38 @@ pub(crate) enum RecordName {
 }
 
 impl RecordName {
-    pub(crate) const COUNT: usize = 16;
+    pub const COUNT: usize = 16;
 }
 
 /// A target that was considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct RecordStep<'a> {
-    pub(crate) provider: &'a str,
-    pub(crate) model: &'a str,
-    pub(crate) result: &'a str,
-    pub(crate) status: Option<u64>,
-    pub(crate) head_us: Option<u64>,
-    pub(crate) spent_us: Option<u64>,
+pub struct RecordStep<'a> {
+    pub provider: &'a str,
+    pub model: &'a str,
+    pub result: &'a str,
+    pub status: Option<u64>,
+    pub head_us: Option<u64>,
+    pub spent_us: Option<u64>,
 }
 
 impl<'a> Record<'a> {
-    pub(crate) fn name(&self, name: RecordName) -> &'a str {
+    pub fn name(&self, name: RecordName) -> &'a str {
         self.names.get(name as usize).copied().unwrap_or_default()
     }
 
     /// Returns the text; `None` if it is empty.
-    pub(crate) fn name_if_any(&self, name: RecordName) -> Option<&'a str> {
+    pub fn name_if_any(&self, name: RecordName) -> Option<&'a str> {
         Some(self.name(name)).filter(|text| !text.is_empty())
     }
 
-    pub(crate) fn set_name(&mut self, name: RecordName, text: &'a str) {
+    pub fn set_name(&mut self, name: RecordName, text: &'a str) {
         if let Some(place) = self.names.get_mut(name as usize) {
             *place = text;
         }
     }
 
     /// Appends everything except the trace. `text` appends a text; its second parameter is the number of the text.
-    pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
+    pub fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
         varint::put_text(out, self.request_id);
         varint::put(out, self.started_at_ms);
         varint::put(out, self.duration_us);
@@ -125,7 +126,7 @@ impl<'a> Record<'a> {
 
     /// Reads what [`put`](Self::put) wrote, and returns the remaining bytes as the trace. Returns `None` for malformed
     /// bytes.
-    pub(crate) fn take(bytes: &'a [u8], texts: Texts<'a>) -> Option<(Self, Trace<'a>)> {
+    pub fn take(bytes: &'a [u8], texts: Texts<'a>) -> Option<(Self, Trace<'a>)> {
         let mut rest = bytes;
         let bytes = &mut rest;
         let request_id = varint::take_text(bytes)?;
@@ -176,7 +177,7 @@ impl<'a> Record<'a> {
 
 impl RecordStep<'_> {
     /// Appends the step; `text` is the same as in [`Record::put`], with numbers after the last [`RecordName`].
-    pub(crate) fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
+    pub fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
         for (at, name) in (RecordName::COUNT..).zip([self.provider, self.model, self.result]) {
             text(out, at, name);
         }
@@ -194,11 +195,11 @@ const WITH_QUOTA: u64 = 1 << 18;
 const WITH_MORE: u64 = 1 << 19;
 
 /// Number of different texts of a record and its steps.
-pub(crate) const TEXTS: usize = RecordName::COUNT + 3;
+pub const TEXTS: usize = RecordName::COUNT + 3;
 
 /// The encoding of texts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Texts<'a> {
+pub enum Texts<'a> {
     /// In place.
     Inline,
     /// As a place in this list, counted from 1; 0 is the empty text.
@@ -217,7 +218,7 @@ impl<'a> Texts<'a> {
         Some(some)
     }
 
-    pub(super) fn take(self, bytes: &mut &'a [u8]) -> Option<&'a str> {
+    fn take(self, bytes: &mut &'a [u8]) -> Option<&'a str> {
         match self {
             Self::Inline => varint::take_text(bytes),
             Self::Listed(names) => match varint::take(bytes)? {
@@ -230,7 +231,7 @@ impl<'a> Texts<'a> {
 
 /// The steps of a record, in order. Ends early at malformed bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Trace<'a> {
+pub struct Trace<'a> {
     bytes: &'a [u8],
     texts: Texts<'a>,
 }
@@ -253,21 +254,21 @@ impl<'a> Iterator for Trace<'a> {
 }
 
 /// Bounds a count, so that no sum of counts overflows: an upstream may report any number.
-pub(crate) fn bounded(count: u64) -> u64 {
+pub fn bounded(count: u64) -> u64 {
     count.min(COUNT_MAX)
 }
 
-pub(super) fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
+fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
     varint::put(out, number.map_or(0, |number| number.saturating_add(1)));
 }
 
 #[expect(clippy::option_option, reason = "the outer one says whether there are bytes for the inner one")]
-pub(super) fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
+fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
     Some(varint::take(bytes)?.checked_sub(1))
 }
 
 /// Bounds a cost in nano-dollars in the same way; half a million of the largest fit into a sum.
-pub(crate) fn bounded_cost(nano: u64) -> u64 {
+pub fn bounded_cost(nano: u64) -> u64 {
     nano.min(COST_MAX)
 }
 

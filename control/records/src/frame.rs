@@ -5,7 +5,7 @@
 //!  FF FE FF 77   bytes that occur in no text  4     75: in a note, 76: earlier releases
 //!  length        of the record                4, little-endian
 //!  digest        of length and record         4, little-endian; with 77 also over the file and the position in it
-//!  record        see store/record.rs
+//!  record        see record.rs
 //! ```
 //!
 //! After a power failure, a reused file may contain its earlier contents again, and a disk or a repair may write a
@@ -15,15 +15,13 @@
 use shared::error_kind::ErrorKind;
 use shared::usage::{Outcome, TraceStep, UsageEvent};
 
-use super::names;
-use crate::store::digest::{digest, wide_digest};
-use crate::store::marks::FileId;
-use crate::store::more::pack_lost;
-use crate::store::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
-use crate::store::varint;
+use crate::digest::{digest, wide_digest};
+use crate::record::more::pack_lost;
+use crate::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
+use crate::{names, varint};
 
 /// Builds the frame of `event` in `out`, without the header.
-pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
+pub fn put(out: &mut Vec<u8>, event: &UsageEvent) {
     out.clear();
     out.extend_from_slice(&[0; HEADER]);
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
@@ -39,7 +37,7 @@ pub(crate) fn put(out: &mut Vec<u8>, event: &UsageEvent) {
 /// Builds in `out`, without the header, the frame of `running` as the next process will record it: interrupted. The
 /// frame contains the trace only if the trace shows consumption of failed attempts and the frame is no longer than
 /// `bytes_max`.
-pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
+pub fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max: usize) {
     let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
     let mut record = record(running);
     record.set_name(RecordName::Outcome, Outcome::Interrupted.name());
@@ -59,27 +57,33 @@ pub(crate) fn put_interrupted(out: &mut Vec<u8>, running: &UsageEvent, bytes_max
     }
 }
 
+/// The id of a journal file: its writer (random for each worker of each process), and a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileId {
+    pub origin: u64,
+    pub number: u64,
+}
+
+impl FileId {
+    /// Returns this id for a new file, and advances to the next number.
+    pub fn take(&mut self) -> Self {
+        let id = *self;
+        self.number += 1;
+        id
+    }
+}
+
 /// A position in a journal file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct JournalSpot {
-    pub(crate) file: FileId,
+pub struct JournalSpot {
+    pub file: FileId,
     /// Offset in bytes from the beginning of the file.
-    pub(crate) at: u64,
+    pub at: u64,
 }
 
 /// Writes the header of a frame that [`put`] built, bound to `spot` if there is one.
-pub(crate) fn close(frame: &mut [u8], spot: Option<JournalSpot>) {
+pub fn close(frame: &mut [u8], spot: Option<JournalSpot>) {
     let kind = if spot.is_some() { PLACED } else { FREE };
-    close_as(kind, frame, spot);
-}
-
-/// Same as [`close`], but in the format of an earlier release.
-#[cfg(test)]
-pub(crate) fn close_as_before(frame: &mut [u8], file: FileId) {
-    close_as(BOUND, frame, Some(JournalSpot { file, at: 0 }));
-}
-
-fn close_as(kind: u8, frame: &mut [u8], spot: Option<JournalSpot>) {
     let Some((header, record)) = frame.split_first_chunk_mut::<HEADER>() else { return };
     let length = u32::try_from(record.len()).unwrap_or(u32::MAX);
     let [a, b, c] = MARKER;
@@ -90,7 +94,7 @@ fn close_as(kind: u8, frame: &mut [u8], spot: Option<JournalSpot>) {
 
 /// The result of parsing the beginning of a run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Frame<'a> {
+pub enum Frame<'a> {
     /// A record, and the length of its frame.
     Whole(&'a [u8], usize),
     /// This many bytes that are not a frame.
@@ -102,7 +106,7 @@ pub(crate) enum Frame<'a> {
 }
 
 /// Parses the beginning of `bytes`, which are at `spot` of the journal, or in a note if `spot` is `None`.
-pub(crate) fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
+pub fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
     let Some((&kind, rest)) = bytes.strip_prefix(&MARKER).and_then(<[u8]>::split_first) else {
         let zeros = blank(bytes);
         if zeros > 0 {
@@ -137,7 +141,7 @@ pub(crate) fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
 }
 
 /// Returns the number of bytes before the next marker, ignoring one at the start, or before the end.
-pub(crate) fn after_marker(bytes: &[u8]) -> usize {
+pub fn after_marker(bytes: &[u8]) -> usize {
     let rest = bytes.get(1..).unwrap_or_default();
     next_marker(rest).map_or(bytes.len(), |at| at + 1)
 }
@@ -237,9 +241,9 @@ const NUMBER_SHIFT: u32 = 24;
 /// Shift that puts positions, which have fewer than 24 bits, into the highest bits of the digest's seed.
 const PLACE_SHIFT: u32 = 40;
 /// Length of the marker, kind, record length and digest.
-pub(crate) const HEADER: usize = 12;
+pub const HEADER: usize = 12;
 /// Upper bound for the length of a record.
-pub(crate) const RECORD_BYTES_MAX: usize = 4 << 20;
+pub const RECORD_BYTES_MAX: usize = 4 << 20;
 /// A trace is cut at this frame length.
 const TRACE_END_MAX: usize = 512 << 10;
 /// The latest start of an exchange, in milliseconds: in the year 10889.

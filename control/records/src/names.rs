@@ -4,7 +4,7 @@
 use shared::error_kind::ErrorKind;
 use shared::usage::StepResult;
 
-pub(super) fn result(result: StepResult) -> &'static str {
+pub(crate) fn result(result: StepResult) -> &'static str {
     match result {
         StepResult::Served => "served",
         StepResult::CircuitOpen => "circuit_open",
@@ -30,7 +30,7 @@ pub(super) fn result(result: StepResult) -> &'static str {
     }
 }
 
-pub(super) fn error(kind: ErrorKind) -> &'static str {
+pub(crate) fn error(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::BadHttp => "bad_http",
         ErrorKind::InvalidRequest => "invalid_request",
