@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use rustix::process::Signal as SignalNumber;
 use shared::alarm::Alarm;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -27,6 +28,8 @@ struct Caught {
 }
 
 impl Signals {
+    /// Catches all signals but SIGTERM and SIGINT. SIGXFSZ then has no effect: a write past a limit on file sizes
+    /// (RLIMIT_FSIZE) returns an error, as one to a full disk does, instead of ending the process.
     pub(crate) fn catch() -> std::io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let died = Arc::new(Notify::new());
@@ -34,6 +37,8 @@ impl Signals {
         let alarm = Alarm::new(move || rung.notify_one());
         let context = runtime.enter();
         let user = (signal(SignalKind::user_defined1())?, signal(SignalKind::user_defined2())?);
+        // The handler stays when the stream of its signals is dropped.
+        drop(signal(SignalKind::from_raw(SignalNumber::XFSZ.as_raw()))?);
         let caught = Caught { stop: None, hangup: signal(SignalKind::hangup())?, user, died };
         drop(context);
         Ok(Self { runtime, alarm, caught })

@@ -245,6 +245,41 @@ async fn a_journal_that_is_cut_short_ends_no_process() {
     assert_eq!(gateway.records(6).await.len(), 6, "nothing that was recorded is lost or doubled");
 }
 
+/// P20: at a limit on file sizes (`ulimit -f`) the kernel sends a signal with each refused write. The process continues,
+/// refuses what it cannot record, and recovers.
+#[tokio::test]
+async fn a_limit_on_file_sizes_ends_no_process() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let admin = Admin(gateway.client());
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    gateway.records(1).await;
+    let unlimited = gateway.limit_file_bytes(Some(0));
+    for attempt in 0..3 {
+        let refused = admin.call("POST", "projects", json!({"name": format!("limited-{attempt}")})).await;
+        assert_eq!(refused.status, 500, "{refused:?}");
+        assert_eq!(gateway.client().chat(chat::request("m")).await.status, 503);
+    }
+    assert_eq!(gateway.client().get("/health").await.unwrap().status, 200);
+    assert_eq!(gateway.client().get("/ready").await.unwrap().status, 503);
+
+    gateway.limit_file_bytes(unlimited);
+    wait::eventually("requests again", async || {
+        (gateway.client().get("/ready").await.unwrap().status == 200).then_some(())
+    })
+    .await;
+    wait::eventually("changes again", async || {
+        let again = admin.call("POST", "projects", json!({"name": "after"})).await;
+        (again.status == 201).then_some(())
+    })
+    .await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    assert_eq!(gateway.records(2).await.len(), 2, "each complete answer has its record");
+    assert_eq!(names(&admin).await, ["after"]);
+    assert!(!gateway.log().contains("panicked"), "{}", gateway.log());
+}
+
 /// Sends chats with long records until one is rejected, and records which were answered.
 async fn chat_until_refused(client: Client, number: usize, answered: Arc<Mutex<BTreeSet<String>>>) {
     let tags: Vec<String> = (0..8).map(|tag| format!("{tag:032}={}", "v".repeat(64))).collect();

@@ -1,6 +1,6 @@
 //! Tests the scripted upstream and the client against each other: the tests of the gateway rely on them.
 
-use crate::support::{Answer, Client, Gate, Upstream, chat};
+use crate::support::{Answer, Client, Gate, Upstream, chat, proc};
 
 fn client_of(upstream: &Upstream) -> Client {
     let authority = upstream.base_url().replace("http://", "").replace("/v1", "");
@@ -58,4 +58,23 @@ async fn a_client_that_leaves_is_on_record() {
     let left = std::time::Instant::now();
     drop(flow);
     assert!(upstream.closed(0).await >= left);
+}
+
+#[test]
+fn children_of_every_thread_are_children_of_the_process() {
+    let (started, child) = std::sync::mpsc::channel();
+    let (end, ended) = std::sync::mpsc::channel::<()>();
+    let thread = std::thread::spawn(move || {
+        let mut child = std::process::Command::new("sleep").arg("600").spawn().unwrap();
+        started.send(child.id()).unwrap();
+        // The children of a thread that ends become those of another one.
+        let _ = ended.recv();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    });
+    let child = child.recv().unwrap();
+    let is_listed = proc::children(std::process::id()).contains(&child);
+    drop(end);
+    thread.join().unwrap();
+    assert!(is_listed);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
@@ -191,6 +191,13 @@ impl Gateway {
     /// Replaces the configuration file of the running gateway.
     pub(crate) fn write_config(&self, text: impl AsRef<[u8]>) {
         replace(&self.setup.config_path(), text.as_ref());
+    }
+
+    /// Sets the limit of the process on file sizes, in bytes; returns the previous one.
+    pub(crate) fn limit_file_bytes(&self, current: Option<u64>) -> Option<u64> {
+        let pid = Pid::from_raw(i32::try_from(self.pid()).unwrap());
+        let limit = Rlimit { current, ..getrlimit(Resource::Fsize) };
+        prlimit(pid, Resource::Fsize, limit).unwrap().current
     }
 
     /// Sends a signal.

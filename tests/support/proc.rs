@@ -14,21 +14,23 @@ pub(crate) fn cpu_time(pid: u32) -> Duration {
     children(pid).into_iter().map(threads_cpu_time).fold(own, |sum, child| sum + child)
 }
 
-/// Returns the direct children that the main thread has started.
+/// Returns the direct children of all threads.
 pub(crate) fn children(pid: u32) -> Vec<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
-    text.split_whitespace().filter_map(|child| child.parse().ok()).collect()
+    let texts = threads(pid, "children");
+    texts.iter().flat_map(|text| text.split_whitespace()).filter_map(|child| child.parse().ok()).collect()
 }
 
 /// Sums the scheduler's CPU time of each thread, which is in nanoseconds; `/proc/PID/stat` counts in 10 ms.
 fn threads_cpu_time(pid: u32) -> Duration {
-    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Duration::ZERO };
-    let nanos = threads
-        .flatten()
-        .filter_map(|thread| fs::read_to_string(thread.path().join("schedstat")).ok())
-        .filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok())
-        .sum();
-    Duration::from_nanos(nanos)
+    let texts = threads(pid, "schedstat");
+    let nanos = texts.iter().filter_map(|text| text.split_whitespace().next()?.parse::<u64>().ok());
+    Duration::from_nanos(nanos.sum())
+}
+
+/// Reads a file of `/proc/PID/task/TID` for each living thread.
+fn threads(pid: u32, file: &str) -> Vec<String> {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join(file)).ok()).collect()
 }
 
 /// Returns a value in KiB from `/proc/PID/status`.
