@@ -26,9 +26,18 @@ pub(super) static KIND: ProviderKind = ProviderKind {
 };
 
 fn base_url(place: &Place<'_>) -> Result<String, Missing> {
+    address("bedrock-runtime", place)
+}
+
+/// Returns the base URL of the API that lists models.
+fn control_plane(place: &Place<'_>) -> Result<String, Missing> {
+    address("bedrock", place)
+}
+
+fn address(service: &str, place: &Place<'_>) -> Result<String, Missing> {
     let region = place.region.ok_or(Missing("region"))?;
     let domain = if region.starts_with("cn-") { "amazonaws.com.cn" } else { "amazonaws.com" };
-    Ok(format!("https://bedrock-runtime.{region}.{domain}"))
+    Ok(format!("https://{service}.{region}.{domain}"))
 }
 
 const LAYOUTS: &[Layout] = &[Layout {
@@ -42,17 +51,15 @@ const LAYOUTS: &[Layout] = &[Layout {
         PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/v1/responses" },
     ],
     lists: &[
-        ListRule { host: Some(CONTROL_PLANE), template: "/foundation-models", pages: Pages::One },
+        ListRule { host: Some(control_plane), template: "/foundation-models", pages: Pages::One },
         ListRule {
-            host: Some(CONTROL_PLANE),
+            host: Some(control_plane),
             template: "/inference-profiles?maxResults=1000",
             pages: Pages::NextToken,
         },
     ],
     api_version: None,
 }];
-
-const CONTROL_PLANE: &str = "https://bedrock.{region}.amazonaws.com";
 
 const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Bedrock, calls, template }

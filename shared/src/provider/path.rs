@@ -67,7 +67,7 @@ pub struct Layout {
 pub struct ListRule {
     /// The base URL of the list, if it differs from the kind's own. An instance with a configured base URL has its
     /// lists below that instead.
-    pub host: Option<&'static str>,
+    pub host: Option<fn(&Place<'_>) -> Result<String, Missing>>,
     /// The path template, as in [`PathRule`].
     pub template: &'static str,
     /// The pagination of the list.
@@ -183,8 +183,11 @@ impl Layout {
         place: &Place<'_>,
     ) -> Result<Vec<ListAddress>, Missing> {
         let address = |rule: &ListRule| {
-            let host = rule.host.filter(|_| !is_own).unwrap_or(base_url);
-            let url = format!("{}{}", fill(host, place)?, filled(self, rule.template, place)?);
+            let path = filled(self, rule.template, place)?;
+            let url = match rule.host.filter(|_| !is_own) {
+                Some(host) => host(place)? + &path,
+                None => fill(base_url, place)? + &path,
+            };
             Ok(ListAddress { url, pages: rule.pages })
         };
         self.lists.iter().map(address).collect()
@@ -308,8 +311,12 @@ mod tests {
     ];
     const LISTS: &[ListRule] = &[
         ListRule { host: None, template: "/models", pages: Pages::One },
-        ListRule { host: Some("https://{region}.example"), template: "/more?n=1", pages: Pages::NextToken },
+        ListRule { host: Some(beside), template: "/more?n=1", pages: Pages::NextToken },
     ];
+    fn beside(place: &Place<'_>) -> Result<String, Missing> {
+        fill("https://{region}.example", place)
+    }
+
     const LAYOUT: Layout = Layout { base_ends: "", rules: RULES, lists: LISTS, api_version: None };
 
     #[test]

@@ -130,13 +130,19 @@ fn addresses_of_clouds_are_made_of_their_places() {
         assert_eq!(address(name, &place).as_deref(), Ok(want));
     }
     assert_eq!(address("bedrock", &Place::default()), Err(Missing("region")));
-    let lists = kind("bedrock").unwrap().layout("").unwrap().lists("https://runtime", false, &PLACE).unwrap();
-    let urls: Vec<&str> = lists.iter().map(|list| list.url.as_str()).collect();
-    assert_eq!(
-        urls,
-        [
-            "https://bedrock.eu-west-1.amazonaws.com/foundation-models",
-            "https://bedrock.eu-west-1.amazonaws.com/inference-profiles?maxResults=1000"
-        ]
-    );
+}
+
+#[test]
+fn lists_of_bedrock_models_are_in_the_domain_of_their_region() {
+    let layout = kind("bedrock").unwrap().layout("").unwrap();
+    for (region, domain) in [("eu-west-1", "amazonaws.com"), ("cn-north-1", "amazonaws.com.cn")] {
+        let place = Place { region: Some(region), ..PLACE };
+        let lists = layout.lists("https://runtime", false, &place).unwrap();
+        let urls: Vec<&str> = lists.iter().map(|list| list.url.as_str()).collect();
+        let address = format!("https://bedrock.{region}.{domain}");
+        assert_eq!(
+            urls,
+            [format!("{address}/foundation-models"), format!("{address}/inference-profiles?maxResults=1000")]
+        );
+    }
 }
