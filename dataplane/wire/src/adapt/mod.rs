@@ -14,6 +14,7 @@ mod chat_over_responses;
 mod counting;
 mod events;
 mod features;
+mod function_calls;
 mod images_over_gemini;
 mod loss;
 mod messages_over_chat;

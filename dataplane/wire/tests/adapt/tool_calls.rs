@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
-use wire::adapt::{ADAPTATIONS, Adaptation, Traits};
+use wire::adapt::{ADAPTATIONS, Adaptation, Flaw, Traits};
 
 use crate::chat_over_bedrock::frame;
 use crate::normal::decode;
@@ -183,5 +183,79 @@ fn clients_of_functions_read_calls_in_the_old_form() {
             end = if choice["finish_reason"].is_null() { end } else { choice["finish_reason"].clone() };
         }
         assert_eq!((said, end), (("f".to_owned(), "{}".to_owned()), json!("function_call")), "{name}");
+    }
+}
+
+/// Returns the ids and names of calls, and the ids or names of results, in their order.
+fn calls_and_results(target: Dialect, sent: &Value) -> (Vec<[String; 2]>, Vec<String>) {
+    let (list, content) = match target {
+        Dialect::Gemini => ("contents", "parts"),
+        Dialect::Responses => ("input", ""),
+        _ => ("messages", "content"),
+    };
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (mut calls, mut results) = (Vec::new(), Vec::new());
+    for message in sent[list].as_array().unwrap() {
+        let parts = message[content].as_array().cloned().unwrap_or_else(|| vec![message.clone()]);
+        for part in parts {
+            if part["type"] == "function_call" {
+                calls.push([text(&part["call_id"]), text(&part["name"])]);
+            } else if part["type"] == "function_call_output" {
+                results.push(text(&part["call_id"]));
+            } else if part["type"] == "tool_use" {
+                calls.push([text(&part["id"]), text(&part["name"])]);
+            } else if part["type"] == "tool_result" {
+                results.push(text(&part["tool_use_id"]));
+            } else if let Some(call) = part.get("toolUse") {
+                calls.push([text(&call["toolUseId"]), text(&call["name"])]);
+            } else if let Some(result) = part.get("toolResult") {
+                results.push(text(&result["toolUseId"]));
+            } else if let Some(call) = part.get("functionCall") {
+                calls.push([text(&call["name"]), text(&call["name"])]);
+            } else if let Some(result) = part.get("functionResponse") {
+                results.push(text(&result["name"]));
+            }
+        }
+    }
+    (calls, results)
+}
+
+#[test]
+fn a_function_result_goes_to_the_call_of_its_function() {
+    let call = |name| json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}});
+    let result = |name| json!({"role": "function", "name": name, "content": "1"});
+    let messages = json!([{"role": "user", "content": "x"}, call("f"), call("g"), result("f"), result("g")]);
+    let request = json!({"model": "m", "messages": messages, "functions": [{"name": "f"}, {"name": "g"}]});
+    for pair in conversations().filter(|pair| pair.client == Dialect::Chat) {
+        let prepared = prepare(pair, request.to_string().as_bytes(), &Traits::of("target-model")).unwrap();
+        let (calls, results) =
+            calls_and_results(pair.target, &serde_json::from_slice(&prepared.body).unwrap());
+        assert_eq!(calls.iter().map(|[_, name]| name).collect::<Vec<_>>(), ["f", "g"], "{:?}", pair.target);
+        assert_eq!(results, [calls[0][0].as_str(), &calls[1][0]], "{:?}", pair.target);
+    }
+}
+
+#[test]
+fn a_function_result_without_a_call_is_rejected() {
+    let call =
+        json!({"role": "assistant", "content": null, "function_call": {"name": "f", "arguments": "{}"}});
+    for pair in conversations().filter(|pair| pair.client == Dialect::Chat) {
+        for (before, name, param) in
+            [(json!({"role": "user", "content": "y"}), "f", "role"), (call.clone(), "g", "name")]
+        {
+            let result = json!({"role": "function", "name": name, "content": "1"});
+            let messages = json!([{"role": "user", "content": "x"}, before, result]);
+            let request = json!({"model": "m", "messages": messages, "functions": [{"name": "f"}]});
+            let refused =
+                prepare(pair, request.to_string().as_bytes(), &Traits::of("target-model")).unwrap_err();
+            assert_eq!(
+                refused.param,
+                format!("messages.2.{param}"),
+                "{:?}: {}",
+                pair.target,
+                refused.message
+            );
+            assert_eq!(refused.flaw, Flaw::Malformed, "{:?}", pair.target);
+        }
     }
 }

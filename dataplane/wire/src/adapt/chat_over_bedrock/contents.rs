@@ -6,6 +6,7 @@ use super::losses::LOSSES;
 use super::media::{DocumentNames, write_media};
 use super::thinking::{is_signed, write_signed};
 use crate::adapt::chat_client::{AssistantCall, CacheMark, ChatMessage, ChatPart};
+use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, call_id, read};
 use crate::json::JsonWriter;
@@ -25,8 +26,8 @@ pub(super) struct ConverseContents<'n, 'i> {
     /// Function names by call id.
     names: HashMap<&'i str, &'i str>,
     documents: DocumentNames,
-    /// The number of calls without an id.
-    functions: u64,
+    /// The calls in the legacy form.
+    functions: FunctionCalls<'i>,
     /// Ids of calls made before the first user message. Their results are sent as text.
     left_out: Vec<String>,
 }
@@ -68,7 +69,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
             role: None,
             names: HashMap::new(),
             documents: DocumentNames::default(),
-            functions: 0,
+            functions: FunctionCalls::default(),
             left_out: Vec::new(),
         }
     }
@@ -85,7 +86,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
             "assistant" => self.assistant(message)?,
             "tool" => self.result(message, message.needed_text("tool_call_id")?)?,
             "function" => {
-                let id = function_id(self.functions);
+                let id = self.functions.answered(message.word("name"), &message.path)?;
                 self.result(message, &id)?;
             }
             _ => {
@@ -185,13 +186,10 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
     }
 
     /// Returns the call's id at the target.
-    fn id_of(&mut self, call: &AssistantCall<'_, '_>) -> String {
+    fn id_of(&mut self, call: &AssistantCall<'_, 'i>) -> String {
         match call.id {
             Some(id) => call_id::call_id(id, PREFIX).into_owned(),
-            None => {
-                self.functions = self.functions.saturating_add(1);
-                function_id(self.functions)
-            }
+            None => self.functions.call(call.name),
         }
     }
 
@@ -246,7 +244,3 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
 
 /// The prefix of ids that replace those the target would reject.
 const PREFIX: &str = "tooluse_";
-
-fn function_id(number: u64) -> String {
-    format!("call_fn_{number}")
-}

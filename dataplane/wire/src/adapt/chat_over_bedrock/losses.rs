@@ -15,7 +15,10 @@ pub(super) static LOSSES: &[Loss] = &[
         "a message of the role `assistant`; one that says nothing is left out",
     ),
     mapped("messages.*.role=tool", "a `toolResult`; text, where the request offers no tools"),
-    mapped("messages.*.role=function", "as `tool`, with the id of the call before it"),
+    mapped(
+        "messages.*.role=function",
+        "as `tool`, with the id of the oldest unanswered call of its function",
+    ),
     mapped(
         "messages.*.tool_call_id",
         "`toolUseId`; an id that the target would refuse is replaced by a hash",

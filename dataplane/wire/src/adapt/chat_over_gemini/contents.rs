@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
 use crate::adapt::chat_client::ChatMessage;
+use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Rejection, Traits, read};
 use crate::json::{self, JsonWriter};
@@ -20,6 +21,8 @@ pub(super) struct GeminiContents<'n, 'i> {
     tool_names: &'n mut ToolNames,
     /// Function names by call id.
     names: HashMap<&'i str, &'i str>,
+    /// The calls in the legacy form.
+    functions: FunctionCalls<'i>,
     /// A user content has been written.
     user_spoke: bool,
     /// Calls made before the first user content, which the target rejects: their ids, or the function name if a call
@@ -40,6 +43,7 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
             contents: JsonWriter::default(),
             role: None,
             names: HashMap::new(),
+            functions: FunctionCalls::default(),
             user_spoke: false,
             left_out: Vec::new(),
             signs_calls: target.model.contains("gemini-3"),
@@ -59,6 +63,8 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
             "tool" => self.tool(message),
             "function" => {
                 let name = message.needed_text("name")?;
+                // The target identifies such a call by its name alone.
+                self.functions.answered(Some(name), &message.path)?;
                 self.result((None, name), name, &message.text()?);
                 Ok(())
             }
@@ -128,7 +134,10 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
 
     fn calls(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         for (position, call) in message.calls(LOSSES)?.into_iter().enumerate() {
-            self.names.extend(call.id.map(|id| (id, call.name)));
+            match call.id {
+                Some(id) => drop(self.names.insert(id, call.name)),
+                None => drop(self.functions.call(call.name)),
+            }
             if !self.user_spoke {
                 self.left_out.push(call.id.unwrap_or(call.name));
                 continue;

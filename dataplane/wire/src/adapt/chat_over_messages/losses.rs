@@ -15,7 +15,10 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("messages.*.role=user", "a `user` message; text that is empty or blank is left out"),
     mapped("messages.*.role=assistant", "an `assistant` message; one that says nothing is left out"),
     mapped("messages.*.role=tool", "a `tool_result` block of a `user` message"),
-    mapped("messages.*.role=function", "as `tool`, with the id of the call before it"),
+    mapped(
+        "messages.*.role=function",
+        "as `tool`, with the id of the oldest unanswered call of its function",
+    ),
     hint("messages.*.name", "dropped"),
     mapped("messages.*.cache_control", "onto the last block that the message becomes"),
     mapped(

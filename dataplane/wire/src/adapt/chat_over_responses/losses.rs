@@ -25,7 +25,10 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.reasoning_content", "dropped: what was said and called stays"),
     rejected("messages.*.audio", "names audio kept by a provider. Send its transcript as text."),
     mapped("messages.*.function_call", "a `function_call` with an id of the gateway's own"),
-    mapped("messages.*.role=function", "`function_call_output`, of the call before it"),
+    mapped(
+        "messages.*.role=function",
+        "`function_call_output`, of the oldest unanswered call of its function",
+    ),
     mapped("max_completion_tokens", "`max_output_tokens`, at least 16"),
     mapped("max_tokens", "`max_output_tokens`, at least 16"),
     exact("temperature", "unchanged"),

@@ -4,6 +4,7 @@ use super::losses::refuse;
 use super::request::kind;
 use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
+use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{ObjectWriter, comma, string};
@@ -17,7 +18,7 @@ pub(super) fn write(
 ) -> Result<(), Rejection> {
     let messages =
         member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
-    let mut items = Items { out, names, custom: Vec::new(), functions: 0 };
+    let mut items = Items { out, names, custom: Vec::new(), functions: FunctionCalls::default() };
     items.out.push(b'[');
     for (position, message) in read::array(messages, || "messages".to_owned())?.iter().enumerate() {
         items.message(position, &read::object(message, || format!("messages.{position}"))?)?;
@@ -31,8 +32,8 @@ struct Items<'a, 'i> {
     names: &'a mut ToolNames,
     /// Ids of custom (free-text) tool calls, whose results are items of another type.
     custom: Vec<&'i str>,
-    /// The number of calls in the legacy form, which have no ids.
-    functions: u64,
+    /// The calls in the legacy form.
+    functions: FunctionCalls<'i>,
 }
 
 impl<'i> Items<'_, 'i> {
@@ -45,11 +46,10 @@ impl<'i> Items<'_, 'i> {
                 let id = read::needed_text(message, "tool_call_id", || format!("messages.{position}"))?;
                 self.result(position, message, id)
             }
-            "function" if self.functions == 0 => {
-                let why = "is `function`, and no function has been called before.";
-                Err(Rejection::malformed(path() + ".role", why))
+            "function" => {
+                let id = self.functions.answered(member_text(message, "name"), &path())?;
+                self.result(position, message, &id)
             }
-            "function" => self.result(position, message, &function_id(self.functions)),
             _ => {
                 let why = "must be 'system', 'developer', 'user', 'assistant', 'tool' or 'function'.";
                 Err(Rejection::malformed(path() + ".role", why))
@@ -106,12 +106,12 @@ impl<'i> Items<'_, 'i> {
     /// Writes a call in the legacy form.
     fn function_call(&mut self, path: &str, call: Tree<'_, 'i>) -> Result<(), Rejection> {
         let call = read::object(call, || path.to_owned())?;
-        self.functions = self.functions.saturating_add(1);
+        let name = read::needed_text(&call, "name", || path.to_owned())?;
         comma(self.out);
         let mut item = ObjectWriter::open(self.out);
         item.raw("type", r#""function_call""#);
-        item.text("call_id", &function_id(self.functions));
-        item.text("name", &self.names.fit(read::needed_text(&call, "name", || path.to_owned())?));
+        item.text("call_id", &self.functions.call(name));
+        item.text("name", &self.names.fit(name));
         let arguments = member_text(&call, "arguments").filter(|text| !text.is_empty());
         item.text("arguments", arguments.unwrap_or("{}"));
         item.close();
@@ -159,10 +159,6 @@ impl<'i> Items<'_, 'i> {
         item.close();
         Ok(())
     }
-}
-
-fn function_id(number: u64) -> String {
-    format!("call_fn_{number}")
 }
 
 fn content_path(position: usize) -> String {

@@ -8,67 +8,45 @@ use simd_json::tape::Object;
 use super::content::{MessagesContent, cache_control, cache_of};
 use super::messages::ClientMessage;
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CALL, refuse};
+use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Rejection, call_id, read};
 use crate::json::Tree;
 
-/// Counts calls in the legacy form, which have no ids, to generate ids for them.
-#[derive(Debug, Default)]
-pub(super) struct NumberedCalls {
-    counted: u64,
+/// Returns `id`, or a replacement that the target accepts.
+pub(super) fn portable(id: &str) -> Cow<'_, str> {
+    call_id::call_id(id, "toolu_")
 }
 
-impl NumberedCalls {
-    /// Returns `id`, or a replacement that the target accepts.
-    pub(super) fn portable(id: &str) -> Cow<'_, str> {
-        call_id::call_id(id, "toolu_")
+/// Writes the calls of a message.
+pub(super) fn write<'i>(
+    message: &ClientMessage<'_, 'i>,
+    functions: &mut FunctionCalls<'i>,
+    names: &mut ToolNames,
+    content: &mut MessagesContent<'_>,
+) -> Result<(), Rejection> {
+    if let Some(call) = message.member("function_call") {
+        let path = || message.path("function_call");
+        let call = read::object(call, path)?;
+        let id = functions.call(read::needed_text(&call, "name", path)?);
+        tool_use(&call, (&id, names), path, (content, None))?;
     }
-
-    /// Returns the id of the call that a message of the role `function` answers.
-    pub(super) fn answered(&self, message: &ClientMessage<'_, '_>) -> Result<String, Rejection> {
-        match self.counted {
-            0 => Err(Rejection::malformed(
-                message.path("role"),
-                "is `function`, and no function has been called before.",
-            )),
-            counted => Ok(function_id(counted)),
+    let Some(calls) = message.member("tool_calls") else { return Ok(()) };
+    for (position, call) in read::array(calls, || message.path("tool_calls"))?.iter().enumerate() {
+        let path = || format!("messages.{}.tool_calls.{position}", message.position);
+        let call = read::object(call, path)?;
+        let kind = read::member(&call, "type");
+        if kind.is_some_and(|kind| read::as_text(kind) != Some("function")) {
+            return Err(refuse(CUSTOM_CALL, path()));
         }
+        let id = portable(read::needed_text(&call, "id", path)?);
+        let inner = || format!("{}.function", path());
+        let function = read::member(&call, "function");
+        let function = function.ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
+        tool_use(&read::object(function, inner)?, (&id, names), inner, (content, cache_of(&call)))?;
     }
-
-    /// Writes the calls of a message.
-    pub(super) fn write(
-        &mut self,
-        message: &ClientMessage<'_, '_>,
-        names: &mut ToolNames,
-        content: &mut MessagesContent<'_>,
-    ) -> Result<(), Rejection> {
-        if let Some(call) = message.member("function_call") {
-            let path = || message.path("function_call");
-            self.counted = self.counted.saturating_add(1);
-            let call = read::object(call, path)?;
-            tool_use(&call, (&function_id(self.counted), names), path, (content, None))?;
-        }
-        let Some(calls) = message.member("tool_calls") else { return Ok(()) };
-        for (position, call) in read::array(calls, || message.path("tool_calls"))?.iter().enumerate() {
-            let path = || format!("messages.{}.tool_calls.{position}", message.position);
-            let call = read::object(call, path)?;
-            let kind = read::member(&call, "type");
-            if kind.is_some_and(|kind| read::as_text(kind) != Some("function")) {
-                return Err(refuse(CUSTOM_CALL, path()));
-            }
-            let id = Self::portable(read::needed_text(&call, "id", path)?);
-            let inner = || format!("{}.function", path());
-            let function = read::member(&call, "function");
-            let function = function.ok_or_else(|| Rejection::malformed(inner(), "is missing."))?;
-            tool_use(&read::object(function, inner)?, (&id, names), inner, (content, cache_of(&call)))?;
-        }
-        Ok(())
-    }
-}
-
-fn function_id(counted: u64) -> String {
-    format!("call_fn_{counted}")
+    Ok(())
 }
 
 fn tool_use(

@@ -5,11 +5,12 @@
 
 use simd_json::tape::{Array, Object};
 
-use super::calls::NumberedCalls;
+use super::calls;
 use super::content::{MessagesContent, cache_control, cache_of};
 use super::parts;
 use super::thinking;
 use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
+use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Rejection, Traits, read};
@@ -31,7 +32,7 @@ pub(super) fn write(
         results: Vec::new(),
         content: MessagesContent::default(),
         system: MessagesContent::default(),
-        calls: NumberedCalls::default(),
+        functions: FunctionCalls::default(),
         names,
     };
     let last = messages.len().saturating_sub(1);
@@ -107,7 +108,8 @@ struct Talk<'a, 'i> {
     content: MessagesContent<'i>,
     /// System text, except for text that stays between turns.
     system: MessagesContent<'i>,
-    calls: NumberedCalls,
+    /// The calls in the legacy form.
+    functions: FunctionCalls<'i>,
     /// Maps the client's tool names to the target's.
     names: &'a mut ToolNames,
 }
@@ -127,10 +129,11 @@ impl<'i> Talk<'_, 'i> {
                 let id = read::needed_text(&message.members, "tool_call_id", || {
                     format!("messages.{}", message.position)
                 })?;
-                self.result(message, &NumberedCalls::portable(id))
+                self.result(message, &calls::portable(id))
             }
             "function" => {
-                let id = self.calls.answered(message)?;
+                let name = read::member_text(&message.members, "name");
+                let id = self.functions.answered(name, &format!("messages.{}", message.position))?;
                 self.result(message, &id)
             }
             "system" | "developer" => self.system(message),
@@ -190,7 +193,7 @@ impl<'i> Talk<'_, 'i> {
         if let Some(refusal) = message.member("refusal").and_then(read::as_text) {
             self.content.text(refusal, None);
         }
-        self.calls.write(message, self.names, &mut self.content)
+        calls::write(message, &mut self.functions, self.names, &mut self.content)
     }
 
     fn result(&mut self, message: &ClientMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
