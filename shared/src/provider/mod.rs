@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use self::path::{Layout, Missing, Place};
+use self::path::Layout;
 use self::quirks::Quirks;
 use crate::operation::Dialect;
 
@@ -83,7 +83,7 @@ pub enum Reach {
     /// `base_url` if configured, otherwise this address.
     Known(&'static str),
     /// `base_url` if configured, otherwise the address computed from the fields of the instance.
-    Placed(fn(&Place<'_>) -> Result<String, Missing>),
+    Placed(path::BaseUrl),
     /// Requests are answered inside the process.
     InProcess(Inside),
 }

@@ -62,12 +62,15 @@ pub struct Layout {
     pub api_version: Option<&'static str>,
 }
 
+/// Computes a base URL from the fields of an instance.
+pub type BaseUrl = fn(&Place<'_>) -> Result<String, Missing>;
+
 /// One list of models.
 #[derive(Debug)]
 pub struct ListRule {
     /// The base URL of the list, if it differs from the kind's own. An instance with a configured base URL has its
     /// lists below that instead.
-    pub host: Option<fn(&Place<'_>) -> Result<String, Missing>>,
+    pub host: Option<BaseUrl>,
     /// The path template, as in [`PathRule`].
     pub template: &'static str,
     /// The pagination of the list.

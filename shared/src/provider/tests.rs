@@ -1,6 +1,6 @@
 //! Tests of properties of every kind and of the paths of each.
 
-use super::path::{Call, Paths};
+use super::path::{Call, Missing, Paths, Place};
 use super::*;
 
 const PLACE: Place<'_> = Place {
