@@ -20,17 +20,16 @@ pub mod detect;
 #[doc(hidden)]
 #[expect(clippy::expect_used, reason = "a broken invariant must panic")]
 pub mod fuzzing;
-mod meter;
 mod model_facts;
 mod money;
 mod offline;
 mod publish;
 mod refusals;
 pub mod regular_file;
-mod retention;
 mod service;
 mod state;
 mod store;
+mod usage;
 mod vault;
 mod writer;
 

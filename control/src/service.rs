@@ -35,11 +35,11 @@ use crate::console::Asset;
 use crate::credential::{AccessTokens, Keeper};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
-use crate::retention::RetentionPass;
 use crate::state::{Parts, State};
 use crate::store::checkpoints::Checkpoints;
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
+use crate::usage::retention::RetentionPass;
 use crate::writer::{Scribe, Writer, WriterDesk};
 
 /// Parameters of [`start`].

@@ -10,14 +10,14 @@ use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
 
-use crate::meter::gauge::Gauge;
-use crate::meter::ingest::Meter;
-use crate::meter::journal::{Inbox, Journal};
 use crate::store::error::OpenError;
 use crate::store::files::Files;
 use crate::store::lock::StateLock;
 use crate::store::open::{JOURNAL, open};
 use crate::store::relocate::{UsageFiles, settle};
+use crate::usage::gauge::Gauge;
+use crate::usage::ingest::Meter;
+use crate::usage::journal::{Inbox, Journal};
 use crate::vault::VaultKeys;
 
 /// Parameters of [`State::open`].

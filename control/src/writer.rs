@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 
 use crate::command::{Bench, Order, execute};
 use crate::config::Routing;
-use crate::meter::ingest::{Meter, Round};
 use crate::publish::{Publisher, ReloadReport, Touched};
-use crate::retention::RetentionPass;
 use crate::store::error::StoreError;
+use crate::usage::ingest::{Meter, Round};
+use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
 
 /// The writer thread's handle.

@@ -15,11 +15,11 @@ use shared::usage::StepResult;
 
 use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::store::calendar::Calendar;
-use crate::store::dimension::{Dimension, Marks};
-use crate::store::report::{ReportQuestion, sums};
-use crate::store::requests::Column;
-use crate::store::sums::UsageSums;
+use crate::usage::dimension::{Dimension, Marks};
+use crate::usage::report::calendar::Calendar;
+use crate::usage::report::{ReportQuestion, sums};
+use crate::usage::requests::Column;
+use crate::usage::sums::UsageSums;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call)))];

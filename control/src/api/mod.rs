@@ -64,9 +64,9 @@ use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
-use crate::meter::journal::Journal;
 use crate::publish::StatusCell;
 use crate::store::readers::Readers;
+use crate::usage::journal::Journal;
 use crate::writer::Scribe;
 
 /// State shared by all handlers.

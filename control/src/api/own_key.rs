@@ -17,13 +17,13 @@ use shared::quota::{Metric, Period, Quota, Scope, Subject};
 use super::query::Query;
 use super::{ApiError, App, json};
 use crate::money::MicroUsd;
-use crate::store::calendar::Calendar;
-use crate::store::dimension::Marks;
-use crate::store::names::{Labels, NamedKind};
 use crate::store::quotas::Enforcement;
-use crate::store::report::{ReportQuestion, sums};
-use crate::store::requests::Column;
-use crate::store::sums::UsageSums;
+use crate::usage::dimension::Marks;
+use crate::usage::names::{Labels, NamedKind};
+use crate::usage::report::calendar::Calendar;
+use crate::usage::report::{ReportQuestion, sums};
+use crate::usage::requests::Column;
+use crate::usage::sums::UsageSums;
 
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
     Query::parse(parts.uri.query().unwrap_or_default())?.finish()?;

@@ -9,8 +9,8 @@ use shared::port::Body;
 
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::store::dimension::{END_USER, Marks};
-use crate::store::requests::{
+use crate::usage::dimension::{END_USER, Marks};
+use crate::usage::requests::{
     Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, page, row,
 };
 

@@ -8,8 +8,8 @@ use shared::port::Body;
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::meter::gauge::read;
 use crate::state::UsageStore;
+use crate::usage::gauge::read;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "state", |call| Box::pin(async move { show(&call) }))];

@@ -24,7 +24,8 @@ use crate::catalog::test_request::{TestProtocol, TestQuestion};
 use crate::command::catalog::Tried;
 use crate::config::is_model_id;
 use crate::publish::Touched;
-use crate::store::{principals, requests};
+use crate::store::principals;
+use crate::usage::requests;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call))),

@@ -9,7 +9,6 @@ use shared::prices::Prices;
 use super::merge::{KnownModel, label_of_override};
 use super::prices::PeakHours;
 use crate::store::overrides::Override;
-use crate::store::reprice::PriceHistory;
 
 /// Prices and their label.
 #[derive(Clone, Debug, PartialEq)]
@@ -74,10 +73,9 @@ impl History {
     fn periods(&mut self, provider: &str, model: &str) -> &mut Periods {
         self.0.entry(provider.to_owned()).or_default().entry(model.to_owned()).or_default()
     }
-}
 
-impl PriceHistory for History {
-    fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)> {
+    /// Returns the prices of a model at `at_ms` and their label, if they are known.
+    pub(crate) fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)> {
         let periods = self.0.get(provider)?.get(model)?;
         let begun = periods.later.partition_point(|(from_ms, _)| *from_ms <= at_ms);
         let priced = match begun.checked_sub(1) {

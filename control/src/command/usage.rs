@@ -1,5 +1,5 @@
 //! Audit records of administrators' operations on usage. The operations themselves run in many steps
-//! (`store/reprice.rs`).
+//! (`usage/reprice.rs`).
 
 use serde::Serialize;
 use serde_json::Value;

@@ -9,8 +9,8 @@ use serde::Serialize;
 use shared::access::Allowlist;
 use shared::key_hash::KeyHash;
 
+use super::HOUR_MS;
 use super::allowlist;
-use super::rollup::HOUR_MS;
 use crate::vault::SealPlace;
 
 /// A project key, as the API shows it. Contains no secret.

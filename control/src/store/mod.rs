@@ -1,29 +1,24 @@
-//! The state, on SQLite. This folder contains all SQL. One connection writes and a few read; nothing else opens the
-//! files.
+//! The state, on SQLite. This folder and `usage/` contain all SQL. One connection writes and a few read; nothing else
+//! opens the files.
 
 pub(crate) mod allowlist;
 pub(crate) mod audit;
 pub(crate) mod audit_pages;
-pub(crate) mod calendar;
 pub(crate) mod chain;
 pub(crate) mod checkpoints;
 pub(crate) mod copy;
 pub(crate) mod credentials;
-pub(crate) mod dimension;
 pub(crate) mod dues;
 pub(crate) mod endpoints;
 pub(crate) mod error;
-pub(crate) mod export;
 pub(crate) mod files;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
 pub(crate) mod key_check;
 pub(crate) mod keys;
 pub(crate) mod lock;
-pub(crate) mod marks;
 pub(crate) mod members;
 pub(crate) mod migrate;
-pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod principals;
@@ -32,18 +27,12 @@ pub(crate) mod providers;
 pub(crate) mod quotas;
 pub(crate) mod readers;
 pub(crate) mod relocate;
-pub(crate) mod report;
-pub(crate) mod reprice;
-pub(crate) mod request_index;
-pub(crate) mod requests;
-pub(crate) mod retention;
-pub(crate) mod rollup;
 pub(crate) mod row_sums;
 pub(crate) mod sealed;
-pub(crate) mod sums;
-pub(crate) mod usage;
 pub(crate) mod vault;
-pub(crate) mod window;
+
+/// Milliseconds of an hour.
+pub(crate) const HOUR_MS: u64 = 3_600_000;
 
 /// Converts a number for SQLite; numbers that are too large become the largest one.
 pub(crate) fn signed(number: u64) -> i64 {

@@ -171,11 +171,11 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::meter::tests::{Process, event};
     use crate::store::error::OpenError;
     use crate::store::files::{MAIN, SCHEMA};
     use crate::store::open::{Opened, open};
     use crate::store::relocate::settle;
+    use crate::usage::tests::{Process, event};
 
     const PROJECT: &str = "INSERT INTO projects VALUES (?1, ?1, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";
     const KEY: &str = "INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::port::full;
 
 use super::{ADMIN, Gateway, text};
-use crate::meter::tests::event;
+use crate::usage::tests::event;
 use crate::{OpenParams, State};
 
 #[test]

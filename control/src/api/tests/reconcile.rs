@@ -6,7 +6,7 @@ use shared::id::{ModelId, ProviderId};
 use shared::usage::{TokenCounts, UsageEvent};
 
 use super::Gateway;
-use crate::meter::tests::event;
+use crate::usage::tests::event;
 
 /// 2026-11-02T00:00:00Z.
 const DAY_ONE: u64 = 1_793_577_600_000;

@@ -7,7 +7,7 @@ use shared::usage::UsageEvent;
 
 use super::usage::{exchanges, exported};
 use super::{ADMIN, Gateway};
-use crate::meter::tests::event;
+use crate::usage::tests::event;
 
 /// Returns all pages of a query, with `limit` groups each, and the totals, which are the same on each page.
 fn pages(gateway: &Gateway, query: &str, limit: usize) -> (Vec<Value>, Value) {

@@ -6,7 +6,7 @@ use shared::id::{EndpointName, KeyId, ModelId, ProjectId, ProviderId};
 use shared::usage::{Outcome, StepResult, TraceStep, UsageEvent};
 
 use super::Gateway;
-use crate::meter::tests::event;
+use crate::usage::tests::event;
 
 #[test]
 fn requests_are_paged_newest_first_without_gap_or_repeat() {

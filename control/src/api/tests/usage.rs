@@ -8,7 +8,7 @@ use shared::id::{KeyId, ModelId, PrincipalId};
 use shared::usage::{Outcome, TokenCounts, UsageEvent};
 
 use super::{ADMIN, Gateway};
-use crate::meter::tests::event;
+use crate::usage::tests::event;
 
 /// Exchanges over three days, with several models and keys, at irregular times.
 pub(super) fn exchanges() -> Vec<UsageEvent> {

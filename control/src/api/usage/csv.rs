@@ -10,7 +10,7 @@ use shared::usage::{Class, TokenCounts, counted};
 
 use super::export::ChargedExchange;
 use crate::money::MicroUsd;
-use crate::store::names::OwnerNames;
+use crate::usage::names::OwnerNames;
 
 /// Writes the header line.
 pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {

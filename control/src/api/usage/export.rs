@@ -19,10 +19,10 @@ use crate::api::requests::{FLUSH_TIME_MAX, filter};
 use crate::api::stream::{self, Feed};
 use crate::api::{ApiError, Call};
 use crate::store::error::StoreError;
-use crate::store::export::Progress;
 use crate::store::files::Files;
-use crate::store::names::{Labels, OwnerNames};
-use crate::store::requests::RequestRow;
+use crate::usage::export::Progress;
+use crate::usage::names::{Labels, OwnerNames};
+use crate::usage::requests::RequestRow;
 
 /// The database files that exports read, and the limit on concurrent exports.
 #[derive(Debug)]

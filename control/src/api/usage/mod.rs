@@ -24,15 +24,15 @@ use super::query::{Query, choose};
 use super::requests::{FLUSH_TIME_MAX, marks, names};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::money::MicroUsd;
-use crate::store::calendar::{BucketLength, Calendar};
-use crate::store::dimension::{Dimension, END_USER, TAG};
-use crate::store::names::{Labels, NameLabel, NamedKind};
-use crate::store::report::{
+use crate::usage::dimension::{Dimension, END_USER, TAG};
+use crate::usage::names::{Labels, NameLabel, NamedKind};
+use crate::usage::report::calendar::{BucketLength, Calendar};
+use crate::usage::report::{
     GroupOrder, ReportCursor, ReportGroup, ReportPage, ReportPart, ReportQuestion, SORTED_MAX, Unanswerable,
     page,
 };
-use crate::store::requests::{Column, by_class, units_by_class};
-use crate::store::sums::{Figure, UsageSums};
+use crate::usage::requests::{Column, by_class, units_by_class};
+use crate::usage::sums::{Figure, UsageSums};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call))),

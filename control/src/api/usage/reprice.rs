@@ -19,7 +19,7 @@ use crate::catalog::history::{History, Priced};
 use crate::command::usage::NoteUsage;
 use crate::money::MicroUsd;
 use crate::store::overrides;
-use crate::store::reprice::{Repriced, Repricing};
+use crate::usage::reprice::{Repriced, Repricing};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

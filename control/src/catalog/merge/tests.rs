@@ -11,7 +11,6 @@ use crate::catalog::history::History;
 use crate::catalog::in_memory::{models_url, url_of};
 use crate::config::{Environment, load};
 use crate::store::migrate::migrate;
-use crate::store::reprice::PriceHistory as _;
 
 const YAML: &str = "
 providers:

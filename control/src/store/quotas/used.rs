@@ -6,7 +6,7 @@ use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
-use crate::store::rollup;
+use crate::store::HOUR_MS;
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
@@ -45,7 +45,7 @@ pub(crate) fn used_since(
         Subject::Gateway => USED_BY_PROJECTS,
     };
     let statement = if period == Period::Hour { by_hour } else { by_day };
-    let hour = start_ms / rollup::HOUR_MS;
+    let hour = start_ms / HOUR_MS;
     let Counted { subject, model, endpoint } = counted;
     db.prepare_cached(statement)?.query_row((&subject.id, hour, model, endpoint), |row| {
         Ok(Spent {

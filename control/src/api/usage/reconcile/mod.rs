@@ -21,11 +21,11 @@ use super::READING_TIME;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, Call, json};
 use crate::money::SignedMicroUsd;
-use crate::store::calendar::{BucketLength, Calendar};
-use crate::store::dimension::{Dimension, Marks};
-use crate::store::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
-use crate::store::requests::Column;
-use crate::store::sums::UsageSums;
+use crate::usage::dimension::{Dimension, Marks};
+use crate::usage::report::calendar::{BucketLength, Calendar};
+use crate::usage::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
+use crate::usage::requests::Column;
+use crate::usage::sums::UsageSums;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

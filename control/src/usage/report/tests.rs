@@ -8,9 +8,9 @@ use jiff::tz::TimeZone;
 use shared::id::{KeyId, ModelId};
 use shared::usage::{UsageEvent, UsageLog as _};
 
+use super::calendar::BucketLength;
 use super::*;
-use crate::meter::tests::{Process, event};
-use crate::store::calendar::BucketLength;
+use crate::usage::tests::{Process, event};
 
 const HOURS: u64 = 240;
 const KEYS: u64 = 10;

@@ -14,17 +14,17 @@ use rusqlite::{Connection, ErrorCode, TransactionBehavior};
 use shared::clock::unix_ms;
 use shared::quota::Counters;
 
+use super::charges::Charges;
 use super::gauge::{Gauge, add};
 use super::journal::Inbox;
-use super::notes;
-use super::quota::Charges;
-use super::tracked::Tracked;
+use super::journal::notes;
+use super::journal::tracked::Tracked;
+use super::marks;
+use super::request_index::RequestIndex;
+use super::requests;
+use super::table::{Stored, UsageTable};
 use crate::publish::TouchedAccess;
 use crate::store::dues;
-use crate::store::marks;
-use crate::store::request_index::RequestIndex;
-use crate::store::requests;
-use crate::store::usage::{Stored, UsageTable};
 
 /// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]

@@ -18,17 +18,17 @@ use shared::operation::Operation;
 use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
-use super::gauge::{Gauge, add, read};
-use super::ingest::{Meter, Round};
-use super::journal::{JOURNAL_BYTES_MAX, Journal, WorkerLog};
-use super::segment::file_id;
 use crate::config::{self, Environment};
 use crate::publish::{Publisher, PublisherParams};
-use crate::retention::RetentionPass;
 use crate::store::key_check::{make_keys, open_keys};
 use crate::store::migrate::migrate;
-use crate::store::request_index::RUN;
-use crate::store::requests::{Bounds, RequestFilter, page};
+use crate::usage::gauge::{Gauge, add, read};
+use crate::usage::ingest::{Meter, Round};
+use crate::usage::journal::segment::file_id;
+use crate::usage::journal::{JOURNAL_BYTES_MAX, Journal, WorkerLog};
+use crate::usage::request_index::RUN;
+use crate::usage::requests::{Bounds, RequestFilter, page};
+use crate::usage::retention::RetentionPass;
 use crate::writer::{Writer, WriterDesk};
 
 /// Creates a finished exchange; `n` distinguishes it from others.

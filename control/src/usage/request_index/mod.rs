@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use records::block::{may_hold, request_hash};
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::retention::lazily;
+use crate::usage::retention::tables::lazily;
 
 /// Creates runs for the stored rows, one at a time.
 #[derive(Debug)]

@@ -8,9 +8,9 @@ use records::block::{BlockNames, Pushed};
 use records::{Record, RecordName, TEXTS};
 use rusqlite::{Connection, ToSql};
 
-use super::dues;
-use super::signed;
 use super::sums::{UsageSums, columns};
+use crate::store::dues;
+use crate::store::{HOUR_MS, signed};
 
 /// The sums of the exchanges that were added to a block since sums were last stored.
 #[derive(Debug, Default)]
@@ -179,8 +179,6 @@ fn is_about_the_row(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Milliseconds of an hour.
-pub(crate) const HOUR_MS: u64 = 3_600_000;
 pub(crate) const DAY_HOURS: u64 = 24;
 
 /// The names in the order of the tables' columns.

@@ -11,9 +11,9 @@ use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
-use crate::store::dimension::{self, Marks};
-use crate::store::names::{Labels, OwnerNames};
-use crate::store::request_index;
+use crate::usage::dimension::{self, Marks};
+use crate::usage::names::{Labels, OwnerNames};
+use crate::usage::request_index;
 
 /// A property by which usage can be filtered and grouped. The API and the tables use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,11 +10,11 @@ use rustix::fs::{CWD, FileType, Mode, mknodat};
 use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
-use super::super::gauge::read;
-use super::super::journal::JOURNAL_BYTES_MAX;
-use super::super::segment::file_name;
-use super::super::spares::AHEAD as SPARES_AHEAD;
 use super::{Process, append, event, frames, large, only_file, paths};
+use crate::usage::gauge::read;
+use crate::usage::journal::JOURNAL_BYTES_MAX;
+use crate::usage::journal::segment::file_name;
+use crate::usage::journal::spares::AHEAD as SPARES_AHEAD;
 
 /// Simulates a disk that takes no new files: moves the journal's directory away until it is dropped.
 struct NoFolder {

@@ -9,13 +9,13 @@ use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::meter::tests::{Process, event};
 use crate::store::migrate::{MIGRATIONS, migrate};
 use crate::store::open::open;
 use crate::store::relocate::settle;
-use crate::store::requests;
-use crate::store::retention;
-use crate::store::usage::put;
+use crate::usage::requests;
+use crate::usage::retention::tables;
+use crate::usage::table::put;
+use crate::usage::tests::{Process, event};
 
 /// Returns a row of `usage` with these requests.
 fn row(ids: impl IntoIterator<Item = String>) -> Block {
@@ -135,7 +135,7 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
     let last = covered(&db).unwrap();
     drop(store(500..600));
     let long = Instant::now() + Duration::from_secs(60);
-    retention::usage(&db, event(499).started_at_ms + 1, long).unwrap();
+    tables::usage(&db, event(499).started_at_ms + 1, long).unwrap();
     assert_eq!(runs(&db), 0, "their rows are gone");
     assert!(requests::row(&db, "req-3").unwrap().is_none());
     assert!(requests::row(&db, "req-550").unwrap().is_some());
@@ -151,7 +151,7 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
     process.settle();
     assert!(process.sql("SELECT min(id) FROM usage") > covered_now);
     assert!(requests::row(&db, "req-700").unwrap().is_some());
-    retention::usage(&db, u64::MAX, long).unwrap();
+    tables::usage(&db, u64::MAX, long).unwrap();
     assert_eq!(runs(&db), 0);
 }
 

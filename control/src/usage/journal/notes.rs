@@ -21,7 +21,7 @@ use super::segment::create_allocated;
 
 /// The notes of one data-plane thread.
 #[derive(Debug)]
-pub(super) struct Notes {
+pub(in crate::usage) struct Notes {
     short: Slots,
     long: Slots,
     buffer: Vec<u8>,
@@ -29,13 +29,13 @@ pub(super) struct Notes {
 
 impl Notes {
     /// Creates notes in the directory `dir`, for the thread whose journal files are named after `origin`.
-    pub(super) fn new(dir: &Path, origin: u64) -> Self {
+    pub(in crate::usage) fn new(dir: &Path, origin: u64) -> Self {
         let slots = |kind| Slots::new(dir.join(format!("{origin:016x}")), kind);
         Self { short: slots(&SHORT), long: slots(&LONG), buffer: Vec::new() }
     }
 
     /// Writes a note. Returns `None` if all slots are taken or the write failed.
-    pub(super) fn write(&mut self, running: &UsageEvent) -> Option<Note> {
+    pub(in crate::usage) fn write(&mut self, running: &UsageEvent) -> Option<Note> {
         frame::put_interrupted(&mut self.buffer, running, LONG.slot_bytes);
         frame::close(&mut self.buffer, None);
         if self.buffer.len() <= SHORT.slot_bytes {
@@ -46,7 +46,7 @@ impl Notes {
     }
 
     /// Erases a note. If that fails, a later reader finds the exchange's record and ignores the note.
-    pub(super) fn strike(&mut self, Note(slot): Note) {
+    pub(in crate::usage) fn strike(&mut self, Note(slot): Note) {
         match slot & IS_LONG {
             0 => self.short.strike(slot),
             _ => self.long.strike(slot & !IS_LONG),
@@ -139,19 +139,22 @@ impl Drop for Slots {
 }
 
 /// True if a file in the journal's directory contains notes.
-pub(super) fn is_notes(path: &Path) -> bool {
+pub(in crate::usage) fn is_notes(path: &Path) -> bool {
     slot_bytes(path).is_some()
 }
 
 /// Reads the note file `path`, up to the size that the gateway writes.
-pub(super) fn read(path: &Path) -> io::Result<Vec<u8>> {
+pub(in crate::usage) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(FILE_BYTES as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// Returns the records in the note file `path`, whose contents are `bytes`.
-pub(super) fn records<'a>(path: &Path, bytes: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+pub(in crate::usage) fn records<'a>(
+    path: &Path,
+    bytes: &'a [u8],
+) -> impl Iterator<Item = &'a [u8]> + use<'a> {
     let slot_bytes = slot_bytes(path).unwrap_or(SHORT.slot_bytes);
     bytes.chunks(slot_bytes).filter_map(|slot| match frame::first(slot, None) {
         Frame::Whole(record, _) => Some(record),
@@ -185,8 +188,8 @@ mod tests {
     use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageLog as _};
     use tempfile::TempDir;
 
-    use super::super::tests::{Process, event};
     use super::*;
+    use crate::usage::tests::{Process, event};
     use records::{Record, RecordName, Texts};
 
     fn all_records(dir: &Path) -> usize {

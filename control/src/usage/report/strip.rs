@@ -7,12 +7,12 @@ use std::time::Instant;
 use rusqlite::types::Value;
 use rusqlite::{Connection, Row, params_from_iter};
 
+use super::calendar::{BucketLength, Calendar, Span};
 use super::groups::{Groups, named};
 use super::{Column, Dimension, ReportQuestion, ReportReading};
-use crate::store::calendar::{BucketLength, Calendar, Span};
-use crate::store::rollup::{DAY_HOURS, HOUR_MS};
-use crate::store::signed;
-use crate::store::sums::{SELECTED, UsageSums};
+use crate::store::{HOUR_MS, signed};
+use crate::usage::rollup::DAY_HOURS;
+use crate::usage::sums::{SELECTED, UsageSums};
 
 /// Consecutive hours whose sums are read from one table.
 #[derive(Clone, Copy, Debug)]

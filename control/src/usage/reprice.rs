@@ -2,7 +2,6 @@
 //! changes the exchanges, so both always agree. Exchanges whose cost is already right are not changed.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -11,20 +10,16 @@ use records::more::{lost, pack_lost};
 use records::{Record, RecordName, Trace, bounded_cost};
 use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
-use shared::prices::{Bill, Billed, Prices, VENDOR_LABEL, price};
+use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
 use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
-use super::dues;
-use super::quotas::{Corrections, Costs};
-use super::rollup::{Difference, GROUPED, HOUR_MS, correct, grouped};
-use super::usage::put;
-
-/// The prices that applied at each moment.
-pub(crate) trait PriceHistory: fmt::Debug + Send + Sync {
-    /// Returns the prices of a model at `at_ms` and their label, if they are known.
-    fn at(&self, provider: &str, model: &str, at_ms: u64) -> Option<(&Prices, &str)>;
-}
+use super::rollup::{Difference, GROUPED, correct, grouped};
+use super::table::put;
+use crate::catalog::history::History;
+use crate::store::HOUR_MS;
+use crate::store::dues;
+use crate::store::quotas::{Corrections, Costs};
 
 /// A repricing job: the exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]
@@ -35,7 +30,7 @@ pub(crate) struct Repricing {
     pub(crate) provider: Option<String>,
     pub(crate) model: Option<String>,
     /// The prices. An exchange without one keeps its cost.
-    pub(crate) prices: Arc<dyn PriceHistory>,
+    pub(crate) prices: Arc<History>,
     /// The counters of limits in memory.
     pub(crate) counters: Arc<Counters>,
     /// The id of the last completed row.

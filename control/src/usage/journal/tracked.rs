@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use records::frame::{self, Frame, JournalSpot};
 use records::{Record, Texts, Trace};
 
-use super::gauge::Gauge;
 use super::segment::Segment;
 use super::spares::Spares;
+use crate::usage::gauge::Gauge;
 
 /// A journal file that is still needed.
 #[derive(Debug)]
-pub(super) struct Tracked {
-    pub(super) segment: Arc<Segment>,
+pub(in crate::usage) struct Tracked {
+    pub(in crate::usage) segment: Arc<Segment>,
     file: Option<File>,
     /// Bytes that are stored.
     stored: u64,
@@ -28,22 +28,22 @@ pub(super) struct Tracked {
     /// True if the last bytes read were zeros.
     is_blank: bool,
     /// True if the waiting events of the file have already been charged.
-    pub(super) is_charged: bool,
+    pub(in crate::usage) is_charged: bool,
     /// The time to retry a file that could not be read or deleted.
     retry_at: Option<Instant>,
 }
 
 /// The result of reading.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) events: usize,
+pub(in crate::usage) struct Taken {
+    pub(in crate::usage) events: usize,
     /// Runs of bytes that are not events: parts of frames that a full disk or a dying process cut off.
-    pub(super) garbage: u64,
+    pub(in crate::usage) garbage: u64,
 }
 
 impl Tracked {
     /// Tracks a file whose first `stored` bytes are in the database.
-    pub(super) fn new(segment: Arc<Segment>, stored: u64) -> Self {
+    pub(in crate::usage) fn new(segment: Arc<Segment>, stored: u64) -> Self {
         Self {
             segment,
             file: None,
@@ -57,36 +57,36 @@ impl Tracked {
     }
 
     /// Returns the number of waiting bytes; 0 while the file is paused after an error.
-    pub(super) fn waiting_bytes(&self, now: Instant) -> u64 {
+    pub(in crate::usage) fn waiting_bytes(&self, now: Instant) -> u64 {
         if self.is_left_alone(now) { 0 } else { self.segment.bytes().saturating_sub(self.stored) }
     }
 
     /// Returns the number of waiting events; 0 for files of earlier processes, whose event counts are unknown.
-    pub(super) fn waiting_events(&self) -> u64 {
+    pub(in crate::usage) fn waiting_events(&self) -> u64 {
         self.segment.events().saturating_sub(self.events.0)
     }
 
     /// True if nothing will be read from the file any more.
-    pub(super) fn is_stored(&self) -> bool {
+    pub(in crate::usage) fn is_stored(&self) -> bool {
         self.segment.is_sealed() && self.stored >= self.segment.bytes()
     }
 
     /// Returns the new read position if the transaction must store it. Without new events it need not: garbage may be
     /// read again.
-    pub(super) fn mark(&self) -> Option<u64> {
+    pub(in crate::usage) fn mark(&self) -> Option<u64> {
         (self.events.1 > self.events.0).then_some(self.read)
     }
 
-    pub(super) fn commit(&mut self) {
+    pub(in crate::usage) fn commit(&mut self) {
         (self.stored, self.events.0) = (self.read, self.events.1);
     }
 
-    pub(super) fn roll_back(&mut self) {
+    pub(in crate::usage) fn roll_back(&mut self) {
         (self.read, self.events.1, self.is_blank) = (self.stored, self.events.0, false);
     }
 
     /// Reads up to `events_max` events and passes each to `each`. Stops if `each` fails.
-    pub(super) fn take<E>(
+    pub(in crate::usage) fn take<E>(
         &mut self,
         buffer: &mut Vec<u8>,
         events_max: usize,
@@ -148,7 +148,7 @@ impl Tracked {
     }
 
     /// Recycles or deletes the file. Returns true if the file no longer exists under this name.
-    pub(super) fn leave(&mut self, spares: &mut Spares, gauge: &Gauge, now: Instant) -> bool {
+    pub(in crate::usage) fn leave(&mut self, spares: &mut Spares, gauge: &Gauge, now: Instant) -> bool {
         if self.is_left_alone(now) {
             return false;
         }

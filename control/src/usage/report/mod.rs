@@ -2,25 +2,27 @@
 //! by the report's time or by a bucket, the exchanges are read, so the result is exact at any edge and fast over any
 //! length. A report is returned in pages, ordered by bucket and names, or by a figure.
 
+pub(crate) mod calendar;
 mod groups;
 mod records;
 mod strip;
+mod window;
 
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::{Deserialize, Serialize};
 
+use self::calendar::{Calendar, Span};
 use self::groups::{GroupKey, Groups};
 use self::records::Records;
 use self::strip::Strip;
-use super::calendar::{Calendar, Span};
-use super::dimension::{Dimension, Marks};
-use super::requests::Column;
-use super::rollup::{DAY_HOURS, HOUR_MS, first_hour_of_day};
-use super::signed;
-use super::sums::{Figure, UsageSums};
-use super::window::ReportWindow;
+use self::window::ReportWindow;
+use crate::store::{HOUR_MS, signed};
+use crate::usage::dimension::{Dimension, Marks};
+use crate::usage::requests::Column;
+use crate::usage::rollup::{DAY_HOURS, first_hour_of_day};
+use crate::usage::sums::{Figure, UsageSums};
 
 /// A query for a report.
 #[derive(Clone, Debug, PartialEq, Eq)]

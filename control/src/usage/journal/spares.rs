@@ -26,7 +26,7 @@ struct Full {
 
 /// The data-plane thread's end.
 #[derive(Clone, Debug)]
-pub(super) struct SpareExchange {
+pub(in crate::usage) struct SpareExchange {
     ready: Receiver<Spare>,
     full: Sender<Full>,
 }
@@ -47,7 +47,7 @@ pub(crate) struct Spares {
 }
 
 /// Creates the two ends, for files in `dir` that are named after `origin`.
-pub(super) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
+pub(in crate::usage) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
     let (ready, unused) = bounded(SPARES_MAX);
     let (given, full) = bounded(SPARES_MAX);
     let ours = SpareExchange { ready: unused.clone(), full: given };
@@ -56,19 +56,19 @@ pub(super) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
 }
 
 impl SpareExchange {
-    pub(super) fn take(&self) -> Option<Spare> {
+    pub(in crate::usage) fn take(&self) -> Option<Spare> {
         self.ready.try_recv().ok()
     }
 
     /// Offers a full file of [`SEGMENT_BYTES`] for reuse. Closes it if enough files wait already.
-    pub(super) fn give(&self, file: File, id: FileId) {
+    pub(in crate::usage) fn give(&self, file: File, id: FileId) {
         let _ = self.full.try_send(Full { file, id });
     }
 }
 
 impl Spares {
     /// Creates files until enough are ready. After a failure it creates none for [`MAKE_PAUSE`].
-    pub(super) fn refill(&mut self) {
+    pub(in crate::usage) fn refill(&mut self) {
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now()) {
             match create(&self.dir, self.next.take(), SEGMENT_BYTES) {
                 Ok(spare) => {
@@ -85,7 +85,7 @@ impl Spares {
 
     /// Recycles the file of `segment`, all of which is stored, under a new name. Returns false if the file still exists
     /// under its old name.
-    pub(super) fn renew(&mut self, segment: &Segment) -> bool {
+    pub(in crate::usage) fn renew(&mut self, segment: &Segment) -> bool {
         self.collect();
         let Some(at) = self.kept.iter().position(|full| full.id == segment.id) else { return false };
         let Full { file, .. } = self.kept.swap_remove(at);
@@ -106,14 +106,14 @@ impl Spares {
     }
 
     /// Deletes one of the files that only load requires.
-    pub(super) fn shrink(&mut self) {
+    pub(in crate::usage) fn shrink(&mut self) {
         if self.ready.len() > AHEAD {
             self.unused.try_iter().take(1).for_each(|spare| spare.remove());
         }
     }
 
     /// Deletes all unused files. Called at the end of the process.
-    pub(super) fn remove_all(&mut self) {
+    pub(in crate::usage) fn remove_all(&mut self) {
         self.unused.try_iter().for_each(|spare| spare.remove());
     }
 
@@ -128,7 +128,7 @@ impl Spares {
 }
 
 /// Number of files that are always kept ready.
-pub(super) const AHEAD: usize = 2;
+pub(in crate::usage) const AHEAD: usize = 2;
 /// Limit on the files that are ready or wait to be recycled.
 const SPARES_MAX: usize = 8;
 /// Bounds the time until free room on the disk is noticed.
@@ -139,9 +139,9 @@ mod tests {
     use shared::usage::{UsageEvent, UsageLog as _};
     use tempfile::TempDir;
 
-    use super::super::gauge::read;
-    use super::super::tests::{Process, append, event, frames, large, only_file, paths};
     use super::*;
+    use crate::usage::gauge::read;
+    use crate::usage::tests::{Process, append, event, frames, large, only_file, paths};
 
     /// More events than fit into one file.
     const FILEFUL: u64 = 17;

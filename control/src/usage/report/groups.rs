@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{ReportCursor, ReportGroup};
-use crate::store::sums::UsageSums;
+use crate::usage::sums::UsageSums;
 
 /// The first groups after a cursor, ordered by the start of the bucket and then by the names.
 pub(super) struct Groups {

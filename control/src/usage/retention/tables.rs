@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
-use super::files::schema_of_usage;
-use super::request_index;
+use crate::store::files::schema_of_usage;
+use crate::usage::request_index;
 
 macro_rules! delete_sums {
     ($table:literal) => {

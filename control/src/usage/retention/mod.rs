@@ -5,6 +5,8 @@
 //! sums are kept for [`DAYS_OF_SUMS`], so that a year can be charted. Deleting frees pages that the database file
 //! reuses; the file does not shrink.
 
+pub(super) mod tables;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -12,11 +14,12 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, Transaction};
 use shared::clock::unix_ms;
 
+use self::tables::SumsTable;
 use crate::config::Lifetimes;
-use crate::meter::gauge::{Pruning, add};
-use crate::store::retention::{self as tables, SumsTable};
-use crate::store::rollup::{DAY_HOURS, HOUR_MS};
+use crate::store::HOUR_MS;
 use crate::store::{audit, idempotency};
+use crate::usage::gauge::{Pruning, add};
+use crate::usage::rollup::DAY_HOURS;
 use crate::vault::VaultKeys;
 
 /// The retention job: a repeated pass over all tables with expiring rows, in small steps.
@@ -185,8 +188,8 @@ mod tests {
     use shared::usage::{UsageEvent, UsageLog as _};
 
     use super::*;
-    use crate::meter::tests::{Process, event};
     use crate::store::quotas::{self, Counted, Of};
+    use crate::usage::tests::{Process, event};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
         Lifetimes { usage_days, audit_days: 1, delivered_outbox_days: 1, backups_kept: 1 }

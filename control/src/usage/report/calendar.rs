@@ -5,7 +5,8 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-use super::rollup::{DAY_HOURS, HOUR_MS};
+use crate::store::HOUR_MS;
+use crate::usage::rollup::DAY_HOURS;
 
 /// The length of a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,12 +5,12 @@ use std::time::Instant;
 use records::block;
 use rusqlite::Connection;
 
+use super::calendar::Span;
 use super::groups::{Groups, named};
 use super::{ReportQuestion, too_slow};
-use crate::store::calendar::Span;
-use crate::store::requests::has_names;
 use crate::store::signed;
-use crate::store::sums::UsageSums;
+use crate::usage::requests::has_names;
+use crate::usage::sums::UsageSums;
 
 /// The exchanges of a time.
 pub(super) struct Records {

@@ -114,7 +114,7 @@ mod tests {
     use shared::usage::{Lost, StepResult, TokenCounts, TraceStep, UsageEvent, UsageLog as _};
     use tempfile::TempDir;
 
-    use crate::meter::tests::{Process, event};
+    use crate::usage::tests::{Process, event};
 
     fn step(provider: &str, result: StepResult, lost: Option<Lost>) -> TraceStep {
         TraceStep {

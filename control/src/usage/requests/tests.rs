@@ -5,7 +5,7 @@ use std::time::Duration;
 use shared::usage::{UsageEvent, UsageLog as _};
 
 use super::*;
-use crate::meter::tests::{Process, event};
+use crate::usage::tests::{Process, event};
 
 #[test]
 fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {

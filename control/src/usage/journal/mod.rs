@@ -8,6 +8,11 @@
 //! file are full, the running exchanges are recorded in the reserve, and no others start until the writer thread has
 //! created another file. An event that cannot be written to any file is lost, and its client gets no complete answer.
 
+pub(super) mod notes;
+pub(super) mod segment;
+pub(super) mod spares;
+pub(super) mod tracked;
+
 use std::fs::{self, DirBuilder, File};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
@@ -19,10 +24,10 @@ use crossbeam_channel::{Receiver, Sender, unbounded};
 use records::frame::{self, FileId, JournalSpot};
 use shared::usage::{Note, UsageEvent, UsageLog};
 
-use super::gauge::{Gauge, add, read};
-use super::notes::{Notes, is_notes};
-use super::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
-use super::spares::{self, SpareExchange, Spares};
+use self::notes::{Notes, is_notes};
+use self::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
+use self::spares::{SpareExchange, Spares};
+use crate::usage::gauge::{Gauge, add, read};
 use crate::vault::random;
 
 /// The journal of a state directory, as used by the data plane.

@@ -13,16 +13,16 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 /// An empty file, passed from the thread that creates it to the thread that appends to it.
 #[derive(Debug)]
-pub(super) struct Spare {
-    pub(super) file: File,
+pub(in crate::usage) struct Spare {
+    pub(in crate::usage) file: File,
     /// Allocated bytes in the file.
-    pub(super) bytes_max: u64,
-    pub(super) segment: Arc<Segment>,
+    pub(in crate::usage) bytes_max: u64,
+    pub(in crate::usage) segment: Arc<Segment>,
 }
 
 impl Spare {
     /// Deletes the file, to which nothing was appended.
-    pub(super) fn remove(&self) {
+    pub(in crate::usage) fn remove(&self) {
         if let Err(error) = fs::remove_file(&self.segment.path) {
             tracing::debug!("{} stays: {error}", self.segment.path.display());
         }
@@ -88,7 +88,7 @@ impl Segment {
 }
 
 /// Creates a file of `bytes_max` zeros, all of them allocated. On failure, for example on a full disk, no file is left.
-pub(super) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Result<Spare> {
+pub(in crate::usage) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Result<Spare> {
     let path = dir.join(file_name(id));
     let file = create_allocated(&path, bytes_max)?;
     Ok(Spare { file, bytes_max, segment: Arc::new(Segment::fresh(path, id)) })
@@ -96,7 +96,7 @@ pub(super) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Result<Spare
 
 /// Creates the file `path` of `bytes` zeros. Overwriting them needs no more room on the disk, except on copy-on-write
 /// file systems (btrfs, ZFS).
-pub(super) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
+pub(in crate::usage) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
     let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
     let allocated = match fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(&file, bytes),
@@ -112,7 +112,7 @@ pub(super) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
 }
 
 /// Overwrites the first `bytes` bytes of `file` with zeros.
-pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
+pub(in crate::usage) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     let mut at = 0;
     while at < bytes {
         let zeros = usize::try_from(bytes - at).ok().and_then(|left| ZEROS.get(..left)).unwrap_or(&ZEROS);
@@ -123,7 +123,7 @@ pub(super) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
 }
 
 /// True if the error means that the disk or a disk quota is full.
-pub(super) fn is_full(error: &io::Error) -> bool {
+pub(in crate::usage) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
@@ -146,7 +146,7 @@ const EXTENSION: &str = ".usage";
 const PROBE_BYTES: u64 = 4 << 10;
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// Size at which a journal file is replaced by a new one.
-pub(super) const SEGMENT_BYTES: u64 = 1 << 20;
+pub(in crate::usage) const SEGMENT_BYTES: u64 = 1 << 20;
 
 #[cfg(test)]
 mod tests {
