@@ -17,9 +17,10 @@ use wire::envelope::{self, EnvelopeFamily, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
+use super::Task;
 use super::timeouts::Patience;
 use super::verdict::{Next, refuses_token, sort};
-use super::{Reading, Task};
+use crate::adapt::Reading;
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
 

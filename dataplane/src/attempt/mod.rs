@@ -5,7 +5,6 @@ mod failure;
 mod final_error;
 mod first_content;
 mod one_attempt;
-mod reading;
 mod timeouts;
 mod trail;
 mod verdict;
@@ -25,7 +24,6 @@ use wire::request::Head;
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, Used, of_send_error, secrets, wait_asked_for};
 pub(crate) use self::final_error::{all_rest, wait_of};
 pub(crate) use self::one_attempt::{Begun, Success, Task};
-pub(crate) use self::reading::Reading;
 pub(crate) use self::trail::Trail;
 pub(crate) use self::verdict::Next;
 

@@ -14,10 +14,10 @@ use shared::routing::{ProviderInstance, Target};
 use shared::usage::StepResult;
 use wire::adapt::TranslatedAnswer;
 
-use super::Reading;
 use super::failure::{self, Failure, of_send_error};
 use super::first_content;
 use super::timeouts::Patience;
+use crate::adapt::Reading;
 use crate::record::Record;
 use crate::relay::Scan;
 use crate::upstream::request::Draft;

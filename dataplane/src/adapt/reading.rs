@@ -51,7 +51,7 @@ impl Reading {
 
     /// Returns a reader of a stream. `secrets` are redacted from its errors. `is_events` is true if the stream
     /// consists of events, which is always the case for a conversation.
-    pub(super) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {
+    pub(crate) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {
         match self {
             Self::Native { dialect, include_usage } => {
                 native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
@@ -66,7 +66,7 @@ impl Reading {
 
     /// Returns true if a long answer can be relayed while it is read. Otherwise it must be complete before it can be
     /// translated.
-    pub(super) fn passes(&self) -> bool {
+    pub(crate) fn passes(&self) -> bool {
         match self {
             // Only the complete answer shows if the images are inline.
             Self::Native { dialect, .. } => *dialect != Dialect::Images,
@@ -76,7 +76,7 @@ impl Reading {
     }
 
     /// Returns the reader of a whole answer that is relayed.
-    pub(super) fn scan(&self) -> Box<WholeScan> {
+    pub(crate) fn scan(&self) -> Box<WholeScan> {
         Box::new(WholeScan::new(self.shape()))
     }
 
@@ -95,7 +95,7 @@ impl Reading {
     }
 
     /// Reads a whole answer.
-    pub(super) fn whole(&self, body: Bytes) -> Result<Box<TranslatedAnswer>, BadAnswer> {
+    pub(crate) fn whole(&self, body: Bytes) -> Result<Box<TranslatedAnswer>, BadAnswer> {
         match self {
             Self::Native { dialect: Dialect::Images, .. } => images::whole(body).map(Box::new),
             Self::Native { .. } | Self::Proxied => {
@@ -132,12 +132,12 @@ impl Reading {
     }
 
     /// Returns the usage in a complete failed response of the target: an error, or an unusable answer.
-    pub(super) fn usage_in(&self, body: &[u8]) -> Option<(TokenCounts, Extras)> {
+    pub(crate) fn usage_in(&self, body: &[u8]) -> Option<(TokenCounts, Extras)> {
         adapt::usage_in(self.shape(), body)
     }
 
     /// Converts a whole answer in the client's dialect to a stream.
-    pub(super) fn synthesize(&self, whole: &TranslatedAnswer) -> Option<Vec<u8>> {
+    pub(crate) fn synthesize(&self, whole: &TranslatedAnswer) -> Option<Vec<u8>> {
         match self {
             Self::Native { dialect, include_usage }
             | Self::Adapted { client: dialect, include_usage, .. } => {

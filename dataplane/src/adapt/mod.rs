@@ -17,7 +17,9 @@ use wire::media::videos::Vendor;
 use wire::media::with_voice;
 use wire::request::{self, Head, Naming};
 
-use crate::attempt::Reading;
+mod reading;
+
+pub(crate) use self::reading::Reading;
 use crate::error::Fault;
 use crate::server::body::Held;
 use crate::worker::Worker;
