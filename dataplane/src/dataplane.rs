@@ -19,13 +19,13 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
-use crate::exchange;
-use crate::in_process::{self, Inside};
+use crate::in_process::Inside;
+use crate::inbox::{Door, Message};
+use crate::process::{Process, ProcessParams};
 use crate::relay::Tails;
-use crate::server::accept::{self, Door, Message};
+use crate::server::accept;
 use crate::server::io::Order;
-use crate::server::service::Server;
-use crate::settings::{Plane, Settings, Shared};
+use crate::settings::Settings;
 use crate::upstream::dial::Tls;
 use crate::upstream::resolve::Resolver;
 use crate::worker::Worker;
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Params {
 /// Handle to the running workers.
 #[derive(Debug)]
 pub struct Dataplane {
-    pub(crate) plane: Arc<Plane>,
+    pub(crate) process: Arc<Process>,
     doors: Vec<Door>,
     threads: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,
@@ -73,19 +73,20 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
     let tls = Tls::new(&params.upstream_tls, Resolver::start(&params.alarm)?);
     let workers = params.usage_logs.len();
     let shared =
-        Shared { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
-    let plane = Arc::new(Plane::new(params.settings, shared, workers)?);
+        ProcessParams { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
+    let process = Arc::new(Process::new(params.settings, shared, workers)?);
     let mut dataplane =
-        Dataplane { plane, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
+        Dataplane { process, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
     let (begun, begins) = channel();
     for (index, usage) in params.usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
         dataplane.doors.push(Door { inbox: sender, live: Arc::default() });
-        let (plane, counters) = (Arc::clone(&dataplane.plane), dataplane.plane.counters.get(index).cloned());
+        let process = Arc::clone(&dataplane.process);
+        let counters = process.counters.get(index).cloned();
         let begun = begun.clone();
         let thread = params.alarm.spawn(&format!("data-{index}"), move || {
             // Created on its own thread, because a worker is not `Send`.
-            let worker = Rc::new(Worker::new(plane, counters.unwrap_or_default(), usage));
+            let worker = Rc::new(Worker::new(process, counters.unwrap_or_default(), usage));
             run(&worker, inbox, begun)
         })?;
         dataplane.threads.push(thread);
@@ -109,27 +110,23 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
         tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
         begun.send(()).map_err(io::Error::other)?;
         drop(begun);
-        let alarm = &worker.plane.alarm;
+        let alarm = &worker.process.alarm;
         spawn_vital(alarm, "the sweeper of a worker", Rc::clone(worker).sweep());
-        let tails = Tails::keep(worker.tails.inbox(), worker.plane.settings.usage_grace);
+        let tails = Tails::keep(worker.relays.tails.inbox(), worker.relays.usage_grace);
         spawn_vital(alarm, "the reader of late usage", tails);
-        let server = Server { worker: Rc::clone(worker), connect: exchange::connect };
         while let Some(message) = inbox.recv().await {
             match message {
-                Message::Socket(tcp, peer, seat) => accept::receive(server.clone(), tcp, peer, seat),
+                Message::Socket(accepted) => accept::receive(Rc::clone(worker), accepted),
                 Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = accept::accept(listener, server.clone(), doors, stop);
+                        let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
                         spawn_vital(alarm, "the acceptor of connections", accepting);
                     }
                     Err(error) => return Err(error),
                 },
-                Message::Order(order) => worker.command_all(order),
-                Message::Visit(visit) => {
-                    tokio::task::spawn_local(in_process::visit(Rc::clone(worker), *visit));
-                }
-                Message::Errand(errand) => {
-                    tokio::task::spawn_local(in_process::errand(Rc::clone(worker), *errand));
+                Message::Order(order) => worker.connections.command_all(order),
+                Message::Run(task) => {
+                    tokio::task::spawn_local(task(Rc::clone(worker)));
                 }
             }
         }
@@ -165,9 +162,9 @@ impl Dataplane {
     /// Serves `listener` and returns its local address; paths outside the data plane's table go to `fallback`.
     pub fn serve(&self, listener: StdListener, fallback: Arc<dyn Handler>) -> io::Result<SocketAddr> {
         listener.set_nonblocking(true)?;
-        accept::bound_stalls(&listener, self.plane.settings.client_timeouts.stall);
+        accept::bound_stalls(&listener, self.process.settings.client_timeouts.stall);
         let address = listener.local_addr()?;
-        self.plane.fallback.set(fallback).ok();
+        self.process.fallback.set(fallback).ok();
         let stop = self.stop.subscribe();
         let message = Message::Listen { listener, doors: self.doors.clone(), stop };
         let first = self.doors.first().ok_or_else(|| io::Error::other("there is no worker"))?;
@@ -189,11 +186,11 @@ impl Dataplane {
     /// Stops accepting connections and lets requests in flight finish within the configured drain time; then cuts the
     /// remaining connections, visibly to their clients, and joins the threads (OPS-3).
     pub async fn stop(mut self) {
-        self.plane.draining.store(true, Ordering::Relaxed);
+        self.process.draining.store(true, Ordering::Relaxed);
         self.stop.send_replace(true);
         self.order(Order::Finish).await;
-        if !self.wait_for_none(self.plane.settings.drain).await {
-            let left = self.plane.connections.load(Ordering::Relaxed);
+        if !self.wait_for_none(self.process.settings.drain).await {
+            let left = self.process.connections.load(Ordering::Relaxed);
             tracing::warn!(connections = left, "the drain time is over; what is left is cut");
             self.order(Order::Close).await;
             self.wait_for_none(CUT_GRACE).await;
@@ -213,7 +210,7 @@ impl Dataplane {
 
     async fn wait_for_none(&self, limit: Duration) -> bool {
         let end = tokio::time::Instant::now() + limit;
-        while self.plane.connections.load(Ordering::Relaxed) > 0 {
+        while self.process.connections.load(Ordering::Relaxed) > 0 {
             if tokio::time::Instant::now() >= end {
                 return false;
             }

@@ -13,33 +13,25 @@ use hyper::body::Incoming;
 use shared::answer_head::X_REQUEST_ID;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
-use shared::port::{BoxError, Insider, KeyHolder, full};
+use shared::port::{BoxError, KeyHolder, full};
 use wire::envelope::EnvelopeFamily;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
 use crate::admit::authorize;
+use crate::caller::{Caller, Exchange};
 use crate::error::Fault;
-use crate::in_process;
 use crate::metrics::add;
+use crate::operation::error_response::error_response;
 use crate::operation::inference::{self, Asked};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
+use crate::pipe::pipe;
 use crate::relay::Reply;
 use crate::route::{self, Meaning};
 use crate::server::body::Inbound;
+use crate::server::connections::Connections;
 use crate::server::io::{Link, Phase};
-use crate::server::service::Service;
+use crate::server::service::{Connect, Service};
 use crate::worker::Worker;
-
-/// The remote end of a connection.
-#[derive(Debug)]
-pub(crate) struct Caller {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) link: Rc<Link>,
-    pub(crate) peer: SocketAddr,
-    pub(crate) last_key: LastKey,
-    /// The authorization of an in-process request; `None` for connections.
-    pub(crate) insider: Option<Insider>,
-}
 
 pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
 
@@ -55,10 +47,17 @@ pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFut
     })
 }
 
-/// Creates the caller of a connection.
-pub(crate) fn connect(worker: &Rc<Worker>, link: &Rc<Link>, peer: SocketAddr) -> Rc<Caller> {
-    let (worker, link) = (Rc::clone(worker), Rc::clone(link));
-    Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None })
+impl Connect for Rc<Worker> {
+    type Service = Rc<Caller>;
+
+    fn connections(&self) -> &Connections {
+        &self.connections
+    }
+
+    fn connect(&self, link: &Rc<Link>, peer: SocketAddr) -> Rc<Caller> {
+        let (worker, link) = (Self::clone(self), Rc::clone(link));
+        Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None })
+    }
 }
 
 impl Service for Rc<Caller> {
@@ -73,19 +72,12 @@ impl Service for Rc<Caller> {
         let counters = &self.worker.counters;
         add(&counters.requests, 1);
         add(&counters.refused, 1);
-        let request_id = self.worker.request_id();
+        let request_id = self.worker.request_ids.next();
         let family = family(path, &HeaderMap::new());
-        let mut response = fault.into_response(family, request_id.to_str().unwrap_or_default());
+        let mut response = error_response(fault, family, request_id.to_str().unwrap_or_default());
         response.headers_mut().insert(X_REQUEST_ID, request_id);
         response
     }
-}
-
-/// One request whose response is pending.
-#[derive(Clone, Debug)]
-pub(crate) struct Exchange {
-    pub(crate) caller: Rc<Caller>,
-    pub(crate) request_id: HeaderValue,
 }
 
 impl Exchange {
@@ -99,9 +91,9 @@ impl Exchange {
                 return explain::early(route::operation(path), &fault);
             }
             add(&self.worker().counters.refused, 1);
-            fault.into_response(family, self.id())
+            error_response(fault, family, self.id())
         });
-        let origins = &self.worker().plane.settings.cors_origins;
+        let origins = &self.worker().process.settings.cors_origins;
         let origins =
             if origins.is_empty() || route::is_open_to_pages(path) { origins.as_slice() } else { &[] };
         cors::decorate(origins, &parts.headers, response.headers_mut());
@@ -144,15 +136,15 @@ impl Exchange {
         parts: &Parts,
         body: Inbound,
     ) -> Result<Response<Reply>, Fault> {
-        let plane = &self.worker().plane;
+        let process = &self.worker().process;
         match operation {
-            Operation::Health => return Ok(health::health(plane)),
+            Operation::Health => return Ok(health::health(process)),
             Operation::Ready => return health::ready(self.worker()),
-            Operation::Metrics if plane.settings.metrics_public => return Ok(metrics::render(plane)),
+            Operation::Metrics if process.settings.metrics_public => return Ok(metrics::render(process)),
             Operation::Responses if asks_for_websocket(&parts.headers) => return Err(websocket_refused()),
             _ => {}
         }
-        let snapshot = plane.snapshots.load();
+        let snapshot = process.snapshots.load();
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
             None => authenticate(&snapshot, &self.caller.last_key, parts).map_err(Fault::closing)?,
@@ -160,7 +152,7 @@ impl Exchange {
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
-            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(plane)),
+            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(process)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
                 let asked = Asked {
@@ -187,7 +179,7 @@ impl Exchange {
     /// Returns the error for paths below `/responses`: the gateway stores no responses, and an ID does not identify
     /// the provider that has the response. Asking each provider would disclose one provider's IDs to another.
     fn stored(&self, parts: &Parts) -> Fault {
-        let snapshot = self.worker().plane.snapshots.load();
+        let snapshot = self.worker().process.snapshots.load();
         let known = authenticate(&snapshot, &self.caller.last_key, parts)
             .and_then(|access| authorize::operation(&access, Operation::Responses));
         match known {
@@ -199,14 +191,13 @@ impl Exchange {
     /// Serves the caller's information about their own key: the control service answers, and this thread passes the
     /// authenticated caller to it.
     async fn own_key(&self, parts: &Parts) -> Result<Response<Reply>, Fault> {
-        let plane = &self.worker().plane;
+        let process = &self.worker().process;
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => {
-                authenticate(&plane.snapshots.load(), &self.caller.last_key, parts).map_err(Fault::closing)?
-            }
+            None => authenticate(&process.snapshots.load(), &self.caller.last_key, parts)
+                .map_err(Fault::closing)?,
         };
-        let Some(fallback) = plane.fallback.get() else {
+        let Some(fallback) = process.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
         let mut request = Request::new(full(""));
@@ -219,12 +210,12 @@ impl Exchange {
     /// Forwards a request for a path outside the data plane's table to the control service.
     async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
         // Paths below /v1 belong to vendor protocols, and a client's SDK parses the error.
-        let fallback = self.worker().plane.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
+        let fallback = self.worker().process.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
         let Some(fallback) = fallback else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
         };
         // The body stays on this thread; its frames are forwarded as they arrive.
-        let (pump, body) = in_process::pipe(body);
+        let (pump, body) = pipe(body);
         let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
         let mut request = Request::new(body.boxed_unsync());
         *request.method_mut() = parts.method.clone();
@@ -237,20 +228,6 @@ impl Exchange {
             () = pump => answering.await,
         };
         Ok(response.map(Reply::port))
-    }
-
-    /// Returns true if the request asks for the plan instead of an answer.
-    pub(crate) fn explains(&self) -> bool {
-        self.caller.insider.as_ref().is_some_and(|insider| insider.explain)
-    }
-
-    pub(crate) fn worker(&self) -> &Rc<Worker> {
-        &self.caller.worker
-    }
-
-    /// Returns the request ID as text.
-    pub(crate) fn id(&self) -> &str {
-        self.request_id.to_str().unwrap_or_default()
     }
 }
 
@@ -279,7 +256,7 @@ fn request_id(worker: &Worker, headers: &HeaderMap) -> HeaderValue {
         (1..=128).contains(&text.len())
             && text.iter().all(|b| b.is_ascii_alphanumeric() || b"-_.:".contains(b))
     });
-    own.cloned().unwrap_or_else(|| worker.request_id())
+    own.cloned().unwrap_or_else(|| worker.request_ids.next())
 }
 
 fn asks_for_websocket(headers: &HeaderMap) -> bool {

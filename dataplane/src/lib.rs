@@ -7,6 +7,8 @@
 mod adapt;
 mod admit;
 mod attempt;
+mod caller;
+mod clock;
 mod dataplane;
 mod error;
 mod exchange;
@@ -16,12 +18,16 @@ mod fixture;
 #[doc(hidden)]
 pub mod fuzzing;
 mod in_process;
+mod inbox;
 mod memory_budget;
 mod metrics;
 mod operation;
+mod pipe;
 mod plan;
+mod process;
 mod record;
 mod relay;
+mod request_id;
 mod route;
 mod server;
 mod settings;

@@ -1,25 +1,57 @@
-//! Share of the process's memory budget for bodies (LIM-5). Dropping it returns its bytes to the budget.
+//! The process's memory budget for bodies (LIM-5). Dropping a reservation returns its bytes to the budget.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
-use crate::settings::Plane;
+
+/// The bytes that all bodies held in memory may have together.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    bytes_max: u64,
+    reserved: AtomicU64,
+}
+
+impl MemoryBudget {
+    pub(crate) fn new(bytes_max: u64) -> Self {
+        Self { bytes_max, reserved: AtomicU64::new(0) }
+    }
+
+    /// Returns the bytes that are reserved now.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved.load(Ordering::Relaxed)
+    }
+
+    /// Reserves `bytes`; returns false and reserves nothing if they do not fit.
+    fn reserve(&self, bytes: u64) -> bool {
+        let before = self.reserved.fetch_add(bytes, Ordering::Relaxed);
+        if before.saturating_add(bytes) <= self.bytes_max {
+            return true;
+        }
+        self.release(bytes);
+        false
+    }
+
+    fn release(&self, bytes: u64) {
+        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
 
 /// Bytes reserved from the process's budget for bodies held in memory.
 #[derive(Debug)]
 pub(crate) struct Room {
-    plane: Arc<Plane>,
+    budget: Arc<MemoryBudget>,
     bytes: u64,
 }
 
 impl Room {
     /// Creates an empty reservation.
-    pub(crate) fn new(plane: &Arc<Plane>) -> Self {
-        Self { plane: Arc::clone(plane), bytes: 0 }
+    pub(crate) fn new(budget: &Arc<MemoryBudget>) -> Self {
+        Self { budget: Arc::clone(budget), bytes: 0 }
     }
 
     /// Returns the reserved bytes.
@@ -29,7 +61,7 @@ impl Room {
 
     /// Reserves `bytes` more; returns false, and reserves nothing, if they exceed the budget.
     pub(crate) fn take(&mut self, bytes: u64) -> bool {
-        let taken = self.plane.hold(bytes);
+        let taken = self.budget.reserve(bytes);
         self.bytes = self.bytes.saturating_add(if taken { bytes } else { 0 });
         taken
     }
@@ -37,7 +69,7 @@ impl Room {
     /// Returns everything above `bytes` to the budget.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let over = self.bytes.saturating_sub(bytes);
-        self.plane.release(over);
+        self.budget.release(over);
         self.bytes = self.bytes.saturating_sub(over);
     }
 
@@ -56,7 +88,7 @@ impl Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.plane.release(self.bytes);
+        self.budget.release(self.bytes);
     }
 }
 

@@ -1,25 +1,13 @@
-//! State shared by all workers: settings, the snapshot reader, TLS, and the counters that enforce process-wide limits.
+//! Operator settings of the data plane, fixed at start-up.
 
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
 use rustls::ServerConfig;
-use shared::alarm::Alarm;
-use shared::build::BuildIdentity;
 use shared::policy::ClientTimeouts;
-use shared::port::Handler;
-use shared::snapshot::SnapshotReader;
 use shared::usage::EndUsers;
-
-use crate::metrics::Counters;
-use crate::plan::response_affinity::Homes;
-use crate::server::unpack::Unpackers;
-use crate::upstream::dial::Tls;
-use crate::upstream::voice::Voices;
 
 /// Operator settings of the data plane, fixed at start-up.
 #[derive(Clone, Debug)]
@@ -57,84 +45,4 @@ pub struct Settings {
     pub voice_folder: Option<PathBuf>,
     /// TLS configuration of the listener; `None` serves plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-}
-
-/// Parts of a [`Plane`] that the caller constructs.
-pub(crate) struct Shared {
-    pub(crate) build: BuildIdentity,
-    pub(crate) snapshots: SnapshotReader,
-    pub(crate) tls: Tls,
-    pub(crate) alarm: Alarm,
-}
-
-/// State shared by all workers of the process.
-pub(crate) struct Plane {
-    pub(crate) settings: Settings,
-    pub(crate) build: BuildIdentity,
-    pub(crate) snapshots: SnapshotReader,
-    pub(crate) tls: Tls,
-    pub(crate) voices: Voices,
-    pub(crate) unpackers: Unpackers,
-    pub(crate) homes: Homes,
-    pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
-    pub(crate) draining: AtomicBool,
-    pub(crate) alarm: Alarm,
-    pub(crate) connections: AtomicUsize,
-    pub(crate) counters: Vec<Arc<Counters>>,
-    held_bytes: AtomicU64,
-}
-
-impl std::fmt::Debug for Plane {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Plane").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
-
-impl Plane {
-    pub(crate) fn new(settings: Settings, shared: Shared, workers: usize) -> io::Result<Self> {
-        let Shared { build, snapshots, tls, alarm } = shared;
-        Ok(Self {
-            unpackers: Unpackers::start(workers, &alarm)?,
-            homes: Homes::new(),
-            voices: Voices::new(settings.voice_folder.clone()),
-            settings,
-            build,
-            snapshots,
-            tls,
-            fallback: OnceLock::new(),
-            draining: AtomicBool::new(false),
-            alarm,
-            connections: AtomicUsize::new(0),
-            counters: (0..workers).map(|_| Arc::default()).collect(),
-            held_bytes: AtomicU64::new(0),
-        })
-    }
-
-    /// Returns milliseconds on the process's monotonic clock, the time base of the circuits.
-    pub(crate) fn monotonic_ms(&self) -> u64 {
-        shared::clock::monotonic_ms()
-    }
-
-    pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
-    }
-
-    /// Returns the bytes of bodies held in memory now.
-    pub(crate) fn held_bytes(&self) -> u64 {
-        self.held_bytes.load(Ordering::Relaxed)
-    }
-
-    /// Reserves `bytes` of the body budget; returns false and reserves nothing if they do not fit. See [`crate::room`].
-    pub(crate) fn hold(&self, bytes: u64) -> bool {
-        let before = self.held_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if before.saturating_add(bytes) <= self.settings.held_bytes_max {
-            return true;
-        }
-        self.release(bytes);
-        false
-    }
-
-    pub(crate) fn release(&self, bytes: u64) {
-        self.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
 }

@@ -21,13 +21,16 @@ mod reading;
 
 pub(crate) use self::reading::Reading;
 use crate::error::Fault;
+use crate::request_id::RequestIds;
 use crate::server::body::Held;
-use crate::worker::Worker;
 
 /// A client's request and the route that its selector resolved to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Message<'a> {
-    pub(crate) worker: &'a Worker,
+    /// The source of seeds for the IDs in translated answers.
+    pub(crate) ids: &'a RequestIds,
+    /// The global system text of the gateway (MSG-1).
+    pub(crate) preamble: Option<&'a str>,
     pub(crate) route: &'a Route,
     pub(crate) head: &'a Head,
     pub(crate) body: &'a Held,
@@ -114,7 +117,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
-    let seed = message.worker.request_id();
+    let seed = message.ids.next();
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
@@ -178,12 +181,12 @@ fn asks(target: &Target, dialect: Dialect) -> bool {
 }
 
 /// Returns the gateway's own system text for the request: the global text, then the endpoint's (MSG-1).
-pub(crate) fn preamble(message: Message<'_>) -> Option<Cow<'_, str>> {
+pub(crate) fn preamble<'a>(message: Message<'a>) -> Option<Cow<'a, str>> {
     let own = match message.route {
         Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
         Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => None,
     };
-    match (message.worker.plane.settings.preamble.as_deref(), own) {
+    match (message.preamble, own) {
         (Some(all), Some(own)) => Some(format!("{all}\n\n{own}").into()),
         (all, own) => all.or(own).map(Cow::Borrowed),
     }
@@ -205,7 +208,7 @@ pub(crate) fn counting<'a>(
         body: &with_max_tokens(segments.concat(), message.head),
         target: &traits(target),
         selector: model,
-        seed: message.worker.request_id().to_str().unwrap_or_default(),
+        seed: message.ids.next().to_str().unwrap_or_default(),
         now_s: shared::clock::unix_ms() / 1_000,
         input_tokens: 0,
     });

@@ -21,6 +21,7 @@ use super::Task;
 use super::timeouts::Patience;
 use super::verdict::{Next, refuses_token, sort};
 use crate::adapt::Reading;
+use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
 
@@ -48,13 +49,6 @@ pub(crate) struct Failure {
     pub(crate) used: Option<Box<Used>>,
 }
 
-/// Consumption that an upstream reported for a failed attempt.
-#[derive(Debug)]
-pub(crate) struct Used {
-    pub(crate) tokens: TokenCounts,
-    pub(crate) extras: Extras,
-}
-
 /// The retry time for clients after a lack of sockets.
 const LOCAL_WAIT: Duration = Duration::from_secs(1);
 /// The maximum number of bytes read of an upstream's error body.
@@ -76,6 +70,11 @@ impl Failure {
             renewing: false,
             used: None,
         }
+    }
+
+    /// Returns the part of the failure that the record contains.
+    pub(super) fn step(&self) -> FailedStep<'_> {
+        FailedStep { result: self.result, status: self.status, used: self.used.as_deref() }
     }
 
     /// Adds the consumption that the upstream reported for the attempt.
@@ -183,7 +182,7 @@ pub(super) async fn of_status(
             break;
         }
     }
-    answer.body.recycle(task.worker, provider);
+    answer.body.recycle(&task.worker.upstreams, provider);
     if status < 400 {
         let message = format!(
             "The provider '{}' answered with a redirect or nothing usable; redirects are never followed.",

@@ -120,7 +120,7 @@ async fn read(
                 held_bytes += bytes.len();
                 held.push(bytes);
                 if held_bytes > WHOLE_BYTES_MAX && bytes_max > WHOLE_BYTES_MAX {
-                    let room = room.get_or_insert_with(|| Room::new(&task.worker.plane));
+                    let room = room.get_or_insert_with(|| Room::new(&task.worker.process.memory));
                     let more = (held_bytes as u64).saturating_mul(2).saturating_sub(room.bytes());
                     if !room.take(more) {
                         return Err(no_room());
@@ -129,7 +129,7 @@ async fn read(
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
-                body.recycle(task.worker, provider);
+                body.recycle(&task.worker.upstreams, provider);
                 return Ok(Pieces { held, room, is_all: true });
             }
         }

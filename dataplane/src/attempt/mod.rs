@@ -21,10 +21,9 @@ use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
 
-pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, Used, of_send_error, secrets, wait_asked_for};
+pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_asked_for};
 pub(crate) use self::final_error::{all_rest, wait_of};
 pub(crate) use self::one_attempt::{Begun, Success, Task};
-pub(crate) use self::trail::Trail;
 pub(crate) use self::verdict::Next;
 
 use self::walk::{Step, Walk};
@@ -32,7 +31,7 @@ use crate::adapt::Message;
 use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
 use crate::error::Fault;
-use crate::plan::response_affinity::Reference;
+use crate::plan::response_affinity::{Reference, Trail};
 use crate::plan::{self, Needs};
 use crate::record::Record;
 use crate::server::body::Held;
@@ -58,7 +57,7 @@ pub(crate) struct Job {
 
 impl Job {
     fn message(&self) -> Message<'_> {
-        Message { worker: &self.worker, route: &self.route, head: &self.head, body: &self.body }
+        self.worker.message(&self.route, &self.head, &self.body)
     }
 }
 
@@ -132,7 +131,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
 
 /// Returns the requirements of a request on its targets.
 pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
-    let homes = &worker.plane.homes;
+    let homes = &worker.process.homes;
     let may_refer = head.dialect == Dialect::Responses;
     let reference = if may_refer { homes.wanted(head, &body.segments, access) } else { Reference::Nothing };
     Needs {
@@ -146,7 +145,7 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
         affinity_key: head.affinity_key.as_deref(),
         demand: Demand {
             head,
-            output_default: worker.plane.settings.quota_output_tokens,
+            output_default: worker.process.settings.quota_output_tokens,
             stored: may_refer.then(|| homes.tokens(head, access)).flatten(),
         },
         access,

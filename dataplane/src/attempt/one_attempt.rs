@@ -67,7 +67,8 @@ pub(crate) async fn attempt(
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
     let mut patience = Patience::new(task.worker, task.budget_end, began);
-    let sent = patience.wait(provider.timeout, pin!(upstream::send(task.worker, &task.draft))).await;
+    let sent =
+        patience.wait(provider.timeout, pin!(upstream::send(&task.worker.upstreams, &task.draft))).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, patience.now());
     if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use shared::clock::monotonic_ms;
 use shared::health::{Admission, Failed, Opened, Refused};
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
@@ -67,9 +68,9 @@ impl<'a> Walk<'a> {
         let old = self.renewing.take()?;
         let serial = old.provider.renew.as_ref()?.serial;
         let end = self.budget_end.min(tokio::time::Instant::now() + RENEWAL_TIME_MAX);
-        let plane = &self.job.worker.plane;
+        let snapshots = &self.job.worker.process.snapshots;
         loop {
-            let snapshot = plane.snapshots.load();
+            let snapshot = snapshots.load();
             let place =
                 snapshot.providers.binary_search_by(|instance| instance.id.cmp(&old.provider.id)).ok()?;
             let provider = snapshot.providers.get(place)?;
@@ -131,7 +132,6 @@ impl<'a> Walk<'a> {
 
     async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
         let provider = &target.provider;
-        let plane = &self.job.worker.plane;
         // If the client leaves, for example, dropping the admission without an outcome releases the probe slot.
         let mut admission = match self.admit(target) {
             Ok(admission) => admission,
@@ -143,7 +143,7 @@ impl<'a> Walk<'a> {
         };
         // The translated body is held in addition to the client's own, and to a copy of that during the translation.
         let is_adapted = !target.speaks(self.job.head.dialect);
-        let mut room = Room::new(plane);
+        let mut room = Room::new(&self.job.worker.process.memory);
         if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
             self.reasons.no_room = true;
             return Step::Stopped;
@@ -177,7 +177,7 @@ impl<'a> Walk<'a> {
                 Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
-            record.end_step(&failure, began.elapsed());
+            record.end_step(failure.step(), began.elapsed());
             self.count(target, &failure, &mut admission);
             let next = failure.next;
             let wait = back_off(target, attempt, &failure);
@@ -202,14 +202,13 @@ impl<'a> Walk<'a> {
         if self.job.forced {
             return Ok(provider.circuits.unasked(&model.id));
         }
-        let plane = &self.job.worker.plane;
-        provider.circuits.ask(&model.id, || plane.monotonic_ms(), &provider.circuit_policy)
+        provider.circuits.ask(&model.id, monotonic_ms, &provider.circuit_policy)
     }
 
     fn count(&self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
         add(&self.job.worker.counters.attempt_failures, 1);
         let Target { provider, model } = target;
-        let now_ms = self.job.worker.plane.monotonic_ms();
+        let now_ms = monotonic_ms();
         let at_ms = shared::clock::unix_ms();
         let failed = Failed { at_ms, result: failure.result, status: failure.status };
         let opened = admission.failed((failure.evidence, failed), now_ms, &provider.circuit_policy);
@@ -229,8 +228,7 @@ impl<'a> Walk<'a> {
     /// Returns true if another attempt at the same target makes sense after `wait`: the budget must last longer, and
     /// the failures so far must not have opened a circuit.
     fn may_wait(&self, admission: &Admission<'_>, wait: Duration) -> bool {
-        tokio::time::Instant::now() + wait < self.budget_end
-            && !admission.is_open(self.job.worker.plane.monotonic_ms())
+        tokio::time::Instant::now() + wait < self.budget_end && !admission.is_open(monotonic_ms())
     }
 
     pub(super) fn unserved(self) -> Unserved {

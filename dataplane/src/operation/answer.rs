@@ -15,10 +15,11 @@ use wire::envelope::EnvelopeFamily;
 use wire::native;
 use wire::stream::{StreamOptions, Trouble};
 
+use super::error_response::error_response;
 use crate::admit::quota;
 use crate::attempt::{self, Begun, Job, Served, Unserved};
+use crate::caller::Exchange;
 use crate::error::Fault;
-use crate::exchange::Exchange;
 use crate::record::{Record, Reported};
 use crate::relay::{Early, Finished, Parts, Relay, Reply};
 
@@ -40,9 +41,9 @@ pub(super) fn respond(
 ) -> Response<Reply> {
     match outcome {
         Ok(served) => answer(exchange, dialect, served, record)
-            .unwrap_or_else(|fault| fault.into_response(EnvelopeFamily::of(dialect), exchange.id())),
+            .unwrap_or_else(|fault| error_response(fault, EnvelopeFamily::of(dialect), exchange.id())),
         Err(unserved) => {
-            let mut response = unserved.fault.into_response(EnvelopeFamily::of(dialect), exchange.id());
+            let mut response = error_response(unserved.fault, EnvelopeFamily::of(dialect), exchange.id());
             if let Some(target) = &unserved.target {
                 name_target(response.headers_mut(), target);
             }
@@ -90,7 +91,7 @@ fn answer(
             Reply::full(body)
         }
         Begun::Flowing { held, scan, body } => Reply::relay(Box::new(Relay::new(Parts {
-            worker: std::rc::Rc::clone(exchange.worker()),
+            context: std::rc::Rc::clone(&exchange.worker().relays),
             link: std::rc::Rc::clone(&exchange.caller.link),
             provider: target.provider,
             request_id: exchange.id().into(),

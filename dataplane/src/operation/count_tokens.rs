@@ -39,7 +39,7 @@ const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
 
 /// Handles one request.
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
-    let bytes_max = asked.exchange.worker().plane.settings.body_bytes_max.min(BODY_BYTES_MAX);
+    let bytes_max = asked.exchange.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
     let (head, body) = read(asked, incoming, bytes_max).await?;
     let (route, _) = asked.select(&head);
     let route = route?;
@@ -47,7 +47,7 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
     let candidates = plan::order(&route, needs, &mut |_, _| {})?;
     let Some(target) = candidates.first() else { return Err(attempt::all_rest(0)) };
     let model = target.model.id.as_str();
-    let message = Message { worker: asked.exchange.worker(), route: &route, head: &head, body: &body };
+    let message = asked.exchange.worker().message(&route, &head, &body);
     let preamble = adapt::preamble(message);
     let say = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
     let native = target.speaks(Dialect::Messages);
@@ -115,7 +115,7 @@ async fn counted_adapted(
     segments: &[Bytes],
 ) -> Option<Bytes> {
     // Reserves memory for the adapted request and the counting request, in addition to the client's body.
-    let mut room = Room::new(&asked.exchange.worker().plane);
+    let mut room = Room::new(&asked.exchange.worker().process.memory);
     if !room.take(message.body.bytes().saturating_mul(2)) {
         return None;
     }
@@ -133,7 +133,7 @@ async fn ask(
     path: PathAndQuery,
     (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),
 ) -> Option<(Answer, Bytes)> {
-    let worker = asked.exchange.worker();
+    let upstreams = &asked.exchange.worker().upstreams;
     let draft = Draft {
         provider: Arc::clone(&target.provider),
         way: Way::PostSafe,
@@ -145,12 +145,12 @@ async fn ask(
         segments,
     };
     let exchange = async {
-        let mut answer = upstream::send(worker, &draft).await.ok()?;
+        let mut answer = upstream::send(upstreams, &draft).await.ok()?;
         if answer.head.encoded {
             return None;
         }
         let body = answer.body.whole(ANSWER_BYTES_MAX).await.ok()?;
-        answer.body.recycle(worker, &target.provider);
+        answer.body.recycle(upstreams, &target.provider);
         Some((answer, body))
     };
     tokio::time::timeout(target.provider.timeout, Box::pin(exchange)).await.ok().flatten()

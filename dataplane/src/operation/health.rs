@@ -7,13 +7,13 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
+use crate::process::Process;
 use crate::relay::Reply;
-use crate::settings::Plane;
 use crate::worker::Worker;
 
 /// Answers `GET /health`: the process runs, and its build identity. Independent of the state of providers.
-pub(crate) fn health(plane: &Plane) -> Response<Reply> {
-    let build = &plane.build;
+pub(crate) fn health(process: &Process) -> Response<Reply> {
+    let build = &process.build;
     ok(&json!({
         "status": "ok",
         "version": build.version,
@@ -26,17 +26,17 @@ pub(crate) fn health(plane: &Plane) -> Response<Reply> {
 /// Answers `GET /ready`: 200 if a snapshot is published, usage can be recorded, the gateway is not stopping and none of
 /// its threads has died.
 pub(crate) fn ready(worker: &Worker) -> Result<Response<Reply>, Fault> {
-    let plane = &worker.plane;
-    if plane.is_draining() {
+    let process = &worker.process;
+    if process.is_draining() {
         return Err(Fault::new(ErrorKind::Draining, "The gateway is stopping."));
     }
-    if let Some(cause) = plane.alarm.cause() {
+    if let Some(cause) = process.alarm.cause() {
         return Err(Fault::new(ErrorKind::Draining, format!("The gateway is stopping: {cause}.")));
     }
-    if plane.snapshots.load().generation == 0 {
+    if process.snapshots.load().generation == 0 {
         return Err(Fault::new(ErrorKind::Overloaded, "The gateway is starting."));
     }
-    if !worker.can_log_usage() {
+    if !worker.usage.has_room() {
         return Err(Fault::new(ErrorKind::Overloaded, UNRECORDED));
     }
     Ok(ok(&json!({"status": "ready"})))
@@ -63,7 +63,7 @@ mod tests {
         let fixture = Fixture::start(vec![echo("up", shared::routing::EchoOptions::default())]);
         let ready = || Request::get("/ready").body(port::full("")).unwrap();
         assert_eq!(whole(fixture.send(ready()).await).await.0, 200);
-        fixture.dataplane.plane.alarm.raise("thread data-1", "it panicked");
+        fixture.dataplane.process.alarm.raise("thread data-1", "it panicked");
         let (status, body) = whole(fixture.send(ready()).await).await;
         assert_eq!(status, 503);
         assert!(

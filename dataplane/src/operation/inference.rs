@@ -15,12 +15,12 @@ use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
 use wire::request::{Head, HeadScan, ScanError};
 
-use crate::adapt::{self, Message};
+use crate::adapt;
 use crate::admit::labels;
 use crate::admit::quota;
 use crate::attempt::{self, Job};
+use crate::caller::Exchange;
 use crate::error::Fault;
-use crate::exchange::Exchange;
 use crate::operation::answer;
 use crate::operation::explain::{self, Checks, Question};
 use crate::operation::videos;
@@ -48,12 +48,12 @@ pub(crate) struct Asked<'a> {
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
     let worker = asked.exchange.worker();
-    if !worker.can_log_usage() {
+    if !worker.usage.has_room() {
         return Err(answer::no_record());
     }
-    let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
+    let (head, body) = read(asked, incoming, worker.process.settings.body_bytes_max).await?;
     let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
-    let keepalive = worker.plane.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
+    let keepalive = worker.process.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
     Ok(match keepalive {
         Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
         None => {
@@ -72,7 +72,7 @@ fn answers_in_events(head: &Head) -> bool {
 /// Answers with the plan of a request instead of executing it.
 pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let worker = asked.exchange.worker();
-    let (head, body) = read(asked, incoming, worker.plane.settings.body_bytes_max).await?;
+    let (head, body) = read(asked, incoming, worker.process.settings.body_bytes_max).await?;
     let (selected, forced) = match head.is_poll {
         true => (videos::holder(asked, &head, &body).map(|(_, route)| route), true),
         false => asked.select(&head),
@@ -84,10 +84,10 @@ pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Respo
         needs: attempt::needs(worker, &head, &body, asked.access),
         budget: budget(&head),
         forced,
-        now_ms: worker.plane.monotonic_ms(),
+        now_ms: clock::monotonic_ms(),
     };
     let refuses = |route: &Route, target: &Target| {
-        let message = Message { worker, route, head: &head, body: &body };
+        let message = worker.message(route, &head, &body);
         if head.is_poll { None } else { adapt::outgoing(message, target).err() }
     };
     let demand = question.needs.demand;
@@ -122,7 +122,7 @@ impl Asked<'_> {
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
         let worker = self.exchange.worker();
-        let end_users = worker.plane.settings.end_users;
+        let end_users = worker.process.settings.end_users;
         let opening = Opening {
             started,
             started_at_ms,
@@ -137,7 +137,7 @@ impl Asked<'_> {
             end_user: labels::end_user(head.end_user.as_deref(), end_users, &self.snapshot.key_hasher),
             media: head.media.as_deref(),
         };
-        let mut record = Record::open(worker, opening);
+        let mut record = Record::open(&worker.usage, opening);
         let (selected, forced) = self.select(&head);
         let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
         let job = Job {
@@ -173,9 +173,9 @@ pub(super) async fn read(
     if asked.dialect == Dialect::Transcription {
         return Box::pin(read_form(asked, incoming, bytes_max)).await;
     }
-    let plane = &asked.exchange.worker().plane;
+    let limits = &asked.exchange.worker().process.body_limits;
     let mut scan = HeadScan::new(asked.dialect);
-    let body = body::read(plane, asked.headers, incoming, bytes_max, &mut |piece| {
+    let body = body::read(limits, asked.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
@@ -193,14 +193,14 @@ const BACKGROUND: &str =
 
 /// Same as `read`, for a multipart form.
 async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Box<Head>, Held), Fault> {
-    let plane = &asked.exchange.worker().plane;
+    let limits = &asked.exchange.worker().process.body_limits;
     let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
         let message = "The body must be multipart/form-data with a boundary, and Content-Type must say so.";
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);
-    let body = body::read(plane, asked.headers, incoming, bytes_max, &mut |piece| {
+    let body = body::read(limits, asked.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;

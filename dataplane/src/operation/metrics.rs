@@ -9,12 +9,12 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 
 use crate::metrics::{BOUNDS_US, Counters, Histogram};
+use crate::process::Process;
 use crate::relay::Reply;
-use crate::settings::Plane;
 
 /// Renders the sums over all workers.
-pub(crate) fn render(plane: &Plane) -> Response<Reply> {
-    let mut text = Text { out: String::with_capacity(4096), counters: plane };
+pub(crate) fn render(process: &Process) -> Response<Reply> {
+    let mut text = Text { out: String::with_capacity(4096), process };
     text.counter("llmgw_requests_total", "Requests that arrived.", |c| &c.requests);
     text.counter("llmgw_requests_refused_total", "Requests answered with an error.", |c| &c.refused);
     text.counter("llmgw_exchanges_completed_total", "Exchanges whose client has the whole answer.", |c| {
@@ -37,16 +37,20 @@ pub(crate) fn render(plane: &Plane) -> Response<Reply> {
     text.counter("llmgw_output_tokens_total", "Tokens given out.", |c| &c.output_tokens);
     text.histogram("llmgw_first_content_seconds", "From request to first content.", |c| &c.first_content);
     text.histogram("llmgw_exchange_seconds", "From request to the end of the answer.", |c| &c.duration);
-    text.gauge("llmgw_connections", "Client connections.", plane.connections.load(Ordering::Relaxed) as u64);
+    text.gauge(
+        "llmgw_connections",
+        "Client connections.",
+        process.connections.load(Ordering::Relaxed) as u64,
+    );
     text.gauge(
         "llmgw_held_body_bytes",
         "Bodies of requests, and of long answers, in memory.",
-        plane.held_bytes(),
+        process.memory.reserved(),
     );
     text.gauge(
         "llmgw_snapshot_generation",
         "Number of the routing snapshot.",
-        plane.snapshots.load().generation,
+        process.snapshots.load().generation,
     );
     let mut response = Response::new(Reply::full(Bytes::from(text.out)));
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
@@ -56,12 +60,12 @@ pub(crate) fn render(plane: &Plane) -> Response<Reply> {
 
 struct Text<'a> {
     out: String,
-    counters: &'a Plane,
+    process: &'a Process,
 }
 
 impl Text<'_> {
     fn sum(&self, pick: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.counters.counters.iter().map(|counters| pick(counters).load(Ordering::Relaxed)).sum()
+        self.process.counters.iter().map(|counters| pick(counters).load(Ordering::Relaxed)).sum()
     }
 
     fn head(&mut self, name: &str, help: &str, kind: &str) {
@@ -87,7 +91,7 @@ impl Text<'_> {
             let bucket = |counters: &Counters| {
                 pick(counters).buckets.get(index).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
             };
-            cumulative += self.counters.counters.iter().map(|counters| bucket(counters)).sum::<u64>();
+            cumulative += self.process.counters.iter().map(|counters| bucket(counters)).sum::<u64>();
             let seconds = seconds(*bound);
             writeln!(self.out, "{name}_bucket{{le=\"{seconds}\"}} {cumulative}").ok();
         }

@@ -3,6 +3,7 @@
 mod answer;
 pub(crate) mod cors;
 pub(crate) mod count_tokens;
+pub(crate) mod error_response;
 pub(crate) mod explain;
 pub(crate) mod health;
 pub(crate) mod inference;

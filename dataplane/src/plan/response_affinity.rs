@@ -10,13 +10,14 @@
 //! ones. The tables are empty after a restart.
 
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 use shared::access::Access;
 use shared::routing::Target;
+use shared::usage::TokenCounts;
 use wire::request::Head;
 
 use super::recent::Recent;
@@ -166,6 +167,39 @@ impl Homes {
 
     fn place(&self, hash: u64) -> Option<usize> {
         usize::try_from(hash >> (u64::BITS - HOME_BITS)).ok()
+    }
+}
+
+/// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted reasoning.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    homes: Arc<Homes>,
+    access: Arc<Access>,
+    home: Home,
+    /// The hash of the answer's ID, if the ID is known.
+    response: Option<ResponseHash>,
+}
+
+impl Trail {
+    pub(crate) fn new(homes: &Arc<Homes>, access: &Arc<Access>, target: &Target) -> Self {
+        Self { homes: Arc::clone(homes), access: Arc::clone(access), home: homes.of(target), response: None }
+    }
+
+    pub(crate) fn see(&self, bytes: &[u8]) {
+        self.homes.note_reasoning(bytes, self.home);
+    }
+
+    /// Records the ID of the answer.
+    pub(crate) fn begins(&mut self, id: Option<String>, head: &Head) {
+        let note = |id: String| self.homes.note_response(&id, head, &self.access, self.home);
+        self.response = id.map(note);
+    }
+
+    /// Records the number of tokens of the answer and of everything before it.
+    pub(crate) fn ends(&self, tokens: &TokenCounts) {
+        if let Some(response) = self.response {
+            self.homes.note_tokens(response, tokens.total());
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The record of one exchange in progress. Every exchange produces exactly one usage event, however it ends; if the
 //! client just disconnects, dropping the record sends the event.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -9,21 +10,72 @@ use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
-use shared::prices::{Bill, Billed, VENDOR_LABEL, price};
-use shared::quota::{Metric, Quota, Reservation, Spent};
+use shared::prices::{Bill, Billed, price};
+use shared::quota::{Metric, Quota, Reservation};
 use shared::routing::{InstanceReach, Model, Target};
-use shared::usage::{Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent};
+use shared::usage::{
+    Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent, UsageLog,
+};
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
-use crate::attempt::{Failure, Used};
-use crate::metrics::add;
-use crate::worker::Worker;
+use self::cost::{Held, counts_as, set_cost, spent, with_lost};
+use crate::metrics::{Counters, add};
+
+mod cost;
+
+/// Writes the usage events of one worker.
+pub(crate) struct UsageRecorder {
+    log: RefCell<Box<dyn UsageLog>>,
+    counters: Arc<Counters>,
+    /// True if one line is logged per request (CFG-7).
+    logs_requests: bool,
+}
+
+impl std::fmt::Debug for UsageRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UsageRecorder").finish_non_exhaustive()
+    }
+}
+
+impl UsageRecorder {
+    pub(crate) fn new(log: Box<dyn UsageLog>, counters: Arc<Counters>, logs_requests: bool) -> Self {
+        Self { log: RefCell::new(log), counters, logs_requests }
+    }
+
+    /// Records an exchange. Returns true if the record survives a kill of the process from now on; otherwise the client
+    /// must not get a complete answer.
+    #[must_use]
+    fn append(&self, event: &UsageEvent) -> bool {
+        self.log.borrow_mut().append(event)
+    }
+
+    /// Notes how an exchange is to be recorded if the process is killed before it ends. Returns `None` if the note
+    /// could not be written.
+    fn note(&self, running: &UsageEvent) -> Option<Note> {
+        self.log.borrow_mut().note(running)
+    }
+
+    /// Removes the note of an exchange that has been recorded.
+    fn strike(&self, note: Note) {
+        self.log.borrow_mut().strike(note);
+    }
+
+    /// Returns true if another exchange can be recorded.
+    pub(crate) fn has_room(&self) -> bool {
+        self.log.borrow().has_room()
+    }
+
+    /// Lets a full usage log check for room. Runs once a second.
+    pub(crate) fn tend(&self) {
+        self.log.borrow_mut().tend();
+    }
+}
 
 /// Collects the usage event of one exchange and sends it when the exchange ends.
 #[derive(Debug)]
 pub(crate) struct Record {
-    worker: Rc<Worker>,
+    recorder: Rc<UsageRecorder>,
     started: Instant,
     /// `None` once the event has been sent.
     event: Option<Box<UsageEvent>>,
@@ -42,17 +94,6 @@ pub(crate) struct Record {
     note: Option<Note>,
 }
 
-/// Quota reservations of one exchange; see [`Record::hold`].
-#[derive(Debug)]
-struct Held {
-    /// Reservation under the quotas that count the exchange regardless of its target.
-    reservation: Reservation,
-    /// Reservation under the quotas that apply to the current target, or to the target that has served.
-    of_target: Reservation,
-    /// Index of the first trace step of that target.
-    first_step: usize,
-}
-
 /// Consumption that an answer reports.
 #[derive(Debug, Default)]
 pub(crate) struct Reported {
@@ -62,6 +103,22 @@ pub(crate) struct Reported {
     pub(crate) extras: Extras,
     /// Bytes of output text.
     pub(crate) output_bytes: u64,
+}
+
+/// The end of an attempt without an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedStep<'a> {
+    pub(crate) result: StepResult,
+    pub(crate) status: Option<u16>,
+    /// The consumption that the upstream reported despite the failure.
+    pub(crate) used: Option<&'a Used>,
+}
+
+/// Consumption that an upstream reported for a failed attempt.
+#[derive(Debug)]
+pub(crate) struct Used {
+    pub(crate) tokens: TokenCounts,
+    pub(crate) extras: Extras,
 }
 
 /// Result of closing a record.
@@ -98,7 +155,7 @@ const STEPS_USUAL: usize = 2;
 const CLIENT_CLOSED: u16 = 499;
 
 impl Record {
-    pub(crate) fn open(worker: &Rc<Worker>, opening: Opening<'_>) -> Self {
+    pub(crate) fn open(recorder: &Rc<UsageRecorder>, opening: Opening<'_>) -> Self {
         let selector = opening.selector;
         let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
         let event = UsageEvent {
@@ -134,7 +191,7 @@ impl Record {
             trace: Vec::with_capacity(STEPS_USUAL),
         };
         Self {
-            worker: Rc::clone(worker),
+            recorder: Rc::clone(recorder),
             started: opening.started,
             event: Some(Box::new(event)),
             model: None,
@@ -150,7 +207,7 @@ impl Record {
     /// Moves the exchange into a new record and leaves this one closed.
     pub(crate) fn take(&mut self) -> Self {
         Self {
-            worker: Rc::clone(&self.worker),
+            recorder: Rc::clone(&self.recorder),
             started: self.started,
             event: self.event.take(),
             model: self.model.take(),
@@ -283,27 +340,27 @@ impl Record {
                 event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
             }
         }
-        let note = self.worker.note_usage(event);
+        let note = self.recorder.note(event);
         event.tokens.output = 0;
         (event.cost_nano_usd, event.price, event.quota_nano_usd) = (None, None, None);
         let is_noted = note.is_some();
         match note.and_then(|note| self.note.replace(note)) {
-            Some(earlier) => self.worker.strike_note(earlier),
-            None if !is_noted && !has_to_be => add(&self.worker.counters.unnoted, 1),
+            Some(earlier) => self.recorder.strike(earlier),
+            None if !is_noted && !has_to_be => add(&self.recorder.counters.unnoted, 1),
             None => {}
         }
         is_noted || !has_to_be
     }
 
     /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
-    pub(crate) fn end_step(&mut self, failure: &Failure, spent: Duration) {
-        let lost = failure.used.as_deref().map(|used| Box::new(self.lost(used)));
+    pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
+        let lost = failed.used.map(|used| Box::new(self.lost(used)));
         self.note(|event| {
             event.tokens = TokenCounts::ZERO;
             event.provenance = Provenance::None;
             if let Some(step) = event.trace.last_mut() {
-                step.result = failure.result;
-                step.status = failure.status.or(step.status);
+                step.result = failed.result;
+                step.status = failed.status.or(step.status);
                 step.spent_us = Some(micros(spent));
                 step.lost = lost;
             }
@@ -396,8 +453,8 @@ impl Record {
             event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
         }
         event.duration_us = micros(self.started.elapsed());
-        self.worker.counters.observe(&event);
-        if self.worker.plane.settings.log_requests {
+        self.recorder.counters.observe(&event);
+        if self.recorder.logs_requests {
             log(&event);
         }
         let cost_nano_usd = event.cost_nano_usd;
@@ -405,15 +462,15 @@ impl Record {
             let spent = spent(&event);
             (with_lost(spent, &event, 0), with_lost(spent, &event, held.first_step))
         });
-        let is_recorded = self.worker.log_usage(&event);
+        let is_recorded = self.recorder.append(&event);
         if let (Some(held), Some((spent, at_target))) = (self.held.take(), spent) {
-            add(&self.worker.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
+            add(&self.recorder.counters.quota_warnings, u64::from(held.warnings().next().is_some()));
             held.reservation.settle(&spent);
             held.of_target.settle(&at_target);
         }
         // The note of an exchange without a record stays in the log: the next start turns it into a record.
         if let Some(note) = self.note.take().filter(|_| is_recorded) {
-            self.worker.strike_note(note);
+            self.recorder.strike(note);
         }
         Closed { cost_nano_usd, is_recorded }
     }
@@ -427,80 +484,6 @@ impl Record {
 impl Drop for Record {
     fn drop(&mut self) {
         self.close(Outcome::Cancelled);
-    }
-}
-
-impl Held {
-    fn warnings(&self) -> impl Iterator<Item = &Quota> {
-        self.reservation.warnings().chain(self.of_target.warnings())
-    }
-
-    fn is_hard(&self) -> bool {
-        self.reservation.is_hard() || self.of_target.is_hard()
-    }
-
-    /// Returns the largest reservation of `metric` under a hard quota.
-    fn most(&self, metric: Metric) -> Option<u64> {
-        self.reservation.held(metric).max(self.of_target.held(metric))
-    }
-
-    /// Returns the reserved cost. Warn-only quotas count only if there is no reservation under a hard one.
-    fn cost(&self) -> Option<u64> {
-        let softly = || {
-            let [all, target] =
-                [&self.reservation, &self.of_target].map(|part| part.held_softly(Metric::CostMicroUsd));
-            all.max(target)
-        };
-        self.most(Metric::CostMicroUsd).or_else(softly)
-    }
-
-    fn leave_target(&mut self, event: &UsageEvent) {
-        let nothing = Spent { cost_nano_usd: Some(0), ..Spent::default() };
-        std::mem::take(&mut self.of_target).settle(&with_lost(nothing, event, self.first_step));
-    }
-}
-
-/// Sets the cost of what the served attempt used, at the prices of `model`.
-fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
-    let bill = price(&billed(event), model.and_then(|model| model.prices.as_ref()));
-    event.cost_nano_usd = bill.cost;
-    let used = event.tokens.total() > 0 || !event.units.is_empty();
-    let label =
-        if bill.by_vendor { Some(VENDOR_LABEL.into()) } else { model.and_then(|m| m.price_label.clone()) };
-    event.price = label.filter(|_| used && bill.cost.is_some());
-    bill
-}
-
-/// Returns the amount to charge to cost quotas for an attempt whose cost is unknown: the larger of the reservation and
-/// of the part that has a price, so that a token class without a price never frees quota.
-fn counts_as(held: Option<&Held>, bill: Bill) -> Option<u64> {
-    if bill.cost.is_some() {
-        return None;
-    }
-    Some(held?.cost()?.max(bill.known))
-}
-
-/// Returns what the exchange counts for in quotas, excluding failed attempts.
-fn spent(event: &UsageEvent) -> Spent {
-    Spent::of(event.outcome, &event.tokens, event.cost_nano_usd.or(event.quota_nano_usd))
-}
-
-/// Adds the consumption of the failed attempts from trace step `first_step` on.
-fn with_lost(mut spent: Spent, event: &UsageEvent, first_step: usize) -> Spent {
-    let lost = event.trace.iter().skip(first_step).filter_map(|step| step.lost.as_deref());
-    lost.for_each(|lost| spent.add_lost(lost));
-    spent
-}
-
-fn billed(event: &UsageEvent) -> Billed<'_> {
-    Billed {
-        operation: event.operation,
-        provenance: event.provenance,
-        tokens: &event.tokens,
-        units: &event.units,
-        tier: event.tier.as_deref(),
-        picture: event.picture.as_deref(),
-        vendor_cost: event.vendor_cost_nano_usd,
     }
 }
 

@@ -19,8 +19,7 @@ use shared::routing::ProviderInstance;
 use tokio::time::{Instant, Sleep};
 
 use crate::memory_budget::Room;
-use crate::upstream::AnswerBody;
-use crate::worker::Worker;
+use crate::upstream::{AnswerBody, Upstreams};
 
 /// JSON body with base64 content between a fixed head and tail.
 #[derive(Debug)]
@@ -43,7 +42,7 @@ pub(crate) enum Source {
 /// A video body that arrives from an upstream; see [`Source::Coming`].
 #[derive(Debug)]
 pub(crate) struct Coming {
-    worker: Rc<Worker>,
+    upstreams: Rc<Upstreams>,
     provider: Arc<ProviderInstance>,
     body: AnswerBody,
     /// Bytes read but not yet encoded: first the initial piece, later fewer than the three bytes of a base64 group.
@@ -111,13 +110,13 @@ impl Source {
 impl Coming {
     /// Creates the content of `first`, which was read already, and the rest of `body`.
     pub(crate) fn new(
-        worker: &Rc<Worker>,
+        upstreams: &Rc<Upstreams>,
         provider: &Arc<ProviderInstance>,
         first: &[u8],
         body: AnswerBody,
     ) -> Self {
         Self {
-            worker: Rc::clone(worker),
+            upstreams: Rc::clone(upstreams),
             provider: Arc::clone(provider),
             body,
             unsaid: first.to_vec(),
@@ -147,7 +146,7 @@ impl Coming {
                     return Poll::Ready(Err("the upstream broke off inside the video"));
                 }
                 Poll::Ready(None) => {
-                    self.body.recycle(&self.worker, &self.provider);
+                    self.body.recycle(&self.upstreams, &self.provider);
                     let last = std::mem::take(&mut self.unsaid);
                     return Poll::Ready(Ok((!last.is_empty()).then(|| BASE64_STANDARD.encode(last).into())));
                 }

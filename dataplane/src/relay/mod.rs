@@ -15,7 +15,7 @@ mod stream;
 pub(crate) use self::base64_video::{Coming, Inline, Source};
 pub(crate) use self::keepalive::{Early, Finished};
 pub(crate) use self::late_usage::Tails;
-pub(crate) use self::stream::{Parts, Relay, Scan, pass_whole};
+pub(crate) use self::stream::{Parts, Relay, RelayContext, Scan, pass_whole};
 use crate::server::service::AnswerBody;
 
 /// The body of a response.

@@ -31,16 +31,30 @@ use wire::native::WholeScan;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::keepalive;
-use crate::attempt::Trail;
+use super::late_usage::Tails;
+use crate::clock::CoarseClock;
+use crate::plan::response_affinity::Trail;
 use crate::record::{Record, Reported};
 use crate::server::io::Link;
-use crate::upstream::AnswerBody;
-use crate::worker::Worker;
+use crate::upstream::{AnswerBody, Upstreams};
+
+/// The state that all relays of one worker share.
+#[derive(Debug)]
+pub(crate) struct RelayContext {
+    pub(crate) upstreams: Rc<Upstreams>,
+    pub(crate) clock: CoarseClock,
+    /// Interval of keep-alives in a silent stream; `None` disables them.
+    pub(crate) keepalive: Option<Duration>,
+    /// Time that an upstream is still read for its usage after its client disconnected; zero disables this.
+    pub(crate) usage_grace: Duration,
+    /// Answers whose clients disconnected before the usage arrived.
+    pub(crate) tails: Tails,
+}
 
 /// Relays one answer and records its usage.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    worker: Rc<Worker>,
+    context: Rc<RelayContext>,
     link: Rc<Link>,
     provider: Arc<ProviderInstance>,
     request_id: Box<str>,
@@ -65,7 +79,7 @@ pub(crate) struct Relay {
 /// Parts of a new relay.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    pub(crate) worker: Rc<Worker>,
+    pub(crate) context: Rc<RelayContext>,
     pub(crate) link: Rc<Link>,
     pub(crate) provider: Arc<ProviderInstance>,
     pub(crate) request_id: Box<str>,
@@ -116,8 +130,8 @@ impl Relay {
         let mut ready = parts.held;
         ready.reverse();
         let mut relay = Self {
-            heard: parts.worker.now(),
-            worker: parts.worker,
+            heard: parts.context.clock.now(),
+            context: parts.context,
             link: parts.link,
             provider: parts.provider,
             request_id: parts.request_id,
@@ -157,7 +171,7 @@ impl Relay {
     }
 
     fn take(&mut self, bytes: Bytes) {
-        self.heard = self.worker.now();
+        self.heard = self.context.clock.now();
         if let Some(trail) = &self.trail {
             trail.see(&bytes);
         }
@@ -208,7 +222,7 @@ impl Relay {
             return;
         }
         if whole {
-            self.body.recycle(&self.worker, &self.provider);
+            self.body.recycle(&self.context.upstreams, &self.provider);
             self.phase = Phase::End;
             self.complete();
         } else {
@@ -257,7 +271,7 @@ impl Relay {
         std::task::ready!(timer.as_mut().poll(cx));
         // The timer is not reset for every chunk: when it fires, the clock is checked. The clock counts whole seconds,
         // the last of which may be incomplete.
-        let seconds = self.worker.now().wrapping_sub(self.heard).saturating_sub(1);
+        let seconds = self.context.clock.now().wrapping_sub(self.heard).saturating_sub(1);
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
         if ended {
@@ -280,7 +294,7 @@ impl Relay {
         let Scan::Stream(stream) = &self.scan else { return None };
         let state = stream.state();
         let harmless = stream.has_events() && !state.event_open && !state.ids_seen;
-        self.worker.plane.settings.stream_keepalive.filter(|_| harmless)
+        self.context.keepalive.filter(|_| harmless)
     }
 
     /// Waits until all pieces have been written, because aborting the connection discards the rest. A connection
@@ -324,13 +338,13 @@ impl Relay {
     /// Moves the exchange into a relay that continues without the client. Returns `None` if no usage is expected or
     /// `usage_grace` is zero.
     fn take_tail(&mut self) -> Option<Box<Self>> {
-        let is_wanted = !self.worker.plane.settings.usage_grace.is_zero();
+        let is_wanted = !self.context.usage_grace.is_zero();
         if !is_wanted || self.is_tail || !self.is_owed() {
             return None;
         }
         let nothing = Scan::Whole(Box::new(WholeScan::new(self.dialect)));
         Some(Box::new(Self {
-            worker: Rc::clone(&self.worker),
+            context: Rc::clone(&self.context),
             link: Rc::clone(&self.link),
             provider: Arc::clone(&self.provider),
             request_id: std::mem::take(&mut self.request_id),
@@ -391,7 +405,7 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         match self.take_tail() {
-            Some(tail) => self.worker.tails.take(tail),
+            Some(tail) => self.context.tails.take(tail),
             None => {
                 self.settle(Outcome::Cancelled);
             }

@@ -11,32 +11,34 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-use crate::in_process::{Errand, Visit};
-use crate::server::connection;
-use crate::server::io::Order;
-use crate::server::service::{Server, Service};
-use crate::settings::Plane;
+use super::connection;
+use super::connections::Connections;
+use super::service::Connect;
 
 /// A worker's message queue and its number of connections.
-#[derive(Clone, Debug)]
-pub(crate) struct Door {
-    pub(crate) inbox: mpsc::Sender<Message>,
+pub(crate) struct Door<M> {
+    pub(crate) inbox: mpsc::Sender<M>,
     pub(crate) live: Arc<AtomicUsize>,
 }
 
-/// Message to a worker from another thread.
+impl<M> std::fmt::Debug for Door<M> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("live", &self.live).finish_non_exhaustive()
+    }
+}
+
+impl<M> Clone for Door<M> {
+    fn clone(&self) -> Self {
+        Self { inbox: self.inbox.clone(), live: Arc::clone(&self.live) }
+    }
+}
+
+/// A connection that one worker has accepted for another.
 #[derive(Debug)]
-pub(crate) enum Message {
-    /// A connection that another worker accepted.
-    Socket(std::net::TcpStream, SocketAddr, Seat),
-    /// Accept connections from now on.
-    Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
-    /// Apply an order to all connections.
-    Order(Order),
-    /// Answer a request from inside the process.
-    Visit(Box<Visit>),
-    /// Send a request for the control service.
-    Errand(Box<Errand>),
+pub(crate) struct Accepted {
+    tcp: std::net::TcpStream,
+    peer: SocketAddr,
+    seat: Seat,
 }
 
 /// Pause after accept fails for lack of descriptors or memory, to avoid a busy loop.
@@ -55,10 +57,10 @@ pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
 }
 
 /// Accepts connections until `stop` is true. Runs on the first worker.
-pub(crate) async fn accept<S: Service>(
+pub(crate) async fn accept<M: From<Accepted>>(
     listener: TcpListener,
-    own: Server<S>,
-    doors: Vec<Door>,
+    own: impl Connect,
+    doors: Vec<Door<M>>,
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -86,13 +88,13 @@ fn is_connection_fault(error: &io::Error) -> bool {
     )
 }
 
-fn dispatch<S: Service>(own: &Server<S>, doors: &[Door], tcp: TcpStream, peer: SocketAddr) {
+fn dispatch<M: From<Accepted>>(own: &impl Connect, doors: &[Door<M>], tcp: TcpStream, peer: SocketAddr) {
     if tcp.set_nodelay(true).is_err() {
         return;
     }
     let fewest = doors.iter().enumerate().min_by_key(|(_, door)| door.live.load(Ordering::Relaxed));
     let Some((index, door)) = fewest else { return };
-    let Some(seat) = Seat::take(&own.worker.plane, &door.live) else {
+    let Some(seat) = Seat::take(own.connections(), &door.live) else {
         tokio::task::spawn_local(refuse(tcp));
         return;
     };
@@ -100,18 +102,19 @@ fn dispatch<S: Service>(own: &Server<S>, doors: &[Door], tcp: TcpStream, peer: S
         spawn(own.clone(), tcp, peer, seat);
     } else if let Ok(tcp) = tcp.into_std() {
         // If the worker's queue is full, the connection is closed.
-        door.inbox.try_send(Message::Socket(tcp, peer, seat)).ok();
+        door.inbox.try_send(M::from(Accepted { tcp, peer, seat })).ok();
     }
 }
 
 /// Serves a connection that another worker accepted.
-pub(crate) fn receive<S: Service>(server: Server<S>, tcp: std::net::TcpStream, peer: SocketAddr, seat: Seat) {
+pub(crate) fn receive(server: impl Connect, accepted: Accepted) {
+    let Accepted { tcp, peer, seat } = accepted;
     if let Ok(tcp) = TcpStream::from_std(tcp) {
         spawn(server, tcp, peer, seat);
     }
 }
 
-fn spawn<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
+fn spawn(server: impl Connect, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
     tokio::task::spawn_local(async move {
         connection::serve(server, tcp, peer).await;
         drop(seat);
@@ -122,23 +125,23 @@ fn spawn<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr, seat: 
 /// burst is spread before any worker has seen it.
 #[derive(Debug)]
 pub(crate) struct Seat {
-    plane: Arc<Plane>,
+    total: Arc<AtomicUsize>,
     live: Arc<AtomicUsize>,
 }
 
 impl Seat {
     /// Reserves a connection for the worker counted by `live`; returns `None` if the process is at its limit.
-    fn take(plane: &Arc<Plane>, live: &Arc<AtomicUsize>) -> Option<Self> {
+    fn take(connections: &Connections, live: &Arc<AtomicUsize>) -> Option<Self> {
         live.fetch_add(1, Ordering::Relaxed);
-        let seat = Self { plane: Arc::clone(plane), live: Arc::clone(live) };
-        let before = plane.connections.fetch_add(1, Ordering::Relaxed);
-        (before < plane.settings.connections_max).then_some(seat)
+        let seat = Self { total: Arc::clone(&connections.total), live: Arc::clone(live) };
+        let before = seat.total.fetch_add(1, Ordering::Relaxed);
+        (before < connections.settings.connections_max).then_some(seat)
     }
 }
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.plane.connections.fetch_sub(1, Ordering::Relaxed);
+        self.total.fetch_sub(1, Ordering::Relaxed);
         self.live.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -158,16 +161,16 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::exchange;
     use crate::fixture::{Fixture, usage_log};
+    use crate::inbox::Message;
     use crate::worker::Worker;
 
     #[tokio::test]
     async fn a_burst_is_spread_before_any_worker_has_seen_it() {
         let fixture = Fixture::start(Vec::new());
-        let worker = Rc::new(Worker::new(Arc::clone(&fixture.dataplane.plane), Arc::default(), usage_log()));
-        let server = Server { worker, connect: exchange::connect };
-        let (inbox, mut other) = mpsc::channel(16);
+        let process = Arc::clone(&fixture.dataplane.process);
+        let worker = Rc::new(Worker::new(process, Arc::default(), usage_log()));
+        let (inbox, mut other) = mpsc::channel::<Message>(16);
         let doors = [mpsc::channel(16).0, inbox].map(|inbox| Door { inbox, live: Arc::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -177,7 +180,7 @@ mod tests {
                 for _ in 0..10 {
                     clients.push(TcpStream::connect(address).await.unwrap());
                     let (tcp, peer) = listener.accept().await.unwrap();
-                    dispatch(&server, &doors, tcp, peer);
+                    dispatch(&worker, &doors, tcp, peer);
                 }
                 assert_eq!(doors.each_ref().map(|door| door.live.load(Ordering::Relaxed)), [5, 5]);
                 while let Ok(message) = other.try_recv() {

@@ -16,9 +16,8 @@ use shared::port::{self, BoxError};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::Fault;
-use crate::memory_budget::{NoRoom, Room};
-use crate::server::unpack::{self, Encoding};
-use crate::settings::Plane;
+use crate::memory_budget::{MemoryBudget, NoRoom, Room};
+use crate::server::unpack::{self, Encoding, Unpackers};
 use crate::turn::TURN_BYTES;
 
 /// Source of a request body.
@@ -81,8 +80,8 @@ const CRUMB_BYTES: usize = 4 << 10;
 const BYTES_PER_SECOND_MIN: u64 = 240;
 
 impl Held {
-    pub(super) fn new(plane: &Arc<Plane>) -> Self {
-        Self { segments: Vec::new(), crumbs: BytesMut::new(), room: Room::new(plane) }
+    pub(super) fn new(memory: &Arc<MemoryBudget>) -> Self {
+        Self { segments: Vec::new(), crumbs: BytesMut::new(), room: Room::new(memory) }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
@@ -113,9 +112,18 @@ impl Held {
     }
 }
 
+/// The limits on request bodies.
+#[derive(Debug)]
+pub(crate) struct BodyLimits {
+    /// Maximum pause in a body.
+    pub(crate) pause: Duration,
+    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) unpackers: Unpackers,
+}
+
 /// Reads a body of at most `limit` bytes. `each` is called with every decompressed piece.
 pub(crate) async fn read(
-    plane: &Arc<Plane>,
+    limits: &BodyLimits,
     headers: &HeaderMap,
     mut body: Inbound,
     limit: u64,
@@ -125,9 +133,9 @@ pub(crate) async fn read(
     if body.size_hint().exact().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
-    let mut held = Held::new(plane);
+    let mut held = Held::new(&limits.memory);
     let mut turn = 0;
-    let mut pace = Pace { limit: plane.settings.client_timeouts.body, began: None, timer: None };
+    let mut pace = Pace { limit: limits.pause, began: None, timer: None };
     while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
@@ -147,7 +155,7 @@ pub(crate) async fn read(
     if encoding == Encoding::Identity {
         return Ok(held);
     }
-    let plain = unpack::unpack(plane, encoding, held, limit).await?;
+    let plain = unpack::unpack(limits, encoding, held, limit).await?;
     for segment in &plain.segments {
         each(segment)?;
     }
@@ -263,7 +271,8 @@ mod tests {
             seen.update(|seen| seen + piece.len());
             Ok(())
         };
-        let mut reading = pin!(read(&fixture.dataplane.plane, &headers, body, u64::MAX, &mut each));
+        let mut reading =
+            pin!(read(&fixture.dataplane.process.body_limits, &headers, body, u64::MAX, &mut each));
         let mut cx = Context::from_waker(Waker::noop());
         for turn in 1..=2 {
             assert!(reading.as_mut().poll(&mut cx).is_pending());

@@ -11,22 +11,22 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
 use super::io::{Link, Order, ServerIo, Socket};
-use super::service::{Server, Service};
+use super::service::Connect;
 use super::{http1, http2};
-use crate::worker::Worker;
+use crate::settings::Settings;
 
 /// Time limit for the TLS handshake and the first bytes of a connection.
 const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves a connection until it ends.
-pub(crate) async fn serve<S: Service>(server: Server<S>, tcp: TcpStream, peer: SocketAddr) {
-    let worker = &server.worker;
-    let link = worker.link();
-    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(worker, tcp, &link));
+pub(super) async fn serve(server: impl Connect, tcp: TcpStream, peer: SocketAddr) {
+    let connections = server.connections();
+    let link = connections.link();
+    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&connections.settings, tcp, &link));
     let Ok(Some((io, is_http2))) = obey(&link, opening).await.unwrap_or(Ok(None)) else { return };
-    let service = (server.connect)(worker, &link, peer);
+    let service = server.connect(&link, peer);
     if is_http2 {
-        let stall = worker.plane.settings.client_timeouts.stall;
+        let stall = connections.settings.client_timeouts.stall;
         http2::serve(service, link, stall, io).await;
     } else {
         // `finish` does nothing here: the gate and the service check the order themselves.
@@ -35,8 +35,8 @@ pub(crate) async fn serve<S: Service>(server: Server<S>, tcp: TcpStream, peer: S
 }
 
 /// Performs the TLS handshake and detects HTTP/2. Returns `None` if the client disconnected.
-async fn open(worker: &Worker, tcp: TcpStream, link: &Rc<Link>) -> Option<(ServerIo, bool)> {
-    let socket = match &worker.plane.settings.tls {
+async fn open(settings: &Settings, tcp: TcpStream, link: &Rc<Link>) -> Option<(ServerIo, bool)> {
+    let socket = match &settings.tls {
         Some(config) => {
             let acceptor = TlsAcceptor::from(std::sync::Arc::clone(config));
             Socket::Tls(Box::new(acceptor.accept(tcp).await.ok()?))

@@ -26,6 +26,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::io::{Link, Phase};
 use super::service::{AnswerBody, Service};
+use crate::clock::CoarseClock;
 use crate::error::Fault;
 
 /// A request as received by the service.
@@ -195,7 +196,7 @@ impl Service for Recorder {
 pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Heard {
     let heard = Rc::<RefCell<Heard>>::default();
     let service = Recorder { heard: Rc::clone(&heard), answer };
-    let link = Rc::new(Link::new(Phase::Idle, Rc::default()));
+    let link = Rc::new(Link::new(Phase::Idle, CoarseClock::default()));
     drive(super::http1::serve(service, link, wire(pieces, &heard)));
     heard.take()
 }

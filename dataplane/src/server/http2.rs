@@ -21,8 +21,9 @@ use tokio::time::{Instant, Sleep};
 use super::connection::run;
 use super::io::{Link, Phase, ServerIo};
 use super::service::{AnswerBody, Service};
-use crate::upstream::HTTP2_WINDOW_BYTES;
 
+/// Stream window: bytes of a request body that a client may send before the gateway reads them.
+const WINDOW_BYTES: u32 = 256 << 10;
 /// Maximum bytes that hyper buffers for the streams of a connection.
 const BUFFER_BYTES_MAX: usize = 128 << 10;
 /// Maximum number of concurrent requests on one connection.
@@ -42,8 +43,8 @@ pub(super) async fn serve<S: Service>(service: S, link: Rc<Link>, stall: Duratio
     let connection = http2::Builder::new(streams)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
-        .initial_stream_window_size(HTTP2_WINDOW_BYTES)
-        .initial_connection_window_size(HTTP2_WINDOW_BYTES * 4)
+        .initial_stream_window_size(WINDOW_BYTES)
+        .initial_connection_window_size(WINDOW_BYTES * 4)
         .max_send_buf_size(BUFFER_BYTES_MAX)
         .max_header_list_size(32 << 10)
         .keep_alive_interval(Duration::from_secs(30))

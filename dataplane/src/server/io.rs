@@ -11,6 +11,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use crate::clock::CoarseClock;
+
 /// State of a connection, shared by its socket, its requests and the sweeper.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -25,7 +27,7 @@ pub(crate) struct Link {
     /// Set by the sweeper or by the drain; the connection's task acts on it.
     pub(crate) order: Cell<Order>,
     task: RefCell<Option<Waker>>,
-    clock: Rc<Cell<u32>>,
+    clock: CoarseClock,
 }
 
 /// Phase of a connection.
@@ -55,11 +57,11 @@ pub(crate) enum Order {
 }
 
 impl Link {
-    /// Creates the state of a connection; `clock` counts the worker's seconds.
-    pub(crate) fn new(phase: Phase, clock: Rc<Cell<u32>>) -> Self {
+    /// Creates the state of a connection; `clock` is the worker's.
+    pub(super) fn new(phase: Phase, clock: CoarseClock) -> Self {
         Self {
             phase: Cell::new(phase),
-            since: Cell::new(clock.get()),
+            since: Cell::new(clock.now()),
             streams: Cell::new(0),
             write_blocked: Cell::new(false),
             order: Cell::new(Order::None),
@@ -74,12 +76,12 @@ impl Link {
 
     /// Returns the duration of the current phase in seconds.
     pub(crate) fn seconds_in_phase(&self) -> u32 {
-        self.clock.get().wrapping_sub(self.since.get())
+        self.clock.now().wrapping_sub(self.since.get())
     }
 
     pub(crate) fn enter(&self, phase: Phase) {
         self.phase.set(phase);
-        self.since.set(self.clock.get());
+        self.since.set(self.clock.now());
     }
 
     /// Counts a new HTTP/2 stream.

@@ -4,7 +4,8 @@
 pub(crate) mod accept;
 mod answer;
 pub(crate) mod body;
-pub(crate) mod connection;
+mod connection;
+pub(crate) mod connections;
 mod gate;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod harness;

@@ -9,9 +9,9 @@ use http_body::Body;
 use hyper::body::Incoming;
 use shared::port::BoxError;
 
+use super::connections::Connections;
 use super::io::Link;
 use crate::error::Fault;
-use crate::worker::Worker;
 
 /// Answers the requests of one connection. Dropping a future cancels its request.
 pub(crate) trait Service: Clone + 'static {
@@ -31,18 +31,13 @@ pub(crate) trait AnswerBody: Body<Data = Bytes, Error = BoxError> + Unpin + 'sta
     fn is_cut(&self) -> bool;
 }
 
-/// Creates the service of a connection.
-pub(crate) type Connect<S> = fn(&Rc<Worker>, &Rc<Link>, SocketAddr) -> S;
+/// Creates the services of a worker's connections.
+pub(crate) trait Connect: Clone + 'static {
+    type Service: Service;
 
-/// A worker and the constructor of its connections' services.
-#[derive(Debug)]
-pub(crate) struct Server<S> {
-    pub(crate) worker: Rc<Worker>,
-    pub(crate) connect: Connect<S>,
-}
+    /// Returns the connections of the worker.
+    fn connections(&self) -> &Connections;
 
-impl<S> Clone for Server<S> {
-    fn clone(&self) -> Self {
-        Self { worker: Rc::clone(&self.worker), connect: self.connect }
-    }
+    /// Creates the service of one connection.
+    fn connect(&self, link: &Rc<Link>, peer: SocketAddr) -> Self::Service;
 }

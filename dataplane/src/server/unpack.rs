@@ -14,9 +14,8 @@ use shared::alarm::Alarm;
 use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
-use super::body::{Held, too_large};
+use super::body::{BodyLimits, Held, too_large};
 use crate::error::Fault;
-use crate::settings::Plane;
 
 /// Content encoding of a request body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,15 +70,15 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// Decompresses a body to at most `limit` bytes on a decompression thread: the largest bodies take tens of
 /// milliseconds, during which the worker serves other requests.
 pub(super) async fn unpack(
-    plane: &Arc<Plane>,
+    limits: &BodyLimits,
     encoding: Encoding,
     packed: Held,
     limit: u64,
 ) -> Result<Held, Fault> {
-    let plain = Held::new(plane);
+    let plain = Held::new(&limits.memory);
     let (sender, unpacked) = oneshot::channel();
     let job = Job { encoding, packed, plain, limit, sender };
-    plane.unpackers.jobs.try_send(job).map_err(|_| {
+    limits.unpackers.jobs.try_send(job).map_err(|_| {
         Fault::new(ErrorKind::Overloaded, "The gateway has as many bodies to unpack as it may. Try again.")
             .retry_after(RETRY_AFTER)
     })?;

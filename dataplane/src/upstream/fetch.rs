@@ -1,8 +1,6 @@
 //! Outgoing requests of the control service, with the same sockets, TLS and address checks as requests to upstreams,
 //! each on its own connection.
 
-use std::rc::Rc;
-
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
@@ -12,25 +10,24 @@ use shared::port::{BoxError, HttpLimits, MetadataServer};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
-use super::dial::{UpstreamIo, dial, dial_metadata};
+use super::dial::{Tls, UpstreamIo, dial, dial_metadata};
 use super::http1::UpstreamConnection;
 use super::outgoing::Outgoing;
 use super::request::AGENT;
 use super::{AnswerBody, Incomplete, Lease, SendError, handshake_http2};
-use crate::worker::Worker;
 
 /// Sends one request and reads its whole answer.
 pub(crate) async fn fetch(
-    worker: &Rc<Worker>,
+    tls: &Tls,
     request: Request<Bytes>,
     limits: HttpLimits,
 ) -> Result<Response<Bytes>, BoxError> {
-    let exchange = exchange(worker, request, limits.body_bytes_max);
+    let exchange = exchange(tls, request, limits.body_bytes_max);
     tokio::time::timeout(limits.timeout, exchange).await.map_err(|_| "no whole answer in time")?
 }
 
 async fn exchange(
-    worker: &Rc<Worker>,
+    tls: &Tls,
     request: Request<Bytes>,
     body_bytes_max: usize,
 ) -> Result<Response<Bytes>, BoxError> {
@@ -42,7 +39,7 @@ async fn exchange(
         asks_for_token(&request)?;
         (dial_metadata().await?, false)
     } else {
-        dial(&origin, &worker.plane.tls).await?
+        dial(&origin, tls).await?
     };
     let (status, headers, mut body) =
         if is_http2 { send_http2(io, request).await? } else { send_http1(io, &request, &origin).await? };

@@ -6,6 +6,7 @@ use std::error::Error as _;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
@@ -28,13 +29,23 @@ pub(crate) mod request;
 pub(crate) mod resolve;
 pub(crate) mod voice;
 
-use self::dial::{DialError, UpstreamIo, dial, is_local};
+use self::dial::{DialError, Tls, UpstreamIo, dial, is_local};
 use self::http1::{Progress, Unanswered, UpstreamConnection};
 use self::interim::{Counted, INTERIM_WITHOUT_END};
 use self::outgoing::Outgoing;
-use self::pool::Shared;
+use self::pool::{Pool, Shared};
 use self::request::Way;
-use crate::worker::Worker;
+use self::voice::Voices;
+use crate::clock::CoarseClock;
+
+/// The upstream side of one worker: its connections, and the parts that all workers share.
+#[derive(Debug)]
+pub(crate) struct Upstreams {
+    pub(crate) pool: Pool,
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) voices: Arc<Voices>,
+    pub(crate) clock: CoarseClock,
+}
 
 /// The head of an upstream's answer, and its body, which is read piece by piece.
 #[derive(Debug)]
@@ -255,10 +266,10 @@ impl AnswerBody {
     }
 
     /// Ends the body after its last piece and returns a reusable connection to the pool.
-    pub(crate) fn recycle(&mut self, worker: &Worker, provider: &ProviderInstance) {
+    pub(crate) fn recycle(&mut self, upstreams: &Upstreams, provider: &ProviderInstance) {
         let body = std::mem::replace(self, Self::Ended);
         if let (Self::Http1(connection), InstanceReach::Network(origin)) = (body, &provider.reach) {
-            worker.pool.put(origin, connection, worker.now());
+            upstreams.pool.put(origin, connection, upstreams.clock.now());
         }
     }
 }
@@ -289,21 +300,21 @@ impl Drop for Lease {
 }
 
 /// Sends the request described by `draft`.
-pub(crate) async fn send(worker: &Rc<Worker>, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
+pub(crate) async fn send(upstreams: &Upstreams, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
     match &draft.provider.reach {
-        InstanceReach::Network(origin) => send_network(worker, origin, draft).await,
+        InstanceReach::Network(origin) => send_network(upstreams, origin, draft).await,
         InstanceReach::Echo(options) => Ok(Box::pin(echo::answer(&draft.provider.id, options, draft)).await),
-        InstanceReach::Speech => Ok(Box::pin(voice::answer(worker, &draft.provider, draft)).await),
+        InstanceReach::Speech => Ok(Box::pin(voice::answer(&upstreams.voices, &draft.provider, draft)).await),
     }
 }
 
 async fn send_network(
-    worker: &Rc<Worker>,
+    upstreams: &Upstreams,
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
     if draft.way != Way::PostOnce
-        && let Some(connection) = worker.pool.take(origin)
+        && let Some(connection) = upstreams.pool.take(origin)
     {
         match send_http1(connection, origin, draft).await {
             Ok(answer) => return Ok(answer),
@@ -318,27 +329,27 @@ async fn send_network(
         }
     }
     // Boxed, so that a request on an idle connection does not reserve space for the state of a dial.
-    Box::pin(send_anew(worker, origin, draft)).await
+    Box::pin(send_anew(upstreams, origin, draft)).await
 }
 
 /// Sends over a shared HTTP/2 connection or over a new connection.
 async fn send_anew(
-    worker: &Rc<Worker>,
+    upstreams: &Upstreams,
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
-    if let Some(shared) = worker.pool.share(origin) {
+    if let Some(shared) = upstreams.pool.share(origin) {
         match send_http2(shared.clone(), draft.http2(origin)).await {
             // The upstream is closing the connection, and the request was not sent.
-            Err(Returned::Request) => worker.pool.drop_shared(origin, &shared),
+            Err(Returned::Request) => upstreams.pool.drop_shared(origin, &shared),
             Err(Returned::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         }
     }
-    let (io, is_http2) = dial(origin, &worker.plane.tls).await.map_err(SendError::Dial)?;
+    let (io, is_http2) = dial(origin, &upstreams.tls).await.map_err(SendError::Dial)?;
     if is_http2 {
         let shared = handshake_http2(io).await?;
-        worker.pool.put_shared(origin, shared.clone());
+        upstreams.pool.put_shared(origin, shared.clone());
         return send_http2(shared, draft.http2(origin)).await.map_err(SendError::from);
     }
     let connection = Box::new(UpstreamConnection::handshake(io).await?);
@@ -401,12 +412,12 @@ async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
     Ok(Shared { sender, live: Rc::default(), flooded })
 }
 
-/// Stream window: bytes that an HTTP/2 peer may send ahead of a slow reader.
-pub(crate) const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
+/// Stream window: bytes of an answer that an upstream may send before the gateway reads them.
+const HTTP2_WINDOW_BYTES: u32 = 256 << 10;
 
 /// Runs hyper's HTTP/2 tasks on the worker's own thread.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LocalExecutor;
+struct LocalExecutor;
 
 impl<F> hyper::rt::Executor<F> for LocalExecutor
 where

@@ -2,7 +2,6 @@
 //! audio while it is generated. Dropping the body stops the synthesis.
 
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
@@ -18,7 +17,6 @@ use tokio::sync::mpsc;
 use super::echo::EchoBody;
 use super::request::Draft;
 use super::{Answer, AnswerBody, Broken, Kept};
-use crate::worker::Worker;
 
 /// The synthesis threads, started by the first request.
 #[derive(Debug)]
@@ -88,17 +86,17 @@ struct Order {
 }
 
 /// Answers one request.
-pub(super) async fn answer(worker: &Rc<Worker>, provider: &ProviderInstance, draft: &Draft<'_>) -> Answer {
+pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, draft: &Draft<'_>) -> Answer {
     let order = match Order::read(&draft.segments, provider.default_voice.as_deref()) {
         Ok(order) => order,
         Err((param, message)) => return refusal(400, "invalid_request_error", &message, Some(param)),
     };
-    let plane = Arc::clone(&worker.plane);
+    let voices = Arc::clone(voices);
     let (sender, mut sounds) = mpsc::channel(PIECES_AHEAD);
     let script = order.script.clone();
     let said = tokio::task::spawn_blocking(move || {
         let listener = Box::new(move |sound| sender.blocking_send(sound).is_ok());
-        plane.voices.studio().map(|studio| studio.say(script, listener))
+        voices.studio().map(|studio| studio.say(script, listener))
     });
     match said.await {
         Ok(Some(Ok(()))) => {}

@@ -34,7 +34,7 @@ use wire::request::Head;
 /// Handles one request.
 pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
     let times = (Instant::now(), clock::unix_ms());
-    let (head, body) = read(asked, incoming, asked.exchange.worker().plane.settings.body_bytes_max).await?;
+    let (head, body) = read(asked, incoming, asked.exchange.worker().process.settings.body_bytes_max).await?;
     if head.is_poll {
         return Box::pin(poll::serve(asked, &head, body)).await;
     }
@@ -47,7 +47,7 @@ async fn start(
     body: Held,
     times: (Instant, u64),
 ) -> Result<Response<Reply>, Fault> {
-    if !asked.exchange.worker().can_log_usage() {
+    if !asked.exchange.worker().usage.has_room() {
         return Err(answer::no_record());
     }
     let (job, mut record) = asked.prepare(head, body, times)?;

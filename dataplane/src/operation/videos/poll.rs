@@ -93,7 +93,7 @@ impl Poll<'_> {
             return Err(self.refused(answer).await);
         }
         let (body, room) = self.whole(&mut answer.body).await?;
-        answer.body.recycle(self.asked.exchange.worker(), &self.target.provider);
+        answer.body.recycle(&self.asked.exchange.worker().upstreams, &self.target.provider);
         let vendor = self.vendor;
         let read = move || vendor.state(&body);
         let state = if room.bytes() <= READ_HERE_BYTES_MAX {
@@ -162,8 +162,8 @@ impl Poll<'_> {
             _ => media_type(Some(usual_type)),
         };
         let first = self.next(&mut answer.body).await?.ok_or_else(|| self.invalid("the video is empty"))?;
-        let worker = self.asked.exchange.worker();
-        let coming = Coming::new(worker, &self.target.provider, &first, answer.body);
+        let upstreams = &self.asked.exchange.worker().upstreams;
+        let coming = Coming::new(upstreams, &self.target.provider, &first, answer.body);
         let around = about(&self.known.operation, &self.known.started).around(&media_type);
         Ok(Response::new(Reply::inline(Inline::new(around, Source::Coming(Box::new(coming))))))
     }
@@ -187,7 +187,7 @@ impl Poll<'_> {
 
     async fn send(&self, draft: &Draft<'_>) -> Result<Answer, Fault> {
         let provider = &self.target.provider;
-        let sending = Box::pin(upstream::send(self.asked.exchange.worker(), draft));
+        let sending = Box::pin(upstream::send(&self.asked.exchange.worker().upstreams, draft));
         let sent = tokio::time::timeout(provider.timeout, sending).await.map_err(|_| self.late())?;
         let answer = sent.map_err(|error| {
             let failure = of_send_error(&error, provider);
@@ -206,7 +206,7 @@ impl Poll<'_> {
 
     /// Reads a body completely, for parsing.
     async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, Room), Fault> {
-        let mut room = Room::new(&self.asked.exchange.worker().plane);
+        let mut room = Room::new(&self.asked.exchange.worker().process.memory);
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next(body).await? {
             if whole.len() + piece.len() > ANSWER_BYTES_MAX {

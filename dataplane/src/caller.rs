@@ -1,0 +1,45 @@
+//! The context of a request: the connection that it came on, and its ID.
+
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use http::HeaderValue;
+use shared::port::Insider;
+
+use crate::admit::authenticate::LastKey;
+use crate::server::io::Link;
+use crate::worker::Worker;
+
+/// The remote end of a connection.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) worker: Rc<Worker>,
+    pub(crate) link: Rc<Link>,
+    pub(crate) peer: SocketAddr,
+    pub(crate) last_key: LastKey,
+    /// The authorization of an in-process request; `None` for connections.
+    pub(crate) insider: Option<Insider>,
+}
+
+/// One request whose response is pending.
+#[derive(Clone, Debug)]
+pub(crate) struct Exchange {
+    pub(crate) caller: Rc<Caller>,
+    pub(crate) request_id: HeaderValue,
+}
+
+impl Exchange {
+    /// Returns true if the request asks for the plan instead of an answer.
+    pub(crate) fn explains(&self) -> bool {
+        self.caller.insider.as_ref().is_some_and(|insider| insider.explain)
+    }
+
+    pub(crate) fn worker(&self) -> &Rc<Worker> {
+        &self.caller.worker
+    }
+
+    /// Returns the request ID as text.
+    pub(crate) fn id(&self) -> &str {
+        self.request_id.to_str().unwrap_or_default()
+    }
+}

@@ -1,0 +1,59 @@
+//! The response that reports a failure to the client.
+
+use std::time::Duration;
+
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
+use shared::error_kind::ErrorKind;
+use wire::envelope::{self, EnvelopeFamily};
+
+use crate::error::Fault;
+use crate::relay::Reply;
+
+/// Returns the response that reports `fault` in the envelope of `family`.
+pub(crate) fn error_response(fault: Fault, family: EnvelopeFamily, request_id: &str) -> Response<Reply> {
+    let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let is_final = is_final(&fault);
+    let body = match fault.body {
+        Some(body) => body,
+        None => {
+            envelope::error_body(family, fault.kind.row(), &fault.message, fault.param.as_deref(), request_id)
+        }
+    };
+    let mut response = Response::new(Reply::full(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    if fault.kind == ErrorKind::InvalidKey {
+        headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    if let Some(wait) = fault.retry_after {
+        // Rounded up, so that a client that waits this long does not retry too early.
+        headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_millis().div_ceil(1_000) as u64));
+    }
+    if is_final {
+        headers.insert(X_SHOULD_RETRY, HeaderValue::from_static("false"));
+    }
+    if let Some(allow) = fault.allow {
+        headers.insert(ALLOW, HeaderValue::from_static(allow));
+    }
+    if fault.close {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    response
+}
+
+/// Returns true if a retry is useless. The official SDKs retry every 429 and 5xx, and Anthropic's SDK waits for
+/// any `Retry-After`, even hours.
+fn is_final(fault: &Fault) -> bool {
+    match fault.kind {
+        ErrorKind::NotImplemented => true,
+        ErrorKind::QuotaExceeded => fault.retry_after.is_none_or(|wait| wait > WORTH_WAITING),
+        _ => false,
+    }
+}
+
+/// A header that the official SDKs check before the status.
+const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");
+/// The longest wait that a client should bridge with a retry. A longer wait is left to the user.
+const WORTH_WAITING: Duration = Duration::from_secs(120);

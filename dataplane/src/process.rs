@@ -1,0 +1,85 @@
+//! State shared by all workers: settings, the snapshot reader, the parts of each room that are one for the process, and
+//! what stops it.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use shared::alarm::Alarm;
+use shared::build::BuildIdentity;
+use shared::port::Handler;
+use shared::snapshot::SnapshotReader;
+
+use crate::memory_budget::MemoryBudget;
+use crate::metrics::Counters;
+use crate::plan::response_affinity::Homes;
+use crate::server::body::BodyLimits;
+use crate::server::unpack::Unpackers;
+use crate::settings::Settings;
+use crate::upstream::dial::Tls;
+use crate::upstream::voice::Voices;
+
+/// Parts of a [`Process`] that the caller constructs.
+pub(crate) struct ProcessParams {
+    pub(crate) build: BuildIdentity,
+    pub(crate) snapshots: SnapshotReader,
+    pub(crate) tls: Tls,
+    pub(crate) alarm: Alarm,
+}
+
+/// State shared by all workers of the process.
+pub(crate) struct Process {
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) build: BuildIdentity,
+    pub(crate) snapshots: SnapshotReader,
+    pub(crate) tls: Arc<Tls>,
+    pub(crate) voices: Arc<Voices>,
+    pub(crate) memory: Arc<MemoryBudget>,
+    pub(crate) body_limits: BodyLimits,
+    pub(crate) homes: Arc<Homes>,
+    /// Answers paths outside the route table.
+    pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
+    pub(crate) draining: AtomicBool,
+    pub(crate) alarm: Alarm,
+    /// Number of client connections.
+    pub(crate) connections: Arc<AtomicUsize>,
+    /// The counters of each worker.
+    pub(crate) counters: Vec<Arc<Counters>>,
+}
+
+impl std::fmt::Debug for Process {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Process").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Process {
+    pub(crate) fn new(settings: Settings, params: ProcessParams, workers: usize) -> io::Result<Self> {
+        let ProcessParams { build, snapshots, tls, alarm } = params;
+        let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
+        let body_limits = BodyLimits {
+            pause: settings.client_timeouts.body,
+            memory: Arc::clone(&memory),
+            unpackers: Unpackers::start(workers, &alarm)?,
+        };
+        Ok(Self {
+            body_limits,
+            memory,
+            homes: Arc::new(Homes::new()),
+            voices: Arc::new(Voices::new(settings.voice_folder.clone())),
+            settings: Arc::new(settings),
+            build,
+            snapshots,
+            tls: Arc::new(tls),
+            fallback: OnceLock::new(),
+            draining: AtomicBool::new(false),
+            alarm,
+            connections: Arc::default(),
+            counters: (0..workers).map(|_| Arc::default()).collect(),
+        })
+    }
+
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Relaxed)
+    }
+}
