@@ -9,7 +9,6 @@ use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
 use shared::answer_head::X_REQUEST_ID;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
@@ -64,8 +63,8 @@ impl Service for Rc<Caller> {
     type Body = Reply;
     type Future = ReplyFuture;
 
-    fn call(&self, request: Request<Incoming>) -> ReplyFuture {
-        respond(Self::clone(self), request.map(Inbound::Network))
+    fn call(&self, request: Request<Inbound>) -> ReplyFuture {
+        respond(Self::clone(self), request)
     }
 
     fn refuse(&self, path: &str, fault: Fault) -> Response<Reply> {

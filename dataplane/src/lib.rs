@@ -25,6 +25,7 @@ mod operation;
 mod pipe;
 mod plan;
 mod process;
+mod quiet_waker;
 mod record;
 mod relay;
 mod request_id;

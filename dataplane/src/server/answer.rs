@@ -116,7 +116,8 @@ impl<B: AnswerBody> Body for Answer<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         ready!(self.poll_room(cx));
-        let item = ready!(self.poll_next(cx));
+        let link = Rc::clone(&self.link);
+        let item = ready!(link.poll_as_task(|cx| self.poll_next(cx)));
         if let Some(Ok(frame)) = &item {
             self.passage.give(frame.data_ref().map_or(0, Bytes::len));
         }

@@ -17,16 +17,29 @@ use tokio::time::{Instant, Sleep};
 
 use crate::error::Fault;
 use crate::memory_budget::{MemoryBudget, NoRoom, Room};
+use crate::quiet_waker::QuietWaker;
 use crate::server::unpack::{self, Encoding, Unpackers};
 use crate::turn::TURN_BYTES;
 
 /// Source of a request body.
 #[derive(Debug)]
 pub(crate) enum Inbound {
-    /// A client connection.
-    Network(Incoming),
+    /// A client connection, and the waker that it is polled with if it is HTTP/1.1.
+    Network(Incoming, Option<Arc<QuietWaker>>),
     /// A caller inside the process.
     Inside(port::Body),
+}
+
+impl Inbound {
+    /// Returns the body of a request over HTTP/1.1, whose connection is polled with `quiet`.
+    pub(super) fn of_connection(incoming: Incoming, quiet: &Arc<QuietWaker>) -> Self {
+        Self::Network(incoming, Some(Arc::clone(quiet)))
+    }
+
+    /// Returns the body of an HTTP/2 stream.
+    pub(super) fn of_stream(incoming: Incoming) -> Self {
+        Self::Network(incoming, None)
+    }
 }
 
 impl Body for Inbound {
@@ -38,8 +51,17 @@ impl Body for Inbound {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         match &mut *self {
-            Self::Network(body) => {
-                Pin::new(body).poll_frame(cx).map(|item| item.map(|frame| frame.map_err(BoxError::from)))
+            Self::Network(body, quiet) => {
+                let is_calm = quiet.as_ref().is_some_and(|quiet| quiet.is_calm());
+                let item = ready!(Pin::new(&mut *body).poll_frame(cx));
+                if let Some(quiet) = quiet
+                    && is_calm
+                    && body.is_end_stream()
+                {
+                    // hyper asks to be polled again for the next piece, but this was the last one.
+                    quiet.calm();
+                }
+                Poll::Ready(item.map(|frame| frame.map_err(BoxError::from)))
             }
             Self::Inside(body) => Pin::new(body).poll_frame(cx),
         }
@@ -47,14 +69,14 @@ impl Body for Inbound {
 
     fn is_end_stream(&self) -> bool {
         match self {
-            Self::Network(body) => body.is_end_stream(),
+            Self::Network(body, _) => body.is_end_stream(),
             Self::Inside(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Network(body) => body.size_hint(),
+            Self::Network(body, _) => body.size_hint(),
             Self::Inside(body) => body.size_hint(),
         }
     }
@@ -146,6 +168,9 @@ pub(crate) async fn read(
             each(&piece)?;
         }
         held.push(piece)?;
+        if body.is_end_stream() {
+            break;
+        }
         if turn >= TURN_BYTES {
             turn = 0;
             tokio::task::yield_now().await;

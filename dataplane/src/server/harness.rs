@@ -24,6 +24,7 @@ use hyper_util::rt::TokioIo;
 use shared::port::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::body::Inbound;
 use super::io::{Link, Phase};
 use super::service::{AnswerBody, Service};
 use crate::clock::CoarseClock;
@@ -51,6 +52,8 @@ pub(crate) struct Heard {
     pub(crate) writes: Vec<Vec<u8>>,
     /// The server has closed its side.
     pub(crate) is_shut: bool,
+    /// How often the connection's task was polled.
+    pub(crate) turns: usize,
 }
 
 impl Heard {
@@ -160,7 +163,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    async fn record(self, parts: Parts, body: Incoming) -> Response<Pieces> {
+    async fn record(self, parts: Parts, body: Inbound) -> Response<Pieces> {
         let body = body.collect().await.ok().map(|body| body.to_bytes());
         let Parts { method, uri, version, headers, .. } = parts;
         let asked = Asked { method, uri, version, headers, body };
@@ -178,7 +181,7 @@ impl Service for Recorder {
     type Body = Pieces;
     type Future = Pin<Box<dyn Future<Output = Response<Pieces>>>>;
 
-    fn call(&self, request: Request<Incoming>) -> Self::Future {
+    fn call(&self, request: Request<Inbound>) -> Self::Future {
         let (parts, body) = request.into_parts();
         Box::pin(self.clone().record(parts, body))
     }
@@ -197,8 +200,8 @@ pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> He
     let heard = Rc::<RefCell<Heard>>::default();
     let service = Recorder { heard: Rc::clone(&heard), answer };
     let link = Rc::new(Link::new(Phase::Idle, CoarseClock::default()));
-    drive(super::http1::serve(service, link, wire(pieces, &heard)));
-    heard.take()
+    let turns = drive(super::http1::serve(service, link, wire(pieces, &heard)));
+    Heard { turns, ..heard.take() }
 }
 
 /// Serves a connection with the input `bytes` by hyper without the gate.
@@ -206,7 +209,7 @@ pub(crate) fn without_gate(bytes: &[u8]) -> Vec<Asked> {
     let heard = Rc::<RefCell<Heard>>::default();
     let service = Recorder { heard: Rc::clone(&heard), answer: |_| Pieces::default() };
     let service = service_fn(move |request: Request<Incoming>| {
-        let answering = service.call(request);
+        let answering = service.call(request.map(Inbound::of_stream));
         async { Ok::<_, Infallible>(answering.await) }
     });
     let io = TokioIo::new(wire(&[bytes], &heard));
@@ -229,15 +232,16 @@ impl Wake for Again {
     }
 }
 
-/// Polls `future` until it ends or no longer wakes its task.
-fn drive(future: impl Future) {
+/// Polls `future` until it ends or no longer wakes its task; returns the number of polls.
+fn drive(future: impl Future) -> usize {
     let mut future = pin!(future);
     let again = Arc::<Again>::default();
     let waker = Waker::from(Arc::clone(&again));
-    loop {
+    for turns in 1.. {
         let is_ready = future.as_mut().poll(&mut Context::from_waker(&waker)).is_ready();
         if is_ready || !again.0.swap(false, Ordering::Relaxed) {
-            return;
+            return turns;
         }
     }
+    usize::MAX
 }

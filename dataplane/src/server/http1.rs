@@ -1,13 +1,17 @@
 //! HTTP/1.1 from clients, implemented by hyper in the connection's task, behind the [`Gate`]. If the client
 //! disconnects, its request is cancelled, because the request's future is part of the connection's.
 //!
+//! hyper is polled with a waker of its own, and the service with that of the task: hyper wakes its task whenever a piece
+//! of a request body is taken, and after the last piece that would be a turn for nothing.
+//!
 //! Upgrades need no further support here: after a 101, hyper leaves the socket open, and the parts of its connection
 //! contain the gate and the bytes already read.
 
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, ready};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
 
 use http::header::CONNECTION;
 use http::{HeaderMap, HeaderValue, Request, Response, Version};
@@ -18,9 +22,11 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::Answer;
+use super::body::Inbound;
 use super::gate::{Gate, Passage, Refused, Verdict};
 use super::io::{Link, Order};
 use super::service::Service;
+use crate::quiet_waker::QuietWaker;
 
 /// Maximum bytes that hyper reads at once of a large body. The longest head must fit.
 const BUFFER_BYTES_MAX: usize = 256 << 10;
@@ -33,15 +39,27 @@ pub(super) async fn serve<S: Service>(
 ) {
     let passage = Rc::<Passage>::default();
     let gate = Gate::new(io, Rc::clone(&link), Rc::clone(&passage));
-    let requests = Requests { service, link, passage: Rc::clone(&passage) };
+    let quiet = Arc::new(QuietWaker::new());
+    let waker = Waker::from(Arc::clone(&quiet));
+    let requests =
+        Requests { service, link: Rc::clone(&link), passage: Rc::clone(&passage), quiet: Arc::clone(&quiet) };
     // Slow heads are cut by the worker's sweeper, which needs no timer per request.
     let mut connection = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES_MAX)
+        // While a request is served, the gate itself watches for the end of the client.
+        .half_close(true)
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(gate), requests);
     let outcome = poll_fn(|cx| {
         passage.begin_turn();
-        Pin::new(&mut connection).poll(cx)
+        link.register(cx.waker());
+        quiet.begin(cx.waker());
+        quiet.begin_round();
+        let outcome = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
+        if outcome.is_pending() && !quiet.end_round() {
+            cx.waker().wake_by_ref();
+        }
+        outcome
     })
     .await;
     // After an error the socket is closed as it is. Otherwise it is shut down here: hyper does not do so after a
@@ -58,6 +76,7 @@ struct Requests<S> {
     service: S,
     link: Rc<Link>,
     passage: Rc<Passage>,
+    quiet: Arc<QuietWaker>,
 }
 
 impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
@@ -70,7 +89,7 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
             _ if self.passage.is_ending() => Stage::Ended,
             Some(Verdict::Admitted) => Stage::Served {
                 http10: request.version() == Version::HTTP_10,
-                answering: self.service.call(request),
+                answering: self.service.call(request.map(|body| Inbound::of_connection(body, &self.quiet))),
             },
             Some(Verdict::Refused(refused)) => {
                 let Refused { path, why } = *refused;
@@ -113,9 +132,12 @@ enum Stage<S: Service> {
 impl<S: Service> Future for Answering<S> {
     type Output = Result<Response<Answer<S::Body>>, Ended>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let (response, http10) = match &mut self.stage {
-            Stage::Served { http10, answering } => (ready!(Pin::new(answering).poll(cx)), *http10),
+    fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { stage, link, .. } = &mut *self;
+        let (response, http10) = match stage {
+            Stage::Served { http10, answering } => {
+                (ready!(link.poll_as_task(|cx| Pin::new(answering).poll(cx))), *http10)
+            }
             Stage::Refused(response) => match response.take() {
                 Some(response) => (*response, false),
                 None => return Poll::Ready(Err(Ended)),

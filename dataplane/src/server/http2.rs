@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use shared::port::BoxError;
 use tokio::time::{Instant, Sleep};
 
+use super::body::Inbound;
 use super::connection::run;
 use super::io::{Link, Phase, ServerIo};
 use super::service::{AnswerBody, Service};
@@ -38,7 +39,7 @@ pub(super) async fn serve<S: Service>(service: S, link: Rc<Link>, stall: Duratio
     let turn = Rc::<Cell<Turn>>::default();
     let streams = Streams { link: Rc::clone(&link), turn: Rc::clone(&turn), stall };
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        answer(service.call(request), Rc::clone(&turn))
+        answer(service.call(request.map(Inbound::of_stream)), Rc::clone(&turn))
     });
     let connection = http2::Builder::new(streams)
         .timer(TokioTimer::new())

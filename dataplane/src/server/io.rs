@@ -110,6 +110,12 @@ impl Link {
         }
     }
 
+    /// Polls with the waker that was registered last.
+    pub(crate) fn poll_as_task<T>(&self, poll: impl FnOnce(&mut Context<'_>) -> T) -> T {
+        let task = self.task.borrow();
+        poll(&mut Context::from_waker(task.as_ref().unwrap_or(Waker::noop())))
+    }
+
     /// Sets an order and wakes the connection's task.
     pub(crate) fn command(&self, order: Order) {
         self.order.set(order);

@@ -6,9 +6,9 @@ use std::rc::Rc;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::Body;
-use hyper::body::Incoming;
 use shared::port::BoxError;
 
+use super::body::Inbound;
 use super::connections::Connections;
 use super::io::Link;
 use crate::error::Fault;
@@ -19,7 +19,7 @@ pub(crate) trait Service: Clone + 'static {
     type Future: Future<Output = Response<Self::Body>> + Unpin + 'static;
 
     /// Answers a request.
-    fn call(&self, request: Request<Incoming>) -> Self::Future;
+    fn call(&self, request: Request<Inbound>) -> Self::Future;
 
     /// Returns the answer to a rejected head; `path` is the path that it appears to request.
     fn refuse(&self, path: &str, fault: Fault) -> Response<Self::Body>;

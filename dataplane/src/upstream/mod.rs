@@ -313,17 +313,18 @@ async fn send_network(
     origin: &Origin,
     draft: &request::Draft<'_>,
 ) -> Result<Answer, SendError> {
-    if draft.way != Way::PostOnce
+    while draft.way != Way::PostOnce
         && let Some(connection) = upstreams.pool.take(origin)
     {
         match send_http1(connection, origin, draft).await {
             Ok(answer) => return Ok(answer),
-            // No byte of the request has been sent, so a new connection may be used.
+            // No byte of the request has been sent, so another connection may be used.
             Err(Unanswered { progress: Progress::Unsent, .. }) => {}
             Err(Unanswered { progress: Progress::Sent, error: SendError::Broke(_) }) => {
                 if !draft.way.is_safe() {
                     return Err(SendError::Stale);
                 }
+                break;
             }
             Err(Unanswered { error, .. }) => return Err(error),
         }

@@ -1,7 +1,7 @@
 //! Idle connections to upstreams, kept per worker, so that taking one is a map lookup without a lock.
 //!
-//! The most recently returned HTTP/1.1 connection is reused first. It is polled once before, to detect that the
-//! upstream has closed it. HTTP/2 connections are shared by the requests of the worker.
+//! The most recently returned HTTP/1.1 connection is reused first. A connection that its upstream has closed returns the
+//! next request unsent, because hyper reads before it writes. HTTP/2 connections are shared by the requests of the worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -62,16 +62,10 @@ fn speech(origin: &Origin) -> usize {
 }
 
 impl Pool {
-    /// Takes a reusable idle HTTP/1.1 connection to `origin`.
+    /// Takes the idle HTTP/1.1 connection to `origin` that was used last. If its upstream has closed it, it
+    /// returns the next request unsent.
     pub(crate) fn take(&self, origin: &Origin) -> Option<Box<UpstreamConnection>> {
-        self.with_slot(origin, |slot| {
-            while let Some(mut idle) = slot.http1.pop() {
-                if idle.connection.is_reusable() {
-                    return Some(idle.connection);
-                }
-            }
-            None
-        })
+        self.with_slot(origin, |slot| slot.http1.pop().map(|idle| idle.connection))
     }
 
     /// Returns a live HTTP/2 connection to `origin` that can take one more request.

@@ -1,7 +1,8 @@
 //! The gate between a client and hyper's HTTP/1.1 connection (LIM-5). hyper reads through it and gets no byte of a
 //! request head until the head is complete and has passed the rules of `head`, which are stricter than hyper's own.
 //! Instead of a rejected head, hyper reads a harmless request, which the service answers with the error: so hyper
-//! writes every answer. Bodies are followed to their end, where the next head begins.
+//! writes every answer. Bodies are followed to their end, where the next head begins. While a request is served, the gate
+//! watches for the end of the client.
 //!
 //! ```text
 //!   Head --passes--> Body --complete--> Head
@@ -10,6 +11,7 @@
 //! ```
 
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -69,6 +71,8 @@ struct Farewell {
 const IN_PLACE_OF_REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// Minimum buffer space for each read of a head that arrives in parts, in bytes.
 const ROOM: usize = 4 << 10;
+/// Maximum bytes of a request that are read while the one before it is served.
+const WATCHED_BYTES_MAX: usize = 256;
 /// Time that a client gets to read the last answer before its connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Maximum bytes of a request's rest that are read and discarded during the shutdown.
@@ -260,6 +264,40 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
     }
 
+    /// Counts the bytes of a write.
+    fn note_write(
+        &mut self,
+        written: Poll<io::Result<usize>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
+        match &written {
+            Poll::Ready(Ok(count)) => self.passage.spend(*count),
+            Poll::Ready(Err(_)) => {}
+            Poll::Pending => self.watch(cx)?,
+        }
+        written
+    }
+
+    /// Fails if the client disconnects while its request is served: then the answer has no reader. hyper does not read
+    /// meanwhile, because it would hold a buffer for that. The first bytes of a request behind this one are kept, and
+    /// end the watch.
+    fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
+        let is_served = self.next == Next::Head && !self.passage.is_judged();
+        if !is_served || !self.unread.is_empty() || self.link.phase() != Phase::Busy {
+            return Ok(());
+        }
+        let mut room = [const { MaybeUninit::uninit() }; WATCHED_BYTES_MAX];
+        let mut buf = ReadBuf::uninit(&mut room);
+        match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
+            Poll::Pending => Ok(()),
+            Poll::Ready(Ok(())) if buf.filled().is_empty() => Err(io::ErrorKind::ConnectionAborted.into()),
+            Poll::Ready(read) => {
+                self.unread.extend_from_slice(buf.filled());
+                read
+            }
+        }
+    }
+
     /// Reads and discards what the client still sends.
     fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         while self.farewell.drained < LEFT_BYTES_MAX {
@@ -308,9 +346,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
         let gate = self.get_mut();
         let left = ready!(gate.poll_turn(cx));
         let part = buf.get(..left).unwrap_or(buf);
-        let count = ready!(Pin::new(&mut gate.io).poll_write(cx, part))?;
-        gate.passage.spend(count);
-        Poll::Ready(Ok(count))
+        let written = Pin::new(&mut gate.io).poll_write(cx, part);
+        gate.note_write(written, cx)
     }
 
     fn poll_write_vectored(
@@ -324,24 +361,24 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
         if let (true, Some(first)) = (whole.is_empty(), bufs.first()) {
             return Pin::new(gate).poll_write(cx, first);
         }
-        let count = ready!(Pin::new(&mut gate.io).poll_write_vectored(cx, whole))?;
-        gate.passage.spend(count);
-        Poll::Ready(Ok(count))
+        let written = Pin::new(&mut gate.io).poll_write_vectored(cx, whole);
+        gate.note_write(written, cx)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.io.is_write_vectored()
     }
 
-    /// hyper flushes once it has written everything it has.
+    /// hyper flushes once it has written everything it has, and whenever it waits for the service.
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         ready!(Pin::new(&mut gate.io).poll_flush(cx))?;
         gate.passage.note_written();
         if gate.passage.take_answered() {
             gate.end_exchange(cx);
+            return Poll::Ready(Ok(()));
         }
-        Poll::Ready(Ok(()))
+        Poll::Ready(gate.watch(cx))
     }
 
     /// Shuts the connection down so that the last answer reaches the client.

@@ -74,6 +74,13 @@ fn requests_behind_one_another_are_the_same_however_they_are_cut() {
 }
 
 #[test]
+fn a_request_that_comes_as_a_whole_takes_one_turn() {
+    let head = "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n";
+    let heard = serve(&[head, "hello"].concat());
+    assert_eq!((paths(&heard), heard.turns), (vec!["/length"], 1));
+}
+
+#[test]
 fn a_refused_head_is_answered_and_ends_the_connection() {
     let bad = "POST /v1/messages HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 5\r\n\r\nhello";
     let heard = serve(&[&get("/first"), bad, &get("/behind")].concat());

@@ -3,6 +3,7 @@
 //! hyper returns each chunk of a body as a separate frame. Frames that are ready together are joined into one piece
 //! here. Short frames are copied, because each would keep the whole read buffer in memory.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -10,12 +11,11 @@ use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode, response};
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
-use hyper::ext::on_informational;
 use hyper_util::rt::TokioIo;
 
 use super::framing;
-use super::quiet_waker::QuietWaker;
 use super::socket::{TalliedSocket, Tally};
+use crate::quiet_waker::QuietWaker;
 use crate::upstream::dial::UpstreamIo;
 use crate::upstream::interim::INTERIM_WITHOUT_END;
 use crate::upstream::outgoing::Outgoing;
@@ -39,7 +39,7 @@ struct Driver {
     connection: Option<http1::Connection<TokioIo<TalliedSocket<UpstreamIo>>, Outgoing>>,
     quiet: Arc<QuietWaker>,
     waker: Waker,
-    tally: Arc<Tally>,
+    tally: Rc<Tally>,
 }
 
 type Answered = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>;
@@ -62,7 +62,7 @@ pub(crate) enum Progress {
     Answering,
 }
 
-/// Maximum bytes of the head of an answer, and of all interim answers before it.
+/// Maximum bytes of the head of an answer.
 pub(super) const HEAD_BYTES_MAX: usize = 32 << 10;
 /// Maximum bytes that hyper reads ahead of a slow client, and queues of a request before it writes.
 const BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -72,8 +72,8 @@ const COPIED_BYTES_MAX: usize = 4 << 10;
 impl UpstreamConnection {
     /// Creates an HTTP/1.1 connection over `io`.
     pub(crate) async fn handshake(io: UpstreamIo) -> hyper::Result<Self> {
-        let tally = Arc::<Tally>::default();
-        let socket = TokioIo::new(TalliedSocket::new(io, Arc::clone(&tally)));
+        let tally = Rc::<Tally>::default();
+        let socket = TokioIo::new(TalliedSocket::new(io, Rc::clone(&tally)));
         let (sender, connection) = http1::Builder::new()
             .max_buf_size(BUFFER_BYTES_MAX)
             .max_header_size(HEAD_BYTES_MAX)
@@ -89,11 +89,9 @@ impl UpstreamConnection {
     /// request; the rest is sent while the body of the answer is read.
     pub(crate) fn send(
         &mut self,
-        mut request: Request<Outgoing>,
+        request: Request<Outgoing>,
     ) -> impl Future<Output = Result<response::Parts, Unanswered>> {
         self.driver.begin();
-        let interim = Arc::clone(&self.driver.tally);
-        on_informational(&mut request, move |answer| interim.add_interim(answer.headers()));
         // Boxed, because the future reserves space for the request that it may return, which is not needed while it
         // waits.
         let mut answering = Box::pin(self.sender.try_send_request(request));
@@ -107,8 +105,9 @@ impl UpstreamConnection {
         let tally = &self.driver.tally;
         match answered {
             Ok(response) => {
+                tally.end_head();
                 let (head, body) = response.into_parts();
-                judge(tally, &head)?;
+                judge(&head)?;
                 self.body = Some(body);
                 Ok(head)
             }
@@ -181,11 +180,8 @@ impl UpstreamConnection {
 }
 
 /// Rejects an answer that must not be relayed.
-fn judge(tally: &Tally, head: &response::Parts) -> Result<(), Unanswered> {
+fn judge(head: &response::Parts) -> Result<(), Unanswered> {
     let refuse = |why| Err(Unanswered { progress: Progress::Answering, error: SendError::Invalid(why) });
-    if tally.is_flooded() {
-        return refuse(INTERIM_WITHOUT_END);
-    }
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
         return refuse("it switched protocols unasked");
     }

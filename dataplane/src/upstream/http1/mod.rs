@@ -6,7 +6,6 @@
 
 mod connection;
 mod framing;
-mod quiet_waker;
 mod socket;
 #[cfg(test)]
 mod tests;

@@ -1,97 +1,97 @@
 //! The socket below hyper. It records the progress of the current exchange, writes long requests in turns, and keeps an
 //! early answer readable after the upstream has stopped reading the request.
 
+use std::cell::Cell;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use http::HeaderMap;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::HEAD_BYTES_MAX;
 use crate::turn::{TURN_BYTES, fitting};
-use crate::upstream::interim::INTERIM_MAX;
 
-/// Progress of a connection since the start of its current request. The connection, its socket and hyper's callback
-/// share it, all on one thread.
+/// Progress of a connection since the start of its current request, shared by the connection and its socket.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    has_written: AtomicBool,
-    has_read: AtomicBool,
-    interim_answers: AtomicUsize,
-    interim_bytes: AtomicUsize,
+    has_written: Cell<bool>,
+    /// Bytes read of the head of the answer and of the interim answers (1xx) before it; more may have been read than
+    /// they have.
+    head_bytes: Cell<usize>,
+    has_head: Cell<bool>,
     /// Bytes written in the current turn.
-    turn_bytes: AtomicUsize,
+    turn_bytes: Cell<usize>,
 }
 
 impl Tally {
     /// Resets the tally for a new request.
     pub(super) fn begin(&self) {
-        self.has_written.store(false, Ordering::Relaxed);
-        self.has_read.store(false, Ordering::Relaxed);
-        self.interim_answers.store(0, Ordering::Relaxed);
-        self.interim_bytes.store(0, Ordering::Relaxed);
+        self.has_written.set(false);
+        self.head_bytes.set(0);
+        self.has_head.set(false);
     }
 
     /// Returns true if a byte of the request has been written.
     pub(super) fn has_written(&self) -> bool {
-        self.has_written.load(Ordering::Relaxed)
+        self.has_written.get()
     }
 
     /// Returns true if a byte of an answer has been read.
     pub(super) fn has_read(&self) -> bool {
-        self.has_read.load(Ordering::Relaxed)
+        self.head_bytes.get() > 0
     }
 
-    /// Counts an interim answer (1xx).
-    pub(super) fn add_interim(&self, headers: &HeaderMap) {
-        let fields = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_BYTES);
-        self.interim_answers.fetch_add(1, Ordering::Relaxed);
-        self.interim_bytes.fetch_add(STATUS_LINE_BYTES + fields.sum::<usize>(), Ordering::Relaxed);
+    /// Records that the head of the answer is complete.
+    pub(super) fn end_head(&self) {
+        self.has_head.set(true);
     }
 
-    /// Returns true if the upstream has sent more interim answers than allowed for one request.
+    /// Returns true if the upstream has sent so many interim answers (1xx) that the head of the answer is not awaited
+    /// further. A single head of this size is rejected by hyper before.
     pub(super) fn is_flooded(&self) -> bool {
-        self.interim_answers.load(Ordering::Relaxed) > INTERIM_MAX
-            || self.interim_bytes.load(Ordering::Relaxed) > HEAD_BYTES_MAX
+        !self.has_head.get() && self.head_bytes.get() >= INTERIM_BYTES_MAX
     }
 
     pub(super) fn begin_turn(&self) {
-        self.turn_bytes.store(0, Ordering::Relaxed);
+        self.turn_bytes.set(0);
     }
 
     /// Returns true if the connection must yield to the other connections of the worker.
     pub(super) fn turn_is_over(&self) -> bool {
-        self.turn_bytes.load(Ordering::Relaxed) >= TURN_BYTES
+        self.turn_bytes.get() >= TURN_BYTES
     }
 
     fn turn_bytes_left(&self) -> usize {
-        TURN_BYTES.saturating_sub(self.turn_bytes.load(Ordering::Relaxed))
+        TURN_BYTES.saturating_sub(self.turn_bytes.get())
     }
 
     fn wrote(&self, bytes: usize) {
         if bytes > 0 {
-            self.has_written.store(true, Ordering::Relaxed);
-            self.turn_bytes.fetch_add(bytes, Ordering::Relaxed);
+            self.has_written.set(true);
+            self.turn_bytes.update(|written| written + bytes);
+        }
+    }
+
+    fn read(&self, bytes: usize) {
+        if !self.has_head.get() {
+            self.head_bytes.update(|read| read + bytes);
         }
     }
 }
 
-/// Bytes of a header field besides its name and value, and of the shortest status line.
-const FIELD_BYTES: usize = 4;
-const STATUS_LINE_BYTES: usize = 15;
+/// Maximum bytes of the head of an answer and of the interim answers (1xx) before it.
+const INTERIM_BYTES_MAX: usize = 2 * HEAD_BYTES_MAX;
 
 /// A socket to an upstream that updates a [`Tally`].
 #[derive(Debug)]
 pub(super) struct TalliedSocket<Io> {
     io: Io,
-    tally: Arc<Tally>,
+    tally: Rc<Tally>,
 }
 
 impl<Io> TalliedSocket<Io> {
-    pub(super) fn new(io: Io, tally: Arc<Tally>) -> Self {
+    pub(super) fn new(io: Io, tally: Rc<Tally>) -> Self {
         Self { io, tally }
     }
 
@@ -128,9 +128,7 @@ impl<Io: AsyncRead + Unpin> AsyncRead for TalliedSocket<Io> {
         }
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        if buf.filled().len() > before {
-            self.tally.has_read.store(true, Ordering::Relaxed);
-        }
+        self.tally.read(buf.filled().len() - before);
         Poll::Ready(Ok(()))
     }
 }

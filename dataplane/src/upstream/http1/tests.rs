@@ -2,9 +2,8 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Wake, Waker};
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use http::{Method, Request};
@@ -12,7 +11,6 @@ use tokio::io::{AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::connection::{Progress, UpstreamConnection};
-use super::quiet_waker::QuietWaker;
 use super::socket::{TalliedSocket, Tally};
 use crate::turn::TURN_BYTES;
 use crate::upstream::SendError;
@@ -205,8 +203,8 @@ impl AsyncWrite for Sink {
 
 #[test]
 fn a_long_request_is_written_in_turns() {
-    let tally = Arc::<Tally>::default();
-    let mut socket = TalliedSocket::new(Sink::default(), Arc::clone(&tally));
+    let tally = Rc::<Tally>::default();
+    let mut socket = TalliedSocket::new(Sink::default(), Rc::clone(&tally));
     let (short, long) = (vec![b'x'; 1_000], vec![b'y'; TURN_BYTES]);
     let mut cx = Context::from_waker(Waker::noop());
     let mut written = 0;
@@ -220,36 +218,4 @@ fn a_long_request_is_written_in_turns() {
         assert!(tally.turn_is_over());
         tally.begin_turn();
     }
-}
-
-#[test]
-fn a_wake_while_polling_asks_for_a_round_and_one_while_asleep_for_the_task() {
-    #[derive(Default)]
-    struct Wakes(AtomicUsize);
-    impl Wake for Wakes {
-        fn wake(self: Arc<Self>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-    let wakes = Arc::<Wakes>::default();
-    let task = Waker::from(Arc::clone(&wakes));
-    let quiet = Arc::new(QuietWaker::new());
-    let part = Waker::from(Arc::clone(&quiet));
-    assert!(quiet.begin(&task), "nothing has been polled yet");
-    quiet.begin_round();
-    part.wake_by_ref();
-    assert!(!quiet.end_round(), "a part asks for another round");
-    quiet.begin_round();
-    assert!(quiet.end_round());
-    assert!(!quiet.begin(&task), "nothing can have changed");
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 0);
-    part.wake_by_ref();
-    part.wake_by_ref();
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
-    assert!(quiet.begin(&task));
-    quiet.begin_round();
-    assert!(quiet.end_round());
-    quiet.forget_task();
-    part.wake_by_ref();
-    assert_eq!(wakes.0.load(Ordering::Relaxed), 1, "an idle connection wakes no task");
 }

@@ -28,6 +28,8 @@ pub(in crate::server) enum Refusal {
 pub(super) const HEAD_BYTES_MAX: usize = 128 << 10;
 /// Maximum number of a request's header fields.
 const HEADERS_MAX: usize = 100;
+/// Maximum bytes of a target that is not parsed as a URI.
+const PLAIN_BYTES_MAX: usize = 256;
 /// Maximum bytes of a header field's name.
 const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
@@ -82,8 +84,8 @@ pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
         Ok(Status::Partial) | Err(_) => return Err(Refusal::Invalid("its head cannot be parsed")),
     }
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
-    let target = Uri::try_from(parsed.path.unwrap_or_default());
-    if method.is_err() || target.is_err() {
+    let target = parsed.path.unwrap_or_default();
+    if method.is_err() || !(is_plain(target) || Uri::try_from(target).is_ok()) {
         return Err(Refusal::Invalid("invalid method or request target"));
     }
     let mut framing = Framing::default();
@@ -91,6 +93,12 @@ pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
         framing.field(field.name, field.value)?;
     }
     framing.extent(parsed.version == Some(1))
+}
+
+/// True for most valid targets: a short path of letters, digits and a few marks. The others are parsed as URIs.
+fn is_plain(target: &str) -> bool {
+    let is_usual = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'.');
+    target.starts_with('/') && target.len() <= PLAIN_BYTES_MAX && target.bytes().all(is_usual)
 }
 
 /// Fields that determine where a request ends.
