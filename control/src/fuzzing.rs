@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::backup::archive::unpack;
 use crate::backup::manifest::NAMES;
-use crate::backup::temporary_directory::Scratch;
+use crate::backup::temporary_directory::TemporaryDirectory;
 use crate::config::yaml::{self, YamlPath, YamlSpot, YamlStep};
 
 /// Checks the parser of configuration files: the tree has a bounded size, and each node has a line number.
@@ -55,7 +55,7 @@ fn walk(node: &Value, path: &mut YamlPath, paths: &mut Vec<YamlPath>) {
 /// used as is. The archive is rejected, or unpacked within the size limit into files with the known names.
 pub fn archive(input: &[u8]) {
     let Some((first, content)) = input.split_first() else { return };
-    let scratch = Scratch::somewhere().expect("a folder");
+    let scratch = TemporaryDirectory::somewhere().expect("a folder");
     let (packed, out) = (scratch.path().join("archive"), scratch.path().join("out"));
     let compressed = first % 2 == 0;
     let content = if compressed { zstd::encode_all(content, 1).expect("memory") } else { content.to_vec() };

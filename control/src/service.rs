@@ -25,14 +25,14 @@ use tokio::task::JoinHandle as JoinTask;
 use crate::actor::Actor;
 use crate::api::backups::Backups;
 use crate::api::gate::Gate;
-use crate::api::in_flight::Running;
+use crate::api::in_flight::InFlightRequests;
 use crate::api::usage::export::Exports;
 use crate::api::{self, ApiError, App, RequestId};
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
 use crate::console::Asset;
-use crate::credential::{AccessTokens, Keeper};
+use crate::credential::{AccessTokens, TokenRenewer};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
@@ -78,7 +78,7 @@ impl fmt::Debug for Params {
 /// The running control plane.
 #[derive(Debug)]
 pub struct Control {
-    door: Arc<ControlDoor>,
+    door: Arc<ControlHandle>,
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
@@ -97,7 +97,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let config = Arc::clone(&params.config);
     let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
-    let catalog = Arc::new(CatalogShelf::load(&config.state_dir));
+    let catalog = Arc::new(CatalogCache::load(&config.state_dir));
     let tokens = AccessTokens::default();
     let publisher = PublisherParams {
         config: Arc::clone(&config),
@@ -118,7 +118,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
     let renewing = scribe.clone();
     let publish = Box::new(move || renewing.publish(Touched::ROUTING));
-    let keeper = Keeper::new(tokens.clone(), Arc::clone(&params.http), publish);
+    let keeper = TokenRenewer::new(tokens.clone(), Arc::clone(&params.http), publish);
     let feed = price_feed(&config, &catalog, &params.http, scribe.clone());
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
@@ -132,7 +132,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         exports: Exports::new(files),
         journal,
         backups,
-        running: Running::default(),
+        running: InFlightRequests::default(),
         catalog,
         tokens,
         reload: reloader.status(),
@@ -154,14 +154,14 @@ pub fn start(params: Params) -> io::Result<Control> {
         runtime.block_on(run(Arc::new(app), (keeper, feed, alarm), arriving, (counter, stopped)));
         Ok(())
     })?;
-    let door = Arc::new(ControlDoor { visits, gate, refusals, rooms: Rooms::new() });
+    let door = Arc::new(ControlHandle { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
 
 /// Builds the job that fetches price lists, if a URL for them is configured.
 fn price_feed(
     config: &Config,
-    catalog: &Arc<CatalogShelf>,
+    catalog: &Arc<CatalogCache>,
     http: &Arc<dyn HttpClient>,
     scribe: Scribe,
 ) -> Option<PriceFeed> {
@@ -182,7 +182,7 @@ fn runtime() -> io::Result<Runtime> {
 impl Control {
     /// Returns the handler for all paths that the data plane does not serve.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        Arc::<ControlDoor>::clone(&self.door)
+        Arc::<ControlHandle>::clone(&self.door)
     }
 
     /// Requests a reload of the configuration file even if it looks unchanged. Does not block the caller.
@@ -209,8 +209,8 @@ impl Control {
 
 /// The handle through which requests reach the control thread.
 #[derive(Clone, Debug)]
-struct ControlDoor {
-    visits: mpsc::Sender<ControlVisit>,
+struct ControlHandle {
+    visits: mpsc::Sender<ControlRequest>,
     gate: Arc<Gate>,
     refusals: Refusals,
     rooms: Rooms,
@@ -230,14 +230,14 @@ struct Rooms {
 }
 
 #[derive(Debug)]
-struct ControlVisit {
+struct ControlRequest {
     request: api::Request,
     reply: oneshot::Sender<Response<Body>>,
     /// Held until the response is ready.
     permit: OwnedSemaphorePermit,
 }
 
-impl Handler for ControlDoor {
+impl Handler for ControlHandle {
     fn handle(&self, request: Request<Body>, peer: SocketAddr) -> BoxFuture<Response<Body>> {
         let door = self.clone();
         Box::pin(async move {
@@ -249,7 +249,7 @@ impl Handler for ControlDoor {
     }
 }
 
-impl ControlDoor {
+impl ControlHandle {
     /// Rejects an unauthenticated request before reading any of its body. A sign-in is the exception; its body is
     /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
@@ -299,7 +299,7 @@ impl ControlDoor {
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.visits.try_send(ControlVisit { request, reply, permit }).map_err(|_| told(STOPPING))?;
+        self.visits.try_send(ControlRequest { request, reply, permit }).map_err(|_| told(STOPPING))?;
         answer.await.map_err(|_| told(STOPPING))
     }
 
@@ -343,8 +343,8 @@ fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    (keeper, feed, alarm): (Keeper, Option<PriceFeed>, Alarm),
-    mut arriving: mpsc::Receiver<ControlVisit>,
+    (keeper, feed, alarm): (TokenRenewer, Option<PriceFeed>, Alarm),
+    mut arriving: mpsc::Receiver<ControlRequest>,
     (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
 ) {
     let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
@@ -382,7 +382,7 @@ fn spawn_vital(
     })
 }
 
-async fn receive(app: Arc<App>, visit: ControlVisit) {
+async fn receive(app: Arc<App>, visit: ControlRequest) {
     let id = RequestId::of(&visit.request.parts.headers);
     let time_max = api::answer_time_max(visit.request.parts.uri.path());
     let answer = tokio::time::timeout(time_max, api::answer(&app, &visit.request, &id)).await;
@@ -419,7 +419,7 @@ mod tests {
         let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
         let gate = Arc::new(Gate::new(reader, csrf_key, false));
         let rooms = Rooms { strangers: Arc::new(Semaphore::new(1)), ..Rooms::new() };
-        let door = ControlDoor { visits, gate, refusals, rooms };
+        let door = ControlHandle { visits, gate, refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
         let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use crate::command::{Bench, Order, execute};
+use crate::command::{Order, WriterResources, execute};
 use crate::config::Routing;
 use crate::publish::{Publisher, ReloadReport, Touched};
 use crate::store::error::StoreError;
@@ -49,12 +49,12 @@ enum WriterJob {
     /// Publish again, because something outside the database has changed.
     Publish(Touched),
     /// Run a short operation on the usage rows.
-    Chore(Chore),
+    Chore(WriterTask),
     /// Store everything that is queued and stop.
     Stop,
 }
 
-type Chore = Box<dyn FnOnce(&mut Connection) + Send>;
+type WriterTask = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
     /// Starts the writer thread.
@@ -99,7 +99,7 @@ impl Scribe {
         chore: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, StoreError> {
         let (reply, done) = oneshot::channel();
-        let chore: Chore = Box::new(move |db| {
+        let chore: WriterTask = Box::new(move |db| {
             let _ = reply.send(chore(db));
         });
         self.send(WriterJob::Chore(chore))?;
@@ -193,7 +193,7 @@ impl WriterDesk {
             return;
         }
         let Self { meter, publisher, keys, .. } = self;
-        let access = execute(&mut Bench { db: meter.db_mut(), keys, publisher }, orders);
+        let access = execute(&mut WriterResources { db: meter.db_mut(), keys, publisher }, orders);
         meter.access_changed(&access);
     }
 

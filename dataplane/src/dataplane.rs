@@ -19,10 +19,10 @@ use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
-use crate::in_process::Inside;
-use crate::inbox::{Door, Message};
+use crate::in_process::InProcess;
+use crate::inbox::{Message, WorkerHandle};
 use crate::process::{Process, ProcessParams};
-use crate::relay::Tails;
+use crate::relay::LateUsageQueue;
 use crate::server::accept;
 use crate::server::io::Order;
 use crate::settings::Settings;
@@ -56,7 +56,7 @@ impl std::fmt::Debug for Params {
 #[derive(Debug)]
 pub struct Dataplane {
     pub(crate) process: Arc<Process>,
-    doors: Vec<Door>,
+    workers: Vec<WorkerHandle>,
     threads: Vec<JoinHandle<()>>,
     stop: watch::Sender<bool>,
 }
@@ -76,30 +76,30 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
         ProcessParams { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
     let process = Arc::new(Process::new(params.settings, shared, workers)?);
     let mut dataplane =
-        Dataplane { process, doors: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
-    let (begun, begins) = channel();
+        Dataplane { process, workers: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
+    let (ready, readiness) = channel();
     for (index, usage) in params.usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
-        dataplane.doors.push(Door { inbox: sender, live: Arc::default() });
+        dataplane.workers.push(WorkerHandle { inbox: sender, live: Arc::default() });
         let process = Arc::clone(&dataplane.process);
         let counters = process.counters.get(index).cloned();
-        let begun = begun.clone();
+        let ready = ready.clone();
         let thread = params.alarm.spawn(&format!("data-{index}"), move || {
             // Created on its own thread, because a worker is not `Send`.
             let worker = Rc::new(Worker::new(process, counters.unwrap_or_default(), usage));
-            run(&worker, inbox, begun)
+            run(&worker, inbox, ready)
         })?;
         dataplane.threads.push(thread);
     }
-    drop(begun);
+    drop(ready);
     for _ in 0..workers {
-        begins.recv().map_err(|_| io::Error::other("a thread of the data plane cannot run"))?;
+        readiness.recv().map_err(|_| io::Error::other("a thread of the data plane cannot run"))?;
     }
     Ok(dataplane)
 }
 
 /// Runs one worker until its inbox closes.
-fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()>) -> io::Result<()> {
+fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, ready: Sender<()>) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(BLOCKING_THREADS_MAX)
@@ -108,18 +108,19 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, begun: Sender<()
     runtime.block_on(async {
         // Starts one blocking thread now: without any, tokio panics if the system refuses to create one later.
         tokio::task::spawn_blocking(|| ()).await.map_err(io::Error::other)?;
-        begun.send(()).map_err(io::Error::other)?;
-        drop(begun);
+        ready.send(()).map_err(io::Error::other)?;
+        drop(ready);
         let alarm = &worker.process.alarm;
         spawn_vital(alarm, "the sweeper of a worker", Rc::clone(worker).sweep());
-        let tails = Tails::keep(worker.relays.tails.inbox(), worker.relays.usage_grace);
-        spawn_vital(alarm, "the reader of late usage", tails);
+        let late_usage =
+            LateUsageQueue::read_all(worker.relays.late_usage.take_receiver(), worker.relays.usage_grace);
+        spawn_vital(alarm, "the reader of late usage", late_usage);
         while let Some(message) = inbox.recv().await {
             match message {
                 Message::Socket(accepted) => accept::receive(Rc::clone(worker), accepted),
-                Message::Listen { listener, doors, stop } => match TcpListener::from_std(listener) {
+                Message::Listen { listener, workers, stop } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = accept::accept(listener, Rc::clone(worker), doors, stop);
+                        let accepting = accept::accept(listener, Rc::clone(worker), workers, stop);
                         spawn_vital(alarm, "the acceptor of connections", accepting);
                     }
                     Err(error) => return Err(error),
@@ -166,8 +167,8 @@ impl Dataplane {
         let address = listener.local_addr()?;
         self.process.fallback.set(fallback).ok();
         let stop = self.stop.subscribe();
-        let message = Message::Listen { listener, doors: self.doors.clone(), stop };
-        let first = self.doors.first().ok_or_else(|| io::Error::other("there is no worker"))?;
+        let message = Message::Listen { listener, workers: self.workers.clone(), stop };
+        let first = self.workers.first().ok_or_else(|| io::Error::other("there is no worker"))?;
         first.inbox.try_send(message).map_err(|_| io::Error::other("the first worker takes no messages"))?;
         Ok(address)
     }
@@ -175,12 +176,12 @@ impl Dataplane {
     /// Returns a handler for requests from inside the process. It answers them as if they came over the network, unless
     /// their extensions contain an [`Insider`](shared::port::Insider), which overrides authentication and target.
     pub fn handler(&self) -> Arc<dyn Handler> {
-        Arc::new(Inside::new(&self.doors))
+        Arc::new(InProcess::new(&self.workers))
     }
 
     /// Returns a client for outgoing HTTP requests.
     pub fn http_client(&self) -> Arc<dyn HttpClient> {
-        Arc::new(Inside::new(&self.doors))
+        Arc::new(InProcess::new(&self.workers))
     }
 
     /// Stops accepting connections and lets requests in flight finish within the configured drain time; then cuts the
@@ -195,7 +196,7 @@ impl Dataplane {
             self.order(Order::Close).await;
             self.wait_for_none(CUT_GRACE).await;
         }
-        self.doors.clear();
+        self.workers.clear();
         let threads = std::mem::take(&mut self.threads);
         tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())))
             .await
@@ -203,8 +204,8 @@ impl Dataplane {
     }
 
     async fn order(&self, order: Order) {
-        for door in &self.doors {
-            door.inbox.send(Message::Order(order)).await.ok();
+        for worker in &self.workers {
+            worker.inbox.send(Message::Order(order)).await.ok();
         }
     }
 

@@ -21,10 +21,10 @@ use crate::caller::{Caller, Exchange};
 use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::error_response::error_response;
-use crate::operation::inference::{self, Asked};
+use crate::operation::inference::{self, AuthorizedRequest};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
 use crate::pipe::pipe;
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 use crate::route::{self, Meaning};
 use crate::server::body::Inbound;
 use crate::server::connections::Connections;
@@ -32,7 +32,7 @@ use crate::server::io::{Link, Phase};
 use crate::server::service::{Connect, Service};
 use crate::worker::Worker;
 
-pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<Reply>>>>;
+pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>>>>;
 
 /// Answers one request. The future is boxed, so that a connection reserves no space for it while it relays or idles,
 /// and kept small, because it is copied when it is created.
@@ -60,14 +60,14 @@ impl Connect for Rc<Worker> {
 }
 
 impl Service for Rc<Caller> {
-    type Body = Reply;
+    type Body = ResponseBody;
     type Future = ReplyFuture;
 
     fn call(&self, request: Request<Inbound>) -> ReplyFuture {
         respond(Self::clone(self), request)
     }
 
-    fn refuse(&self, path: &str, fault: Fault) -> Response<Reply> {
+    fn refuse(&self, path: &str, fault: Fault) -> Response<ResponseBody> {
         let counters = &self.worker.counters;
         add(&counters.requests, 1);
         add(&counters.refused, 1);
@@ -80,7 +80,7 @@ impl Service for Rc<Caller> {
 }
 
 impl Exchange {
-    async fn answer(&self, parts: &Parts, body: Inbound) -> Response<Reply> {
+    async fn answer(&self, parts: &Parts, body: Inbound) -> Response<ResponseBody> {
         let path = parts.uri.path();
         let family = family(path, &parts.headers);
         add(&self.worker().counters.requests, 1);
@@ -100,10 +100,10 @@ impl Exchange {
     }
 
     /// Applies the headers and rules that all responses have in common.
-    fn complete(&self, response: &mut Response<Reply>, method: &Method) {
+    fn complete(&self, response: &mut Response<ResponseBody>, method: &Method) {
         response.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
         if method == Method::HEAD {
-            *response.body_mut() = Reply::full(bytes::Bytes::new());
+            *response.body_mut() = ResponseBody::full(bytes::Bytes::new());
         }
         if matches!(self.caller.link.phase(), Phase::Http2 | Phase::Inside) {
             // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor in in-process responses.
@@ -111,7 +111,7 @@ impl Exchange {
         }
     }
 
-    async fn dispatch(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
+    async fn dispatch(&self, parts: &Parts, body: Inbound) -> Result<Response<ResponseBody>, Fault> {
         match route::meaning(&parts.method, parts.uri.path()) {
             Meaning::Operation(operation, rest) => self.operate(operation, rest, parts, body).await,
             Meaning::Options(allow) => Ok(cors::options(allow)),
@@ -134,7 +134,7 @@ impl Exchange {
         rest: Option<&str>,
         parts: &Parts,
         body: Inbound,
-    ) -> Result<Response<Reply>, Fault> {
+    ) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
         match operation {
             Operation::Health => return Ok(health::health(process)),
@@ -154,7 +154,7 @@ impl Exchange {
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(process)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
-                let asked = Asked {
+                let authorized = AuthorizedRequest {
                     operation,
                     dialect: operation.dialect().unwrap_or(Dialect::Chat),
                     exchange: self,
@@ -163,13 +163,13 @@ impl Exchange {
                     headers: &parts.headers,
                 };
                 if self.explains() {
-                    Box::pin(inference::explain(asked, body)).await
+                    Box::pin(inference::explain(authorized, body)).await
                 } else if operation == Operation::CountTokens {
-                    Box::pin(count_tokens::serve(asked, body)).await
+                    Box::pin(count_tokens::serve(authorized, body)).await
                 } else if operation == Operation::Videos {
-                    Box::pin(videos::serve(asked, body)).await
+                    Box::pin(videos::serve(authorized, body)).await
                 } else {
-                    inference::serve(asked, body).await
+                    inference::serve(authorized, body).await
                 }
             }
         }
@@ -189,7 +189,7 @@ impl Exchange {
 
     /// Serves the caller's information about their own key: the control service answers, and this thread passes the
     /// authenticated caller to it.
-    async fn own_key(&self, parts: &Parts) -> Result<Response<Reply>, Fault> {
+    async fn own_key(&self, parts: &Parts) -> Result<Response<ResponseBody>, Fault> {
         let process = &self.worker().process;
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
@@ -203,11 +203,11 @@ impl Exchange {
         *request.uri_mut() = parts.uri.clone();
         request.headers_mut().insert(X_REQUEST_ID, self.request_id.clone());
         request.extensions_mut().insert(KeyHolder(access));
-        Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(Reply::port))
+        Ok(Arc::clone(fallback).handle(request, self.caller.peer).await.map(ResponseBody::port))
     }
 
     /// Forwards a request for a path outside the data plane's table to the control service.
-    async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<Reply>, Fault> {
+    async fn elsewhere(&self, parts: &Parts, body: Inbound) -> Result<Response<ResponseBody>, Fault> {
         // Paths below /v1 belong to vendor protocols, and a client's SDK parses the error.
         let fallback = self.worker().process.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
         let Some(fallback) = fallback else {
@@ -226,7 +226,7 @@ impl Exchange {
             response = &mut answering => response,
             () = pump => answering.await,
         };
-        Ok(response.map(Reply::port))
+        Ok(response.map(ResponseBody::port))
     }
 }
 

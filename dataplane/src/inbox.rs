@@ -10,14 +10,14 @@ use crate::server::io::Order;
 use crate::worker::Worker;
 
 /// A worker's inbox and its number of connections.
-pub(crate) type Door = accept::Door<Message>;
+pub(crate) type WorkerHandle = accept::WorkerHandle<Message>;
 
 /// Message to a worker from another thread.
 pub(crate) enum Message {
     /// A connection that another worker accepted.
     Socket(Accepted),
     /// Accept connections from now on.
-    Listen { listener: std::net::TcpListener, doors: Vec<Door>, stop: watch::Receiver<bool> },
+    Listen { listener: std::net::TcpListener, workers: Vec<WorkerHandle>, stop: watch::Receiver<bool> },
     /// Apply an order to all connections.
     Order(Order),
     /// Run a task on the worker's thread.

@@ -43,12 +43,12 @@ impl MemoryBudget {
 
 /// Bytes reserved from the process's budget for bodies held in memory.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct MemoryReservation {
     budget: Arc<MemoryBudget>,
     bytes: u64,
 }
 
-impl Room {
+impl MemoryReservation {
     /// Creates an empty reservation.
     pub(crate) fn new(budget: &Arc<MemoryBudget>) -> Self {
         Self { budget: Arc::clone(budget), bytes: 0 }
@@ -75,18 +75,18 @@ impl Room {
 
     /// Wraps `bytes` so that the reservation, shrunk to their length, is held until their last clone is dropped.
     pub(crate) fn around(mut self, bytes: Bytes) -> Bytes {
-        struct Kept(Bytes, #[expect(dead_code, reason = "it is there to be dropped")] Room);
-        impl AsRef<[u8]> for Kept {
+        struct Reserved(Bytes, #[expect(dead_code, reason = "it is there to be dropped")] MemoryReservation);
+        impl AsRef<[u8]> for Reserved {
             fn as_ref(&self) -> &[u8] {
                 &self.0
             }
         }
         self.shrink_to(bytes.len() as u64);
-        Bytes::from_owner(Kept(bytes, self))
+        Bytes::from_owner(Reserved(bytes, self))
     }
 }
 
-impl Drop for Room {
+impl Drop for MemoryReservation {
     fn drop(&mut self) {
         self.budget.release(self.bytes);
     }
@@ -94,17 +94,17 @@ impl Drop for Room {
 
 /// Error: the budget for bodies held in memory is exhausted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct NoRoom;
+pub(crate) struct MemoryExhausted;
 
-impl NoRoom {
+impl MemoryExhausted {
     /// Error message for clients.
     pub(crate) const MESSAGE: &str = "The gateway holds as many bodies as it may. Try again.";
     /// Delay in the `Retry-After` header.
     pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 }
 
-impl From<NoRoom> for Fault {
-    fn from(_: NoRoom) -> Self {
-        Self::new(ErrorKind::Overloaded, NoRoom::MESSAGE).retry_after(NoRoom::RETRY_AFTER)
+impl From<MemoryExhausted> for Fault {
+    fn from(_: MemoryExhausted) -> Self {
+        Self::new(ErrorKind::Overloaded, MemoryExhausted::MESSAGE).retry_after(MemoryExhausted::RETRY_AFTER)
     }
 }

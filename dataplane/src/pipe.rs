@@ -11,19 +11,19 @@ use tokio::sync::mpsc;
 
 /// Returns a future and a body that can be read on any thread. The future feeds that body from `body` while it is
 /// polled on this thread.
-pub(crate) fn pipe<B>(body: B) -> (impl Future<Output = ()>, Piped)
+pub(crate) fn pipe<B>(body: B) -> (impl Future<Output = ()>, PipedBody)
 where
     B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
 {
     let (frames, piped) = mpsc::channel(1);
     let ended = body.is_end_stream();
-    (pump(body, frames), Piped { frames: piped, ended })
+    (pump(body, frames), PipedBody { frames: piped, ended })
 }
 
-type Item = Option<Result<Frame<Bytes>, BoxError>>;
+type PipedFrame = Option<Result<Frame<Bytes>, BoxError>>;
 
 /// Forwards the frames of `body` at the receiver's pace. Drops the body, which cancels it, when the receiver is dropped.
-async fn pump<B>(mut body: B, frames: mpsc::Sender<Item>)
+async fn pump<B>(mut body: B, frames: mpsc::Sender<PipedFrame>)
 where
     B: http_body::Body<Data = Bytes, Error = BoxError> + Unpin,
 {
@@ -42,16 +42,16 @@ where
 
 /// A body that a worker sends. If the channel closes before the end, the worker has ended and the body is an error.
 #[derive(Debug)]
-pub(crate) struct Piped {
-    frames: mpsc::Receiver<Item>,
+pub(crate) struct PipedBody {
+    frames: mpsc::Receiver<PipedFrame>,
     ended: bool,
 }
 
-impl http_body::Body for Piped {
+impl http_body::Body for PipedBody {
     type Data = Bytes;
     type Error = BoxError;
 
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Item> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<PipedFrame> {
         if self.ended {
             return Poll::Ready(None);
         }

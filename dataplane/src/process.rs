@@ -1,4 +1,4 @@
-//! State shared by all workers: settings, the snapshot reader, the parts of each room that are one for the process, and
+//! State shared by all workers: settings, the snapshot reader, what the workers share of each folder, and
 //! what stops it.
 
 use std::io;
@@ -12,7 +12,7 @@ use shared::snapshot::SnapshotReader;
 
 use crate::memory_budget::MemoryBudget;
 use crate::metrics::Counters;
-use crate::plan::response_affinity::Homes;
+use crate::plan::response_affinity::ResponseAffinity;
 use crate::server::body::BodyLimits;
 use crate::server::unpack::Unpackers;
 use crate::settings::Settings;
@@ -36,7 +36,7 @@ pub(crate) struct Process {
     pub(crate) voices: Arc<Voices>,
     pub(crate) memory: Arc<MemoryBudget>,
     pub(crate) body_limits: BodyLimits,
-    pub(crate) homes: Arc<Homes>,
+    pub(crate) response_affinity: Arc<ResponseAffinity>,
     /// Answers paths outside the route table.
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
@@ -65,7 +65,7 @@ impl Process {
         Ok(Self {
             body_limits,
             memory,
-            homes: Arc::new(Homes::new()),
+            response_affinity: Arc::new(ResponseAffinity::new()),
             voices: Arc::new(Voices::new(settings.voice_folder.clone())),
             settings: Arc::new(settings),
             build,

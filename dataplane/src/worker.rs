@@ -12,14 +12,14 @@ use shared::usage::UsageLog;
 use tokio::time::Sleep;
 use wire::request::Head;
 
-use crate::adapt::Message;
+use crate::adapt::RoutedRequest;
 use crate::clock::CoarseClock;
 use crate::metrics::Counters;
 use crate::process::Process;
 use crate::record::UsageRecorder;
-use crate::relay::{RelayContext, Tails};
+use crate::relay::{LateUsageQueue, RelayContext};
 use crate::request_id::RequestIds;
-use crate::server::body::Held;
+use crate::server::body::HeldBody;
 use crate::server::connections::Connections;
 use crate::upstream::Upstreams;
 use crate::upstream::pool::Pool;
@@ -62,7 +62,7 @@ impl Worker {
             clock: clock.clone(),
             keepalive: settings.stream_keepalive,
             usage_grace: settings.usage_grace,
-            tails: Tails::default(),
+            late_usage: LateUsageQueue::default(),
         };
         Self {
             connections: Connections::new(settings, Arc::clone(&process.connections), clock.clone()),
@@ -78,9 +78,14 @@ impl Worker {
     }
 
     /// Returns the view of a request from which requests for its targets are built.
-    pub(crate) fn message<'a>(&'a self, route: &'a Route, head: &'a Head, body: &'a Held) -> Message<'a> {
+    pub(crate) fn routed<'a>(
+        &'a self,
+        route: &'a Route,
+        head: &'a Head,
+        body: &'a HeldBody,
+    ) -> RoutedRequest<'a> {
         let preamble = self.process.settings.preamble.as_deref();
-        Message { ids: &self.request_ids, preamble, route, head, body }
+        RoutedRequest { ids: &self.request_ids, preamble, route, head, body }
     }
 
     /// Returns a timer that an earlier attempt put back; its deadline is arbitrary.

@@ -17,7 +17,7 @@ use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
 use crate::prices::Prices;
 use crate::provider::ProviderKind;
-use crate::provider::path::{Call, ListAddress, Paths};
+use crate::provider::path::{ListAddress, Paths, UpstreamCall};
 use crate::provider::quirks::Quirks;
 use crate::provider::sigv4::Signer;
 use crate::secret::Secret;
@@ -77,7 +77,7 @@ pub struct ProviderInstance {
 impl ProviderInstance {
     /// Returns the path of `call` in `dialect`; `name` is the model, or the ID of an operation. Returns `None` if the
     /// instance has no path for the call or `name` cannot be part of a path. In-process instances accept every call.
-    pub fn path(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
+    pub fn path(&self, dialect: Dialect, call: UpstreamCall, name: &str) -> Option<PathAndQuery> {
         match &self.reach {
             InstanceReach::Network(origin) => origin.paths.of(dialect, call, name),
             InstanceReach::Echo(_) | InstanceReach::Speech => Some(PathAndQuery::from_static("/")),

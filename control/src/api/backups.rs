@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
-use crate::command::backups::{Begin, Finish};
+use crate::command::backups::{Finish, RequestBackup};
 use crate::command::{OrderContext, OrderOf};
 use crate::writer::Scribe;
 
@@ -57,10 +57,10 @@ impl Backups {
     }
 
     /// Marks a backup as running. Returns `None` if one already is.
-    fn begin(&self) -> Option<Making> {
+    fn begin(&self) -> Option<RunningBackup> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_running, true);
-        is_first.then(|| Making(self.clone()))
+        is_first.then(|| RunningBackup(self.clone()))
     }
 
     /// Starts a thread that verifies the archives that have changed since their last check. Returns a receiver that
@@ -69,7 +69,7 @@ impl Backups {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_checking, true);
         drop(now);
-        let checking = is_first.then(|| Checking(self.clone()))?;
+        let checking = is_first.then(|| RunningCheck(self.clone()))?;
         let (done, end) = oneshot::channel();
         let check = move || {
             if let Err(error) = backup::check_unchecked(&checking.0.dir) {
@@ -92,9 +92,9 @@ impl Backups {
 
 /// A running backup. Dropping it allows the next one to start, however this one ended.
 #[derive(Debug)]
-struct Making(Backups);
+struct RunningBackup(Backups);
 
-impl Drop for Making {
+impl Drop for RunningBackup {
     fn drop(&mut self) {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
     }
@@ -102,15 +102,15 @@ impl Drop for Making {
 
 /// A running check of archives. Dropping it allows the next one to start.
 #[derive(Debug)]
-struct Checking(Backups);
+struct RunningCheck(Backups);
 
-impl Drop for Checking {
+impl Drop for RunningCheck {
     fn drop(&mut self) {
         self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_checking = false;
     }
 }
 
-impl Making {
+impl RunningBackup {
     /// Runs the backup on its own thread.
     fn spawn(self, scribe: Scribe) -> io::Result<()> {
         let make = move || {
@@ -171,7 +171,7 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let making = backups.begin();
     let making =
         making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is being made already."))?;
-    let begun = call.execute(StatusCode::ACCEPTED, Begin).await?;
+    let begun = call.execute(StatusCode::ACCEPTED, RequestBackup).await?;
     call.app.scribe.flush(super::requests::FLUSH_TIME_MAX).await;
     if let Err(error) = making.spawn(call.app.scribe.clone()) {
         let why = error.to_string();

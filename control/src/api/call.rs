@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
-use super::in_flight::UnderWay;
+use super::in_flight::InFlight;
 use super::query::Query;
 use super::{ApiError, App};
 use crate::actor::Actor;
@@ -32,7 +32,7 @@ pub(crate) struct Call<'a> {
     /// The decoded path segments that match the `{}` of the route's pattern.
     pub(super) arguments: Vec<String>,
     /// Prevents a concurrent run of the same request, once [`Call::replayed`] has been called.
-    pub(super) under_way: Option<UnderWay>,
+    pub(super) under_way: Option<InFlight>,
 }
 
 impl Call<'_> {

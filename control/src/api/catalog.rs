@@ -14,7 +14,7 @@ use shared::routing::ProviderInstance;
 
 use super::list::{ListPage, PageOf};
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::in_memory::models_url;
+use crate::catalog::cache::models_url;
 use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
 use crate::command::catalog::Tried;

@@ -14,7 +14,7 @@ use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, Replace};
-use crate::connection::{FoundProvider, ListedEndpoint};
+use crate::connection::{ListedEndpoint, RoutedProvider};
 use crate::store::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -64,7 +64,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
 }
 
-fn shown(listed: &ListedEndpoint, known: &HashMap<&str, FoundProvider>) -> Value {
+fn shown(listed: &ListedEndpoint, known: &HashMap<&str, RoutedProvider>) -> Value {
     let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
     let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
     listed.shown(&passed_over)

@@ -9,24 +9,24 @@ type RunningName = (String, String);
 
 /// The names of the requests that are running.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Running(Arc<Mutex<HashSet<RunningName>>>);
+pub(crate) struct InFlightRequests(Arc<Mutex<HashSet<RunningName>>>);
 
 /// A running request; dropping it marks the request as answered or abandoned.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     name: RunningName,
-    running: Running,
+    running: InFlightRequests,
 }
 
-impl Running {
+impl InFlightRequests {
     /// Registers a running request. Returns `None` if one with the same name is already running.
-    pub(super) fn begin(&self, name: RunningName) -> Option<UnderWay> {
+    pub(super) fn begin(&self, name: RunningName) -> Option<InFlight> {
         let is_new = self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(name.clone());
-        is_new.then(|| UnderWay { name, running: self.clone() })
+        is_new.then(|| InFlight { name, running: self.clone() })
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlight {
     fn drop(&mut self) {
         self.running.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.name);
     }
@@ -38,7 +38,7 @@ mod tests {
 
     #[test]
     fn a_name_is_free_again_when_its_request_has_ended() {
-        let running = Running::default();
+        let running = InFlightRequests::default();
         let name = |key: &str| ("admin".to_owned(), key.to_owned());
         let first = running.begin(name("a")).unwrap();
         assert!(running.begin(name("a")).is_none());

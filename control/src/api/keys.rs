@@ -13,7 +13,7 @@ use super::query::choose;
 use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
 use crate::change::FieldChange;
-use crate::command::keys::{DeleteKey, Edge, EditKey, IssueKey, Reveal, Rotate};
+use crate::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation, Reveal, Rotate};
 use crate::store::keys::{self, KeyFilter, KeyState};
 use crate::store::quotas::KeyLimit;
 
@@ -175,8 +175,11 @@ async fn rotate(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// The values that a client may set as a key's state.
-const EDGES: [(&str, Edge); 3] =
-    [("active", Edge::Enable), ("disabled", Edge::Disable), ("revoked", Edge::Revoke)];
+const EDGES: [(&str, KeyOperation); 3] = [
+    ("active", KeyOperation::Enable),
+    ("disabled", KeyOperation::Disable),
+    ("revoked", KeyOperation::Revoke),
+];
 
 /// One day.
 const OVERLAP_SECONDS_DEFAULT: u64 = 86_400;

@@ -58,7 +58,7 @@ use self::gate::Gate;
 pub(crate) use self::request_checks::{expect_json, finish};
 use self::usage::export::Exports;
 use crate::actor::Actor;
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
 use crate::connection::ViewCell;
@@ -83,8 +83,8 @@ pub(crate) struct App {
     pub(crate) exports: Exports,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
-    pub(crate) running: in_flight::Running,
-    pub(crate) catalog: Arc<CatalogShelf>,
+    pub(crate) running: in_flight::InFlightRequests,
+    pub(crate) catalog: Arc<CatalogCache>,
     /// Access tokens of provider instances.
     pub(crate) tokens: AccessTokens,
     pub(crate) reload: StatusCell,

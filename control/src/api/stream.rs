@@ -16,7 +16,7 @@ pub(crate) struct Feed(mpsc::Sender<Result<Bytes, BoxError>>);
 
 /// The error of a send after the client has disconnected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Gone;
+pub(crate) struct ClientGone;
 
 /// Creates a streamed body and its feed. The body ends when the feed is dropped.
 pub(crate) fn channel() -> (Feed, Body) {
@@ -26,8 +26,8 @@ pub(crate) fn channel() -> (Feed, Body) {
 
 impl Feed {
     /// Sends `piece`, waiting for room in the queue.
-    pub(crate) async fn send(&self, piece: Bytes) -> Result<(), Gone> {
-        self.0.send(Ok(piece)).await.map_err(|_| Gone)
+    pub(crate) async fn send(&self, piece: Bytes) -> Result<(), ClientGone> {
+        self.0.send(Ok(piece)).await.map_err(|_| ClientGone)
     }
 
     /// Aborts the body, so that the client does not take it for complete.

@@ -10,7 +10,7 @@ use std::path::Path;
 use tar::{Entry, EntryType};
 
 use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
-use super::temporary_directory::Scratch;
+use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::regular_file;
 use crate::store::copy as stored;
@@ -18,7 +18,7 @@ use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
-    let scratch = Scratch::somewhere().map_err(at(&std::env::temp_dir()))?;
+    let scratch = TemporaryDirectory::somewhere().map_err(at(&std::env::temp_dir()))?;
     verify_in(archive, scratch.path())
 }
 

@@ -12,9 +12,9 @@ use tar::{Builder, EntryType, Header};
 use super::archive::verify_in;
 use super::directory::{Archive, BackupDirectory, archive_name};
 use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
-use super::temporary_directory::Scratch;
+use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::store::copy::{self, Moment};
+use crate::store::copy::{self, ConsistentView};
 use crate::store::error::OpenError;
 use crate::store::files::{MAIN, SCHEMA, USAGE};
 
@@ -34,7 +34,7 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
         let path = draft.path().join(&file.name);
         fs::remove_file(&path).map_err(at(&path))?;
     }
-    let room = Scratch::at(draft.path().join("verify")).map_err(at(draft.path()))?;
+    let room = TemporaryDirectory::at(draft.path().join("verify")).map_err(at(draft.path()))?;
     let found = verify_in(&packed, room.path())?;
     if found != manifest {
         return Err(BackupError::unsound(&packed, "it does not read as it was written"));
@@ -48,7 +48,7 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
 fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupError> {
     let mut files = Vec::new();
     let sql = |source| BackupError::Sql { path: dir.join(DATABASE), source };
-    let moment = Moment::of(dir).map_err(sql)?;
+    let moment = ConsistentView::of(dir).map_err(sql)?;
     let (mut database_version, mut rows) = (0, BTreeMap::new());
     for name in NAMES {
         let (from, to) = (dir.join(name), draft.join(name));

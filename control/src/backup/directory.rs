@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::archive::manifest;
 use super::check_results::{self, Verdicts, check_and_keep};
 use super::manifest::Manifest;
-use super::temporary_directory::Scratch;
+use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::regular_file;
 
@@ -120,8 +120,8 @@ impl BackupDirectory {
     }
 
     /// Creates a directory for a backup in progress.
-    pub(super) fn draft(&self) -> Result<Scratch, BackupError> {
-        Scratch::at(self.dir.join(DRAFT)).map_err(at(&self.dir))
+    pub(super) fn draft(&self) -> Result<TemporaryDirectory, BackupError> {
+        TemporaryDirectory::at(self.dir.join(DRAFT)).map_err(at(&self.dir))
     }
 
     /// Moves a verified archive to its final name.

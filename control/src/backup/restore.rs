@@ -8,7 +8,7 @@ use shared::secret::Secret;
 
 use super::archive::{inspect, unpack};
 use super::manifest::{DATABASE, Manifest};
-use super::temporary_directory::Scratch;
+use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::regular_file;
 use crate::store::lock::{self, StateLock};
@@ -49,7 +49,7 @@ pub fn restore(params: RestoreParams<'_>) -> Result<Restored, BackupError> {
         }
     }
     let _lock = StateLock::take(dir)?;
-    let draft = Scratch::at(dir.join(DRAFT)).map_err(at(dir))?;
+    let draft = TemporaryDirectory::at(dir.join(DRAFT)).map_err(at(dir))?;
     let manifest = unpack(archive, draft.path(), bytes_max)?;
     inspect(archive, draft.path(), &manifest)?;
     let opens = encryption_key.map(|key| opens_with(&draft.path().join(DATABASE), key));

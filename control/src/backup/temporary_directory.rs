@@ -9,11 +9,11 @@ use crate::vault::random;
 
 /// A temporary directory.
 #[derive(Debug)]
-pub(crate) struct Scratch {
+pub(crate) struct TemporaryDirectory {
     path: PathBuf,
 }
 
-impl Scratch {
+impl TemporaryDirectory {
     /// Creates the directory `path`. Deletes it first if an earlier process left it there.
     pub(crate) fn at(path: PathBuf) -> io::Result<Self> {
         match fs::remove_dir_all(&path) {
@@ -35,7 +35,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
     }

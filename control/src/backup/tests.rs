@@ -218,7 +218,7 @@ impl Forged {
         drop(opened);
         let copy = dir.join("copy");
         fs::write(&copy, "").unwrap();
-        crate::store::copy::Moment::of(&dir).unwrap().copy("main", &copy).unwrap();
+        crate::store::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
         let database = fs::read(copy).unwrap();
         let manifest = serde_json::json!({
             "format": 1, "created_at": "now", "gateway_version": "x",

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::in_memory::CatalogEntry;
+use super::cache::CatalogEntry;
 use crate::regular_file;
 
 /// The content of the file.

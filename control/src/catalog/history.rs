@@ -35,10 +35,10 @@ impl StandingPrices {
 
 /// The prices of all models over time, by provider and model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct History(HashMap<String, HashMap<String, Periods>>);
+pub(crate) struct History(HashMap<String, HashMap<String, PricePeriods>>);
 
 #[derive(Clone, Debug, Default)]
-struct Periods {
+struct PricePeriods {
     /// The prices before the first entry of `later`.
     first: Option<StandingPrices>,
     /// Start times and prices of the overrides, in ascending order.
@@ -70,7 +70,7 @@ impl History {
         history
     }
 
-    fn periods(&mut self, provider: &str, model: &str) -> &mut Periods {
+    fn periods(&mut self, provider: &str, model: &str) -> &mut PricePeriods {
         self.0.entry(provider.to_owned()).or_default().entry(model.to_owned()).or_default()
     }
 

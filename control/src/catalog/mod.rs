@@ -1,10 +1,10 @@
 //! The known models and their facts: the upstreams' own lists, cached in `catalog.json`, the price list, overrides by
 //! administrators, and the evidence that a connection works. Unknown facts stay unknown.
 
+pub(crate) mod cache;
 pub(crate) mod evidence;
 pub(crate) mod file;
 pub(crate) mod history;
-pub(crate) mod in_memory;
 pub(crate) mod listing;
 pub(crate) mod merge;
 pub(crate) mod price_feed;

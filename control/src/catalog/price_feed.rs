@@ -10,7 +10,7 @@ use http::header::ACCEPT;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 
-use super::in_memory::CatalogShelf;
+use super::cache::CatalogCache;
 
 /// Requests that routing is published again; returns false if the request could not be queued.
 type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
@@ -18,7 +18,7 @@ type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
 /// The periodic job.
 pub(crate) struct PriceFeed {
     pub(crate) url: String,
-    pub(crate) catalog: Arc<CatalogShelf>,
+    pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) http: Arc<dyn HttpClient>,
     pub(crate) publish: PublishPrices,
 }

@@ -19,14 +19,14 @@ use shared::routing::{InstanceReach, ProviderInstance};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
+use super::cache::CatalogCache;
 use super::evidence::{CatalogFailure, CatalogRead};
-use super::in_memory::CatalogShelf;
-use super::listing::{self, Offer, SkippedEntries, UpstreamListing};
+use super::listing::{self, ListedModel, SkippedEntries, UpstreamListing};
 
 /// The dependencies of a sync.
 #[derive(Debug)]
 pub(crate) struct Syncer<'a> {
-    pub(crate) catalog: &'a Arc<CatalogShelf>,
+    pub(crate) catalog: &'a Arc<CatalogCache>,
     pub(crate) http: &'a Arc<dyn HttpClient>,
     pub(crate) hasher: KeyHasher,
 }
@@ -108,9 +108,10 @@ impl Syncer<'_> {
             }
             match listing {
                 Ok(UpstreamListing { models, skipped }) => {
-                    let missing_in = |others: &BTreeMap<String, Offer>, these: &BTreeMap<String, Offer>| {
-                        these.keys().filter(|id| !others.contains_key(*id)).count()
-                    };
+                    let missing_in =
+                        |others: &BTreeMap<String, ListedModel>, these: &BTreeMap<String, ListedModel>| {
+                            these.keys().filter(|id| !others.contains_key(*id)).count()
+                        };
                     outcome.added = missing_in(&entry.models, &models);
                     outcome.removed = missing_in(&models, &entry.models);
                     outcome.skipped = skipped;
@@ -131,7 +132,7 @@ impl Syncer<'_> {
 }
 
 /// Writes `catalog.json`. A failure only means that the next start lacks the new entries.
-pub(crate) async fn save(catalog: &Arc<CatalogShelf>) {
+pub(crate) async fn save(catalog: &Arc<CatalogCache>) {
     let catalog = Arc::clone(catalog);
     let saved = tokio::task::spawn_blocking(move || catalog.save()).await;
     if let Ok(Err(error)) = saved {

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::port::{Body, Handler, Insider, full};
 
-use super::test_request::{Heard, TestProtocol, TestQuestion, message};
+use super::test_request::{TestEvent, TestProtocol, TestQuestion, message};
 
 /// The result of a test request.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -135,7 +135,7 @@ impl CompletionReading {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
-        let Heard { text, is_thought, model, usage, error, is_end } = self.protocol.hear(&event);
+        let TestEvent { text, is_thought, model, usage, error, is_end } = self.protocol.hear(&event);
         if let Some(error) = error {
             self.trial.error = Some(cut(error));
         }

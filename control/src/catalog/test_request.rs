@@ -25,7 +25,7 @@ pub(crate) struct TestQuestion<'a> {
 
 /// The content of one stream event.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Heard<'e> {
+pub(crate) struct TestEvent<'e> {
     pub(crate) text: Option<&'e str>,
     /// True if the event carries reasoning, which counts as content.
     pub(crate) is_thought: bool,
@@ -99,14 +99,14 @@ impl TestProtocol {
     }
 
     /// Extracts the content of `event`.
-    pub(crate) fn hear(self, event: &Value) -> Heard<'_> {
+    pub(crate) fn hear(self, event: &Value) -> TestEvent<'_> {
         let heard = match self {
             Self::Chat => chat(event),
             Self::Responses => responses(event),
             Self::Messages => messages(event),
         };
         let usage = heard.usage.filter(|usage| usage.is_object());
-        Heard { usage, text: heard.text.filter(|text| !text.is_empty()), ..heard }
+        TestEvent { usage, text: heard.text.filter(|text| !text.is_empty()), ..heard }
     }
 }
 
@@ -114,9 +114,9 @@ fn text<'e>(event: &'e Value, place: &str) -> Option<&'e str> {
     event.pointer(place).and_then(Value::as_str)
 }
 
-fn chat(event: &Value) -> Heard<'_> {
+fn chat(event: &Value) -> TestEvent<'_> {
     let thought = ["/choices/0/delta/reasoning_content", "/choices/0/delta/reasoning"];
-    Heard {
+    TestEvent {
         text: text(event, "/choices/0/delta/content"),
         is_thought: thought.iter().any(|place| text(event, place).is_some_and(|text| !text.is_empty())),
         model: text(event, "/model"),
@@ -126,37 +126,37 @@ fn chat(event: &Value) -> Heard<'_> {
     }
 }
 
-fn responses(event: &Value) -> Heard<'_> {
+fn responses(event: &Value) -> TestEvent<'_> {
     let kind = text(event, "/type").unwrap_or_default();
-    let whole = Heard {
+    let whole = TestEvent {
         model: text(event, "/response/model"),
         usage: event.pointer("/response/usage"),
-        ..Heard::default()
+        ..TestEvent::default()
     };
     match kind {
-        "response.output_text.delta" => Heard { text: text(event, "/delta"), ..whole },
-        "response.completed" | "response.incomplete" => Heard { is_end: true, ..whole },
-        "response.failed" | "error" => Heard { error: Some(message(event)), is_end: true, ..whole },
-        _ => Heard { is_thought: kind.contains("reasoning") && kind.ends_with(".delta"), ..whole },
+        "response.output_text.delta" => TestEvent { text: text(event, "/delta"), ..whole },
+        "response.completed" | "response.incomplete" => TestEvent { is_end: true, ..whole },
+        "response.failed" | "error" => TestEvent { error: Some(message(event)), is_end: true, ..whole },
+        _ => TestEvent { is_thought: kind.contains("reasoning") && kind.ends_with(".delta"), ..whole },
     }
 }
 
-fn messages(event: &Value) -> Heard<'_> {
+fn messages(event: &Value) -> TestEvent<'_> {
     match text(event, "/type").unwrap_or_default() {
-        "message_start" => Heard {
+        "message_start" => TestEvent {
             model: text(event, "/message/model"),
             usage: event.pointer("/message/usage"),
-            ..Heard::default()
+            ..TestEvent::default()
         },
-        "content_block_delta" => Heard {
+        "content_block_delta" => TestEvent {
             text: text(event, "/delta/text"),
             is_thought: text(event, "/delta/thinking").is_some_and(|text| !text.is_empty()),
-            ..Heard::default()
+            ..TestEvent::default()
         },
-        "message_delta" => Heard { usage: event.get("usage"), ..Heard::default() },
-        "message_stop" => Heard { is_end: true, ..Heard::default() },
-        "error" => Heard { error: Some(message(event)), is_end: true, ..Heard::default() },
-        _ => Heard::default(),
+        "message_delta" => TestEvent { usage: event.get("usage"), ..TestEvent::default() },
+        "message_stop" => TestEvent { is_end: true, ..TestEvent::default() },
+        "error" => TestEvent { error: Some(message(event)), is_end: true, ..TestEvent::default() },
+        _ => TestEvent::default(),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::store::audit::AuditEntry;
 
 /// Records the request for a backup.
 #[derive(Debug)]
-pub(crate) struct Begin;
+pub(crate) struct RequestBackup;
 
 /// The response to a request for a backup.
 #[derive(Debug, Serialize)]
@@ -25,7 +25,7 @@ pub(crate) struct Finish {
     pub(crate) outcome: Result<String, String>,
 }
 
-impl Command for Begin {
+impl Command for RequestBackup {
     type Output = BackupStarted;
 
     fn apply(self, write: &Write<'_>) -> Result<Done<BackupStarted>, CommandRefusal> {

@@ -45,7 +45,7 @@ impl Room {
 
     fn execute(&mut self, orders: Vec<Box<dyn Order>>) -> TouchedAccess {
         let Self { db, keys, publisher, .. } = self;
-        execute(&mut Bench { db, keys, publisher }, orders)
+        execute(&mut WriterResources { db, keys, publisher }, orders)
     }
 
     fn count(&self, sql: &str) -> i64 {

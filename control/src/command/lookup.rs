@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::Write;
 use crate::connection::{
-    FoundProvider, ProviderConnection, ProviderStanding, StoredProvider, known_models, shadow_of,
+    ProviderConnection, ProviderStanding, RoutedProvider, StoredProvider, known_models, shadow_of,
 };
 use crate::store::providers;
 
 /// Returns the provider instance with this id. The configuration file takes precedence over the database.
-pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<FoundProvider>> {
+pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
     if let Some(provider) = of_file.map(Arc::as_ref) {
-        return Ok(Some(FoundProvider {
+        return Ok(Some(RoutedProvider {
             standing: ProviderStanding::of(provider),
             models: known_models(provider, write.catalog),
         }));
@@ -21,7 +21,7 @@ pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<Fou
     let held = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
     let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id));
     let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
-    Ok(Some(FoundProvider { standing: connection.standing, models }))
+    Ok(Some(RoutedProvider { standing: connection.standing, models }))
 }
 
 /// Returns every id that [`lookup`] finds.

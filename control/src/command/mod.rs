@@ -41,7 +41,7 @@ pub(crate) use order::{CommitOutcome, Idempotency, Order, OrderAnswer, OrderCont
 pub(crate) use refusal::CommandRefusal;
 
 use crate::actor::Actor;
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched, TouchedAccess};
 use crate::store::audit;
@@ -81,7 +81,7 @@ pub(crate) struct Write<'a> {
     /// The environment that `${ENV:NAME}` refers to.
     pub(crate) environment: &'a Environment,
     /// The models that upstreams list.
-    pub(crate) catalog: &'a CatalogShelf,
+    pub(crate) catalog: &'a CatalogCache,
     /// The caller.
     pub(crate) actor: &'a Actor,
     /// The current time in milliseconds since the Unix epoch.
@@ -103,7 +103,7 @@ pub(crate) struct Done<T> {
 
 /// The resources with which the writer thread executes orders.
 #[derive(Debug)]
-pub(crate) struct Bench<'a> {
+pub(crate) struct WriterResources<'a> {
     pub(crate) db: &'a mut Connection,
     pub(crate) keys: &'a VaultKeys,
     pub(crate) publisher: &'a mut Publisher,
@@ -111,7 +111,7 @@ pub(crate) struct Bench<'a> {
 
 /// Executes `orders` in one commit and replies to each. An order that fails is rolled back alone. Returns the keys
 /// whose access was changed.
-pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) -> TouchedAccess {
+pub(crate) fn execute(bench: &mut WriterResources<'_>, mut orders: Vec<Box<dyn Order>>) -> TouchedAccess {
     let (settled, access) = match write(bench, &mut orders) {
         Ok(touched) => {
             let access = touched.access.clone();
@@ -128,7 +128,7 @@ pub(crate) fn execute(bench: &mut Bench<'_>, mut orders: Vec<Box<dyn Order>>) ->
     access
 }
 
-fn publish(bench: &mut Bench<'_>, touched: Touched) -> CommitOutcome {
+fn publish(bench: &mut WriterResources<'_>, touched: Touched) -> CommitOutcome {
     match bench.publisher.touch(touched, bench.db) {
         Ok(()) => CommitOutcome::Published,
         Err(error) => {
@@ -138,7 +138,7 @@ fn publish(bench: &mut Bench<'_>, touched: Touched) -> CommitOutcome {
     }
 }
 
-fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Result<Touched> {
+fn write(bench: &mut WriterResources<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Result<Touched> {
     let now_ms = shared::clock::unix_ms();
     let mut tx = bench.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut touched = Touched::NOTHING;
@@ -153,17 +153,17 @@ fn write(bench: &mut Bench<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Resu
             now_ms,
         };
         match order.run(&stage) {
-            order::Ran::Changed(more) => {
+            order::OrderResult::Changed(more) => {
                 touched = touched.and(more);
                 savepoint.commit()?;
             }
-            order::Ran::Refused(entry) => {
+            order::OrderResult::Refused(entry) => {
                 savepoint.finish()?;
                 if let Some((actor, entry)) = entry {
                     audit::append(&tx, bench.keys, &actor, now_ms, &entry)?;
                 }
             }
-            order::Ran::Failed(error) => {
+            order::OrderResult::Failed(error) => {
                 // An error such as a full disk rolls back the whole transaction, so nothing can be continued.
                 if savepoint.is_autocommit() {
                     return Err(error);

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use super::refusal::UNSEALED;
 use super::{Command, CommandRefusal, Write, idempotency};
 use crate::actor::Actor;
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::config::{Environment, Routing};
 use crate::publish::Touched;
 use crate::store::audit;
@@ -20,7 +20,7 @@ use crate::vault::VaultKeys;
 /// A command of any type whose caller waits for a reply.
 pub(crate) trait Order: Send {
     /// Runs the command inside a savepoint.
-    fn run(&mut self, stage: &Stage<'_>) -> Ran;
+    fn run(&mut self, stage: &Stage<'_>) -> OrderResult;
 
     /// Sends the reply.
     fn settle(self: Box<Self>, settled: CommitOutcome);
@@ -44,13 +44,13 @@ pub(crate) struct Stage<'a> {
     pub(crate) keys: &'a VaultKeys,
     pub(crate) file: &'a Routing,
     pub(crate) environment: &'a Environment,
-    pub(crate) catalog: &'a CatalogShelf,
+    pub(crate) catalog: &'a CatalogCache,
     pub(crate) now_ms: u64,
 }
 
 /// The result of running an order.
 #[derive(Debug)]
-pub(crate) enum Ran {
+pub(crate) enum OrderResult {
     /// Keep its changes.
     Changed(Touched),
     /// Roll back, except for this audit record.
@@ -158,22 +158,22 @@ impl<C: Command> OrderOf<C> {
 }
 
 impl<C: Command> Order for OrderOf<C> {
-    fn run(&mut self, stage: &Stage<'_>) -> Ran {
-        let Some(command) = self.command.take() else { return Ran::Refused(None) };
+    fn run(&mut self, stage: &Stage<'_>) -> OrderResult {
+        let Some(command) = self.command.take() else { return OrderResult::Refused(None) };
         match self.apply(stage, command) {
-            Ok(touched) => Ran::Changed(touched),
+            Ok(touched) => OrderResult::Changed(touched),
             Err(CommandRefusal::Told { kind, message, param, audit }) => {
                 self.reply = Reply::Refused { kind, message, param };
-                Ran::Refused(audit.map(|entry| (self.context.actor.clone(), *entry)))
+                OrderResult::Refused(audit.map(|entry| (self.context.actor.clone(), *entry)))
             }
             Err(CommandRefusal::Seal) => {
                 let message = UNSEALED.into();
                 self.reply = Reply::Refused { kind: ErrorKind::Internal, message, param: None };
-                Ran::Refused(None)
+                OrderResult::Refused(None)
             }
             Err(CommandRefusal::Sql(error)) => {
                 self.reply = Reply::Failed(StoreError::of(&error));
-                Ran::Failed(error)
+                OrderResult::Failed(error)
             }
         }
     }

@@ -10,7 +10,7 @@ use shared::secret::Secret;
 
 use super::{Command, CommandRefusal, Write, allowlist::AllowlistEdit, members, principals, projects};
 use crate::actor::{Actor, Who};
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::change::FieldChange;
 use crate::config::{Environment, Routing};
 use crate::store::audit;
@@ -54,7 +54,7 @@ impl Office {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
         let Self { db, keys, file, environment, .. } = self;
-        let catalog = &CatalogShelf::default();
+        let catalog = &CatalogCache::default();
         let write = Write { db, keys, file, environment, catalog, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
         match command.apply(&write) {

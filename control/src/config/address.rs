@@ -125,7 +125,7 @@ const METADATA_NAMES: &[&str] = &["metadata.google.internal", "metadata.goog", "
 #[cfg(test)]
 mod tests {
     use shared::operation::Dialect;
-    use shared::provider::path::Call;
+    use shared::provider::path::UpstreamCall;
 
     use super::*;
 
@@ -170,7 +170,7 @@ mod tests {
         for (url, tls, host, port, chat) in cases {
             let origin = read(url).unwrap_or_else(|e| panic!("{url}: {e}"));
             assert_eq!((origin.tls, origin.host.as_str(), origin.port), (tls, host, port), "{url}");
-            let path = origin.paths.of(Dialect::Chat, Call::Whole, "m").unwrap();
+            let path = origin.paths.of(Dialect::Chat, UpstreamCall::Whole, "m").unwrap();
             assert_eq!(path.as_str(), chat, "{url}");
             assert_eq!(origin.lists[0].url, format!("{}/models", url.trim_end_matches('/')));
         }

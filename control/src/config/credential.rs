@@ -7,7 +7,7 @@ use super::model::{ConnectionAuth, KeptKey};
 use super::provider::{ProviderReader, WrittenIn, key};
 use super::registry::RegistryEntry;
 use super::yaml::YamlStep;
-use crate::credential::{Around, Sign};
+use crate::credential::{CredentialContext, Sign};
 
 impl ProviderReader<'_> {
     pub(super) fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
@@ -59,7 +59,7 @@ impl ProviderReader<'_> {
             (Some(text), auth) => {
                 let secret = self.secret(&[key("api_key")], text)?;
                 let surroundings = self.surroundings();
-                let around = Around { region, host: None, surroundings: &surroundings };
+                let around = CredentialContext { region, host: None, surroundings: &surroundings };
                 if let Err(why) = Sign::of(auth, Some(&secret), &around) {
                     self.note(&[key("api_key")], why);
                     return None;

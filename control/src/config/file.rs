@@ -62,7 +62,7 @@ impl Notes {
         &mut self,
         tree: &mut serde_json::Value,
         place: &[YamlStep],
-        misfits: Vec<schema::Misfit>,
+        misfits: Vec<schema::SchemaFault>,
     ) {
         for misfit in misfits {
             schema::prune(tree, &misfit.path);

@@ -24,7 +24,7 @@ use super::env::Environment;
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
-use crate::credential::{Around, Sign, Surroundings};
+use crate::credential::{CredentialContext, Sign, Surroundings};
 
 /// A static key of an administrator.
 #[derive(Clone, Debug)]
@@ -284,7 +284,7 @@ impl Provider {
         if self.api_key.is_none() && self.headers.iter().any(|(name, _)| *name == AUTHORIZATION) {
             return Ok(Sign::Nothing);
         }
-        let around = Around {
+        let around = CredentialContext {
             region: self.region.as_deref(),
             host: self.origin.as_ref().map(|origin| origin.host.as_str()),
             surroundings: &self.surroundings,

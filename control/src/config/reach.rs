@@ -9,11 +9,11 @@ use super::address;
 use super::provider::{ProviderReader, key};
 use super::raw;
 use super::registry::RegistryEntry;
-use crate::credential::{Around, Grant, Metadata, Sign, Surroundings, is_express};
+use crate::credential::{CredentialContext, Grant, Metadata, Sign, Surroundings, is_express};
 
 /// The fields of an instance that determine its address.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Placed {
+pub(super) struct AddressFields {
     pub(super) region: Option<String>,
     pub(super) project: Option<String>,
     pub(super) location: Option<String>,
@@ -22,7 +22,7 @@ pub(super) struct Placed {
     is_implied: bool,
 }
 
-impl Placed {
+impl AddressFields {
     /// Fills in the project of the credential if none is configured.
     pub(super) fn with_project_of(mut self, kind: &ProviderKind, api_key: Option<&Secret<String>>) -> Self {
         if self.project.is_none() && kind.has(Field::Project) {
@@ -46,7 +46,7 @@ impl Placed {
 
 impl ProviderReader<'_> {
     /// Reads the location fields. A field that does not apply to the kind is kept, with a warning.
-    pub(super) fn place(&mut self, kind: &ProviderKind) -> Placed {
+    pub(super) fn place(&mut self, kind: &ProviderKind) -> AddressFields {
         let raw = self.raw;
         let written = [
             (Field::Region, raw.region.as_deref()),
@@ -71,7 +71,7 @@ impl ProviderReader<'_> {
             let own = text.as_ref().map(|text| if kind.has(field) { fitting(text) } else { text.clone() });
             own.or_else(|| (field == Field::Location && kind.has(field)).then(|| LOCATION.to_owned()))
         };
-        Placed {
+        AddressFields {
             region: text(Field::Region, &raw.region),
             project: text(Field::Project, &raw.project),
             location: text(Field::Location, &raw.location),
@@ -84,7 +84,7 @@ impl ProviderReader<'_> {
         &mut self,
         kind: &ProviderKind,
         entry: Option<&'static RegistryEntry>,
-        place: &Placed,
+        place: &AddressFields,
     ) -> Option<String> {
         let of_entry = || entry.and_then(|entry| entry.base_url.clone());
         match (kind.reach, self.raw.base_url.clone()) {
@@ -120,7 +120,7 @@ impl ProviderReader<'_> {
         &mut self,
         kind: &ProviderKind,
         url: &str,
-        place: &Placed,
+        place: &AddressFields,
         listed: bool,
     ) -> Option<Origin> {
         let http = match self.raw.http_version {
@@ -177,7 +177,8 @@ impl ProviderReader<'_> {
             return;
         };
         let surroundings = self.surroundings();
-        let around = Around { region: None, host: Some(&origin.host), surroundings: &surroundings };
+        let around =
+            CredentialContext { region: None, host: Some(&origin.host), surroundings: &surroundings };
         let Ok(Sign::Token(grant)) = Sign::of(kind.auth, api_key, &around) else { return };
         let is_here = matches!(origin.host.as_str(), "127.0.0.1" | "::1" | "localhost");
         if !is_here && !(grant.trusts(&origin.host) && (origin.tls || !grant.is_machine())) {

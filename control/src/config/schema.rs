@@ -24,20 +24,20 @@ pub fn text() -> String {
 
 /// A node that does not fit the schema, with the reason.
 #[derive(Debug)]
-pub(super) struct Misfit {
+pub(super) struct SchemaFault {
     pub(super) path: YamlPath,
     pub(super) message: String,
 }
 
 /// Returns all nodes of `tree` that do not fit the schema, in the order of the tree.
-pub(super) fn check(tree: &Value) -> Vec<Misfit> {
+pub(super) fn check(tree: &Value) -> Vec<SchemaFault> {
     let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     check.node(json(), tree);
     check.misfits
 }
 
 /// Returns all nodes of `tree` that do not fit the schema of a provider instance.
-pub(super) fn check_provider(tree: &Value) -> Vec<Misfit> {
+pub(super) fn check_provider(tree: &Value) -> Vec<SchemaFault> {
     let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
     if let Some(schema) = json().pointer("/$defs/Provider") {
         check.node(schema, tree);
@@ -71,7 +71,7 @@ pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
 
 struct Check {
     path: YamlPath,
-    misfits: Vec<Misfit>,
+    misfits: Vec<SchemaFault>,
 }
 
 impl Check {
@@ -180,7 +180,7 @@ impl Check {
 
     fn misfit(&mut self, message: String) {
         if self.misfits.len() < MISFITS_MAX {
-            self.misfits.push(Misfit { path: self.path.clone(), message });
+            self.misfits.push(SchemaFault { path: self.path.clone(), message });
         }
     }
 }

@@ -69,13 +69,13 @@ fn told(faults: &[FieldFault]) -> String {
     lines.join("; ")
 }
 
-/// Every provider instance of the database, as of the last [`Holdings::refresh`].
+/// Every provider instance of the database, as of the last [`DatabaseInstances::refresh`].
 #[derive(Debug, Default)]
-pub(crate) struct Holdings {
+pub(crate) struct DatabaseInstances {
     by_id: BTreeMap<String, (Stamp, Arc<StoredProvider>)>,
 }
 
-impl Holdings {
+impl DatabaseInstances {
     /// Reads the rows that have changed since the last call.
     pub(crate) fn refresh(
         &mut self,

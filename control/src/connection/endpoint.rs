@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{FoundProvider, ObjectSource};
+use super::{ObjectSource, RoutedProvider};
 use crate::config;
 use crate::store::endpoints::{EndpointRow, StoredMember};
 
@@ -70,7 +70,7 @@ impl ListedEndpoint {
     /// Returns the members that routing skips; `find` looks up their provider instances.
     pub(crate) fn passed_over<E>(
         &self,
-        mut find: impl FnMut(&str) -> Result<Option<FoundProvider>, E>,
+        mut find: impl FnMut(&str) -> Result<Option<RoutedProvider>, E>,
     ) -> Result<Vec<PassedOver>, E> {
         let mut passed_over = Vec::new();
         for StoredMember { provider, model } in &self.failover {
@@ -100,7 +100,7 @@ impl ListedEndpoint {
     }
 }
 
-fn reason(found: Option<FoundProvider>, model: &str) -> Option<&'static str> {
+fn reason(found: Option<RoutedProvider>, model: &str) -> Option<&'static str> {
     let Some(found) = found else { return Some("no_such_provider") };
     match found.standing.name() {
         "ready" if found.models.iter().any(|known| known.as_str() == model) => None,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::id::{EndpointName, ModelId, ProviderId};
 
 use super::provider::{A_PROVIDER, AN_ENDPOINT};
-use super::{FoundProvider, Holdings, ListedEndpoint, ProviderConnection};
+use super::{DatabaseInstances, ListedEndpoint, ProviderConnection, RoutedProvider};
 use crate::catalog::merge::KnownModel;
 use crate::config::{self, Routing};
 use crate::store::endpoints::EndpointRow;
@@ -20,13 +20,13 @@ pub(crate) struct View {
 
 impl View {
     /// Returns the provider instance that routing uses under each id; `known` holds their models.
-    pub(crate) fn found(&self, known: &[KnownModel]) -> HashMap<&str, FoundProvider> {
+    pub(crate) fn found(&self, known: &[KnownModel]) -> HashMap<&str, RoutedProvider> {
         let mut models: HashMap<&str, Vec<ModelId>> = HashMap::new();
         for known in known {
             models.entry(known.provider.as_str()).or_default().push(known.model.id.clone());
         }
         // In list order a shadowed instance follows the one that shadows it: in reverse, the latter overwrites it.
-        let found = |connection: &ProviderConnection| FoundProvider {
+        let found = |connection: &ProviderConnection| RoutedProvider {
             standing: connection.standing.clone(),
             models: models.get(ProviderConnection::id(connection)).cloned().unwrap_or_default(),
         };
@@ -50,7 +50,7 @@ impl ViewCell {
 }
 
 /// Merges the objects of file and database. Returns the routing and the list that the API shows.
-pub(crate) fn merge(file: &Routing, holdings: &Holdings, rows: Vec<EndpointRow>) -> (Routing, View) {
+pub(crate) fn merge(file: &Routing, holdings: &DatabaseInstances, rows: Vec<EndpointRow>) -> (Routing, View) {
     let mut routing = file.clone();
     let mut view = View {
         providers: file.providers.iter().map(ProviderConnection::of_file).collect(),

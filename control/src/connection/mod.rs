@@ -12,13 +12,13 @@ mod routed;
 mod sealed;
 mod stored_keys;
 
-pub(crate) use database::{Holdings, StoredProvider};
+pub(crate) use database::{DatabaseInstances, StoredProvider};
 pub(crate) use endpoint::ListedEndpoint;
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, shadow_of};
-pub(crate) use routed::{FoundProvider, known_models};
+pub(crate) use routed::{RoutedProvider, known_models};
 pub(crate) use sealed::{open_written, seal_written};
-pub(crate) use stored_keys::KeptKeys;
+pub(crate) use stored_keys::StoredKeys;
 
 #[cfg(test)]
 mod tests;

@@ -12,9 +12,9 @@ use crate::vault::VaultKeys;
 
 /// Stored keys for provider instances of the file. They change only while no gateway runs.
 #[derive(Debug)]
-pub(crate) struct KeptKeys(HashMap<String, Secret<String>>);
+pub(crate) struct StoredKeys(HashMap<String, Secret<String>>);
 
-impl KeptKeys {
+impl StoredKeys {
     pub(crate) fn read(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<Self> {
         credentials::all(db, keys).map(Self)
     }

@@ -87,9 +87,9 @@ fn only_what_has_changed_is_read_again() {
     let referring = json!({"type": "openai", "api_key": "${ENV:GONE}"});
     providers::put(&db, &row(&keys, "a", 1, echo.clone())).unwrap();
     providers::put(&db, &row(&keys, "b", 1, referring)).unwrap();
-    let mut holdings = Holdings::default();
+    let mut holdings = DatabaseInstances::default();
     holdings.refresh(&db, &keys, &environment).unwrap();
-    let held = |holdings: &Holdings| holdings.iter().map(Arc::clone).collect::<Vec<_>>();
+    let held = |holdings: &DatabaseInstances| holdings.iter().map(Arc::clone).collect::<Vec<_>>();
     let first = held(&holdings);
     assert!(first.iter().all(|held| held.read.is_ok()));
     providers::put(&db, &row(&keys, "a", 2, echo.clone())).unwrap();
@@ -110,7 +110,7 @@ fn what_cannot_be_used_is_shown_and_not_routed() {
     let damaged =
         ProviderRow { credential: Some(vec![1, 2, 3]), ..row(&keys, "torn", 1, json!({"type": "openai"})) };
     providers::put(&db, &damaged).unwrap();
-    let mut holdings = Holdings::default();
+    let mut holdings = DatabaseInstances::default();
     holdings.refresh(&db, &keys, &Environment::read([])).unwrap();
     let (routing, view) = merge(&Routing::default(), &holdings, Vec::new());
     assert!(routing.providers.is_empty());

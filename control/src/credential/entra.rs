@@ -8,7 +8,7 @@ use shared::port::MetadataServer;
 use shared::secret::Secret;
 
 use super::grant::{encoded, is_safe, post};
-use super::{Around, Surroundings, fits};
+use super::{CredentialContext, Surroundings, fits};
 
 /// An identity of Microsoft Entra that can request access tokens.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ const OTHERS: [Cloud; 2] = [
 
 impl Entra {
     /// Parses `key` as an Entra identity. Returns `None` if it is a plain API key.
-    pub(super) fn read(key: &str, around: &Around<'_>) -> Option<Result<Self, &'static str>> {
+    pub(super) fn read(key: &str, around: &CredentialContext<'_>) -> Option<Result<Self, &'static str>> {
         let (_, authority, resource) = cloud(around.host);
         let mut parts = key.splitn(3, ':').map(str::trim);
         match (parts.next(), parts.next(), parts.next()) {
@@ -207,7 +207,7 @@ mod tests {
         host: Option<&str>,
         surroundings: &Surroundings,
     ) -> Option<Result<Entra, &'static str>> {
-        Entra::read(key, &Around { region: None, host, surroundings })
+        Entra::read(key, &CredentialContext { region: None, host, surroundings })
     }
 
     fn asked(key: &str, host: Option<&str>, surroundings: &Surroundings) -> Request<Bytes> {

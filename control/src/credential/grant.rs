@@ -22,11 +22,11 @@ use super::entra::{Entra, is_azure};
 pub(crate) struct Grant {
     /// The SHA-256 of its credential or source; unique per grant.
     pub(crate) id: [u8; 32],
-    by: By,
+    by: GrantMethod,
 }
 
 #[derive(Clone, Debug)]
-enum By {
+enum GrantMethod {
     Account {
         email: String,
         key_id: Option<String>,
@@ -63,7 +63,7 @@ struct ServiceAccountFile {
 
 /// An access token from a token server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Given {
+pub(crate) struct GrantedToken {
     pub(crate) token: Secret<String>,
     pub(crate) life_s: u64,
 }
@@ -82,9 +82,9 @@ impl Grant {
                 let key = secret(file.private_key, "describes a service account without private_key")?;
                 pair(key.expose())?;
                 let email = file.client_email.ok_or("describes a service account without client_email")?;
-                By::Account { email, key_id: file.private_key_id, key, token_uri }
+                GrantMethod::Account { email, key_id: file.private_key_id, key, token_uri }
             }
-            "authorized_user" => By::User {
+            "authorized_user" => GrantMethod::User {
                 client_id: file.client_id.ok_or("describes a user without client_id")?,
                 client_secret: secret(file.client_secret, "describes a user without client_secret")?,
                 refresh_token: secret(file.refresh_token, "describes a user without refresh_token")?,
@@ -98,29 +98,33 @@ impl Grant {
     /// Returns the grant of this machine's Google account.
     pub(crate) fn machine(metadata: &Metadata) -> Self {
         let place = format!("metadata server {}", metadata.0.as_deref().unwrap_or_default());
-        Self { id: id(place.as_bytes()), by: By::Machine(metadata.clone()) }
+        Self { id: id(place.as_bytes()), by: GrantMethod::Machine(metadata.clone()) }
     }
 
     /// Returns the grant of an Entra identity.
     pub(super) fn entra(entra: Entra) -> Self {
-        Self { id: id(entra.text().as_bytes()), by: By::Entra(entra) }
+        Self { id: id(entra.text().as_bytes()), by: GrantMethod::Entra(entra) }
     }
 
     /// True if this is the account or the managed identity of the machine.
     pub(crate) fn is_machine(&self) -> bool {
         match &self.by {
-            By::Machine(_) => true,
-            By::Entra(entra) => entra.is_machine(),
-            By::Account { .. } | By::User { .. } => false,
+            GrantMethod::Machine(_) => true,
+            GrantMethod::Entra(entra) => entra.is_machine(),
+            GrantMethod::Account { .. } | GrantMethod::User { .. } => false,
         }
     }
 
     /// Returns the reason to report while no token is available after a failed request.
     pub(super) fn lacks(&self) -> &'static str {
         match &self.by {
-            By::Machine(_) => "it has no api_key, and the machine's metadata server gives no access token",
-            By::Entra(entra) if entra.is_machine() => "the machine's managed identity gives no access token",
-            By::Account { .. } | By::User { .. } | By::Entra(_) => {
+            GrantMethod::Machine(_) => {
+                "it has no api_key, and the machine's metadata server gives no access token"
+            }
+            GrantMethod::Entra(entra) if entra.is_machine() => {
+                "the machine's managed identity gives no access token"
+            }
+            GrantMethod::Account { .. } | GrantMethod::User { .. } | GrantMethod::Entra(_) => {
                 "no access token is given for its credential"
             }
         }
@@ -130,9 +134,9 @@ impl Grant {
     /// issued them.
     pub(crate) fn trusts(&self, host: &str) -> bool {
         match &self.by {
-            By::Machine(_) => is_google(host),
-            By::Entra(entra) => !entra.is_machine() || is_azure(host),
-            By::Account { .. } | By::User { .. } => true,
+            GrantMethod::Machine(_) => is_google(host),
+            GrantMethod::Entra(entra) => !entra.is_machine() || is_azure(host),
+            GrantMethod::Account { .. } | GrantMethod::User { .. } => true,
         }
     }
 
@@ -144,7 +148,7 @@ impl Grant {
     /// Builds the token request; `now_s` is in seconds since the Unix epoch.
     pub(crate) fn request(&self, now_s: u64) -> Result<Request<Bytes>, &'static str> {
         match &self.by {
-            By::Account { email, key_id, key, token_uri } => {
+            GrantMethod::Account { email, key_id, key, token_uri } => {
                 let claims = json!({
                     "iss": email, "scope": SCOPE, "aud": token_uri, "iat": now_s, "exp": now_s + 3_600,
                 });
@@ -153,7 +157,7 @@ impl Grant {
                 let grant = "urn:ietf:params:oauth:grant-type:jwt-bearer";
                 post(token_uri, &[("grant_type", grant), ("assertion", &assertion)])
             }
-            By::User { client_id, client_secret, refresh_token, token_uri } => {
+            GrantMethod::User { client_id, client_secret, refresh_token, token_uri } => {
                 let fields = [
                     ("grant_type", "refresh_token"),
                     ("client_id", client_id),
@@ -162,20 +166,20 @@ impl Grant {
                 ];
                 post(token_uri, &fields)
             }
-            By::Machine(metadata) => metadata.request(),
-            By::Entra(entra) => entra.request(),
+            GrantMethod::Machine(metadata) => metadata.request(),
+            GrantMethod::Entra(entra) => entra.request(),
         }
     }
 
     /// Returns the secrets of the grant, to be redacted from texts of upstreams.
     pub(crate) fn secrets(&self) -> Vec<&str> {
         match &self.by {
-            By::Account { key, .. } => vec![key.expose()],
-            By::User { client_secret, refresh_token, .. } => {
+            GrantMethod::Account { key, .. } => vec![key.expose()],
+            GrantMethod::User { client_secret, refresh_token, .. } => {
                 vec![client_secret.expose(), refresh_token.expose()]
             }
-            By::Machine(_) => Vec::new(),
-            By::Entra(entra) => entra.secret().into_iter().collect(),
+            GrantMethod::Machine(_) => Vec::new(),
+            GrantMethod::Entra(entra) => entra.secret().into_iter().collect(),
         }
     }
 }
@@ -200,7 +204,7 @@ fn is_google(host: &str) -> bool {
 }
 
 /// Parses a successful response to [`Grant::request`], received `now_s` seconds after the Unix epoch.
-pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
+pub(crate) fn given(body: &[u8], now_s: u64) -> Option<GrantedToken> {
     /// Azure encodes its numbers as strings.
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -229,7 +233,7 @@ pub(crate) fn given(body: &[u8], now_s: u64) -> Option<Given> {
     // Some servers pad the token with dots.
     let token = access_token.trim_end_matches('.').to_owned();
     super::fits(&token).ok().filter(|()| !token.is_empty())?;
-    Some(Given {
+    Some(GrantedToken {
         token: Secret::new(token),
         life_s: expires_in.unwrap_or(LIFE_S_DEFAULT).clamp(1, LIFE_S_MAX),
     })

@@ -13,7 +13,7 @@ use shared::secret::Secret;
 
 use self::entra::Entra;
 pub(crate) use grant::{Grant, Metadata};
-pub(crate) use token_renewal::Keeper;
+pub(crate) use token_renewal::TokenRenewer;
 pub(crate) use tokens::AccessTokens;
 
 /// Settings for machine identities from the environment, in the variables that the clouds' own tools use.
@@ -31,7 +31,7 @@ pub(crate) struct Surroundings {
 
 /// The settings of an instance that affect how its credential is interpreted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Around<'a> {
+pub(crate) struct CredentialContext<'a> {
     /// The region of the instance.
     pub(crate) region: Option<&'a str>,
     /// The host of the instance's base URL, if known.
@@ -57,7 +57,7 @@ impl Sign {
     pub(crate) fn of(
         auth: Auth,
         key: Option<&Secret<String>>,
-        around: &Around<'_>,
+        around: &CredentialContext<'_>,
     ) -> Result<Self, &'static str> {
         let Some(key) = key else {
             return Ok(if auth == Auth::Google {
@@ -152,7 +152,7 @@ mod tests {
 
     fn sign(auth: Auth, key: &str, region: Option<&str>) -> Result<Sign, &'static str> {
         let surroundings = Surroundings::default();
-        let around = Around { region, host: None, surroundings: &surroundings };
+        let around = CredentialContext { region, host: None, surroundings: &surroundings };
         Sign::of(auth, Some(&Secret::new(key.to_owned())), &around)
     }
 
@@ -175,7 +175,7 @@ mod tests {
         }
         assert!(matches!(sign(Auth::None, "k", None), Ok(Sign::Nothing)));
         let surroundings = Surroundings::default();
-        let around = Around { region: None, host: None, surroundings: &surroundings };
+        let around = CredentialContext { region: None, host: None, surroundings: &surroundings };
         assert!(matches!(Sign::of(Auth::Bearer, None, &around), Ok(Sign::Nothing)));
         assert!(matches!(sign(Auth::Azure, "t:c:s", None), Ok(Sign::Token(_))));
         let machine = Sign::of(Auth::Google, None, &around);

@@ -12,14 +12,14 @@ use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 use tokio::task::JoinSet;
 
-use super::grant::{Given, Grant, given};
+use super::grant::{Grant, GrantedToken, given};
 use super::tokens::AccessTokens;
 
 /// Requests publication of the changed tokens. Returns false if that is not possible now.
 type PublishTokens = Box<dyn Fn() -> bool + Send>;
 
 /// The background task that requests and renews access tokens.
-pub(crate) struct Keeper {
+pub(crate) struct TokenRenewer {
     tokens: AccessTokens,
     http: Arc<dyn HttpClient>,
     publish: PublishTokens,
@@ -27,13 +27,13 @@ pub(crate) struct Keeper {
     is_owing: bool,
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for TokenRenewer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Keeper").field("tokens", &self.tokens).finish_non_exhaustive()
     }
 }
 
-impl Keeper {
+impl TokenRenewer {
     pub(crate) fn new(tokens: AccessTokens, http: Arc<dyn HttpClient>, publish: PublishTokens) -> Self {
         Self { tokens, http, publish, is_owing: false }
     }
@@ -66,7 +66,7 @@ impl Keeper {
         }
     }
 
-    fn learn(&mut self, grant: &Grant, given: Result<Given, String>) {
+    fn learn(&mut self, grant: &Grant, given: Result<GrantedToken, String>) {
         if let Err(why) = &given {
             tracing::warn!("no access token is given: {why}");
         }
@@ -75,7 +75,7 @@ impl Keeper {
 }
 
 /// Sends one token request.
-async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<Given, String> {
+async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<GrantedToken, String> {
     let request = grant.request(unix_ms() / 1_000)?;
     let host = request.uri().host().unwrap_or_default().to_owned();
     let secrets = grant.secrets();
@@ -136,7 +136,7 @@ mod tests {
         let (publish, mut published) = tokio::sync::mpsc::unbounded_channel();
         let script = Script(Mutex::new(vec![(200, r#"{"access_token":"fresh-token","expires_in":3600}"#)]));
         let keeper =
-            Keeper::new(tokens.clone(), Arc::new(script), Box::new(move || publish.send(()).is_ok()));
+            TokenRenewer::new(tokens.clone(), Arc::new(script), Box::new(move || publish.send(()).is_ok()));
         let keeping = tokio::spawn(keeper.run());
         tokens.want(vec![good.clone()]);
         published.recv().await.unwrap();

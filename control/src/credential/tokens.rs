@@ -9,7 +9,7 @@ use shared::routing::Renew;
 use shared::secret::Secret;
 use tokio::sync::Notify;
 
-use super::grant::{Given, Grant};
+use super::grant::{Grant, GrantedToken};
 
 /// The access tokens of all grants in use; shared by the publisher, the keeper that renews tokens, and the admin API.
 #[derive(Clone, Debug, Default)]
@@ -142,13 +142,13 @@ impl AccessTokens {
     }
 
     /// Stores the result of a token request for `grant`. Returns true if the change must be published.
-    pub(super) fn learn(&self, grant: &Grant, given: Result<Given, String>, now_ms: u64) -> bool {
+    pub(super) fn learn(&self, grant: &Grant, given: Result<GrantedToken, String>, now_ms: u64) -> bool {
         let mut by_grant = self.lock();
         // The grant is no longer in use.
         let Some(held) = by_grant.get_mut(&grant.id) else { return false };
         held.is_asked = false;
         match given {
-            Ok(Given { token, life_s }) => {
+            Ok(GrantedToken { token, life_s }) => {
                 let life_ms = life_s.saturating_mul(1_000);
                 held.token = Some((token, now_ms.saturating_add(life_ms)));
                 held.next_at_ms = now_ms.saturating_add(life_ms / 5 * 4);
@@ -206,8 +206,8 @@ mod tests {
         Grant::machine(&Metadata(Some(name.to_owned())))
     }
 
-    fn given(token: &str) -> Given {
-        Given { token: Secret::new(token.to_owned()), life_s: 1_000 }
+    fn given(token: &str) -> GrantedToken {
+        GrantedToken { token: Secret::new(token.to_owned()), life_s: 1_000 }
     }
 
     fn token(tokens: &AccessTokens, grant: &Grant, now_ms: u64) -> Result<String, &'static str> {

@@ -10,7 +10,7 @@ use shared::key_hash::{KeyHash, KeyHasher};
 use shared::key_table::{AccessTable, KeyTable};
 use shared::quota::Counters;
 
-use super::quotas::Book;
+use super::quotas::QuotasBySubject;
 use super::touched::ChangedKeys;
 use crate::config::{AdminKey, Config};
 use crate::store::keys::{self, OpeningKey};
@@ -34,7 +34,7 @@ impl AccessHalf {
         counters: &Counters,
         db: &Connection,
     ) -> rusqlite::Result<Self> {
-        let book = Book::read(Rules::load(db)?, db, counters)?;
+        let book = QuotasBySubject::read(Rules::load(db)?, db, counters)?;
         book.keep_only_its(counters);
         let unbound = book.unbound();
         let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
@@ -49,7 +49,7 @@ impl AccessHalf {
         Ok(half)
     }
 
-    fn project_keys(&mut self, book: &Book, db: &Connection) -> rusqlite::Result<KeyTable> {
+    fn project_keys(&mut self, book: &QuotasBySubject, db: &Connection) -> rusqlite::Result<KeyTable> {
         let mut projects = HashMap::new();
         for row in projects::enabled(db)? {
             projects.insert(row.id.clone(), ProjectAccess::of(row));
@@ -77,7 +77,7 @@ impl AccessHalf {
             let Some(key) = keys::opening(db, id, now_ms)? else { return Ok(false) };
             openings.push(key);
         }
-        let book = Book::read(Rules::load_of(db, &openings)?, db, counters)?;
+        let book = QuotasBySubject::read(Rules::load_of(db, &openings)?, db, counters)?;
         let mut table = self.table.keys.clone();
         for key in openings {
             if table.get(&key.hash).is_some_and(|access| access.role != Role::Project) {
@@ -97,7 +97,13 @@ impl AccessHalf {
         Ok(true)
     }
 
-    fn open(&mut self, table: &mut KeyTable, key: OpeningKey, project: &ProjectAccess, book: &Book) {
+    fn open(
+        &mut self,
+        table: &mut KeyTable,
+        key: OpeningKey,
+        project: &ProjectAccess,
+        book: &QuotasBySubject,
+    ) {
         self.ends.extend(key.expires_at_ms.map(|end| (end, key.hash)));
         table.insert(key.hash, Arc::new(access(key, project, book)));
     }
@@ -128,7 +134,7 @@ impl ProjectAccess {
     }
 }
 
-fn access(key: OpeningKey, project: &ProjectAccess, book: &Book) -> Access {
+fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySubject) -> Access {
     Access {
         quotas: book.of(&key.id, project.id.as_str(), key.acts_as.as_deref()),
         key: KeyId::new(key.id),

@@ -16,10 +16,10 @@ use super::access::AccessHalf;
 use super::reload::ReloadReport;
 use super::routes::{self, Routes, Signing};
 use super::touched::{Touched, TouchedAccess};
-use crate::catalog::in_memory::CatalogShelf;
+use crate::catalog::cache::CatalogCache;
 use crate::catalog::merge::Merger;
 use crate::config::{Config, Environment, Routing};
-use crate::connection::{Holdings, KeptKeys, ViewCell, merge};
+use crate::connection::{DatabaseInstances, StoredKeys, ViewCell, merge};
 use crate::credential::AccessTokens;
 use crate::store::endpoints;
 use crate::vault::VaultKeys;
@@ -30,16 +30,16 @@ pub(crate) struct Publisher {
     /// Providers and endpoints of the current configuration file.
     file: Routing,
     /// Stored keys for providers of the file that have none in the file.
-    kept_keys: KeptKeys,
+    kept_keys: StoredKeys,
     /// Provider instances of the database.
-    holdings: Holdings,
+    holdings: DatabaseInstances,
     /// File and database merged, for the API.
     view: ViewCell,
     keys: Arc<VaultKeys>,
     /// Access tokens for provider instances that require them.
     tokens: AccessTokens,
     /// Known models and prices from outside the configuration.
-    catalog: Arc<CatalogShelf>,
+    catalog: Arc<CatalogCache>,
     /// The time at which the catalog next changes by itself.
     next_change_at_ms: Option<u64>,
     board: Arc<Board>,
@@ -66,7 +66,7 @@ impl fmt::Debug for Publisher {
 pub(crate) struct PublisherParams {
     pub(crate) config: Arc<Config>,
     pub(crate) keys: Arc<VaultKeys>,
-    pub(crate) catalog: Arc<CatalogShelf>,
+    pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) tokens: AccessTokens,
     pub(crate) counters: Arc<Counters>,
     pub(crate) out: SnapshotPublisher,
@@ -76,7 +76,7 @@ impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
         let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
-        let kept_keys = KeptKeys::read(db, &keys)?;
+        let kept_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: AccessHalf::default(),
             routes: Routes::default(),
@@ -85,7 +85,7 @@ impl Publisher {
             next_change_at_ms: None,
             file: kept_keys.fill(config.routing.clone()),
             kept_keys,
-            holdings: Holdings::default(),
+            holdings: DatabaseInstances::default(),
             view: ViewCell::default(),
             owed: Touched::NOTHING,
             report: None,
@@ -112,7 +112,7 @@ impl Publisher {
     }
 
     /// Returns the known models and prices from outside the configuration.
-    pub(crate) fn catalog(&self) -> &CatalogShelf {
+    pub(crate) fn catalog(&self) -> &CatalogCache {
         &self.catalog
     }
 

@@ -11,14 +11,14 @@ use shared::quota::{Counter, Counters, Period, Quota, Subject};
 use crate::store::quotas::{self, QuotaRow, Rules, parts};
 
 /// Quotas by the subjects that they apply to.
-pub(super) struct Book {
+pub(super) struct QuotasBySubject {
     rules: Rules,
     quotas: HashMap<String, Arc<Quota>>,
     /// Quotas that count the requests of every project key: those of the gateway and of provider instances.
     everywhere: Vec<Arc<Quota>>,
 }
 
-impl Book {
+impl QuotasBySubject {
     /// Builds the quotas of `rules`. Creates missing counters and restores their usage.
     pub(super) fn read(rules: Rules, db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
         let mut quotas = HashMap::new();

@@ -91,7 +91,7 @@ impl Reloading {
 
 /// The result of one check of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum FileCheck {
     /// Unchanged since it was last read.
     Same,
     /// Changed, and possibly still being written.
@@ -148,7 +148,7 @@ impl Reloader {
     }
 
     /// Reads the file and passes it on even if it looks unchanged: a file beside it may have changed.
-    pub(crate) fn reload(&mut self) -> Look {
+    pub(crate) fn reload(&mut self) -> FileCheck {
         self.moving = None;
         self.read = Some(FileStamp::of(&self.config.file));
         self.version = None;
@@ -156,25 +156,25 @@ impl Reloader {
     }
 
     /// Checks the file once.
-    pub(crate) fn look(&mut self) -> Look {
+    pub(crate) fn look(&mut self) -> FileCheck {
         let now = FileStamp::of(&self.config.file);
         if self.read == Some(now) {
             self.moving = None;
-            return Look::Same;
+            return FileCheck::Same;
         }
         if self.moving != Some(now) {
             self.moving = Some(now);
-            return Look::Moving;
+            return FileCheck::Moving;
         }
         self.moving = None;
         self.read = Some(now);
         self.take()
     }
 
-    fn take(&mut self) -> Look {
+    fn take(&mut self) -> FileCheck {
         let again = self.config.read_again();
         if Some(again.version) == self.version {
-            return Look::Same;
+            return FileCheck::Same;
         }
         match again.result {
             Ok((routing, warnings)) => {
@@ -182,10 +182,10 @@ impl Reloader {
                 if !(self.sink)(routing, report) {
                     // Treat the file as unread, so that the next check retries.
                     self.read = None;
-                    return Look::Moving;
+                    return FileCheck::Moving;
                 }
                 self.version = Some(again.version);
-                Look::HandedOn
+                FileCheck::HandedOn
             }
             Err(error) => {
                 self.version = Some(again.version);
@@ -193,7 +193,7 @@ impl Reloader {
                     "the configuration file has changed and is not good; the last good one stays in force: {error}"
                 );
                 self.status.change(|status| status.last_error = Some((unix_ms(), error.to_string())));
-                Look::Refused
+                FileCheck::Refused
             }
         }
     }

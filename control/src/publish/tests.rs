@@ -13,7 +13,7 @@ use shared::routing::InstanceReach;
 use shared::secret::Secret;
 use shared::snapshot::{Snapshot, SnapshotPublisher, SnapshotReader, channel};
 
-use super::reload::Look;
+use super::reload::FileCheck;
 use super::*;
 use crate::config::{Config, Environment, load};
 use crate::store::credentials;
@@ -154,11 +154,11 @@ impl Watched {
         let (mut publisher, db) = started(&config, publisher);
         let sink = move |routing, report| publisher.replace_file(routing, report, &db).is_ok();
         let mut reloader = Reloader::new(config, Box::new(sink));
-        assert_eq!(settled(&mut reloader), Look::Same, "nothing has changed since the start");
+        assert_eq!(settled(&mut reloader), FileCheck::Same, "nothing has changed since the start");
         Self { folder, reader, reloader, writes: 0 }
     }
 
-    fn write(&mut self, yaml: &str) -> Look {
+    fn write(&mut self, yaml: &str) -> FileCheck {
         self.put(yaml);
         settled(&mut self.reloader)
     }
@@ -176,8 +176,8 @@ impl Watched {
     }
 }
 
-fn settled(reloader: &mut Reloader) -> Look {
-    assert_eq!(reloader.look(), Look::Moving, "a change is not taken at once");
+fn settled(reloader: &mut Reloader) -> FileCheck {
+    assert_eq!(reloader.look(), FileCheck::Moving, "a change is not taken at once");
     reloader.look()
 }
 
@@ -187,11 +187,11 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["a".to_owned()], 1));
     let status = watched.reloader.status();
 
-    assert_eq!(watched.write("providers: {a: {type: echo}, b: {type: echo}}\n"), Look::HandedOn);
+    assert_eq!(watched.write("providers: {a: {type: echo}, b: {type: echo}}\n"), FileCheck::HandedOn);
     assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
     assert_eq!((status.read().reloads, status.read().last_error), (1, None));
 
-    assert_eq!(watched.write("providers: {a: {type: ecco}}\n"), Look::Refused);
+    assert_eq!(watched.write("providers: {a: {type: ecco}}\n"), FileCheck::Refused);
     assert_eq!(
         (watched.providers().len(), watched.reader.load().generation),
         (2, 2),
@@ -199,9 +199,9 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     );
     let (_, error) = status.read().last_error.expect("remembered");
     assert!(error.contains("config.yaml:1:") && error.contains("ecco"), "{error}");
-    assert_eq!(watched.reloader.look(), Look::Same, "told once");
+    assert_eq!(watched.reloader.look(), FileCheck::Same, "told once");
 
-    assert_eq!(watched.write("providers: {c: {type: echo}}\n"), Look::HandedOn);
+    assert_eq!(watched.write("providers: {c: {type: echo}}\n"), FileCheck::HandedOn);
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["c".to_owned()], 3));
     assert_eq!((status.read().reloads, status.read().last_error), (2, None));
 }
@@ -210,7 +210,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
 fn a_file_that_is_touched_or_written_again_is_no_news() {
     let yaml = "providers: {a: {type: echo}}\n";
     let mut watched = Watched::new(yaml);
-    assert_eq!(watched.write(yaml), Look::Same);
+    assert_eq!(watched.write(yaml), FileCheck::Same);
     assert_eq!(watched.reader.load().generation, 1);
 }
 
@@ -218,10 +218,10 @@ fn a_file_that_is_touched_or_written_again_is_no_news() {
 fn a_file_that_is_still_being_written_is_left_alone() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     watched.put("");
-    assert_eq!(watched.reloader.look(), Look::Moving);
+    assert_eq!(watched.reloader.look(), FileCheck::Moving);
     watched.put("providers: {a: {type: echo}, b: {type: echo}}\n");
-    assert_eq!(watched.reloader.look(), Look::Moving, "the empty file between was never taken");
-    assert_eq!(watched.reloader.look(), Look::HandedOn);
+    assert_eq!(watched.reloader.look(), FileCheck::Moving, "the empty file between was never taken");
+    assert_eq!(watched.reloader.look(), FileCheck::HandedOn);
     assert_eq!((watched.providers().len(), watched.reader.load().generation), (2, 2));
 }
 
@@ -229,10 +229,10 @@ fn a_file_that_is_still_being_written_is_left_alone() {
 fn a_file_that_is_gone_leaves_the_routes_and_one_that_returns_counts_again() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     std::fs::remove_file(watched.folder.path().join("config.yaml")).unwrap();
-    assert_eq!(settled(&mut watched.reloader), Look::Refused);
+    assert_eq!(settled(&mut watched.reloader), FileCheck::Refused);
     assert_eq!(watched.providers(), ["a"]);
     assert!(watched.reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
-    assert_eq!(watched.write("providers: {b: {type: echo}}\n"), Look::HandedOn);
+    assert_eq!(watched.write("providers: {b: {type: echo}}\n"), FileCheck::HandedOn);
     assert_eq!(watched.providers(), ["b"]);
 }
 
@@ -252,7 +252,7 @@ fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
     settled(&mut reloader);
     let status = reloader.status();
     std::fs::write(folder.path().join("config.yaml"), "providers: {b: {type: echo}}\n").unwrap();
-    assert_eq!(settled(&mut reloader), Look::HandedOn);
+    assert_eq!(settled(&mut reloader), FileCheck::HandedOn);
     assert_eq!(status.read().reloads, 0, "it waits in a queue");
 
     let (routing, report) = waiting.lock().unwrap().pop().unwrap();
@@ -271,9 +271,9 @@ fn a_file_that_goes_while_the_queue_is_full_is_missed() {
     let mut reloader = Reloader::new(config, Box::new(|_, _| false));
     settled(&mut reloader);
     std::fs::write(folder.path().join("config.yaml"), "providers: {b: {type: echo}}\n").unwrap();
-    assert_eq!(settled(&mut reloader), Look::Moving, "the queue is full");
+    assert_eq!(settled(&mut reloader), FileCheck::Moving, "the queue is full");
     std::fs::remove_file(folder.path().join("config.yaml")).unwrap();
-    assert_eq!(settled(&mut reloader), Look::Refused);
+    assert_eq!(settled(&mut reloader), FileCheck::Refused);
     assert!(reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
 }
 
@@ -281,7 +281,7 @@ fn a_file_that_goes_while_the_queue_is_full_is_missed() {
 fn policies_do_not_reload() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     let edit = "providers: {a: {type: echo, models: [m]}}\npolicies: {defaults: {retry_max_attempts: 9}}\n";
-    assert_eq!(watched.write(edit), Look::HandedOn);
+    assert_eq!(watched.write(edit), FileCheck::HandedOn);
     let snapshot = watched.reader.load();
     assert_eq!((snapshot.providers[0].models.len(), snapshot.providers[0].retry.attempts_max), (1, 2));
 }

@@ -15,12 +15,12 @@ use super::open::connect_reader;
 
 /// A consistent view of all databases of a state at one moment. Writers are not blocked.
 #[derive(Debug)]
-pub(crate) struct Moment {
+pub(crate) struct ConsistentView {
     /// A connection with an open read transaction.
     db: Connection,
 }
 
-impl Moment {
+impl ConsistentView {
     /// Opens a view of the state in `dir`. The two files are of one moment if no due amount is on its way from one to
     /// the other. If that does not occur within the tries, quotas may include usage that is in neither file, or will
     /// receive it when the state is opened.

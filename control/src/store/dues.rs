@@ -107,7 +107,7 @@ mod tests {
     use shared::secret::Secret;
 
     use super::*;
-    use crate::store::copy::Moment;
+    use crate::store::copy::ConsistentView;
     use crate::store::open::open;
     use crate::store::relocate::settle;
 
@@ -163,7 +163,7 @@ mod tests {
             quota_used(&db, "quo", 0, 2).unwrap();
             std::fs::write(&copy, "").unwrap();
             let mut waits = 0;
-            let moment = Moment::of_after(dir.path(), || {
+            let moment = ConsistentView::of_after(dir.path(), || {
                 waits += 1;
                 if waits == 3 {
                     deliver(&mut db).unwrap();

@@ -1,16 +1,16 @@
 //! The built-in voice: converts text to speech in this process, without a network.
 //!
 //! The engine is SVOX Pico, whose six voices are in `data/`. It is old C code that is not thread-safe, so each thread
-//! of a [`Studio`] has its own engine, and callers put a [`Script`] into a queue.
+//! of a [`Synthesizer`] has its own engine, and callers put a [`Script`] into a queue.
 
 mod container;
 mod engine;
-mod studio;
+mod synthesis;
 mod text;
 mod voice;
 
 pub use container::Container;
-pub use studio::{Busy, Script, Sound, Studio};
+pub use synthesis::{Busy, Script, Sound, Synthesizer};
 pub use text::clean;
 pub use voice::{VOICES, Voice, named};
 

@@ -8,7 +8,7 @@ use http::HeaderValue;
 use http::uri::PathAndQuery;
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
 use shared::routing::{InstanceReach, Target};
 use shared::snapshot::Route;
@@ -17,29 +17,29 @@ use wire::media::videos::Vendor;
 use wire::media::with_voice;
 use wire::request::{self, Head, Naming};
 
-mod reading;
+mod answer_reader;
 
-pub(crate) use self::reading::Reading;
+pub(crate) use self::answer_reader::AnswerReader;
 use crate::error::Fault;
 use crate::request_id::RequestIds;
-use crate::server::body::Held;
+use crate::server::body::HeldBody;
 
 /// A client's request and the route that its selector resolved to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Message<'a> {
+pub(crate) struct RoutedRequest<'a> {
     /// The source of seeds for the IDs in translated answers.
     pub(crate) ids: &'a RequestIds,
     /// The global system text of the gateway (MSG-1).
     pub(crate) preamble: Option<&'a str>,
     pub(crate) route: &'a Route,
     pub(crate) head: &'a Head,
-    pub(crate) body: &'a Held,
+    pub(crate) body: &'a HeldBody,
 }
 
 /// A request for one target, and the way to read its answer.
 #[derive(Debug)]
-pub(crate) struct Outgoing {
-    pub(crate) reading: Reading,
+pub(crate) struct TargetRequest {
+    pub(crate) reader: AnswerReader,
     pub(crate) path: PathAndQuery,
     pub(crate) segments: Vec<Bytes>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
 pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
     [Vendor::OpenAi, Vendor::Google].into_iter().find(|vendor| {
         let dialect = vendor.dialect();
-        let start = || target.provider.path(dialect, Call::Start, target.model.id.as_str());
+        let start = || target.provider.path(dialect, UpstreamCall::Start, target.model.id.as_str());
         target.speaks(dialect) && start().is_some()
     })
 }
@@ -77,12 +77,12 @@ fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
 }
 
 /// Translates the request into the target's protocol.
-pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
-    if message.head.dialect == Dialect::Videos {
-        return video(message, target);
+pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Rejection> {
+    if routed.head.dialect == Dialect::Videos {
+        return video(routed, target);
     }
-    let (head, model, quirks) = (message.head, target.model.id.as_str(), &target.provider.quirks);
-    let preamble = preamble(message);
+    let (head, model, quirks) = (routed.head, target.model.id.as_str(), &target.provider.quirks);
+    let preamble = preamble(routed);
     // Usage is requested on every stream; a client that did not ask for it does not see it (CHAT-4). For an
     // adaptation the body keeps the client's own setting, which the adaptation reads.
     let native = target.speaks(head.dialect);
@@ -91,7 +91,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         Some(version) => Naming::Version(version),
         None => Naming::Model(model),
     };
-    let segments = request::build(&message.body.segments, head, naming, asks, preamble.as_deref());
+    let segments = request::build(&routed.body.segments, head, naming, asks, preamble.as_deref());
     let path = |dialect, call| {
         let path = target.provider.path(dialect, call, model);
         path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
@@ -106,18 +106,23 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
             return Err(rejection);
         }
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
-        let reading = if understood { Reading::Native { dialect, include_usage } } else { Reading::Proxied };
+        let reader =
+            if understood { AnswerReader::Native { dialect, include_usage } } else { AnswerReader::Proxied };
         let segments = fitted(segments, dialect, quirks.tool_ids);
         let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
             Some(voice) => with_voice(segments, voice),
             None => segments,
         };
-        return Ok(Outgoing { reading, path: path(dialect, Call::answer(head.stream))?, segments });
+        return Ok(TargetRequest {
+            reader,
+            path: path(dialect, UpstreamCall::answer(head.stream))?,
+            segments,
+        });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
     };
-    let seed = message.ids.next();
+    let seed = routed.ids.next();
     let prepared = (pair.prepare)(&Asking {
         body: &segments.concat(),
         target: &traits(target),
@@ -127,7 +132,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
         input_tokens: head.input.estimate(head.dialect, model),
     })?;
     let path = path(pair.target, prepared.answers.call(head.stream))?;
-    let reading = Reading::Adapted {
+    let reader = AnswerReader::Adapted {
         answers: prepared.answers,
         include_usage,
         client: pair.client,
@@ -136,7 +141,7 @@ pub(crate) fn outgoing(message: Message<'_>, target: &Target) -> Result<Outgoing
             .filter(|names| !names.is_empty())
             .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
     };
-    Ok(Outgoing { reading, path, segments: vec![prepared.body] })
+    Ok(TargetRequest { reader, path, segments: vec![prepared.body] })
 }
 
 /// Returns the body with tool call IDs in the format that the target accepts, if the target rejects those of other
@@ -158,15 +163,20 @@ fn default_voice(target: &Target) -> Option<&str> {
 }
 
 /// Translates the start of a video into the target's protocol.
-fn video(message: Message<'_>, target: &Target) -> Result<Outgoing, Rejection> {
+fn video(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Rejection> {
     let model = target.model.id.as_str();
-    let begins = |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), Call::Start, model)?));
+    let begins =
+        |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), UpstreamCall::Start, model)?));
     let Some((vendor, path)) = vendor(target).and_then(begins) else {
         return Err(Rejection::new("model", "goes to a target that makes no videos."));
     };
     let mut body =
-        request::build(&message.body.segments, message.head, Naming::Model(model), false, None).concat();
-    Ok(Outgoing { reading: Reading::Started(vendor), path, segments: vec![vendor.start(&mut body)?] })
+        request::build(&routed.body.segments, routed.head, Naming::Model(model), false, None).concat();
+    Ok(TargetRequest {
+        reader: AnswerReader::Started(vendor),
+        path,
+        segments: vec![vendor.start(&mut body)?],
+    })
 }
 
 /// Returns true if a native target must be asked for something that it does not send by default, and supports the
@@ -181,12 +191,12 @@ fn asks(target: &Target, dialect: Dialect) -> bool {
 }
 
 /// Returns the gateway's own system text for the request: the global text, then the endpoint's (MSG-1).
-pub(crate) fn preamble<'a>(message: Message<'a>) -> Option<Cow<'a, str>> {
-    let own = match message.route {
+pub(crate) fn preamble<'a>(routed: RoutedRequest<'a>) -> Option<Cow<'a, str>> {
+    let own = match routed.route {
         Route::Endpoint(endpoint) => endpoint.preamble.as_deref(),
         Route::Model(_) | Route::Alias(_) | Route::Ambiguous(_) => None,
     };
-    match (message.preamble, own) {
+    match (routed.preamble, own) {
         (Some(all), Some(own)) => Some(format!("{all}\n\n{own}").into()),
         (all, own) => all.or(own).map(Cow::Borrowed),
     }
@@ -195,20 +205,20 @@ pub(crate) fn preamble<'a>(message: Message<'a>) -> Option<Cow<'a, str>> {
 /// Returns the request with which `target` counts the tokens of the Messages request with the pieces `segments`.
 /// Returns `None` if the target's protocol has no such request.
 pub(crate) fn counting<'a>(
-    message: Message<'_>,
+    routed: RoutedRequest<'_>,
     target: &'a Target,
     segments: &[Bytes],
 ) -> Option<(Counting<'a>, PathAndQuery, Bytes)> {
     let model = target.model.id.as_str();
     let pair = adaptation(target, Dialect::Messages)?;
-    let path = target.provider.path(pair.target, Call::Count, model)?;
+    let path = target.provider.path(pair.target, UpstreamCall::Count, model)?;
     let takes_whole = target.provider.quirks.counts_whole;
     let counting = Counting { target: pair.target, model, takes_whole };
     let prepared = (pair.prepare)(&Asking {
-        body: &with_max_tokens(segments.concat(), message.head),
+        body: &with_max_tokens(segments.concat(), routed.head),
         target: &traits(target),
         selector: model,
-        seed: message.ids.next().to_str().unwrap_or_default(),
+        seed: routed.ids.next().to_str().unwrap_or_default(),
         now_s: shared::clock::unix_ms() / 1_000,
         input_tokens: 0,
     });

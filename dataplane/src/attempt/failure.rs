@@ -17,10 +17,10 @@ use wire::envelope::{self, EnvelopeFamily, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
-use super::Task;
-use super::timeouts::Patience;
+use super::AttemptParams;
+use super::timeouts::AttemptTimeouts;
 use super::verdict::{Next, refuses_token, sort};
-use crate::adapt::Reading;
+use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
 use crate::upstream::{Answer, Kept, SendError};
@@ -167,22 +167,22 @@ fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
 
 /// Returns the failure for an error status: reads the upstream's error body and classifies it (FAIL-3).
 pub(super) async fn of_status(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     answer: &mut Answer,
     provider: &ProviderInstance,
-    patience: &mut Patience,
+    timeouts: &mut AttemptTimeouts,
 ) -> Failure {
     let status = answer.status;
     let mut body = Vec::new();
     let silence = provider.stream_idle_timeout;
-    while let Ok(Some(Ok(bytes))) = patience.wait(silence, pin!(answer.body.data())).await {
-        let room = ERROR_BYTES_MAX.saturating_sub(body.len());
-        body.extend_from_slice(bytes.get(..bytes.len().min(room)).unwrap_or_default());
+    while let Ok(Some(Ok(bytes))) = timeouts.wait(silence, pin!(answer.body.data())).await {
+        let left = ERROR_BYTES_MAX.saturating_sub(body.len());
+        body.extend_from_slice(bytes.get(..bytes.len().min(left)).unwrap_or_default());
         if body.len() >= ERROR_BYTES_MAX {
             break;
         }
     }
-    answer.body.recycle(&task.worker.upstreams, provider);
+    answer.body.recycle(&params.worker.upstreams, provider);
     if status < 400 {
         let message = format!(
             "The provider '{}' answered with a redirect or nothing usable; redirects are never followed.",
@@ -199,14 +199,14 @@ pub(super) async fn of_status(
     };
     let failure = Failure {
         retry_after: wait_asked_for(&answer.head).or_else(|| retry::retry_info(&body)),
-        ..of_error_answer(task, provider, status, content_type, &body)
+        ..of_error_answer(params, provider, status, content_type, &body)
     };
-    failure.having_used(task.reading.usage_in(&body))
+    failure.having_used(params.reader.usage_in(&body))
 }
 
 /// Returns the failure for an upstream's error: classified, sanitized and in our envelope.
 fn of_error_answer(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     status: u16,
     content_type: Option<&str>,
@@ -218,7 +218,7 @@ fn of_error_answer(
     let (next, evidence) = sort(status, &error);
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     let message = error.message.clone();
-    if let Reading::Adapted { client, target, .. } = &task.reading {
+    if let AnswerReader::Adapted { client, target, .. } = &params.reader {
         let param = error.param.as_deref().and_then(|param| client_param(*client, *target, param));
         error.param = param.map(str::to_owned);
     }
@@ -229,7 +229,7 @@ fn of_error_answer(
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
         status: Some(status),
-        body: Some(envelope::diagnosed(EnvelopeFamily::of(task.dialect), status, error, task.request_id)),
+        body: Some(envelope::diagnosed(EnvelopeFamily::of(params.dialect), status, error, params.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, message)
     }
 }
@@ -251,14 +251,18 @@ pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {
 
 /// Returns the failure for an error event inside a 200 response, before any content. It is treated like a response
 /// with that error status.
-pub(super) fn of_stream_error(task: &Task<'_>, provider: &ProviderInstance, error: &StreamError) -> Failure {
+pub(super) fn of_stream_error(
+    params: &AttemptParams<'_>,
+    provider: &ProviderInstance,
+    error: &StreamError,
+) -> Failure {
     let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(500);
     let document = serde_json::json!({"error": {
         "message": error.message, "type": error.kind, "code": error.code, "param": error.param,
     }});
     let body = document.to_string();
-    let failure = of_error_answer(task, provider, status, Some("application/json"), body.as_bytes());
+    let failure = of_error_answer(params, provider, status, Some("application/json"), body.as_bytes());
     // An image must not be generated twice at one target, because the target bills each.
-    let next = if task.dialect == Dialect::Images { Next::FailOver } else { failure.next };
+    let next = if params.dialect == Dialect::Images { Next::FailOver } else { failure.next };
     Failure { result: StepResult::StreamError, next, ..failure }
 }

@@ -10,7 +10,7 @@ use super::Failure;
 use crate::adapt;
 use crate::admit::quota;
 use crate::error::Fault;
-use crate::memory_budget::NoRoom;
+use crate::memory_budget::MemoryExhausted;
 
 /// The reasons why no target has served the request so far: the most informative failure, and what kept targets from
 /// being tried.
@@ -23,7 +23,7 @@ pub(super) struct Reasons {
     /// The rejection by the first target into whose dialect the request cannot be translated.
     pub(super) rejection: Option<Box<Rejection>>,
     /// True if there was no memory to translate the request into another dialect.
-    pub(super) no_room: bool,
+    pub(super) no_memory: bool,
     /// True if a hard quota applies to the request and it cannot be noted in the usage log.
     pub(super) no_slot: bool,
     /// The error of a skipped target's quota, and that target; of several, the one that can be used again first.
@@ -36,7 +36,7 @@ impl Reasons {
             worst: None,
             shortest_wait_ms: u64::MAX,
             rejection: None,
-            no_room: false,
+            no_memory: false,
             no_slot: false,
             over_quota: None,
         }
@@ -75,11 +75,11 @@ impl Reasons {
                 fault
             }
             (None, _) if self.no_slot => quota::no_slot(),
-            (None, _) if self.no_room => Fault::from(NoRoom),
+            (None, _) if self.no_memory => Fault::from(MemoryExhausted),
             (None, _) if let Some(over) = self.over_quota => over.0,
             // A target with an open circuit could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
-            (None, _) => all_rest(self.shortest_wait_ms),
+            (None, _) => all_cooling_down(self.shortest_wait_ms),
         }
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn wait_of(fault: &Fault) -> Duration {
 
 /// Returns the error for a request whose candidates all have an open circuit; the first of them admits a request
 /// after `wait_ms`.
-pub(crate) fn all_rest(wait_ms: u64) -> Fault {
+pub(crate) fn all_cooling_down(wait_ms: u64) -> Fault {
     let message = "Every model that could serve this request has failed too often and is resting.";
     let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
     Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)

@@ -12,9 +12,9 @@ use wire::adapt::{BadAnswer, TranslatedAnswer};
 use wire::envelope::StreamError;
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
-use super::timeouts::Patience;
-use super::{Begun, Next, Task};
-use crate::memory_budget::{NoRoom, Room};
+use super::timeouts::AttemptTimeouts;
+use super::{AnswerStart, AttemptParams, Next};
+use crate::memory_budget::{MemoryExhausted, MemoryReservation};
 use crate::relay::{Scan, pass_whole};
 use crate::upstream::AnswerBody;
 
@@ -30,17 +30,17 @@ const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 
 /// Reads a stream up to its first content, and holds back everything before it.
 pub(super) async fn first_content(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut body: AnswerBody,
-    patience: &mut Patience,
+    timeouts: &mut AttemptTimeouts,
     is_events: bool,
-) -> Result<Begun, Failure> {
+) -> Result<AnswerStart, Failure> {
     let secrets = secrets(provider).into_iter().map(str::to_owned).collect();
-    let mut stream = task.reading.stream(secrets, is_events);
+    let mut stream = params.reader.stream(secrets, is_events);
     let mut held = Vec::with_capacity(2);
     let failure = loop {
-        let ended = match patience.wait(provider.stream_idle_timeout, pin!(body.data())).await {
+        let ended = match timeouts.wait(provider.stream_idle_timeout, pin!(body.data())).await {
             Ok(Some(Ok(bytes))) => {
                 stream.push(bytes, &mut held);
                 false
@@ -56,11 +56,11 @@ pub(super) async fn first_content(
         if !state.content
             && let Some(error) = &state.error
         {
-            break of_stream_error(task, provider, error);
+            break of_stream_error(params, provider, error);
         }
         let held_bytes: usize = held.iter().map(Bytes::len).sum();
         if state.content || state.done || state.finished || held_bytes > HELD_BYTES_MAX {
-            return Ok(Begun::Flowing { held, scan: Scan::Stream(stream), body });
+            return Ok(AnswerStart::Streaming { held, scan: Scan::Stream(stream), body });
         }
         if ended {
             break broke_off(provider);
@@ -73,21 +73,21 @@ pub(super) async fn first_content(
 
 /// Reads a whole answer, or the beginning of a long one that is relayed.
 pub(super) async fn whole(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut body: AnswerBody,
-    patience: &mut Patience,
-) -> Result<Begun, Failure> {
-    let passes = task.reading.passes();
+    timeouts: &mut AttemptTimeouts,
+) -> Result<AnswerStart, Failure> {
+    let passes = params.reader.passes();
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
-    let Pieces { held, room, is_all } = read(task, provider, &mut body, patience, bytes_max).await?;
+    let Pieces { held, memory, is_all } = read(params, provider, &mut body, timeouts, bytes_max).await?;
     match is_all {
-        true => Ok(Begun::Whole(kept(understand(task, provider, &joined(held))?, room))),
+        true => Ok(AnswerStart::Whole(kept(understand(params, provider, &joined(held))?, memory))),
         false if passes => {
-            let mut scan = task.reading.scan();
+            let mut scan = params.reader.scan();
             let mut passed = Vec::with_capacity(held.len());
-            held.into_iter().for_each(|bytes| pass_whole(&mut scan, task.dialect, bytes, &mut passed));
-            Ok(Begun::Flowing { held: passed, scan: Scan::Whole(scan), body })
+            held.into_iter().for_each(|bytes| pass_whole(&mut scan, params.dialect, bytes, &mut passed));
+            Ok(AnswerStart::Streaming { held: passed, scan: Scan::Whole(scan), body })
         }
         false => Err(invalid(provider, TOO_LONG)),
     }
@@ -97,50 +97,51 @@ pub(super) async fn whole(
 struct Pieces {
     held: Vec<Bytes>,
     /// The reserved memory of a long body, which is held in both dialects.
-    room: Option<Room>,
+    memory: Option<MemoryReservation>,
     /// True if the pieces are the whole body.
     is_all: bool,
 }
 
 /// Reads to the end of a body, or slightly more than `bytes_max` of it.
 async fn read(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     body: &mut AnswerBody,
-    patience: &mut Patience,
+    timeouts: &mut AttemptTimeouts,
     bytes_max: usize,
 ) -> Result<Pieces, Failure> {
     let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
-    let mut room = None;
+    let mut memory = None;
     while held_bytes <= bytes_max {
-        let next = patience.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
+        let next = timeouts.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
         match next {
             Some(Ok(bytes)) => {
                 held_bytes += bytes.len();
                 held.push(bytes);
                 if held_bytes > WHOLE_BYTES_MAX && bytes_max > WHOLE_BYTES_MAX {
-                    let room = room.get_or_insert_with(|| Room::new(&task.worker.process.memory));
-                    let more = (held_bytes as u64).saturating_mul(2).saturating_sub(room.bytes());
-                    if !room.take(more) {
+                    let memory =
+                        memory.get_or_insert_with(|| MemoryReservation::new(&params.worker.process.memory));
+                    let more = (held_bytes as u64).saturating_mul(2).saturating_sub(memory.bytes());
+                    if !memory.take(more) {
                         return Err(no_room());
                     }
                 }
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
-                body.recycle(&task.worker.upstreams, provider);
-                return Ok(Pieces { held, room, is_all: true });
+                body.recycle(&params.worker.upstreams, provider);
+                return Ok(Pieces { held, memory, is_all: true });
             }
         }
     }
-    Ok(Pieces { held, room, is_all: false })
+    Ok(Pieces { held, memory, is_all: false })
 }
 
 /// Attaches the reserved memory to the body of `whole`.
-fn kept(mut whole: Box<TranslatedAnswer>, room: Option<Room>) -> Box<TranslatedAnswer> {
-    if let Some(room) = room {
-        whole.body = room.around(std::mem::take(&mut whole.body));
+fn kept(mut whole: Box<TranslatedAnswer>, memory: Option<MemoryReservation>) -> Box<TranslatedAnswer> {
+    if let Some(memory) = memory {
+        whole.body = memory.around(std::mem::take(&mut whole.body));
     }
     whole
 }
@@ -151,8 +152,8 @@ fn no_room() -> Failure {
     Failure {
         next: Next::Stop,
         evidence: Evidence::Nothing,
-        retry_after: Some(NoRoom::RETRY_AFTER),
-        ..Failure::new(StepResult::Invalid, ErrorKind::Overloaded, NoRoom::MESSAGE)
+        retry_after: Some(MemoryExhausted::RETRY_AFTER),
+        ..Failure::new(StepResult::Invalid, ErrorKind::Overloaded, MemoryExhausted::MESSAGE)
     }
 }
 
@@ -170,21 +171,21 @@ fn joined(mut pieces: Vec<Bytes>) -> Bytes {
 
 /// Parses a whole answer and translates it into the client's dialect.
 fn understand(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     body: &Bytes,
 ) -> Result<Box<TranslatedAnswer>, Failure> {
-    task.reading.whole(body.clone()).map_err(|bad| {
+    params.reader.whole(body.clone()).map_err(|bad| {
         let failure = match bad {
-            BadAnswer::Error(error) => of_stream_error(task, provider, &error),
+            BadAnswer::Error(error) => of_stream_error(params, provider, &error),
             // An image that was generated is billed, so it is not generated again at the same target.
-            BadAnswer::Invalid(why) if task.dialect == Dialect::Images => {
+            BadAnswer::Invalid(why) if params.dialect == Dialect::Images => {
                 Failure { next: Next::FailOver, ..invalid(provider, why) }
             }
             BadAnswer::Invalid(why) => invalid(provider, why),
             BadAnswer::Nothing(said) => nothing(provider, &said),
         };
-        failure.having_used(task.reading.usage_in(body))
+        failure.having_used(params.reader.usage_in(body))
     })
 }
 
@@ -213,20 +214,20 @@ const TOO_LONG: &str = "it is too long to be read as a whole";
 
 /// Converts a whole answer to a stream, for upstreams that answer a stream request with a whole answer.
 pub(super) async fn synthesize(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut body: AnswerBody,
-    patience: &mut Patience,
-) -> Result<Begun, Failure> {
-    let pieces = read(task, provider, &mut body, patience, UNDERSTOOD_BYTES_MAX).await?;
+    timeouts: &mut AttemptTimeouts,
+) -> Result<AnswerStart, Failure> {
+    let pieces = read(params, provider, &mut body, timeouts, UNDERSTOOD_BYTES_MAX).await?;
     if !pieces.is_all {
         return Err(invalid(provider, TOO_LONG));
     }
-    let mut whole = understand(task, provider, &joined(pieces.held))?;
-    match task.reading.synthesize(&whole) {
+    let mut whole = understand(params, provider, &joined(pieces.held))?;
+    match params.reader.synthesize(&whole) {
         Some(stream) => {
             whole.body = stream.into();
-            Ok(Begun::Whole(kept(whole, pieces.room)))
+            Ok(AnswerStart::Whole(kept(whole, pieces.memory)))
         }
         None => {
             let failure = invalid(provider, "a stream was asked for, and what came is none");

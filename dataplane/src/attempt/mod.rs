@@ -6,7 +6,6 @@ mod final_error;
 mod first_content;
 mod one_attempt;
 mod timeouts;
-mod trail;
 mod verdict;
 mod walk;
 
@@ -22,19 +21,19 @@ use shared::snapshot::Route;
 use wire::request::Head;
 
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_asked_for};
-pub(crate) use self::final_error::{all_rest, wait_of};
-pub(crate) use self::one_attempt::{Begun, Success, Task};
+pub(crate) use self::final_error::{all_cooling_down, wait_of};
+pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success};
 pub(crate) use self::verdict::Next;
 
 use self::walk::{Step, Walk};
-use crate::adapt::Message;
+use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
 use crate::error::Fault;
-use crate::plan::response_affinity::{Reference, Trail};
+use crate::plan::response_affinity::{AffinityRecorder, StateReference};
 use crate::plan::{self, Needs};
 use crate::record::Record;
-use crate::server::body::Held;
+use crate::server::body::HeldBody;
 use crate::worker::Worker;
 
 /// A parsed request and its route.
@@ -46,7 +45,7 @@ pub(crate) struct Job {
     /// True if the request goes to the one target that it names, even if the target's circuit is open.
     pub(crate) forced: bool,
     pub(crate) head: Box<Head>,
-    pub(crate) body: Held,
+    pub(crate) body: HeldBody,
     /// The content type of the body, if it is not JSON.
     pub(crate) content_type: Option<HeaderValue>,
     /// The client's headers that are forwarded to a target of its dialect.
@@ -56,8 +55,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    fn message(&self) -> Message<'_> {
-        self.worker.message(&self.route, &self.head, &self.body)
+    fn routed(&self) -> RoutedRequest<'_> {
+        self.worker.routed(&self.route, &self.head, &self.body)
     }
 }
 
@@ -69,7 +68,7 @@ pub(crate) struct Served {
     /// The target's dialect, if it differs from the client's.
     pub(crate) adapted_from: Option<Dialect>,
     /// Records an answer to which later requests may refer.
-    pub(crate) trail: Option<Box<Trail>>,
+    pub(crate) affinity: Option<Box<AffinityRecorder>>,
     pub(crate) attempts: u32,
     /// Headers about the caller's quotas.
     pub(crate) notices: Notices,
@@ -130,13 +129,19 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
 }
 
 /// Returns the requirements of a request on its targets.
-pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access: &'a Access) -> Needs<'a> {
-    let homes = &worker.process.homes;
+pub(crate) fn needs<'a>(
+    worker: &'a Worker,
+    head: &'a Head,
+    body: &HeldBody,
+    access: &'a Access,
+) -> Needs<'a> {
+    let affinity = &worker.process.response_affinity;
     let may_refer = head.dialect == Dialect::Responses;
-    let reference = if may_refer { homes.wanted(head, &body.segments, access) } else { Reference::Nothing };
+    let reference =
+        if may_refer { affinity.wanted(head, &body.segments, access) } else { StateReference::Nothing };
     Needs {
         reference,
-        homes,
+        response_affinity: affinity,
         dialect: head.dialect,
         // Embeddings of different models are never mixed, speech and transcripts come from one engine, and an
         // operation that costs minutes of GPU time is not started twice (EMB-1).
@@ -146,7 +151,7 @@ pub(crate) fn needs<'a>(worker: &'a Worker, head: &'a Head, body: &Held, access:
         demand: Demand {
             head,
             output_default: worker.process.settings.quota_output_tokens,
-            stored: may_refer.then(|| homes.tokens(head, access)).flatten(),
+            stored: may_refer.then(|| affinity.tokens(head, access)).flatten(),
         },
         access,
     }

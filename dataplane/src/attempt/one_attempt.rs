@@ -16,8 +16,8 @@ use wire::adapt::TranslatedAnswer;
 
 use super::failure::{self, Failure, of_send_error};
 use super::first_content;
-use super::timeouts::Patience;
-use crate::adapt::Reading;
+use super::timeouts::AttemptTimeouts;
+use crate::adapt::AnswerReader;
 use crate::record::Record;
 use crate::relay::Scan;
 use crate::upstream::request::Draft;
@@ -26,10 +26,10 @@ use crate::worker::Worker;
 
 /// The input of an attempt, except for its target.
 #[derive(Debug)]
-pub(crate) struct Task<'a> {
+pub(crate) struct AttemptParams<'a> {
     pub(crate) worker: &'a Rc<Worker>,
     pub(crate) draft: Draft<'a>,
-    pub(crate) reading: Reading,
+    pub(crate) reader: AnswerReader,
     /// The client's dialect.
     pub(crate) dialect: Dialect,
     /// True if the client requested a stream.
@@ -41,17 +41,17 @@ pub(crate) struct Task<'a> {
 
 /// An answer that is ready for the client.
 #[derive(Debug)]
-pub(crate) enum Begun {
+pub(crate) enum AnswerStart {
     /// The whole answer.
     Whole(Box<TranslatedAnswer>),
     /// The first content, or the first part of a long whole answer, and the source of the rest.
-    Flowing { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
+    Streaming { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
 }
 
 /// An answer that is ready for the client, and the relevant headers of its upstream.
 #[derive(Debug)]
 pub(crate) struct Success {
-    pub(crate) begun: Begun,
+    pub(crate) start: AnswerStart,
     pub(crate) content_type: HeaderValue,
     pub(crate) processing_ms: Option<HeaderValue>,
     /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
@@ -60,22 +60,22 @@ pub(crate) struct Success {
 
 /// Tries `target` once; the attempt began at `began`.
 pub(crate) async fn attempt(
-    task: &Task<'_>,
+    params: &AttemptParams<'_>,
     target: &Target,
     record: &mut Record,
     began: Instant,
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
-    let mut patience = Patience::new(task.worker, task.budget_end, began);
+    let mut timeouts = AttemptTimeouts::new(params.worker, params.budget_end, began);
     let sent =
-        patience.wait(provider.timeout, pin!(upstream::send(&task.worker.upstreams, &task.draft))).await;
+        timeouts.wait(provider.timeout, pin!(upstream::send(&params.worker.upstreams, &params.draft))).await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
-    record.head(answer.status, began, patience.now());
+    record.head(answer.status, began, timeouts.now());
     if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
         record.note(|event| event.upstream_id = Some(id));
     }
     if !(200..300).contains(&answer.status) {
-        return Err(Box::pin(failure::of_status(task, &mut answer, provider, &mut patience)).await);
+        return Err(Box::pin(failure::of_status(params, &mut answer, provider, &mut timeouts)).await);
     }
     if answer.head.encoded {
         // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
@@ -87,35 +87,35 @@ pub(crate) async fn attempt(
     let Kept { content_type, processing_ms, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
     let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
-    if matches!(task.reading, Reading::Proxied) {
-        let begun = match is(&content_type, b"application/json") {
-            true => first_content::whole(task, provider, answer.body, &mut patience).await?,
+    if matches!(params.reader, AnswerReader::Proxied) {
+        let start = match is(&content_type, b"application/json") {
+            true => first_content::whole(params, provider, answer.body, &mut timeouts).await?,
             false => {
-                first_content::first_content(task, provider, answer.body, &mut patience, is_stream).await?
+                first_content::first_content(params, provider, answer.body, &mut timeouts, is_stream).await?
             }
         };
-        record.served(began, patience.now());
+        record.served(began, timeouts.now());
         let content_type = shown(content_type);
-        return Ok(Box::new(Success { begun, content_type, processing_ms: None, dropped: None }));
+        return Ok(Box::new(Success { start, content_type, processing_ms: None, dropped: None }));
     }
-    let begun = match (task.stream, is_stream) {
+    let start = match (params.stream, is_stream) {
         (true, true) => {
-            first_content::first_content(task, provider, answer.body, &mut patience, is_stream).await?
+            first_content::first_content(params, provider, answer.body, &mut timeouts, is_stream).await?
         }
         (true, false) => {
-            Box::pin(first_content::synthesize(task, provider, answer.body, &mut patience)).await?
+            Box::pin(first_content::synthesize(params, provider, answer.body, &mut timeouts)).await?
         }
-        (false, _) => first_content::whole(task, provider, answer.body, &mut patience).await?,
+        (false, _) => first_content::whole(params, provider, answer.body, &mut timeouts).await?,
     };
-    let content_type = if task.stream { EVENT_STREAM } else { JSON };
+    let content_type = if params.stream { EVENT_STREAM } else { JSON };
     // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
-    let dropped = match &task.reading {
-        Reading::Adapted { dropped, .. } => dropped.clone(),
+    let dropped = match &params.reader {
+        AnswerReader::Adapted { dropped, .. } => dropped.clone(),
         _ => None,
     };
-    record.served(began, patience.now());
-    Ok(Box::new(Success { begun, content_type, processing_ms, dropped }))
+    record.served(began, timeouts.now());
+    Ok(Box::new(Success { start, content_type, processing_ms, dropped }))
 }
 
 /// Returns true if `text`, a header value of the upstream, contains the credential.

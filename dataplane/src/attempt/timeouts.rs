@@ -19,7 +19,7 @@ use super::verdict::Next;
 use crate::worker::Worker;
 
 /// Waits with one timer for all phases of an attempt.
-pub(super) struct Patience {
+pub(super) struct AttemptTimeouts {
     worker: Rc<Worker>,
     budget_end: Instant,
     timer: Option<Pin<Box<Sleep>>>,
@@ -27,7 +27,7 @@ pub(super) struct Patience {
     now: Option<time::Instant>,
 }
 
-impl Patience {
+impl AttemptTimeouts {
     /// Creates the timeouts of an attempt that begins at `now`.
     pub(super) fn new(worker: &Rc<Worker>, budget_end: Instant, now: time::Instant) -> Self {
         Self { worker: Rc::clone(worker), budget_end, timer: None, now: Some(now) }
@@ -90,7 +90,7 @@ impl Patience {
     }
 }
 
-impl Drop for Patience {
+impl Drop for AttemptTimeouts {
     fn drop(&mut self) {
         if let Some(timer) = self.timer.take() {
             self.worker.put_timer(timer);

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use shared::clock::monotonic_ms;
 use shared::health::{Admission, Failed, Opened, Refused};
 use shared::operation::Dialect;
@@ -11,17 +12,19 @@ use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 use shared::usage::StepResult;
 use wire::adapt::Rejection;
+use wire::responses;
 
 use super::final_error::Reasons;
 use super::one_attempt;
-use super::trail::trail;
-use super::{Failure, Job, Next, Served, Success, Task, Unserved};
-use crate::adapt::{self, Outgoing, Reading};
+use super::{AnswerStart, AttemptParams, Failure, Job, Next, Served, Success, Unserved};
+use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;
 use crate::admit::quota;
-use crate::memory_budget::Room;
+use crate::memory_budget::MemoryReservation;
 use crate::metrics::add;
+use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::Record;
+use crate::relay::Scan;
 use crate::upstream::request::{self, Draft, Way};
 
 /// The result of trying one target.
@@ -57,10 +60,10 @@ impl<'a> Walk<'a> {
         adapted_from: Option<Dialect>,
         record: &Record,
     ) -> Served {
-        let trail = trail(self.job, target, &success, adapted_from);
+        let affinity = affinity_recorder(self.job, target, &success, adapted_from);
         let mut notices = quota::describe(&self.job.access, self.job.route.endpoint(), Some(target));
         quota::warn(record, &mut notices);
-        Served { trail, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
+        Served { affinity, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
     }
 
     /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per request.
@@ -84,11 +87,11 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn task(&self, target: &Target) -> Result<Task<'a>, Rejection> {
+    fn params(&self, target: &Target) -> Result<AttemptParams<'a>, Rejection> {
         let job = self.job;
-        let Outgoing { reading, path, segments } = adapt::outgoing(job.message(), target)?;
-        let native = reading.adapted_from().is_none();
-        Ok(Task {
+        let TargetRequest { reader, path, segments } = adapt::target_request(job.routed(), target)?;
+        let native = reader.adapted_from().is_none();
+        Ok(AttemptParams {
             worker: &job.worker,
             draft: Draft {
                 provider: Arc::clone(&target.provider),
@@ -97,9 +100,9 @@ impl<'a> Walk<'a> {
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
                 content_type: job.content_type.as_ref().filter(|_| native).unwrap_or(&request::JSON),
-                accept: match reading {
-                    Reading::Proxied => &request::ANYTHING,
-                    Reading::Adapted { target: Dialect::Bedrock, .. } if job.head.stream => {
+                accept: match reader {
+                    AnswerReader::Proxied => &request::ANYTHING,
+                    AnswerReader::Adapted { target: Dialect::Bedrock, .. } if job.head.stream => {
                         &request::AWS_EVENTS
                     }
                     _ if job.head.stream => &request::EVENT_STREAM,
@@ -108,7 +111,7 @@ impl<'a> Walk<'a> {
                 segments,
             },
             stream: job.head.stream,
-            reading,
+            reader,
             dialect: job.head.dialect,
             request_id: job.request_id.to_str().unwrap_or_default(),
             budget_end: self.budget_end,
@@ -143,16 +146,16 @@ impl<'a> Walk<'a> {
         };
         // The translated body is held in addition to the client's own, and to a copy of that during the translation.
         let is_adapted = !target.speaks(self.job.head.dialect);
-        let mut room = Room::new(&self.job.worker.process.memory);
-        if is_adapted && !room.take(self.job.body.bytes().saturating_mul(2)) {
-            self.reasons.no_room = true;
+        let mut memory = MemoryReservation::new(&self.job.worker.process.memory);
+        if is_adapted && !memory.take(self.job.body.bytes().saturating_mul(2)) {
+            self.reasons.no_memory = true;
             return Step::Stopped;
         }
-        let task = match self.task(target) {
-            Ok(task) => {
-                let rendered = task.draft.segments.iter().map(|segment| segment.len() as u64).sum();
-                room.shrink_to(if is_adapted { rendered } else { 0 });
-                task
+        let params = match self.params(target) {
+            Ok(params) => {
+                let rendered = params.draft.segments.iter().map(|segment| segment.len() as u64).sum();
+                memory.shrink_to(if is_adapted { rendered } else { 0 });
+                params
             }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
@@ -169,12 +172,12 @@ impl<'a> Walk<'a> {
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
             let began = Instant::now();
-            let failure = match one_attempt::attempt(&task, target, record, began).await {
+            let failure = match one_attempt::attempt(&params, target, record, began).await {
                 Ok(success) => {
                     admission.served();
-                    return Step::Served { success, adapted_from: task.reading.adapted_from() };
+                    return Step::Served { success, adapted_from: params.reader.adapted_from() };
                 }
-                Err(failure) if task.draft.way == Way::PostOnce => failure.once(),
+                Err(failure) if params.draft.way == Way::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
             record.end_step(failure.step(), began.elapsed());
@@ -235,6 +238,44 @@ impl<'a> Walk<'a> {
         let target = self.last.as_ref().or_else(|| self.reasons.over_quota_target());
         let notices = quota::describe(&self.job.access, self.job.route.endpoint(), target);
         Unserved { fault: self.reasons.into_fault(), target: self.last, attempts: self.attempts, notices }
+    }
+}
+
+/// Returns the recorder of an answer's target, if a later request may refer to the answer.
+fn affinity_recorder(
+    job: &Job,
+    target: &Target,
+    success: &Success,
+    adapted_from: Option<Dialect>,
+) -> Option<Box<AffinityRecorder>> {
+    if job.head.dialect != Dialect::Responses || adapted_from.is_some() {
+        return None;
+    }
+    let mut recorder = AffinityRecorder::new(&job.worker.process.response_affinity, &job.access, target);
+    match &success.start {
+        AnswerStart::Whole(whole) => {
+            recorder.note_id(id_of(&whole.body, job.head.stream), &job.head);
+            recorder.note_bytes(&whole.body);
+            whole.usage.iter().for_each(|tokens| recorder.note_usage(tokens));
+        }
+        AnswerStart::Streaming { held, scan, .. } => {
+            let id = match scan {
+                Scan::Stream(_) => responses::id::of_events(held),
+                Scan::Whole(_) => held.first().and_then(|bytes| responses::id::of_answer(bytes)),
+            };
+            recorder.note_id(id, &job.head);
+            held.iter().for_each(|bytes| recorder.note_bytes(bytes));
+        }
+    }
+    Some(Box::new(recorder))
+}
+
+/// Returns the ID of a whole answer, or of one that was converted to a stream.
+fn id_of(body: &Bytes, is_stream: bool) -> Option<String> {
+    if is_stream {
+        responses::id::of_events(std::slice::from_ref(body))
+    } else {
+        responses::id::of_answer(body)
     }
 }
 

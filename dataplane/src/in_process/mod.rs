@@ -20,7 +20,7 @@ use wire::envelope::{self, EnvelopeFamily};
 use crate::admit::authenticate::LastKey;
 use crate::caller::Caller;
 use crate::exchange;
-use crate::inbox::{Door, Message};
+use crate::inbox::{Message, WorkerHandle};
 use crate::pipe::pipe;
 use crate::server::body::Inbound;
 use crate::upstream::fetch;
@@ -28,19 +28,19 @@ use crate::worker::Worker;
 
 /// Sends in-process requests to the workers, through weak senders.
 #[derive(Debug)]
-pub(crate) struct Inside {
-    doors: Vec<WeakDoor>,
+pub(crate) struct InProcess {
+    workers: Vec<WeakHandle>,
 }
 
 #[derive(Debug)]
-struct WeakDoor {
+struct WeakHandle {
     inbox: mpsc::WeakSender<Message>,
     live: Arc<AtomicUsize>,
 }
 
 /// A request for a worker to answer.
 #[derive(Debug)]
-struct Visit {
+struct InProcessRequest {
     request: Request<port::Body>,
     insider: Option<Insider>,
     peer: SocketAddr,
@@ -49,22 +49,25 @@ struct Visit {
 
 /// An outgoing request for a worker to make.
 #[derive(Debug)]
-struct Errand {
+struct OutgoingRequest {
     request: Request<Bytes>,
     limits: HttpLimits,
     reply: oneshot::Sender<Result<Response<Bytes>, BoxError>>,
 }
 
-impl Inside {
-    pub(crate) fn new(doors: &[Door]) -> Self {
-        let weak = |door: &Door| WeakDoor { inbox: door.inbox.downgrade(), live: Arc::clone(&door.live) };
-        Self { doors: doors.iter().map(weak).collect() }
+impl InProcess {
+    pub(crate) fn new(workers: &[WorkerHandle]) -> Self {
+        let weak = |worker: &WorkerHandle| WeakHandle {
+            inbox: worker.inbox.downgrade(),
+            live: Arc::clone(&worker.live),
+        };
+        Self { workers: workers.iter().map(weak).collect() }
     }
 
     /// Sends `message` to the worker with the fewest connections.
     fn send(&self, message: Message) -> Result<(), (ErrorKind, &'static str)> {
-        let fewest = self.doors.iter().min_by_key(|door| door.live.load(Ordering::Relaxed));
-        let inbox = fewest.and_then(|door| door.inbox.upgrade()).ok_or(STOPPING)?;
+        let fewest = self.workers.iter().min_by_key(|worker| worker.live.load(Ordering::Relaxed));
+        let inbox = fewest.and_then(|worker| worker.inbox.upgrade()).ok_or(STOPPING)?;
         inbox.try_send(message).map_err(|_| BUSY)
     }
 }
@@ -72,12 +75,12 @@ impl Inside {
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
 const BUSY: (ErrorKind, &str) = (ErrorKind::Overloaded, "The gateway is too busy for this. Try again.");
 
-impl Handler for Inside {
+impl Handler for InProcess {
     fn handle(&self, mut request: Request<port::Body>, peer: SocketAddr) -> BoxFuture<Response<port::Body>> {
         let insider = request.extensions_mut().remove::<Insider>();
         let (reply, answer) = oneshot::channel();
-        let visit = Visit { request, insider, peer, reply };
-        let sent = self.send(Message::run(|worker| visit.serve(worker)));
+        let received = InProcessRequest { request, insider, peer, reply };
+        let sent = self.send(Message::run(|worker| received.serve(worker)));
         Box::pin(async move {
             match sent {
                 Ok(()) => answer.await.unwrap_or_else(|_| refusal(STOPPING)),
@@ -95,15 +98,15 @@ fn refusal((kind, message): (ErrorKind, &str)) -> Response<port::Body> {
     response
 }
 
-impl HttpClient for Inside {
+impl HttpClient for InProcess {
     fn send(
         &self,
         request: Request<Bytes>,
         limits: HttpLimits,
     ) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
         let (reply, answer) = oneshot::channel();
-        let errand = Errand { request, limits, reply };
-        let sent = Self::send(self, Message::run(|worker| errand.serve(worker)));
+        let outgoing = OutgoingRequest { request, limits, reply };
+        let sent = Self::send(self, Message::run(|worker| outgoing.serve(worker)));
         Box::pin(async move {
             sent.map_err(|(_, why)| why)?;
             answer.await.map_err(|_| STOPPING.1)?
@@ -111,7 +114,7 @@ impl HttpClient for Inside {
     }
 }
 
-impl Visit {
+impl InProcessRequest {
     /// Answers a request on this worker. Ends when the answer has been read, or when its receiver is dropped.
     async fn serve(self, worker: Rc<Worker>) {
         let Self { request, insider, peer, mut reply } = self;
@@ -132,7 +135,7 @@ impl Visit {
     }
 }
 
-impl Errand {
+impl OutgoingRequest {
     /// Makes a request on this worker. Cancels it when the receiver of the answer is dropped.
     async fn serve(self, worker: Rc<Worker>) {
         let Self { request, limits, mut reply } = self;

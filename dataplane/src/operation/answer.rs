@@ -1,5 +1,6 @@
 //! Builds the client's response from an exchange's outcome: the head, and either the relayed body or the error.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,11 +18,11 @@ use wire::stream::{StreamOptions, Trouble};
 
 use super::error_response::error_response;
 use crate::admit::quota;
-use crate::attempt::{self, Begun, Job, Served, Unserved};
+use crate::attempt::{self, AnswerStart, Job, Served, Unserved};
 use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::record::{Record, Reported};
-use crate::relay::{Early, Finished, Parts, Relay, Reply};
+use crate::relay::{FailoverResult, KeepaliveStream, Relay, RelayParts, ResponseBody};
 
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
@@ -38,7 +39,7 @@ pub(super) fn respond(
     dialect: Dialect,
     outcome: Result<Served, Box<Unserved>>,
     record: Record,
-) -> Response<Reply> {
+) -> Response<ResponseBody> {
     match outcome {
         Ok(served) => answer(exchange, dialect, served, record)
             .unwrap_or_else(|fault| error_response(fault, EnvelopeFamily::of(dialect), exchange.id())),
@@ -60,9 +61,9 @@ fn answer(
     dialect: Dialect,
     served: Served,
     mut record: Record,
-) -> Result<Response<Reply>, Fault> {
-    let Served { success, target, adapted_from, trail, attempts, notices } = served;
-    let mut response = Response::new(Reply::full(bytes::Bytes::new()));
+) -> Result<Response<ResponseBody>, Fault> {
+    let Served { success, target, adapted_from, affinity, attempts, notices } = served;
+    let mut response = Response::new(ResponseBody::full(bytes::Bytes::new()));
     let headers = response.headers_mut();
     let is_stream = success.content_type.as_bytes().starts_with(b"text/event-stream");
     *headers = head(&target, success.content_type, adapted_from, attempts);
@@ -77,8 +78,8 @@ fn answer(
     }
     headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
-    *response.body_mut() = match success.begun {
-        Begun::Whole(whole) => {
+    *response.body_mut() = match success.start {
+        AnswerStart::Whole(whole) => {
             let TranslatedAnswer { body, usage, extras, output_bytes } = *whole;
             record.report(Reported { tokens: usage, input: None, extras, output_bytes });
             let closed = record.close(Outcome::Completed);
@@ -88,20 +89,22 @@ fn answer(
             if let Some(nano_usd) = closed.cost_nano_usd {
                 response.headers_mut().insert(X_COST, dollars(nano_usd));
             }
-            Reply::full(body)
+            ResponseBody::full(body)
         }
-        Begun::Flowing { held, scan, body } => Reply::relay(Box::new(Relay::new(Parts {
-            context: std::rc::Rc::clone(&exchange.worker().relays),
-            link: std::rc::Rc::clone(&exchange.caller.link),
-            provider: target.provider,
-            request_id: exchange.id().into(),
-            record,
-            body,
-            scan,
-            dialect,
-            trail,
-            held,
-        }))),
+        AnswerStart::Streaming { held, scan, body } => {
+            ResponseBody::relay(Box::new(Relay::new(RelayParts {
+                context: Rc::clone(&exchange.worker().relays),
+                link: Rc::clone(&exchange.caller.link),
+                provider: target.provider,
+                request_id: exchange.id().into(),
+                record,
+                body,
+                scan,
+                dialect,
+                affinity,
+                held,
+            })))
+        }
     };
     Ok(response)
 }
@@ -156,7 +159,7 @@ pub(super) async fn run_with_keepalive(
     job: Job,
     mut record: Record,
     interval: Duration,
-) -> Response<Reply> {
+) -> Response<ResponseBody> {
     let dialect = job.head.dialect;
     let (access, endpoint) = (Arc::clone(&job.access), job.route.endpoint().cloned());
     let mut failover = Box::pin(async move {
@@ -173,16 +176,17 @@ pub(super) async fn run_with_keepalive(
             (Err(unserved), _) => Err(unserved.fault),
         };
         match answered.map(|response| response.into_body().into_relay()) {
-            Ok(Ok(relay)) => Finished::Relay(relay),
-            Ok(Err(whole)) => Finished::Whole(whole),
+            Ok(Ok(relay)) => FailoverResult::Relay(relay),
+            Ok(Err(whole)) => FailoverResult::Whole(whole),
             Err(fault) => {
                 let message = fault.message.to_string();
                 let trouble = Trouble { row: fault.kind.row(), message: &message, request_id: late.id() };
-                Finished::Whole(native::stream(dialect, StreamOptions::default()).trouble(trouble))
+                FailoverResult::Whole(native::stream(dialect, StreamOptions::default()).trouble(trouble))
             }
         }
     });
-    let mut response = Response::new(Reply::early(Early::new(finished, dialect, interval)));
+    let mut response =
+        Response::new(ResponseBody::keepalive(KeepaliveStream::new(finished, dialect, interval)));
     let headers = response.headers_mut();
     stream_headers(headers);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream; charset=utf-8"));

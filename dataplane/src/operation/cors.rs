@@ -7,11 +7,11 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 
 /// Answers `OPTIONS` on a path that supports the methods `allow`.
-pub(crate) fn options(allow: &'static str) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(bytes::Bytes::new()));
+pub(crate) fn options(allow: &'static str) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(bytes::Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let headers = response.headers_mut();
     headers.insert(ALLOW, HeaderValue::from_static(allow));

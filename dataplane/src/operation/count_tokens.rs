@@ -9,7 +9,7 @@ use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue, Response};
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::routing::Target;
 use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
 use wire::json::JsonFault;
@@ -17,14 +17,14 @@ use wire::messages;
 use wire::request::{self, Naming};
 
 use super::answer::name_target;
-use super::inference::{Asked, read};
-use crate::adapt::{self, Message};
+use super::inference::{AuthorizedRequest, read};
+use crate::adapt::{self, RoutedRequest};
 use crate::attempt::{self, secrets};
 use crate::error::Fault;
-use crate::memory_budget::Room;
+use crate::memory_budget::MemoryReservation;
 use crate::plan;
-use crate::relay::Reply;
-use crate::server::body::{Held, Inbound};
+use crate::relay::ResponseBody;
+use crate::server::body::{HeldBody, Inbound};
 use crate::upstream::request::{Draft, JSON, Way, forwarded};
 use crate::upstream::{self, Answer};
 
@@ -38,32 +38,36 @@ const ANSWER_BYTES_MAX: usize = 64 << 10;
 const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
 
 /// Handles one request.
-pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
-    let bytes_max = asked.exchange.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
-    let (head, body) = read(asked, incoming, bytes_max).await?;
-    let (route, _) = asked.select(&head);
+pub(crate) async fn serve(
+    authorized: AuthorizedRequest<'_>,
+    incoming: Inbound,
+) -> Result<Response<ResponseBody>, Fault> {
+    let bytes_max = authorized.exchange.worker().process.settings.body_bytes_max.min(BODY_BYTES_MAX);
+    let (head, body) = read(authorized, incoming, bytes_max).await?;
+    let (route, _) = authorized.select(&head);
     let route = route?;
-    let needs = attempt::needs(asked.exchange.worker(), &head, &body, asked.access);
+    let needs = attempt::needs(authorized.exchange.worker(), &head, &body, authorized.access);
     let candidates = plan::order(&route, needs, &mut |_, _| {})?;
-    let Some(target) = candidates.first() else { return Err(attempt::all_rest(0)) };
+    let Some(target) = candidates.first() else { return Err(attempt::all_cooling_down(0)) };
     let model = target.model.id.as_str();
-    let message = asked.exchange.worker().message(&route, &head, &body);
-    let preamble = adapt::preamble(message);
+    let routed = authorized.exchange.worker().routed(&route, &head, &body);
+    let preamble = adapt::preamble(routed);
     let say = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
     let native = target.speaks(Dialect::Messages);
-    let counted = match target.provider.path(Dialect::Messages, Call::Count, model).filter(|_| native) {
+    let counted = match target.provider.path(Dialect::Messages, UpstreamCall::Count, model).filter(|_| native)
+    {
         Some(path) => {
             let naming = match target.provider.quirks.messages_version {
                 Some(version) => Naming::ModelAndVersion(model, version),
                 None => Naming::Model(model),
             };
-            counted_natively(asked, target, path, say(naming)).await?
+            counted_natively(authorized, target, path, say(naming)).await?
         }
         None if native => None,
-        None => counted_adapted(asked, target, message, &say(Naming::Model(model))).await,
+        None => counted_adapted(authorized, target, routed, &say(Naming::Model(model))).await,
     };
     let mut response = match counted {
-        Some(answer) => Response::new(Reply::full(answer)),
+        Some(answer) => Response::new(ResponseBody::full(answer)),
         None => {
             let segments = say(Naming::Model(model));
             estimate(body, segments, model).await?
@@ -77,17 +81,17 @@ pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Respons
 /// Counts with a `target` that speaks Messages and returns its answer. Returns `None` if the answer is unusable, and an
 /// error if the upstream rejected the request itself.
 async fn counted_natively(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     target: &Target,
     path: PathAndQuery,
     segments: Vec<Bytes>,
 ) -> Result<Option<Bytes>, Fault> {
-    let headers = forwarded(Dialect::Messages, asked.headers);
+    let headers = forwarded(Dialect::Messages, authorized.headers);
     let headers = match target.provider.quirks.count_betas {
         Some(known) => with_known_betas(headers, known),
         None => headers,
     };
-    let Some((Answer { status, head, .. }, body)) = ask(asked, target, path, (&headers, segments)).await
+    let Some((Answer { status, head, .. }, body)) = ask(authorized, target, path, (&headers, segments)).await
     else {
         return Ok(None);
     };
@@ -97,7 +101,8 @@ async fn counted_natively(
             let secrets = secrets(&target.provider);
             let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());
             let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
-            let body = envelope::upstream_error(EnvelopeFamily::Anthropic, upstream, asked.exchange.id());
+            let body =
+                envelope::upstream_error(EnvelopeFamily::Anthropic, upstream, authorized.exchange.id());
             let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.");
             Err(Fault { status: Some(status), body: Some(body), ..fault })
         }
@@ -109,18 +114,18 @@ async fn counted_natively(
 /// the request. Any refusal returns `None`, and the client gets an estimate: it may be due to the adaptation, or to a
 /// model that cannot count.
 async fn counted_adapted(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     target: &Target,
-    message: Message<'_>,
+    routed: RoutedRequest<'_>,
     segments: &[Bytes],
 ) -> Option<Bytes> {
     // Reserves memory for the adapted request and the counting request, in addition to the client's body.
-    let mut room = Room::new(&asked.exchange.worker().process.memory);
-    if !room.take(message.body.bytes().saturating_mul(2)) {
+    let mut memory = MemoryReservation::new(&authorized.exchange.worker().process.memory);
+    if !memory.take(routed.body.bytes().saturating_mul(2)) {
         return None;
     }
-    let (counting, path, body) = adapt::counting(message, target, segments)?;
-    let (answer, body) = ask(asked, target, path, (&[], vec![body])).await?;
+    let (counting, path, body) = adapt::counting(routed, target, segments)?;
+    let (answer, body) = ask(authorized, target, path, (&[], vec![body])).await?;
     let tokens = counting.tokens(&body).filter(|_| answer.status == 200)?;
     Some(messages::count_answer(tokens))
 }
@@ -128,18 +133,18 @@ async fn counted_adapted(
 /// Sends a counting request, given as headers and body segments, and reads the answer. Returns `None` on failure or
 /// timeout.
 async fn ask(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     target: &Target,
     path: PathAndQuery,
     (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),
 ) -> Option<(Answer, Bytes)> {
-    let upstreams = &asked.exchange.worker().upstreams;
+    let upstreams = &authorized.exchange.worker().upstreams;
     let draft = Draft {
         provider: Arc::clone(&target.provider),
         way: Way::PostSafe,
         path,
         forwarded,
-        request_id: &asked.exchange.request_id,
+        request_id: &authorized.exchange.request_id,
         content_type: &JSON,
         accept: &JSON,
         segments,
@@ -175,7 +180,11 @@ fn with_known_betas(
 
 /// Estimates the tokens of the request made of `segments`. `held` owns the bytes they reference and keeps them counted
 /// as held in memory until the estimate is done.
-async fn estimate(held: Held, segments: Vec<Bytes>, model: &str) -> Result<Response<Reply>, Fault> {
+async fn estimate(
+    held: HeldBody,
+    segments: Vec<Bytes>,
+    model: &str,
+) -> Result<Response<ResponseBody>, Fault> {
     let bytes: usize = segments.iter().map(Bytes::len).sum();
     let model = model.to_owned();
     let count = move || {
@@ -191,7 +200,7 @@ async fn estimate(held: Held, segments: Vec<Bytes>, model: &str) -> Result<Respo
             .map_err(|_| Fault::new(ErrorKind::Internal, "The tokens could not be counted."))?
             .map_err(of_fault)?
     };
-    let mut response = Response::new(Reply::full(messages::count_answer(tokens)));
+    let mut response = Response::new(ResponseBody::full(messages::count_answer(tokens)));
     response.headers_mut().insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
     Ok(response)
 }

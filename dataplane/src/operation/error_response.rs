@@ -8,10 +8,14 @@ use shared::error_kind::ErrorKind;
 use wire::envelope::{self, EnvelopeFamily};
 
 use crate::error::Fault;
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 
 /// Returns the response that reports `fault` in the envelope of `family`.
-pub(crate) fn error_response(fault: Fault, family: EnvelopeFamily, request_id: &str) -> Response<Reply> {
+pub(crate) fn error_response(
+    fault: Fault,
+    family: EnvelopeFamily,
+    request_id: &str,
+) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let is_final = is_final(&fault);
     let body = match fault.body {
@@ -20,7 +24,7 @@ pub(crate) fn error_response(fault: Fault, family: EnvelopeFamily, request_id: &
             envelope::error_body(family, fault.kind.row(), &fault.message, fault.param.as_deref(), request_id)
         }
     };
-    let mut response = Response::new(Reply::full(body));
+    let mut response = Response::new(ResponseBody::full(body));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

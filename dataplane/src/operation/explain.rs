@@ -30,11 +30,11 @@ use crate::adapt;
 use crate::attempt;
 use crate::error::Fault;
 use crate::plan::{self, Needs};
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 
 /// A request to explain.
 #[derive(Debug)]
-pub(crate) struct Question<'a> {
+pub(crate) struct ExplainQuestion<'a> {
     pub(crate) operation: Operation,
     pub(crate) selector: &'a str,
     pub(crate) stream: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Question<'a> {
 }
 
 /// Checks of a target that the plan itself does not make.
-pub(crate) struct Checks<'a> {
+pub(crate) struct TargetChecks<'a> {
     /// Returns the part of the request that the target's protocol cannot express.
     pub(crate) refuses: &'a dyn Fn(&Route, &Target) -> Option<Rejection>,
     /// Returns the refusal if a quota that depends on the target is used up.
@@ -56,10 +56,10 @@ pub(crate) struct Checks<'a> {
 
 /// Explains a request whose selector resolved to `selected`.
 pub(crate) fn plan(
-    question: &Question<'_>,
+    question: &ExplainQuestion<'_>,
     selected: Result<Route, Fault>,
-    checks: &Checks<'_>,
-) -> Response<Reply> {
+    checks: &TargetChecks<'_>,
+) -> Response<ResponseBody> {
     let (route, mut refusal) = match selected {
         Ok(route) => (Some(route), None),
         Err(fault) => (None, Some(fault)),
@@ -90,7 +90,7 @@ pub(crate) fn plan(
     if let (true, Some(fault)) = (candidates.is_empty(), over) {
         refusal = Some(fault);
     } else if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
-        refusal = Some(attempt::all_rest(wait_ms));
+        refusal = Some(attempt::all_cooling_down(wait_ms));
     } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
         refusal = Some(adapt::refusal(why));
     }
@@ -111,7 +111,7 @@ pub(crate) fn plan(
 }
 
 /// Explains a request that would be refused before its selector is looked up.
-pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Reply> {
+pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<ResponseBody> {
     ok(&json!({
         "operation": operation.map(Operation::name),
         "selector": null,
@@ -142,7 +142,10 @@ fn take_out<'a, T>(
 }
 
 /// Removes the candidates whose circuit is open, and returns them with the remaining milliseconds of their cooldowns.
-fn take_resting<'a>(question: &Question<'_>, candidates: &mut Vec<&'a Target>) -> Vec<(&'a Target, u64)> {
+fn take_resting<'a>(
+    question: &ExplainQuestion<'_>,
+    candidates: &mut Vec<&'a Target>,
+) -> Vec<(&'a Target, u64)> {
     let mut resting = Vec::new();
     candidates.retain(|target| {
         let Target { provider, model } = target;
@@ -189,8 +192,8 @@ fn refused(fault: &Fault) -> Value {
     json!({"status": fault.status(), "code": code, "message": fault.message, "param": fault.param})
 }
 
-fn ok(body: &Value) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
+fn ok(body: &Value) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(Bytes::from(body.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

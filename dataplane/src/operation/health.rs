@@ -8,11 +8,11 @@ use shared::error_kind::ErrorKind;
 
 use crate::error::Fault;
 use crate::process::Process;
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 use crate::worker::Worker;
 
 /// Answers `GET /health`: the process runs, and its build identity. Independent of the state of providers.
-pub(crate) fn health(process: &Process) -> Response<Reply> {
+pub(crate) fn health(process: &Process) -> Response<ResponseBody> {
     let build = &process.build;
     ok(&json!({
         "status": "ok",
@@ -25,7 +25,7 @@ pub(crate) fn health(process: &Process) -> Response<Reply> {
 
 /// Answers `GET /ready`: 200 if a snapshot is published, usage can be recorded, the gateway is not stopping and none of
 /// its threads has died.
-pub(crate) fn ready(worker: &Worker) -> Result<Response<Reply>, Fault> {
+pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     let process = &worker.process;
     if process.is_draining() {
         return Err(Fault::new(ErrorKind::Draining, "The gateway is stopping."));
@@ -45,8 +45,8 @@ pub(crate) fn ready(worker: &Worker) -> Result<Response<Reply>, Fault> {
 const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or fails, or too many records \
     wait for the database. Requests get 503 until that is mended.";
 
-fn ok(body: &serde_json::Value) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
+fn ok(body: &serde_json::Value) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(Bytes::from(body.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }

@@ -22,12 +22,12 @@ use crate::attempt::{self, Job};
 use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::operation::answer;
-use crate::operation::explain::{self, Checks, Question};
+use crate::operation::explain::{self, ExplainQuestion, TargetChecks};
 use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
-use crate::relay::Reply;
-use crate::server::body::{self, Held, Inbound};
+use crate::relay::ResponseBody;
+use crate::server::body::{self, HeldBody, Inbound};
 use crate::upstream::request;
 
 const X_AFFINITY_KEY: HeaderName = HeaderName::from_static("x-llmgw-affinity-key");
@@ -35,7 +35,7 @@ const X_FALLBACK_TIMEOUT_MS: HeaderName = HeaderName::from_static("x-llmgw-fallb
 
 /// An authorized request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Asked<'a> {
+pub(crate) struct AuthorizedRequest<'a> {
     pub(crate) operation: Operation,
     pub(crate) dialect: Dialect,
     pub(crate) exchange: &'a Exchange,
@@ -45,20 +45,25 @@ pub(crate) struct Asked<'a> {
 }
 
 /// Handles one request.
-pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+pub(crate) async fn serve(
+    authorized: AuthorizedRequest<'_>,
+    incoming: Inbound,
+) -> Result<Response<ResponseBody>, Fault> {
     let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
-    let worker = asked.exchange.worker();
+    let worker = authorized.exchange.worker();
     if !worker.usage.has_room() {
         return Err(answer::no_record());
     }
-    let (head, body) = read(asked, incoming, worker.process.settings.body_bytes_max).await?;
-    let (job, mut record) = asked.prepare(head, body, (started, started_at_ms))?;
+    let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
+    let (job, mut record) = authorized.prepare(head, body, (started, started_at_ms))?;
     let keepalive = worker.process.settings.stream_keepalive.filter(|_| answers_in_events(&job.head));
     Ok(match keepalive {
-        Some(interval) => Box::pin(answer::run_with_keepalive(asked.exchange, job, record, interval)).await,
+        Some(interval) => {
+            Box::pin(answer::run_with_keepalive(authorized.exchange, job, record, interval)).await
+        }
         None => {
             let outcome = attempt::run(&job, &mut record).await;
-            answer::respond(asked.exchange, asked.dialect, outcome, record)
+            answer::respond(authorized.exchange, authorized.dialect, outcome, record)
         }
     })
 }
@@ -70,32 +75,35 @@ fn answers_in_events(head: &Head) -> bool {
 }
 
 /// Answers with the plan of a request instead of executing it.
-pub(crate) async fn explain(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
-    let worker = asked.exchange.worker();
-    let (head, body) = read(asked, incoming, worker.process.settings.body_bytes_max).await?;
+pub(crate) async fn explain(
+    authorized: AuthorizedRequest<'_>,
+    incoming: Inbound,
+) -> Result<Response<ResponseBody>, Fault> {
+    let worker = authorized.exchange.worker();
+    let (head, body) = read(authorized, incoming, worker.process.settings.body_bytes_max).await?;
     let (selected, forced) = match head.is_poll {
-        true => (videos::holder(asked, &head, &body).map(|(_, route)| route), true),
-        false => asked.select(&head),
+        true => (videos::holder(authorized, &head, &body).map(|(_, route)| route), true),
+        false => authorized.select(&head),
     };
-    let question = Question {
-        operation: asked.operation,
+    let question = ExplainQuestion {
+        operation: authorized.operation,
         selector: &head.model,
         stream: head.stream,
-        needs: attempt::needs(worker, &head, &body, asked.access),
+        needs: attempt::needs(worker, &head, &body, authorized.access),
         budget: budget(&head),
         forced,
         now_ms: clock::monotonic_ms(),
     };
     let refuses = |route: &Route, target: &Target| {
-        let message = worker.message(route, &head, &body);
-        if head.is_poll { None } else { adapt::outgoing(message, target).err() }
+        let routed = worker.routed(route, &head, &body);
+        if head.is_poll { None } else { adapt::target_request(routed, target).err() }
     };
     let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {
-        let refusal = quota::refusal_of_target(asked.access, route.endpoint(), demand, target);
+        let refusal = quota::refusal_of_target(authorized.access, route.endpoint(), demand, target);
         refusal.filter(|_| !head.is_poll)
     };
-    Ok(explain::plan(&question, selected, &Checks { refuses: &refuses, is_over: &is_over }))
+    Ok(explain::plan(&question, selected, &TargetChecks { refuses: &refuses, is_over: &is_over }))
 }
 
 fn budget(head: &Head) -> Duration {
@@ -104,7 +112,7 @@ fn budget(head: &Head) -> Duration {
     given.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
 }
 
-impl Asked<'_> {
+impl AuthorizedRequest<'_> {
     /// Resolves the selector. The flag is true if the route's one target must be used: requests from inside the process
     /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
@@ -118,7 +126,7 @@ impl Asked<'_> {
     pub(super) fn prepare(
         &self,
         head: Box<Head>,
-        body: Held,
+        body: HeldBody,
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
         let worker = self.exchange.worker();
@@ -156,7 +164,7 @@ impl Asked<'_> {
     }
 }
 
-impl Asked<'_> {
+impl AuthorizedRequest<'_> {
     /// Returns the request's content type if the body is a form: it contains the boundary.
     fn form_type(&self) -> Option<HeaderValue> {
         let is_form = self.dialect == Dialect::Transcription;
@@ -166,16 +174,16 @@ impl Asked<'_> {
 
 /// Reads the body and scans it for the fields that determine the route.
 pub(super) async fn read(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
     bytes_max: u64,
-) -> Result<(Box<Head>, Held), Fault> {
-    if asked.dialect == Dialect::Transcription {
-        return Box::pin(read_form(asked, incoming, bytes_max)).await;
+) -> Result<(Box<Head>, HeldBody), Fault> {
+    if authorized.dialect == Dialect::Transcription {
+        return Box::pin(read_form(authorized, incoming, bytes_max)).await;
     }
-    let limits = &asked.exchange.worker().process.body_limits;
-    let mut scan = HeadScan::new(asked.dialect);
-    let body = body::read(limits, asked.headers, incoming, bytes_max, &mut |piece| {
+    let limits = &authorized.exchange.worker().process.body_limits;
+    let mut scan = HeadScan::new(authorized.dialect);
+    let body = body::read(limits, authorized.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
@@ -183,7 +191,7 @@ pub(super) async fn read(
     if head.state.background {
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
     }
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
     Ok((head, body))
 }
 
@@ -192,20 +200,24 @@ const BACKGROUND: &str =
     "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
 
 /// Same as `read`, for a multipart form.
-async fn read_form(asked: Asked<'_>, incoming: Inbound, bytes_max: u64) -> Result<(Box<Head>, Held), Fault> {
-    let limits = &asked.exchange.worker().process.body_limits;
-    let content_type = asked.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+async fn read_form(
+    authorized: AuthorizedRequest<'_>,
+    incoming: Inbound,
+    bytes_max: u64,
+) -> Result<(Box<Head>, HeldBody), Fault> {
+    let limits = &authorized.exchange.worker().process.body_limits;
+    let content_type = authorized.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
         let message = "The body must be multipart/form-data with a boundary, and Content-Type must say so.";
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);
-    let body = body::read(limits, asked.headers, incoming, bytes_max, &mut |piece| {
+    let body = body::read(limits, authorized.headers, incoming, bytes_max, &mut |piece| {
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;
     let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, asked.headers);
+    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
     Ok((head, body))
 }
 

@@ -10,10 +10,10 @@ use http::{HeaderValue, Response};
 
 use crate::metrics::{BOUNDS_US, Counters, Histogram};
 use crate::process::Process;
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 
 /// Renders the sums over all workers.
-pub(crate) fn render(process: &Process) -> Response<Reply> {
+pub(crate) fn render(process: &Process) -> Response<ResponseBody> {
     let mut text = Text { out: String::with_capacity(4096), process };
     text.counter("llmgw_requests_total", "Requests that arrived.", |c| &c.requests);
     text.counter("llmgw_requests_refused_total", "Requests answered with an error.", |c| &c.refused);
@@ -52,7 +52,7 @@ pub(crate) fn render(process: &Process) -> Response<Reply> {
         "Number of the routing snapshot.",
         process.snapshots.load().generation,
     );
-    let mut response = Response::new(Reply::full(Bytes::from(text.out)));
+    let mut response = Response::new(ResponseBody::full(Bytes::from(text.out)));
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);
     response

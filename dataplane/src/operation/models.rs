@@ -15,7 +15,7 @@ use shared::snapshot::{Route, Snapshot};
 
 use crate::admit::authorize;
 use crate::error::Fault;
-use crate::relay::Reply;
+use crate::relay::ResponseBody;
 
 const ANTHROPIC_VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 
@@ -25,8 +25,8 @@ pub(crate) fn serve(
     access: &Access,
     id: Option<&str>,
     headers: &HeaderMap,
-) -> Result<Response<Reply>, Fault> {
-    let listing = Listing { snapshot, access, anthropic: headers.contains_key(ANTHROPIC_VERSION) };
+) -> Result<Response<ResponseBody>, Fault> {
+    let listing = ModelListing { snapshot, access, anthropic: headers.contains_key(ANTHROPIC_VERSION) };
     let body = match id {
         None => listing.all(),
         Some(encoded) => {
@@ -35,19 +35,19 @@ pub(crate) fn serve(
             id.and_then(|id| listing.one(&id)).ok_or_else(unknown)?
         }
     };
-    let mut response = Response::new(Reply::full(Bytes::from(body.to_string())));
+    let mut response = Response::new(ResponseBody::full(Bytes::from(body.to_string())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     Ok(response)
 }
 
 /// Builds the entries that the caller may see, in the requested shape.
-struct Listing<'a> {
+struct ModelListing<'a> {
     snapshot: &'a Snapshot,
     access: &'a Access,
     anthropic: bool,
 }
 
-impl Listing<'_> {
+impl ModelListing<'_> {
     fn all(&self) -> Value {
         let mut ids: Vec<&str> = self.snapshot.routes.keys().map(|id| &**id).collect();
         ids.sort_unstable();

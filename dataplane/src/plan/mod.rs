@@ -14,7 +14,7 @@ use crate::admit::demand::Demand;
 use crate::admit::quota;
 use crate::error::Fault;
 
-use self::response_affinity::{Homes, Reference};
+use self::response_affinity::{ResponseAffinity, StateReference};
 
 mod affinity;
 mod recent;
@@ -29,8 +29,8 @@ pub(crate) struct Needs<'a> {
     pub(crate) vision: bool,
     pub(crate) affinity_key: Option<&'a str>,
     /// Provider state that the request refers to.
-    pub(crate) reference: Reference,
-    pub(crate) homes: &'a Homes,
+    pub(crate) reference: StateReference,
+    pub(crate) response_affinity: &'a ResponseAffinity,
     pub(crate) demand: Demand<'a>,
     pub(crate) access: &'a Access,
 }
@@ -72,18 +72,18 @@ pub(crate) fn order<'a>(
             }
         }
     }
-    if let Reference::Unknown(param) = needs.reference
+    if let StateReference::Unknown(param) = needs.reference
         && candidates.iter().any(|target| target.speaks(needs.dialect))
     {
         return Err(Fault::new(ErrorKind::NotFound, NOT_YOURS).param(param));
     }
-    if let Reference::At(home) = needs.reference {
+    if let StateReference::At(creator) = needs.reference {
         candidates.retain(|target| {
-            let is_home = needs.homes.of(target) == home;
-            if !is_home {
+            let is_creator = needs.response_affinity.of(target) == creator;
+            if !is_creator {
                 skip(target, StepResult::Elsewhere);
             }
-            is_home
+            is_creator
         });
         if candidates.is_empty() {
             return Err(Fault::new(ErrorKind::UnsupportedField, AWAY).param(needs.referring_member()));

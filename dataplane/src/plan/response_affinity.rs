@@ -25,7 +25,7 @@ use super::recent::Recent;
 /// Number of slots for reasoning items, and for the token counts of responses.
 const SLOTS: usize = 1 << 16;
 /// Bits of a slot that identify the target.
-const HOME_BITS: u32 = 16;
+const TARGET_BITS: u32 = 16;
 /// Bits of a slot that hold the token count.
 const TOKENS_BITS: u32 = 32;
 const TOKENS_MAX: u64 = u32::MAX as u64;
@@ -33,7 +33,7 @@ const TOKENS_MAX: u64 = u32::MAX as u64;
 const SAMPLE_BYTES: usize = 64;
 
 /// Lock-free tables that map hashes of responses, conversations and reasoning to the targets that created them.
-pub(crate) struct Homes {
+pub(crate) struct ResponseAffinity {
     slots: Box<[AtomicU64]>,
     /// Responses and conversations by owner, and conversations regardless of their owner.
     stored: Recent,
@@ -42,7 +42,7 @@ pub(crate) struct Homes {
     hasher: RandomState,
 }
 
-impl std::fmt::Debug for Homes {
+impl std::fmt::Debug for ResponseAffinity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Homes").finish_non_exhaustive()
     }
@@ -50,11 +50,11 @@ impl std::fmt::Debug for Homes {
 
 /// Provider state that a request refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reference {
+pub(crate) enum StateReference {
     /// No provider state, or encrypted reasoning or a conversation of unknown origin.
     Nothing,
     /// State created at this target.
-    At(Home),
+    At(TargetHash),
     /// This member of the request contains an id that is not known as the caller's own.
     Unknown(&'static str),
 }
@@ -65,38 +65,44 @@ pub(crate) struct ResponseHash(u64);
 
 /// Truncated hash of a target's instance, credential and model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Home(u16);
+pub(crate) struct TargetHash(u16);
 
-impl Homes {
+impl ResponseAffinity {
     pub(crate) fn new() -> Self {
         let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self { slots: empty(), stored: Recent::default(), tokens: empty(), hasher: RandomState::new() }
     }
 
-    /// Returns the home of `target`.
-    pub(crate) fn of(&self, target: &Target) -> Home {
+    /// Returns the hash of `target`.
+    pub(crate) fn of(&self, target: &Target) -> TargetHash {
         let provider = &target.provider;
         let hash = self.hasher.hash_one((provider.id.as_str(), provider.identity, target.model.id.as_str()));
-        Home(u16::try_from(hash >> (u64::BITS - HOME_BITS)).unwrap_or_default())
+        TargetHash(u16::try_from(hash >> (u64::BITS - TARGET_BITS)).unwrap_or_default())
     }
 
-    /// Remembers that the response with this id was created at `home` for this caller, in the conversation named by its
+    /// Remembers that the response with this id was created at `target` for this caller, in the conversation named by its
     /// request.
-    pub(crate) fn note_response(&self, id: &str, head: &Head, caller: &Access, home: Home) -> ResponseHash {
+    pub(crate) fn note_response(
+        &self,
+        id: &str,
+        head: &Head,
+        caller: &Access,
+        target: TargetHash,
+    ) -> ResponseHash {
         let response = self.response(id, caller);
-        self.stored.put(response, home.0);
+        self.stored.put(response, target.0);
         if let Some(conversation) = &head.state.conversation {
-            self.stored.put(self.conversation(conversation, Some(caller)), home.0);
-            self.stored.put(self.conversation(conversation, None), home.0);
+            self.stored.put(self.conversation(conversation, Some(caller)), target.0);
+            self.stored.put(self.conversation(conversation, None), target.0);
         }
         ResponseHash(response)
     }
 
-    /// Remembers that the encrypted reasoning in `answer` was created at `home`.
-    pub(crate) fn note_reasoning(&self, answer: &[u8], home: Home) {
+    /// Remembers that the encrypted reasoning in `answer` was created at `target`.
+    pub(crate) fn note_reasoning(&self, answer: &[u8], target: TargetHash) {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
-                self.put(self.hasher.hash_one(sample), home);
+                self.put(self.hasher.hash_one(sample), target);
             }
         }
     }
@@ -116,26 +122,28 @@ impl Homes {
     }
 
     /// Returns the provider state that the request refers to.
-    pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> Reference {
+    pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> StateReference {
         let state = &head.state;
         if let Some(id) = &state.previous_response_id {
-            let home = self.stored.get(self.response(id, caller));
-            return home.map_or(Reference::Unknown("previous_response_id"), |home| Reference::At(Home(home)));
+            let target = self.stored.get(self.response(id, caller));
+            return target.map_or(StateReference::Unknown("previous_response_id"), |target| {
+                StateReference::At(TargetHash(target))
+            });
         }
         if let Some(id) = &state.conversation {
             // Conversations are created outside the gateway: each belongs to the owner that uses it first.
             let own = self.stored.get(self.conversation(id, Some(caller)));
             let is_used = self.stored.get(self.conversation(id, None)).is_some();
             return match own {
-                Some(home) => Reference::At(Home(home)),
-                None if is_used => Reference::Unknown("conversation"),
-                None => Reference::Nothing,
+                Some(target) => StateReference::At(TargetHash(target)),
+                None if is_used => StateReference::Unknown("conversation"),
+                None => StateReference::Nothing,
             };
         }
         let mut segments = body.iter().rev().filter(|_| state.encrypted_content);
         let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
-        let home = last.and_then(|last| self.get(self.hasher.hash_one(last)));
-        home.map_or(Reference::Nothing, Reference::At)
+        let target = last.and_then(|last| self.get(self.hasher.hash_one(last)));
+        target.map_or(StateReference::Nothing, StateReference::At)
     }
 
     /// Hashes a response id with its owner, so that other owners cannot find it.
@@ -147,17 +155,17 @@ impl Homes {
         self.hasher.hash_one((caller.map(owner), "conversation", id))
     }
 
-    fn put(&self, hash: u64, Home(home): Home) {
+    fn put(&self, hash: u64, TargetHash(target): TargetHash) {
         if let Some(slot) = self.slot(hash) {
-            slot.store((hash << HOME_BITS) | u64::from(home), Ordering::Relaxed);
+            slot.store((hash << TARGET_BITS) | u64::from(target), Ordering::Relaxed);
         }
     }
 
-    fn get(&self, hash: u64) -> Option<Home> {
+    fn get(&self, hash: u64) -> Option<TargetHash> {
         let kept = self.slot(hash)?.load(Ordering::Relaxed);
-        let same = kept >> HOME_BITS == (hash << HOME_BITS) >> HOME_BITS;
-        let home = u16::try_from(kept & u64::from(u16::MAX)).unwrap_or_default();
-        (same && kept != 0).then_some(Home(home))
+        let same = kept >> TARGET_BITS == (hash << TARGET_BITS) >> TARGET_BITS;
+        let target = u16::try_from(kept & u64::from(u16::MAX)).unwrap_or_default();
+        (same && kept != 0).then_some(TargetHash(target))
     }
 
     /// Returns the slot of a hash. The hash bits that select the slot are not stored in it.
@@ -166,39 +174,44 @@ impl Homes {
     }
 
     fn place(&self, hash: u64) -> Option<usize> {
-        usize::try_from(hash >> (u64::BITS - HOME_BITS)).ok()
+        usize::try_from(hash >> (u64::BITS - TARGET_BITS)).ok()
     }
 }
 
 /// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted reasoning.
 #[derive(Debug)]
-pub(crate) struct Trail {
-    homes: Arc<Homes>,
+pub(crate) struct AffinityRecorder {
+    table: Arc<ResponseAffinity>,
     access: Arc<Access>,
-    home: Home,
+    target: TargetHash,
     /// The hash of the answer's ID, if the ID is known.
     response: Option<ResponseHash>,
 }
 
-impl Trail {
-    pub(crate) fn new(homes: &Arc<Homes>, access: &Arc<Access>, target: &Target) -> Self {
-        Self { homes: Arc::clone(homes), access: Arc::clone(access), home: homes.of(target), response: None }
+impl AffinityRecorder {
+    pub(crate) fn new(table: &Arc<ResponseAffinity>, access: &Arc<Access>, target: &Target) -> Self {
+        Self {
+            table: Arc::clone(table),
+            access: Arc::clone(access),
+            target: table.of(target),
+            response: None,
+        }
     }
 
-    pub(crate) fn see(&self, bytes: &[u8]) {
-        self.homes.note_reasoning(bytes, self.home);
+    pub(crate) fn note_bytes(&self, bytes: &[u8]) {
+        self.table.note_reasoning(bytes, self.target);
     }
 
     /// Records the ID of the answer.
-    pub(crate) fn begins(&mut self, id: Option<String>, head: &Head) {
-        let note = |id: String| self.homes.note_response(&id, head, &self.access, self.home);
+    pub(crate) fn note_id(&mut self, id: Option<String>, head: &Head) {
+        let note = |id: String| self.table.note_response(&id, head, &self.access, self.target);
         self.response = id.map(note);
     }
 
     /// Records the number of tokens of the answer and of everything before it.
-    pub(crate) fn ends(&self, tokens: &TokenCounts) {
+    pub(crate) fn note_usage(&self, tokens: &TokenCounts) {
         if let Some(response) = self.response {
-            self.homes.note_tokens(response, tokens.total());
+            self.table.note_tokens(response, tokens.total());
         }
     }
 }

@@ -7,7 +7,7 @@ use shared::usage::UsageEvent;
 
 /// Quota reservations of one exchange; see [`Record::hold`](super::Record::hold).
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldReservations {
     /// Reservation under the quotas that count the exchange regardless of its target.
     pub(super) reservation: Reservation,
     /// Reservation under the quotas that apply to the current target, or to the target that has served.
@@ -16,7 +16,7 @@ pub(super) struct Held {
     pub(super) first_step: usize,
 }
 
-impl Held {
+impl HeldReservations {
     pub(super) fn warnings(&self) -> impl Iterator<Item = &Quota> {
         self.reservation.warnings().chain(self.of_target.warnings())
     }
@@ -59,7 +59,7 @@ pub(super) fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
 
 /// Returns the amount to charge to cost quotas for an attempt whose cost is unknown: the larger of the reservation and
 /// of the part that has a price, so that a token class without a price never frees quota.
-pub(super) fn counts_as(held: Option<&Held>, bill: Bill) -> Option<u64> {
+pub(super) fn counts_as(held: Option<&HeldReservations>, bill: Bill) -> Option<u64> {
     if bill.cost.is_some() {
         return None;
     }

@@ -19,7 +19,7 @@ use shared::usage::{
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
-use self::cost::{Held, counts_as, set_cost, spent, with_lost};
+use self::cost::{HeldReservations, counts_as, set_cost, spent, with_lost};
 use crate::metrics::{Counters, add};
 
 mod cost;
@@ -89,7 +89,7 @@ pub(crate) struct Record {
     /// The pictures or videos that the request asks for.
     media: Option<Box<MediaWish>>,
     /// Quota reservations of the exchange, held until it is recorded.
-    held: Option<Held>,
+    held: Option<HeldReservations>,
     /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
 }
@@ -223,7 +223,8 @@ impl Record {
     /// Takes ownership of the exchange's quota reservation.
     pub(crate) fn hold(&mut self, reservation: Reservation) {
         if self.event.is_some() {
-            self.held = Some(Held { reservation, of_target: Reservation::default(), first_step: 0 });
+            self.held =
+                Some(HeldReservations { reservation, of_target: Reservation::default(), first_step: 0 });
         } else {
             reservation.release();
         }
@@ -249,7 +250,7 @@ impl Record {
 
     /// Returns the warn-only quotas that would otherwise have refused the exchange.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &Quota> {
-        self.held.iter().flat_map(Held::warnings)
+        self.held.iter().flat_map(HeldReservations::warnings)
     }
 
     /// Applies `change` to the event unless it has been sent.
@@ -325,7 +326,7 @@ impl Record {
     /// itself. Returns false if a note is required and cannot be written.
     fn note_running(&mut self) -> bool {
         let Some(event) = &mut self.event else { return true };
-        let has_to_be = self.held.as_ref().is_some_and(Held::is_hard);
+        let has_to_be = self.held.as_ref().is_some_and(HeldReservations::is_hard);
         if !has_to_be && !event.stream {
             return true;
         }

@@ -18,43 +18,43 @@ use shared::port::BoxError;
 use shared::routing::ProviderInstance;
 use tokio::time::{Instant, Sleep};
 
-use crate::memory_budget::Room;
+use crate::memory_budget::MemoryReservation;
 use crate::upstream::{AnswerBody, Upstreams};
 
 /// JSON body with base64 content between a fixed head and tail.
 #[derive(Debug)]
-pub(crate) struct Inline {
+pub(crate) struct Base64Video {
     head: Bytes,
-    source: Source,
+    source: VideoSource,
     tail: Bytes,
-    phase: Phase,
+    phase: VideoPhase,
 }
 
 /// Source of the base64 content.
 #[derive(Debug)]
-pub(crate) enum Source {
-    /// Content in memory, already in base64; `_room` accounts for its bytes.
-    There { base64: Bytes, _room: Room },
+pub(crate) enum VideoSource {
+    /// Content in memory, already in base64; `_memory` accounts for its bytes.
+    InMemory { base64: Bytes, _memory: MemoryReservation },
     /// Raw bytes that arrive from an upstream.
-    Coming(Box<Coming>),
+    Upstream(Box<UpstreamVideo>),
 }
 
-/// A video body that arrives from an upstream; see [`Source::Coming`].
+/// A video body that arrives from an upstream; see [`VideoSource::Upstream`].
 #[derive(Debug)]
-pub(crate) struct Coming {
+pub(crate) struct UpstreamVideo {
     upstreams: Rc<Upstreams>,
     provider: Arc<ProviderInstance>,
     body: AnswerBody,
     /// Bytes read but not yet encoded: first the initial piece, later fewer than the three bytes of a base64 group.
-    unsaid: Vec<u8>,
+    unencoded: Vec<u8>,
     bytes: u64,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum VideoPhase {
     Head,
-    Film,
+    Video,
     Tail,
     End,
 }
@@ -63,51 +63,51 @@ enum Phase {
 /// occupying a connection forever.
 const BYTES_MAX: u64 = 2 << 30;
 
-impl Inline {
+impl Base64Video {
     /// Creates a body of `head`, the base64 of `source` and `tail`.
-    pub(crate) fn new((head, tail): (Bytes, Bytes), source: Source) -> Self {
-        Self { head, source, tail, phase: Phase::Head }
+    pub(crate) fn new((head, tail): (Bytes, Bytes), source: VideoSource) -> Self {
+        Self { head, source, tail, phase: VideoPhase::Head }
     }
 
     /// Returns the next bytes for the client.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             match self.phase {
-                Phase::Head => {
-                    self.phase = Phase::Film;
+                VideoPhase::Head => {
+                    self.phase = VideoPhase::Video;
                     return Poll::Ready(Some(Ok(std::mem::take(&mut self.head))));
                 }
-                Phase::Film => match ready!(self.source.poll_base64(cx)) {
-                    Ok(None) => self.phase = Phase::Tail,
+                VideoPhase::Video => match ready!(self.source.poll_base64(cx)) {
+                    Ok(None) => self.phase = VideoPhase::Tail,
                     Ok(Some(base64)) => return Poll::Ready(Some(Ok(base64))),
                     Err(why) => {
-                        self.phase = Phase::End;
+                        self.phase = VideoPhase::End;
                         return Poll::Ready(Some(Err(why.into())));
                     }
                 },
-                Phase::Tail => {
-                    self.phase = Phase::End;
+                VideoPhase::Tail => {
+                    self.phase = VideoPhase::End;
                     return Poll::Ready(Some(Ok(std::mem::take(&mut self.tail))));
                 }
-                Phase::End => return Poll::Ready(None),
+                VideoPhase::End => return Poll::Ready(None),
             }
         }
     }
 }
 
-impl Source {
+impl VideoSource {
     fn poll_base64(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, &'static str>> {
         match self {
-            Self::There { base64, .. } => {
+            Self::InMemory { base64, .. } => {
                 let base64 = std::mem::take(base64);
                 Poll::Ready(Ok(Some(base64).filter(|base64| !base64.is_empty())))
             }
-            Self::Coming(coming) => coming.poll_base64(cx),
+            Self::Upstream(coming) => coming.poll_base64(cx),
         }
     }
 }
 
-impl Coming {
+impl UpstreamVideo {
     /// Creates the content of `first`, which was read already, and the rest of `body`.
     pub(crate) fn new(
         upstreams: &Rc<Upstreams>,
@@ -119,7 +119,7 @@ impl Coming {
             upstreams: Rc::clone(upstreams),
             provider: Arc::clone(provider),
             body,
-            unsaid: first.to_vec(),
+            unencoded: first.to_vec(),
             bytes: first.len() as u64,
             timer: None,
         }
@@ -127,10 +127,10 @@ impl Coming {
 
     fn poll_base64(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, &'static str>> {
         loop {
-            let whole = self.unsaid.len() - self.unsaid.len() % 3;
+            let whole = self.unencoded.len() - self.unencoded.len() % 3;
             if whole > 0 {
-                let rest = self.unsaid.split_off(whole);
-                let groups = std::mem::replace(&mut self.unsaid, rest);
+                let rest = self.unencoded.split_off(whole);
+                let groups = std::mem::replace(&mut self.unencoded, rest);
                 return Poll::Ready(Ok(Some(BASE64_STANDARD.encode(groups).into())));
             }
             match self.body.poll_data(cx) {
@@ -140,14 +140,14 @@ impl Coming {
                     if self.bytes > BYTES_MAX {
                         return Poll::Ready(Err("the video is too long"));
                     }
-                    self.unsaid.extend_from_slice(&piece);
+                    self.unencoded.extend_from_slice(&piece);
                 }
                 Poll::Ready(Some(Err(_))) => {
                     return Poll::Ready(Err("the upstream broke off inside the video"));
                 }
                 Poll::Ready(None) => {
                     self.body.recycle(&self.upstreams, &self.provider);
-                    let last = std::mem::take(&mut self.unsaid);
+                    let last = std::mem::take(&mut self.unencoded);
                     return Poll::Ready(Ok((!last.is_empty()).then(|| BASE64_STANDARD.encode(last).into())));
                 }
                 Poll::Pending => {

@@ -15,7 +15,7 @@ use super::stream::Relay;
 
 /// Result of the failover.
 #[derive(Debug)]
-pub(crate) enum Finished {
+pub(crate) enum FailoverResult {
     /// A target answers.
     Relay(Box<Relay>),
     /// The complete rest of the body: a short answer or an error event.
@@ -23,7 +23,7 @@ pub(crate) enum Finished {
 }
 
 /// Body that runs the failover, with keep-alives, and then relays its answer.
-pub(crate) struct Early {
+pub(crate) struct KeepaliveStream {
     state: State,
     dialect: Dialect,
     interval: Duration,
@@ -31,12 +31,12 @@ pub(crate) struct Early {
 }
 
 enum State {
-    Waiting(Pin<Box<dyn Future<Output = Finished>>>),
+    Waiting(Pin<Box<dyn Future<Output = FailoverResult>>>),
     Relaying(Box<Relay>),
     Ended,
 }
 
-impl std::fmt::Debug for Early {
+impl std::fmt::Debug for KeepaliveStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Early").field("interval", &self.interval).finish_non_exhaustive()
     }
@@ -50,10 +50,10 @@ pub(super) fn keepalive(dialect: Dialect) -> Bytes {
     })
 }
 
-impl Early {
+impl KeepaliveStream {
     /// Creates the body; its first keep-alive is sent immediately.
     pub(crate) fn new(
-        failover: Pin<Box<dyn Future<Output = Finished>>>,
+        failover: Pin<Box<dyn Future<Output = FailoverResult>>>,
         dialect: Dialect,
         interval: Duration,
     ) -> Self {
@@ -74,8 +74,8 @@ impl Early {
         loop {
             match &mut self.state {
                 State::Waiting(failover) => match failover.as_mut().poll(cx) {
-                    Poll::Ready(Finished::Relay(relay)) => self.state = State::Relaying(relay),
-                    Poll::Ready(Finished::Whole(event)) => {
+                    Poll::Ready(FailoverResult::Relay(relay)) => self.state = State::Relaying(relay),
+                    Poll::Ready(FailoverResult::Whole(event)) => {
                         self.state = State::Ended;
                         return Poll::Ready(Some(Ok(event)));
                     }

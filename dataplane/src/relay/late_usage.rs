@@ -14,32 +14,32 @@ use super::stream::Relay;
 
 /// Queue of one worker's relays for the task that reads them without a client.
 #[derive(Debug)]
-pub(crate) struct Tails {
-    door: mpsc::Sender<Box<Relay>>,
-    inbox: RefCell<Option<mpsc::Receiver<Box<Relay>>>>,
+pub(crate) struct LateUsageQueue {
+    sender: mpsc::Sender<Box<Relay>>,
+    receiver: RefCell<Option<mpsc::Receiver<Box<Relay>>>>,
 }
 
-impl Default for Tails {
+impl Default for LateUsageQueue {
     fn default() -> Self {
-        let (door, inbox) = mpsc::channel(TAILS_MAX);
-        Self { door, inbox: RefCell::new(Some(inbox)) }
+        let (sender, receiver) = mpsc::channel(RELAYS_MAX);
+        Self { sender, receiver: RefCell::new(Some(receiver)) }
     }
 }
 
-impl Tails {
+impl LateUsageQueue {
     /// Queues `relay`. If the queue is full, the relay is dropped and recorded with the usage reported so far.
     pub(super) fn take(&self, relay: Box<Relay>) {
-        drop(self.door.try_send(relay));
+        drop(self.sender.try_send(relay));
     }
 
     /// Reads queued relays for up to `grace` each, until the worker ends. The remaining ones are then recorded with the
     /// usage reported so far.
-    pub(crate) async fn keep(inbox: Option<mpsc::Receiver<Box<Relay>>>, grace: Duration) {
+    pub(crate) async fn read_all(inbox: Option<mpsc::Receiver<Box<Relay>>>, grace: Duration) {
         let Some(mut inbox) = inbox else { return };
         let mut running = JoinSet::new();
         loop {
             tokio::select! {
-                relay = inbox.recv(), if running.len() < TAILS_MAX => match relay {
+                relay = inbox.recv(), if running.len() < RELAYS_MAX => match relay {
                     Some(relay) => drop(running.spawn_local(read_on(relay, Instant::now() + grace))),
                     None => return,
                 },
@@ -49,15 +49,15 @@ impl Tails {
     }
 
     /// Returns the receiver on the first call, then `None`.
-    pub(crate) fn inbox(&self) -> Option<mpsc::Receiver<Box<Relay>>> {
-        self.inbox.take()
+    pub(crate) fn take_receiver(&self) -> Option<mpsc::Receiver<Box<Relay>>> {
+        self.receiver.take()
     }
 }
 
 /// Reads `relay` until its usage has arrived, its answer ends or `end` is reached.
 async fn read_on(mut relay: Box<Relay>, end: Instant) {
     let mut bytes = 0_usize;
-    while relay.is_owed() && bytes < TAIL_BYTES_MAX {
+    while relay.awaits_usage() && bytes < BYTES_MAX {
         match timeout_at(end, poll_fn(|cx| relay.poll_piece(cx))).await {
             Ok(Some(length)) => bytes = bytes.saturating_add(length),
             Ok(None) | Err(_) => return,
@@ -66,6 +66,6 @@ async fn read_on(mut relay: Box<Relay>, end: Instant) {
 }
 
 /// Maximum number of a worker's answers read concurrently, and also of those queued.
-const TAILS_MAX: usize = 256;
+const RELAYS_MAX: usize = 256;
 /// Maximum bytes read per answer.
-const TAIL_BYTES_MAX: usize = 256 << 10;
+const BYTES_MAX: usize = 256 << 10;

@@ -12,26 +12,26 @@ mod keepalive;
 mod late_usage;
 mod stream;
 
-pub(crate) use self::base64_video::{Coming, Inline, Source};
-pub(crate) use self::keepalive::{Early, Finished};
-pub(crate) use self::late_usage::Tails;
-pub(crate) use self::stream::{Parts, Relay, RelayContext, Scan, pass_whole};
+pub(crate) use self::base64_video::{Base64Video, UpstreamVideo, VideoSource};
+pub(crate) use self::keepalive::{FailoverResult, KeepaliveStream};
+pub(crate) use self::late_usage::LateUsageQueue;
+pub(crate) use self::stream::{Relay, RelayContext, RelayParts, Scan, pass_whole};
 use crate::server::service::AnswerBody;
 
 /// The body of a response.
 #[derive(Debug)]
-pub(crate) struct Reply(Kind);
+pub(crate) struct ResponseBody(Kind);
 
 #[derive(Debug)]
 enum Kind {
     Full(Bytes),
     Relay(Box<Relay>),
-    Early(Box<Early>),
-    Inline(Box<Inline>),
+    Keepalive(Box<KeepaliveStream>),
+    Base64Video(Box<Base64Video>),
     Port(port::Body),
 }
 
-impl Reply {
+impl ResponseBody {
     pub(crate) fn full(bytes: Bytes) -> Self {
         Self(Kind::Full(bytes))
     }
@@ -40,12 +40,12 @@ impl Reply {
         Self(Kind::Relay(relay))
     }
 
-    pub(crate) fn early(early: Early) -> Self {
-        Self(Kind::Early(Box::new(early)))
+    pub(crate) fn keepalive(early: KeepaliveStream) -> Self {
+        Self(Kind::Keepalive(Box::new(early)))
     }
 
-    pub(crate) fn inline(inline: Inline) -> Self {
-        Self(Kind::Inline(Box::new(inline)))
+    pub(crate) fn base64_video(inline: Base64Video) -> Self {
+        Self(Kind::Base64Video(Box::new(inline)))
     }
 
     pub(crate) fn port(body: port::Body) -> Self {
@@ -57,22 +57,22 @@ impl Reply {
         match self.0 {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
-            Kind::Early(_) | Kind::Inline(_) | Kind::Port(_) => Err(Bytes::new()),
+            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) => Err(Bytes::new()),
         }
     }
 }
 
-impl AnswerBody for Reply {
+impl AnswerBody for ResponseBody {
     fn is_cut(&self) -> bool {
         match &self.0 {
             Kind::Relay(relay) => relay.is_cut(),
-            Kind::Early(early) => early.is_cut(),
-            Kind::Full(_) | Kind::Inline(_) | Kind::Port(_) => false,
+            Kind::Keepalive(early) => early.is_cut(),
+            Kind::Full(_) | Kind::Base64Video(_) | Kind::Port(_) => false,
         }
     }
 }
 
-impl Body for Reply {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = BoxError;
 
@@ -84,8 +84,10 @@ impl Body for Reply {
             Kind::Full(bytes) if bytes.is_empty() => Poll::Ready(None),
             Kind::Full(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Relay(relay) => relay.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
-            Kind::Early(early) => early.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
-            Kind::Inline(inline) => inline.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
+            Kind::Keepalive(early) => early.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data))),
+            Kind::Base64Video(inline) => {
+                inline.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data)))
+            }
             Kind::Port(body) => Pin::new(body).poll_frame(cx),
         }
     }
@@ -93,7 +95,7 @@ impl Body for Reply {
     fn is_end_stream(&self) -> bool {
         match &self.0 {
             Kind::Full(bytes) => bytes.is_empty(),
-            Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => false,
+            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => false,
             Kind::Port(body) => body.is_end_stream(),
         }
     }
@@ -101,7 +103,7 @@ impl Body for Reply {
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Relay(_) | Kind::Early(_) | Kind::Inline(_) => SizeHint::default(),
+            Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => SizeHint::default(),
             Kind::Port(body) => body.size_hint(),
         }
     }

@@ -31,9 +31,9 @@ use wire::native::WholeScan;
 use wire::stream::{AnswerStream, Trouble};
 
 use super::keepalive;
-use super::late_usage::Tails;
+use super::late_usage::LateUsageQueue;
 use crate::clock::CoarseClock;
-use crate::plan::response_affinity::Trail;
+use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
 use crate::server::io::Link;
 use crate::upstream::{AnswerBody, Upstreams};
@@ -48,7 +48,7 @@ pub(crate) struct RelayContext {
     /// Time that an upstream is still read for its usage after its client disconnected; zero disables this.
     pub(crate) usage_grace: Duration,
     /// Answers whose clients disconnected before the usage arrived.
-    pub(crate) tails: Tails,
+    pub(crate) late_usage: LateUsageQueue,
 }
 
 /// Relays one answer and records its usage.
@@ -63,22 +63,22 @@ pub(crate) struct Relay {
     scan: Scan,
     /// The client's dialect.
     dialect: Dialect,
-    trail: Option<Box<Trail>>,
+    affinity: Option<Box<AffinityRecorder>>,
     /// Pieces to send to the client, last piece first.
     ready: Vec<Bytes>,
-    phase: Phase,
+    phase: RelayPhase,
     /// True if the last event reports an error.
     is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
     /// Time of the last bytes from the upstream, on the worker's coarse clock.
-    heard: u32,
+    last_read: u32,
     /// True if the client has disconnected and only the usage is awaited.
-    is_tail: bool,
+    awaits_usage_only: bool,
 }
 
 /// Parts of a new relay.
 #[derive(Debug)]
-pub(crate) struct Parts {
+pub(crate) struct RelayParts {
     pub(crate) context: Rc<RelayContext>,
     pub(crate) link: Rc<Link>,
     pub(crate) provider: Arc<ProviderInstance>,
@@ -87,7 +87,7 @@ pub(crate) struct Parts {
     pub(crate) body: AnswerBody,
     pub(crate) scan: Scan,
     pub(crate) dialect: Dialect,
-    pub(crate) trail: Option<Box<Trail>>,
+    pub(crate) affinity: Option<Box<AffinityRecorder>>,
     /// Pieces that have been read already, in order.
     pub(crate) held: Vec<Bytes>,
 }
@@ -101,7 +101,7 @@ pub(crate) enum Scan {
 
 /// State of a relay; the module shows the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum RelayPhase {
     Flow,
     Flush { polls: u8 },
     Abort,
@@ -126,11 +126,11 @@ const AFTER_DONE: Duration = Duration::from_secs(2);
 const AFTER_DONE_AWAITED: Duration = Duration::from_millis(100);
 
 impl Relay {
-    pub(crate) fn new(parts: Parts) -> Self {
+    pub(crate) fn new(parts: RelayParts) -> Self {
         let mut ready = parts.held;
         ready.reverse();
         let mut relay = Self {
-            heard: parts.context.clock.now(),
+            last_read: parts.context.clock.now(),
             context: parts.context,
             link: parts.link,
             provider: parts.provider,
@@ -139,12 +139,12 @@ impl Relay {
             body: parts.body,
             scan: parts.scan,
             dialect: parts.dialect,
-            trail: parts.trail,
+            affinity: parts.affinity,
             ready,
-            phase: Phase::Flow,
+            phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
-            is_tail: false,
+            awaits_usage_only: false,
         };
         relay.after_push();
         relay
@@ -157,23 +157,23 @@ impl Relay {
                 return Poll::Ready(Some(Ok(bytes)));
             }
             match self.phase {
-                Phase::Flow => match self.body.poll_data(cx) {
+                RelayPhase::Flow => match self.body.poll_data(cx) {
                     Poll::Pending => std::task::ready!(self.poll_silence(cx)),
                     Poll::Ready(Some(Ok(bytes))) => self.take(bytes),
                     Poll::Ready(Some(Err(_))) => self.break_off(ErrorKind::UpstreamCut, CUT),
                     Poll::Ready(None) => self.upstream_ended(),
                 },
-                Phase::Flush { polls } => std::task::ready!(self.poll_flushed(polls, cx)),
-                Phase::Abort => return Poll::Ready(Some(Err(Box::new(BrokenOff)))),
-                Phase::End => return Poll::Ready(None),
+                RelayPhase::Flush { polls } => std::task::ready!(self.poll_flushed(polls, cx)),
+                RelayPhase::Abort => return Poll::Ready(Some(Err(Box::new(BrokenOff)))),
+                RelayPhase::End => return Poll::Ready(None),
             }
         }
     }
 
     fn take(&mut self, bytes: Bytes) {
-        self.heard = self.context.clock.now();
-        if let Some(trail) = &self.trail {
-            trail.see(&bytes);
+        self.last_read = self.context.clock.now();
+        if let Some(affinity) = &self.affinity {
+            affinity.note_bytes(&bytes);
         }
         match &mut self.scan {
             Scan::Stream(stream) => {
@@ -196,7 +196,7 @@ impl Relay {
             self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
             self.settle(Outcome::Cut);
             self.body = AnswerBody::Ended;
-            self.phase = Phase::End;
+            self.phase = RelayPhase::End;
             self.is_cut = true;
         } else if state.done && !self.record.is_closed() {
             self.complete();
@@ -218,12 +218,12 @@ impl Relay {
             }
         };
         self.after_push();
-        if self.phase != Phase::Flow {
+        if self.phase != RelayPhase::Flow {
             return;
         }
         if whole {
             self.body.recycle(&self.context.upstreams, &self.provider);
-            self.phase = Phase::End;
+            self.phase = RelayPhase::End;
             self.complete();
         } else {
             self.break_off(ErrorKind::UpstreamCut, CUT);
@@ -236,7 +236,7 @@ impl Relay {
         self.body = AnswerBody::Ended;
         self.record.note(|event| event.error = Some(kind));
         self.settle(Outcome::Cut);
-        self.phase = Phase::Flush { polls: 0 };
+        self.phase = RelayPhase::Flush { polls: 0 };
         if let Scan::Stream(stream) = &mut self.scan
             && stream.has_events()
         {
@@ -247,7 +247,7 @@ impl Relay {
                 // An event too large to buffer was partly sent; the blank line keeps the error event separate from it.
                 self.ready.insert(1, EVENT_END);
             }
-            self.phase = Phase::End;
+            self.phase = RelayPhase::End;
             self.is_cut = true;
         }
     }
@@ -271,12 +271,12 @@ impl Relay {
         std::task::ready!(timer.as_mut().poll(cx));
         // The timer is not reset for every chunk: when it fires, the clock is checked. The clock counts whole seconds,
         // the last of which may be incomplete.
-        let seconds = self.context.clock.now().wrapping_sub(self.heard).saturating_sub(1);
+        let seconds = self.context.clock.now().wrapping_sub(self.last_read).saturating_sub(1);
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
         if ended {
             self.body = AnswerBody::Ended;
-            self.phase = Phase::End;
+            self.phase = RelayPhase::End;
         } else if left.is_zero() {
             self.break_off(ErrorKind::UpstreamTimeout, SILENT);
         } else {
@@ -304,24 +304,24 @@ impl Relay {
             return Poll::Pending;
         }
         if polls < FLUSH_POLLS {
-            self.phase = Phase::Flush { polls: polls + 1 };
+            self.phase = RelayPhase::Flush { polls: polls + 1 };
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        self.phase = Phase::Abort;
+        self.phase = RelayPhase::Abort;
         Poll::Ready(())
     }
 
     /// True if the answer has ended and its usage may still arrive. Upstreams without `stream_options` send the usage
     /// at the end of the answer or never.
-    pub(super) fn is_owed(&self) -> bool {
+    pub(super) fn awaits_usage(&self) -> bool {
         let Scan::Stream(stream) = &self.scan else { return false };
         if !self.provider.quirks.stream_options {
             return false;
         }
         let state = stream.state();
         let has_ended = state.finished && !state.done && state.error.is_none();
-        has_ended && state.usage.is_none() && self.phase == Phase::Flow && !self.record.is_closed()
+        has_ended && state.usage.is_none() && self.phase == RelayPhase::Flow && !self.record.is_closed()
     }
 
     /// Reads and discards one more piece for no client; returns its length, or `None` at the end.
@@ -337,9 +337,9 @@ impl Relay {
 
     /// Moves the exchange into a relay that continues without the client. Returns `None` if no usage is expected or
     /// `usage_grace` is zero.
-    fn take_tail(&mut self) -> Option<Box<Self>> {
+    fn take_late_usage(&mut self) -> Option<Box<Self>> {
         let is_wanted = !self.context.usage_grace.is_zero();
-        if !is_wanted || self.is_tail || !self.is_owed() {
+        if !is_wanted || self.awaits_usage_only || !self.awaits_usage() {
             return None;
         }
         let nothing = Scan::Whole(Box::new(WholeScan::new(self.dialect)));
@@ -352,13 +352,13 @@ impl Relay {
             body: std::mem::replace(&mut self.body, AnswerBody::Ended),
             scan: std::mem::replace(&mut self.scan, nothing),
             dialect: self.dialect,
-            trail: self.trail.take(),
+            affinity: self.affinity.take(),
             ready: Vec::new(),
-            phase: Phase::Flow,
+            phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
-            heard: self.heard,
-            is_tail: true,
+            last_read: self.last_read,
+            awaits_usage_only: true,
         }))
     }
 
@@ -368,7 +368,7 @@ impl Relay {
         if !self.settle(Outcome::Completed) {
             self.ready.clear();
             self.body = AnswerBody::Ended;
-            self.phase = Phase::Abort;
+            self.phase = RelayPhase::Abort;
         }
     }
 
@@ -394,8 +394,8 @@ impl Relay {
                 Reported { tokens: answer.usage, input: None, extras, output_bytes }
             }
         };
-        if let (Some(trail), Some(tokens)) = (&self.trail, &reported.tokens) {
-            trail.ends(tokens);
+        if let (Some(affinity), Some(tokens)) = (&self.affinity, &reported.tokens) {
+            affinity.note_usage(tokens);
         }
         self.record.report(reported);
         self.record.close(outcome).is_recorded
@@ -404,8 +404,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        match self.take_tail() {
-            Some(tail) => self.context.tails.take(tail),
+        match self.take_late_usage() {
+            Some(rest) => self.context.late_usage.take(rest),
             None => {
                 self.settle(Outcome::Cancelled);
             }

@@ -16,18 +16,18 @@ use super::connections::Connections;
 use super::service::Connect;
 
 /// A worker's message queue and its number of connections.
-pub(crate) struct Door<M> {
+pub(crate) struct WorkerHandle<M> {
     pub(crate) inbox: mpsc::Sender<M>,
     pub(crate) live: Arc<AtomicUsize>,
 }
 
-impl<M> std::fmt::Debug for Door<M> {
+impl<M> std::fmt::Debug for WorkerHandle<M> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Door").field("live", &self.live).finish_non_exhaustive()
     }
 }
 
-impl<M> Clone for Door<M> {
+impl<M> Clone for WorkerHandle<M> {
     fn clone(&self) -> Self {
         Self { inbox: self.inbox.clone(), live: Arc::clone(&self.live) }
     }
@@ -38,7 +38,7 @@ impl<M> Clone for Door<M> {
 pub(crate) struct Accepted {
     tcp: std::net::TcpStream,
     peer: SocketAddr,
-    seat: Seat,
+    permit: ConnectionPermit,
 }
 
 /// Pause after accept fails for lack of descriptors or memory, to avoid a busy loop.
@@ -60,7 +60,7 @@ pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
 pub(crate) async fn accept<M: From<Accepted>>(
     listener: TcpListener,
     own: impl Connect,
-    doors: Vec<Door<M>>,
+    workers: Vec<WorkerHandle<M>>,
     mut stop: watch::Receiver<bool>,
 ) {
     loop {
@@ -70,7 +70,7 @@ pub(crate) async fn accept<M: From<Accepted>>(
             _ = stop.wait_for(|stop| *stop) => return,
         };
         match accepted {
-            Ok((tcp, peer)) => dispatch(&own, &doors, tcp, peer),
+            Ok((tcp, peer)) => dispatch(&own, &workers, tcp, peer),
             Err(error) if is_connection_fault(&error) => {}
             Err(error) => {
                 tracing::warn!(error = %error, "cannot accept connections for the moment");
@@ -88,58 +88,63 @@ fn is_connection_fault(error: &io::Error) -> bool {
     )
 }
 
-fn dispatch<M: From<Accepted>>(own: &impl Connect, doors: &[Door<M>], tcp: TcpStream, peer: SocketAddr) {
+fn dispatch<M: From<Accepted>>(
+    own: &impl Connect,
+    workers: &[WorkerHandle<M>],
+    tcp: TcpStream,
+    peer: SocketAddr,
+) {
     if tcp.set_nodelay(true).is_err() {
         return;
     }
-    let fewest = doors.iter().enumerate().min_by_key(|(_, door)| door.live.load(Ordering::Relaxed));
-    let Some((index, door)) = fewest else { return };
-    let Some(seat) = Seat::take(own.connections(), &door.live) else {
+    let fewest = workers.iter().enumerate().min_by_key(|(_, worker)| worker.live.load(Ordering::Relaxed));
+    let Some((index, worker)) = fewest else { return };
+    let Some(permit) = ConnectionPermit::take(own.connections(), &worker.live) else {
         tokio::task::spawn_local(refuse(tcp));
         return;
     };
     if index == 0 {
-        spawn(own.clone(), tcp, peer, seat);
+        spawn(own.clone(), tcp, peer, permit);
     } else if let Ok(tcp) = tcp.into_std() {
         // If the worker's queue is full, the connection is closed.
-        door.inbox.try_send(M::from(Accepted { tcp, peer, seat })).ok();
+        worker.inbox.try_send(M::from(Accepted { tcp, peer, permit })).ok();
     }
 }
 
 /// Serves a connection that another worker accepted.
 pub(crate) fn receive(server: impl Connect, accepted: Accepted) {
-    let Accepted { tcp, peer, seat } = accepted;
+    let Accepted { tcp, peer, permit } = accepted;
     if let Ok(tcp) = TcpStream::from_std(tcp) {
-        spawn(server, tcp, peer, seat);
+        spawn(server, tcp, peer, permit);
     }
 }
 
-fn spawn(server: impl Connect, tcp: TcpStream, peer: SocketAddr, seat: Seat) {
+fn spawn(server: impl Connect, tcp: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
     tokio::task::spawn_local(async move {
         connection::serve(server, tcp, peer).await;
-        drop(seat);
+        drop(permit);
     });
 }
 
 /// One of the process's allowed connections (LIM-5). It counts for its worker from the moment of the accept, so that a
 /// burst is spread before any worker has seen it.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct ConnectionPermit {
     total: Arc<AtomicUsize>,
     live: Arc<AtomicUsize>,
 }
 
-impl Seat {
+impl ConnectionPermit {
     /// Reserves a connection for the worker counted by `live`; returns `None` if the process is at its limit.
     fn take(connections: &Connections, live: &Arc<AtomicUsize>) -> Option<Self> {
         live.fetch_add(1, Ordering::Relaxed);
-        let seat = Self { total: Arc::clone(&connections.total), live: Arc::clone(live) };
-        let before = seat.total.fetch_add(1, Ordering::Relaxed);
-        (before < connections.settings.connections_max).then_some(seat)
+        let permit = Self { total: Arc::clone(&connections.total), live: Arc::clone(live) };
+        let before = permit.total.fetch_add(1, Ordering::Relaxed);
+        (before < connections.settings.connections_max).then_some(permit)
     }
 }
 
-impl Drop for Seat {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.total.fetch_sub(1, Ordering::Relaxed);
         self.live.fetch_sub(1, Ordering::Relaxed);
@@ -171,7 +176,7 @@ mod tests {
         let process = Arc::clone(&fixture.dataplane.process);
         let worker = Rc::new(Worker::new(process, Arc::default(), usage_log()));
         let (inbox, mut other) = mpsc::channel::<Message>(16);
-        let doors = [mpsc::channel(16).0, inbox].map(|inbox| Door { inbox, live: Arc::default() });
+        let workers = [mpsc::channel(16).0, inbox].map(|inbox| WorkerHandle { inbox, live: Arc::default() });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::task::LocalSet::new()
@@ -180,14 +185,14 @@ mod tests {
                 for _ in 0..10 {
                     clients.push(TcpStream::connect(address).await.unwrap());
                     let (tcp, peer) = listener.accept().await.unwrap();
-                    dispatch(&worker, &doors, tcp, peer);
+                    dispatch(&worker, &workers, tcp, peer);
                 }
-                assert_eq!(doors.each_ref().map(|door| door.live.load(Ordering::Relaxed)), [5, 5]);
+                assert_eq!(workers.each_ref().map(|worker| worker.live.load(Ordering::Relaxed)), [5, 5]);
                 while let Ok(message) = other.try_recv() {
                     drop(message);
                 }
                 assert_eq!(
-                    doors[1].live.load(Ordering::Relaxed),
+                    workers[1].live.load(Ordering::Relaxed),
                     0,
                     "a connection that ends gives its place back"
                 );

@@ -16,7 +16,7 @@ use shared::port::{self, BoxError};
 use tokio::time::{Instant, Sleep};
 
 use crate::error::Fault;
-use crate::memory_budget::{MemoryBudget, NoRoom, Room};
+use crate::memory_budget::{MemoryBudget, MemoryExhausted, MemoryReservation};
 use crate::quiet_waker::QuietWaker;
 use crate::server::unpack::{self, Encoding, Unpackers};
 use crate::turn::TURN_BYTES;
@@ -84,11 +84,11 @@ impl Body for Inbound {
 
 /// A request body in memory.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct HeldBody {
     pub(crate) segments: Vec<Bytes>,
     /// The latest small pieces, which are copied together.
     crumbs: BytesMut,
-    room: Room,
+    memory: MemoryReservation,
 }
 
 /// Segments kept as they arrive. Later small pieces are copied together: each segment keeps the whole buffer it was
@@ -101,14 +101,14 @@ const CRUMB_BYTES: usize = 4 << 10;
 /// pieces; clients on bad networks are far above it.
 const BYTES_PER_SECOND_MIN: u64 = 240;
 
-impl Held {
+impl HeldBody {
     pub(super) fn new(memory: &Arc<MemoryBudget>) -> Self {
-        Self { segments: Vec::new(), crumbs: BytesMut::new(), room: Room::new(memory) }
+        Self { segments: Vec::new(), crumbs: BytesMut::new(), memory: MemoryReservation::new(memory) }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
-        if !self.room.take(piece.len() as u64) {
-            return Err(Fault::from(NoRoom).closing());
+        if !self.memory.take(piece.len() as u64) {
+            return Err(Fault::from(MemoryExhausted).closing());
         }
         if self.segments.len() >= SEGMENTS_FREE && piece.len() < CRUMB_BYTES {
             self.crumbs.extend_from_slice(&piece);
@@ -124,7 +124,7 @@ impl Held {
 
     /// Returns the length of the body in bytes.
     pub(crate) fn bytes(&self) -> u64 {
-        self.room.bytes()
+        self.memory.bytes()
     }
 
     pub(super) fn finish(&mut self) {
@@ -150,12 +150,12 @@ pub(crate) async fn read(
     mut body: Inbound,
     limit: u64,
     each: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
-) -> Result<Held, Fault> {
+) -> Result<HeldBody, Fault> {
     let encoding = Encoding::of(headers)?;
     if body.size_hint().exact().is_some_and(|length| length > limit) {
         return Err(too_large(limit));
     }
-    let mut held = Held::new(&limits.memory);
+    let mut held = HeldBody::new(&limits.memory);
     let mut turn = 0;
     let mut pace = Pace { limit: limits.pause, began: None, timer: None };
     while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {

@@ -14,7 +14,7 @@ use shared::alarm::Alarm;
 use shared::error_kind::ErrorKind;
 use tokio::sync::oneshot;
 
-use super::body::{BodyLimits, Held, too_large};
+use super::body::{BodyLimits, HeldBody, too_large};
 use crate::error::Fault;
 
 /// Content encoding of a request body.
@@ -72,12 +72,12 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 pub(super) async fn unpack(
     limits: &BodyLimits,
     encoding: Encoding,
-    packed: Held,
+    packed: HeldBody,
     limit: u64,
-) -> Result<Held, Fault> {
-    let plain = Held::new(&limits.memory);
+) -> Result<HeldBody, Fault> {
+    let plain = HeldBody::new(&limits.memory);
     let (sender, unpacked) = oneshot::channel();
-    let job = Job { encoding, packed, plain, limit, sender };
+    let job = UnpackJob { encoding, packed, plain, limit, sender };
     limits.unpackers.jobs.try_send(job).map_err(|_| {
         Fault::new(ErrorKind::Overloaded, "The gateway has as many bodies to unpack as it may. Try again.")
             .retry_after(RETRY_AFTER)
@@ -89,16 +89,16 @@ pub(super) async fn unpack(
 /// The decompression threads. They end when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Unpackers {
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<UnpackJob>,
 }
 
 #[derive(Debug)]
-struct Job {
+struct UnpackJob {
     encoding: Encoding,
-    packed: Held,
-    plain: Held,
+    packed: HeldBody,
+    plain: HeldBody,
     limit: u64,
-    sender: oneshot::Sender<Result<Held, Fault>>,
+    sender: oneshot::Sender<Result<HeldBody, Fault>>,
 }
 
 /// Minimum and maximum number of threads; within these bounds there is one per worker.
@@ -125,11 +125,11 @@ impl Unpackers {
     }
 }
 
-fn work(inbox: &Mutex<Receiver<Job>>) {
+fn work(inbox: &Mutex<Receiver<UnpackJob>>) {
     loop {
         // One thread waits for the next job, the others wait for the lock.
         let job = inbox.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(Job { encoding, packed, plain, limit, sender }) = job else { return };
+        let Ok(UnpackJob { encoding, packed, plain, limit, sender }) = job else { return };
         if sender.is_closed() {
             continue;
         }
@@ -141,7 +141,12 @@ fn work(inbox: &Mutex<Receiver<Job>>) {
     }
 }
 
-fn decode_now(encoding: Encoding, packed: &Held, mut plain: Held, limit: u64) -> Result<Held, Fault> {
+fn decode_now(
+    encoding: Encoding,
+    packed: &HeldBody,
+    mut plain: HeldBody,
+    limit: u64,
+) -> Result<HeldBody, Fault> {
     let broken = |error: io::Error| {
         Fault::new(ErrorKind::InvalidRequest, format!("The request body cannot be decompressed: {error}."))
     };

@@ -49,9 +49,9 @@ struct Prompt {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct EchoRequestBody {
     model: String,
-    messages: Vec<Message>,
+    messages: Vec<EchoMessage>,
     #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
@@ -65,7 +65,7 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
-struct Message {
+struct EchoMessage {
     role: String,
     #[serde(default)]
     content: Value,
@@ -73,8 +73,8 @@ struct Message {
 
 impl Prompt {
     fn read(segments: &[Bytes]) -> Option<Self> {
-        let body: Body = serde_json::from_slice(&segments.concat()).ok()?;
-        let text = |message: &Message| match &message.content {
+        let body: EchoRequestBody = serde_json::from_slice(&segments.concat()).ok()?;
+        let text = |message: &EchoMessage| match &message.content {
             Value::String(text) => text.clone(),
             Value::Array(parts) => {
                 parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().join("\n")

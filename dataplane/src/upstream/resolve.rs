@@ -14,21 +14,21 @@ use tokio::sync::{mpsc, oneshot};
 
 /// Handle to the thread that manages the lookups; the thread ends when the last handle is dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct Resolver(mpsc::Sender<Message>);
+pub(crate) struct Resolver(mpsc::Sender<ResolverMessage>);
 
 /// The addresses of a host; their ports are meaningless.
-type Found = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
+type FoundAddresses = Result<Arc<[SocketAddr]>, Arc<io::Error>>;
 /// Looks up a host; blocks.
 type LookUp = fn(&str) -> io::Result<Arc<[SocketAddr]>>;
 
-enum Message {
+enum ResolverMessage {
     /// A request needs the addresses of a host.
-    Asked(Box<str>, oneshot::Sender<Found>),
+    Asked(Box<str>, oneshot::Sender<FoundAddresses>),
     /// A lookup has ended.
-    Found(Box<str>, Found),
+    Found(Box<str>, FoundAddresses),
 }
 
-impl fmt::Debug for Message {
+impl fmt::Debug for ResolverMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (Self::Asked(host, _) | Self::Found(host, _)) = self;
         f.debug_tuple("Message").field(host).finish()
@@ -50,7 +50,7 @@ impl Resolver {
 
     fn over(look_up: LookUp, alarm: &Alarm) -> io::Result<Self> {
         let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
-        let desk = Desk { running: HashMap::new(), results: sender.downgrade(), look_up };
+        let desk = Lookups { running: HashMap::new(), results: sender.downgrade(), look_up };
         alarm.spawn("names", move || {
             desk.run(inbox);
             Ok(())
@@ -61,7 +61,7 @@ impl Resolver {
     /// Returns the addresses of `host`, in the system's order.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Arc<[SocketAddr]>> {
         let (sender, found) = oneshot::channel();
-        self.0.try_send(Message::Asked(host.into(), sender)).map_err(|_| too_many())?;
+        self.0.try_send(ResolverMessage::Asked(host.into(), sender)).map_err(|_| too_many())?;
         match tokio::time::timeout(LOOK_UP_TIMEOUT, found).await {
             Ok(Ok(Ok(addresses))) => Ok(addresses),
             Ok(Ok(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -79,25 +79,25 @@ fn too_many() -> io::Error {
 }
 
 /// The lookups in progress.
-struct Desk {
+struct Lookups {
     /// The waiting requests by host.
-    running: HashMap<Box<str>, Vec<oneshot::Sender<Found>>>,
+    running: HashMap<Box<str>, Vec<oneshot::Sender<FoundAddresses>>>,
     /// Channel for the results of lookups. It does not keep the thread alive.
-    results: mpsc::WeakSender<Message>,
+    results: mpsc::WeakSender<ResolverMessage>,
     look_up: LookUp,
 }
 
-impl Desk {
-    fn run(mut self, mut inbox: mpsc::Receiver<Message>) {
+impl Lookups {
+    fn run(mut self, mut inbox: mpsc::Receiver<ResolverMessage>) {
         while let Some(message) = inbox.blocking_recv() {
             match message {
-                Message::Asked(host, asker) => self.ask(host, asker),
-                Message::Found(host, found) => self.answer(&host, &found),
+                ResolverMessage::Asked(host, asker) => self.ask(host, asker),
+                ResolverMessage::Found(host, found) => self.answer(&host, &found),
             }
         }
     }
 
-    fn ask(&mut self, host: Box<str>, asker: oneshot::Sender<Found>) {
+    fn ask(&mut self, host: Box<str>, asker: oneshot::Sender<FoundAddresses>) {
         if let Some(askers) = self.running.get_mut(&host) {
             if askers.len() == askers.capacity() {
                 askers.retain(|asker| !asker.is_closed());
@@ -113,7 +113,7 @@ impl Desk {
         let thread = std::thread::Builder::new().name("name".into()).spawn(move || {
             let found = look_up(&name).map_err(Arc::new);
             if let Some(results) = results.upgrade() {
-                results.blocking_send(Message::Found(name, found)).ok();
+                results.blocking_send(ResolverMessage::Found(name, found)).ok();
             }
         });
         match thread {
@@ -123,7 +123,7 @@ impl Desk {
         }
     }
 
-    fn answer(&mut self, host: &str, found: &Found) {
+    fn answer(&mut self, host: &str, found: &FoundAddresses) {
         for asker in self.running.remove(host).unwrap_or_default() {
             asker.send(found.clone()).ok();
         }

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use shared::routing::ProviderInstance;
-use speech::{Container, Script, Sound, Studio, VOICES, Voice};
+use speech::{Container, Script, Sound, Synthesizer, VOICES, Voice};
 use tokio::sync::mpsc;
 
 use super::echo::EchoBody;
@@ -23,7 +23,7 @@ use super::{Answer, AnswerBody, Broken, Kept};
 pub(crate) struct Voices {
     /// Folder for the engine's files; `None` if the process may not write any.
     folder: Option<PathBuf>,
-    studio: OnceLock<Option<Studio>>,
+    studio: OnceLock<Option<Synthesizer>>,
 }
 
 /// Number of synthesis threads: each generates half a minute of speech in a quarter of a second.
@@ -41,10 +41,10 @@ impl Voices {
     }
 
     /// Returns the studio; the first call opens it, which writes some megabytes.
-    fn studio(&self) -> Option<&Studio> {
+    fn studio(&self) -> Option<&Synthesizer> {
         let open = || {
             let folder = self.folder.as_deref()?;
-            Studio::open(folder, THREADS)
+            Synthesizer::open(folder, THREADS)
                 .inspect_err(
                     |error| tracing::error!(folder = %folder.display(), %error, "the voice cannot be used"),
                 )
@@ -55,7 +55,7 @@ impl Voices {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct SpeechRequestBody {
     input: String,
     #[serde(default)]
     voice: Option<Named>,
@@ -76,10 +76,10 @@ enum Named {
 }
 
 /// Reason to reject a request: the invalid member, and the message.
-type Refusal = (&'static str, String);
+type SpeechRefusal = (&'static str, String);
 
 /// A valid speech request.
-struct Order {
+struct SpeechOrder {
     script: Script,
     events: bool,
     characters: usize,
@@ -87,7 +87,7 @@ struct Order {
 
 /// Answers one request.
 pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, draft: &Draft<'_>) -> Answer {
-    let order = match Order::read(&draft.segments, provider.default_voice.as_deref()) {
+    let order = match SpeechOrder::read(&draft.segments, provider.default_voice.as_deref()) {
         Ok(order) => order,
         Err((param, message)) => return refusal(400, "invalid_request_error", &message, Some(param)),
     };
@@ -118,9 +118,9 @@ pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, dr
     Answer { status: 200, head: Kept::of_type(content_type), body: AnswerBody::Voice(Box::new(body)) }
 }
 
-impl Order {
-    fn read(segments: &[Bytes], default_voice: Option<&str>) -> Result<Self, Refusal> {
-        let body: Body = serde_json::from_slice(&segments.concat())
+impl SpeechOrder {
+    fn read(segments: &[Bytes], default_voice: Option<&str>) -> Result<Self, SpeechRefusal> {
+        let body: SpeechRequestBody = serde_json::from_slice(&segments.concat())
             .map_err(|error| ("input", format!("The body is not a speech request: {error}.")))?;
         let characters = body.input.chars().count();
         if characters > INPUT_CHARS_MAX {
@@ -148,7 +148,7 @@ impl Order {
     }
 }
 
-fn voice(named: Option<Named>, default_voice: Option<&str>) -> Result<&'static Voice, Refusal> {
+fn voice(named: Option<Named>, default_voice: Option<&str>) -> Result<&'static Voice, SpeechRefusal> {
     let name = match named {
         Some(Named::Name(name) | Named::Object { id: name }) => name,
         None => match default_voice {
@@ -168,12 +168,12 @@ fn voice(named: Option<Named>, default_voice: Option<&str>) -> Result<&'static V
     })
 }
 
-fn unknown_format(name: &str) -> Refusal {
+fn unknown_format(name: &str) -> SpeechRefusal {
     let known = Container::ALL.map(Container::name).join(", ");
     ("response_format", format!("'response_format' is '{name}'; the built-in voice makes {known}."))
 }
 
-fn percent(speed: f64) -> Result<u32, Refusal> {
+fn percent(speed: f64) -> Result<u32, SpeechRefusal> {
     if !(SPEED_MIN..=SPEED_MAX).contains(&speed) {
         return Err(("speed", format!("'speed' is {speed}; it can be {SPEED_MIN} to {SPEED_MAX}.")));
     }
@@ -241,8 +241,8 @@ fn event(value: &Value) -> Bytes {
 mod tests {
     use super::*;
 
-    fn read(body: &Value) -> Result<Order, Refusal> {
-        Order::read(&[Bytes::from(body.to_string())], Some("fable"))
+    fn read(body: &Value) -> Result<SpeechOrder, SpeechRefusal> {
+        SpeechOrder::read(&[Bytes::from(body.to_string())], Some("fable"))
     }
 
     #[test]

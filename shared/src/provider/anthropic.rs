@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::path::{ANSWER, Call, Layout, ListRule, Pages, PathRule};
+use super::path::{ANSWER, Layout, ListRule, Pages, PathRule, UpstreamCall};
 use super::quirks::Quirks;
 use super::{Auth, ProviderKind, Reach};
 use crate::operation::Dialect;
@@ -29,7 +29,11 @@ const LAYOUTS: &[Layout] = &[Layout {
     base_ends: "",
     rules: &[
         PathRule { dialect: Dialect::Messages, calls: ANSWER, template: "/v1/messages" },
-        PathRule { dialect: Dialect::Messages, calls: &[Call::Count], template: "/v1/messages/count_tokens" },
+        PathRule {
+            dialect: Dialect::Messages,
+            calls: &[UpstreamCall::Count],
+            template: "/v1/messages/count_tokens",
+        },
         // Anthropic offers this path for testing only; it is used only if `protocols` lists `chat`.
         PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/v1/chat/completions" },
     ],

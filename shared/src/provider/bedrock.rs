@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::path::{ANSWER, Call, Layout, ListRule, Missing, Pages, PathRule, Place};
+use super::path::{ANSWER, Layout, ListRule, Missing, Pages, PathRule, Place, UpstreamCall};
 use super::quirks::Quirks;
 use super::{Auth, Field, ProviderKind, Reach};
 use crate::operation::Dialect;
@@ -43,9 +43,9 @@ fn address(service: &str, place: &Place<'_>) -> Result<String, Missing> {
 const LAYOUTS: &[Layout] = &[Layout {
     base_ends: "",
     rules: &[
-        rule(&[Call::Whole], "/model/{model}/converse"),
-        rule(&[Call::Stream], "/model/{model}/converse-stream"),
-        rule(&[Call::Count], "/model/{model}/count-tokens"),
+        rule(&[UpstreamCall::Whole], "/model/{model}/converse"),
+        rule(&[UpstreamCall::Stream], "/model/{model}/converse-stream"),
+        rule(&[UpstreamCall::Count], "/model/{model}/count-tokens"),
         // Only a few models support these paths; they must be listed in `protocols`.
         PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/openai/v1/chat/completions" },
         PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/openai/v1/responses" },
@@ -61,6 +61,6 @@ const LAYOUTS: &[Layout] = &[Layout {
     api_version: None,
 }];
 
-const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+const fn rule(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Bedrock, calls, template }
 }

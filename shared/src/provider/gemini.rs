@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::path::{Call, Layout, ListRule, Pages, PathRule};
+use super::path::{Layout, ListRule, Pages, PathRule, UpstreamCall};
 use super::quirks::Quirks;
 use super::{Auth, ProviderKind, Reach};
 use crate::operation::Dialect;
@@ -35,21 +35,21 @@ const LAYOUTS: &[Layout] = &[
 ];
 
 const RULES: &[PathRule] = &[
-    rule(&[Call::Whole], "/v1beta/models/{model}:generateContent"),
-    rule(&[Call::Stream], "/v1beta/models/{model}:streamGenerateContent?alt=sse"),
-    rule(&[Call::Count], "/v1beta/models/{model}:countTokens"),
-    rule(&[Call::Predict], "/v1beta/models/{model}:predict"),
-    rule(&[Call::Start], "/v1beta/models/{model}:predictLongRunning"),
-    rule(&[Call::Poll], "/v1beta/{id}"),
+    rule(&[UpstreamCall::Whole], "/v1beta/models/{model}:generateContent"),
+    rule(&[UpstreamCall::Stream], "/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+    rule(&[UpstreamCall::Count], "/v1beta/models/{model}:countTokens"),
+    rule(&[UpstreamCall::Predict], "/v1beta/models/{model}:predict"),
+    rule(&[UpstreamCall::Start], "/v1beta/models/{model}:predictLongRunning"),
+    rule(&[UpstreamCall::Poll], "/v1beta/{id}"),
 ];
 
 const BELOW_VERSION: &[PathRule] = &[
-    rule(&[Call::Whole], "/models/{model}:generateContent"),
-    rule(&[Call::Stream], "/models/{model}:streamGenerateContent?alt=sse"),
-    rule(&[Call::Count], "/models/{model}:countTokens"),
-    rule(&[Call::Predict], "/models/{model}:predict"),
-    rule(&[Call::Start], "/models/{model}:predictLongRunning"),
-    rule(&[Call::Poll], "/{id}"),
+    rule(&[UpstreamCall::Whole], "/models/{model}:generateContent"),
+    rule(&[UpstreamCall::Stream], "/models/{model}:streamGenerateContent?alt=sse"),
+    rule(&[UpstreamCall::Count], "/models/{model}:countTokens"),
+    rule(&[UpstreamCall::Predict], "/models/{model}:predict"),
+    rule(&[UpstreamCall::Start], "/models/{model}:predictLongRunning"),
+    rule(&[UpstreamCall::Poll], "/{id}"),
 ];
 
 const LISTS: &[ListRule] =
@@ -57,6 +57,6 @@ const LISTS: &[ListRule] =
 const LISTS_BELOW_VERSION: &[ListRule] =
     &[ListRule { host: None, template: "/models?pageSize=1000", pages: Pages::PageToken }];
 
-const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+const fn rule(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Gemini, calls, template }
 }

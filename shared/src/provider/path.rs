@@ -10,7 +10,7 @@ use crate::operation::Dialect;
 
 /// The kind of call to a target in a dialect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Call {
+pub enum UpstreamCall {
     /// A request for a whole answer.
     Whole,
     /// A request for an answer as a stream.
@@ -29,7 +29,7 @@ pub enum Call {
     Content,
 }
 
-impl Call {
+impl UpstreamCall {
     /// Returns the call for an answer, as a stream or in one piece.
     pub fn answer(stream: bool) -> Self {
         if stream { Self::Stream } else { Self::Whole }
@@ -42,7 +42,7 @@ pub struct PathRule {
     /// The dialect.
     pub dialect: Dialect,
     /// The calls that use this path.
-    pub calls: &'static [Call],
+    pub calls: &'static [UpstreamCall],
     /// The path template, such as `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are
     /// fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation, which may
     /// contain slashes. The part between `<` and `>` is omitted if the credential implies it.
@@ -116,7 +116,7 @@ pub struct Place<'a> {
 
 /// The paths of one instance, including the base URL's own path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Paths(Vec<(Dialect, Call, Path)>);
+pub struct Paths(Vec<(Dialect, UpstreamCall, Path)>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Path {
@@ -155,7 +155,7 @@ impl Paths {
     }
 
     /// Returns the path of `call` in `dialect`; `name` is the model, or the ID of an operation.
-    pub fn of(&self, dialect: Dialect, call: Call, name: &str) -> Option<PathAndQuery> {
+    pub fn of(&self, dialect: Dialect, call: UpstreamCall, name: &str) -> Option<PathAndQuery> {
         self.find(dialect, call)?.with(name)
     }
 
@@ -167,7 +167,7 @@ impl Paths {
         })
     }
 
-    fn find(&self, dialect: Dialect, call: Call) -> Option<&Path> {
+    fn find(&self, dialect: Dialect, call: UpstreamCall) -> Option<&Path> {
         self.0.iter().find(|(own, calls, _)| *own == dialect && *calls == call).map(|(_, _, path)| path)
     }
 }
@@ -274,21 +274,25 @@ fn encode(name: &str, slashes: Slashes, out: &mut String) -> Option<()> {
 }
 
 /// The calls for an answer in either form.
-pub(super) const ANSWER: &[Call] = &[Call::Whole, Call::Stream];
+pub(super) const ANSWER: &[UpstreamCall] = &[UpstreamCall::Whole, UpstreamCall::Stream];
 
 /// OpenAI's paths, and the paths at which some servers of its API support Anthropic's protocol.
 pub(super) const OPENAI_RULES: &[PathRule] = &[
     PathRule { dialect: Dialect::Chat, calls: ANSWER, template: "/chat/completions" },
     PathRule { dialect: Dialect::Responses, calls: ANSWER, template: "/responses" },
     PathRule { dialect: Dialect::Messages, calls: ANSWER, template: "/messages" },
-    PathRule { dialect: Dialect::Messages, calls: &[Call::Count], template: "/messages/count_tokens" },
+    PathRule {
+        dialect: Dialect::Messages,
+        calls: &[UpstreamCall::Count],
+        template: "/messages/count_tokens",
+    },
     PathRule { dialect: Dialect::Embeddings, calls: ANSWER, template: "/embeddings" },
     PathRule { dialect: Dialect::Speech, calls: ANSWER, template: "/audio/speech" },
     PathRule { dialect: Dialect::Transcription, calls: ANSWER, template: "/audio/transcriptions" },
     PathRule { dialect: Dialect::Images, calls: ANSWER, template: "/images/generations" },
-    PathRule { dialect: Dialect::Videos, calls: &[Call::Start], template: "/videos" },
-    PathRule { dialect: Dialect::Videos, calls: &[Call::Poll], template: "/videos/{id}" },
-    PathRule { dialect: Dialect::Videos, calls: &[Call::Content], template: "/videos/{id}/content" },
+    PathRule { dialect: Dialect::Videos, calls: &[UpstreamCall::Start], template: "/videos" },
+    PathRule { dialect: Dialect::Videos, calls: &[UpstreamCall::Poll], template: "/videos/{id}" },
+    PathRule { dialect: Dialect::Videos, calls: &[UpstreamCall::Content], template: "/videos/{id}/content" },
 ];
 
 /// OpenAI's API below any base URL.
@@ -304,13 +308,17 @@ mod tests {
     use super::*;
 
     const RULES: &[PathRule] = &[
-        PathRule { dialect: Dialect::Bedrock, calls: &[Call::Whole], template: "/model/{model}/converse" },
+        PathRule {
+            dialect: Dialect::Bedrock,
+            calls: &[UpstreamCall::Whole],
+            template: "/model/{model}/converse",
+        },
         PathRule {
             dialect: Dialect::Gemini,
-            calls: &[Call::Stream],
+            calls: &[UpstreamCall::Stream],
             template: "/{project}/{model}:stream?alt=sse",
         },
-        PathRule { dialect: Dialect::Videos, calls: &[Call::Poll], template: "/v1/{id}" },
+        PathRule { dialect: Dialect::Videos, calls: &[UpstreamCall::Poll], template: "/v1/{id}" },
     ];
     const LISTS: &[ListRule] = &[
         ListRule { host: None, template: "/models", pages: Pages::One },
@@ -335,17 +343,17 @@ mod tests {
             ("..", ""),
             ("", ""),
         ] {
-            let found = path(Dialect::Bedrock, Call::Whole, name);
+            let found = path(Dialect::Bedrock, UpstreamCall::Whole, name);
             assert_eq!(found.unwrap_or_default(), want, "{name}");
         }
-        assert_eq!(path(Dialect::Gemini, Call::Stream, "m").unwrap(), "/base/p-1/m:stream?alt=sse");
+        assert_eq!(path(Dialect::Gemini, UpstreamCall::Stream, "m").unwrap(), "/base/p-1/m:stream?alt=sse");
         assert_eq!(
-            path(Dialect::Videos, Call::Poll, "models/v/operations/1").unwrap(),
+            path(Dialect::Videos, UpstreamCall::Poll, "models/v/operations/1").unwrap(),
             "/base/v1/models/v/operations/1"
         );
-        assert_eq!(path(Dialect::Videos, Call::Poll, "models/../../x"), None);
-        assert_eq!(path(Dialect::Videos, Call::Poll, "x?key=1").unwrap(), "/base/v1/x%3Fkey%3D1");
-        assert_eq!(path(Dialect::Chat, Call::Whole, "m"), None, "not spoken there");
+        assert_eq!(path(Dialect::Videos, UpstreamCall::Poll, "models/../../x"), None);
+        assert_eq!(path(Dialect::Videos, UpstreamCall::Poll, "x?key=1").unwrap(), "/base/v1/x%3Fkey%3D1");
+        assert_eq!(path(Dialect::Chat, UpstreamCall::Whole, "m"), None, "not spoken there");
     }
 
     #[test]

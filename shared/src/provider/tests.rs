@@ -1,6 +1,6 @@
 //! Tests of properties of every kind and of the paths of each.
 
-use super::path::{Call, Missing, Paths, Place};
+use super::path::{Missing, Paths, Place, UpstreamCall};
 use super::*;
 
 const PLACE: Place<'_> = Place {
@@ -38,55 +38,67 @@ fn every_kind_is_whole() {
 }
 
 /// (kind, path of the base URL, dialect, call, want)
-const CASES: &[(&str, &str, Dialect, Call, &str)] = &[
-    ("openai", "/v1", Dialect::Chat, Call::Stream, "/v1/chat/completions"),
-    ("openai", "/v1", Dialect::Responses, Call::Whole, "/v1/responses"),
-    ("openai", "/v1", Dialect::Embeddings, Call::Whole, "/v1/embeddings"),
-    ("openai", "/v1", Dialect::Speech, Call::Whole, "/v1/audio/speech"),
-    ("openai", "/v1", Dialect::Transcription, Call::Whole, "/v1/audio/transcriptions"),
-    ("openai", "/v1", Dialect::Images, Call::Whole, "/v1/images/generations"),
-    ("openai", "/v1", Dialect::Videos, Call::Start, "/v1/videos"),
-    ("openai", "/v1", Dialect::Videos, Call::Content, "/v1/videos/a-1%3A0/content"),
-    ("compatible", "/api/paas/v4", Dialect::Chat, Call::Whole, "/api/paas/v4/chat/completions"),
-    ("compatible", "", Dialect::Messages, Call::Count, "/messages/count_tokens"),
+const CASES: &[(&str, &str, Dialect, UpstreamCall, &str)] = &[
+    ("openai", "/v1", Dialect::Chat, UpstreamCall::Stream, "/v1/chat/completions"),
+    ("openai", "/v1", Dialect::Responses, UpstreamCall::Whole, "/v1/responses"),
+    ("openai", "/v1", Dialect::Embeddings, UpstreamCall::Whole, "/v1/embeddings"),
+    ("openai", "/v1", Dialect::Speech, UpstreamCall::Whole, "/v1/audio/speech"),
+    ("openai", "/v1", Dialect::Transcription, UpstreamCall::Whole, "/v1/audio/transcriptions"),
+    ("openai", "/v1", Dialect::Images, UpstreamCall::Whole, "/v1/images/generations"),
+    ("openai", "/v1", Dialect::Videos, UpstreamCall::Start, "/v1/videos"),
+    ("openai", "/v1", Dialect::Videos, UpstreamCall::Content, "/v1/videos/a-1%3A0/content"),
+    ("compatible", "/api/paas/v4", Dialect::Chat, UpstreamCall::Whole, "/api/paas/v4/chat/completions"),
+    ("compatible", "", Dialect::Messages, UpstreamCall::Count, "/messages/count_tokens"),
     (
         "azure_openai",
         "",
         Dialect::Chat,
-        Call::Stream,
+        UpstreamCall::Stream,
         "/openai/deployments/a-1%3A0/chat/completions?api-version=2025-04-01-preview",
     ),
-    ("azure_openai", "", Dialect::Responses, Call::Whole, "/openai/responses?api-version=2025-04-01-preview"),
-    ("azure_openai", "/openai/v1", Dialect::Chat, Call::Whole, "/openai/v1/chat/completions"),
-    ("anthropic", "", Dialect::Messages, Call::Stream, "/v1/messages"),
-    ("anthropic", "/anthropic", Dialect::Messages, Call::Count, "/anthropic/v1/messages/count_tokens"),
-    ("gemini", "", Dialect::Gemini, Call::Whole, "/v1beta/models/a-1%3A0:generateContent"),
+    (
+        "azure_openai",
+        "",
+        Dialect::Responses,
+        UpstreamCall::Whole,
+        "/openai/responses?api-version=2025-04-01-preview",
+    ),
+    ("azure_openai", "/openai/v1", Dialect::Chat, UpstreamCall::Whole, "/openai/v1/chat/completions"),
+    ("anthropic", "", Dialect::Messages, UpstreamCall::Stream, "/v1/messages"),
+    (
+        "anthropic",
+        "/anthropic",
+        Dialect::Messages,
+        UpstreamCall::Count,
+        "/anthropic/v1/messages/count_tokens",
+    ),
+    ("gemini", "", Dialect::Gemini, UpstreamCall::Whole, "/v1beta/models/a-1%3A0:generateContent"),
     (
         "gemini",
         "/v1beta",
         Dialect::Gemini,
-        Call::Stream,
+        UpstreamCall::Stream,
         "/v1beta/models/a-1%3A0:streamGenerateContent?alt=sse",
     ),
-    ("gemini", "/x/v1", Dialect::Gemini, Call::Count, "/x/v1/models/a-1%3A0:countTokens"),
+    ("gemini", "/x/v1", Dialect::Gemini, UpstreamCall::Count, "/x/v1/models/a-1%3A0:countTokens"),
     (
         "vertex",
         "",
         Dialect::Gemini,
-        Call::Start,
+        UpstreamCall::Start,
         "/v1/projects/p-1/locations/europe-west4/publishers/google/models/a-1%3A0:predictLongRunning",
     ),
-    ("gemini", "", Dialect::Gemini, Call::Poll, "/v1beta/a-1%3A0"),
+    ("gemini", "", Dialect::Gemini, UpstreamCall::Poll, "/v1beta/a-1%3A0"),
     (
         "vertex",
         "",
         Dialect::Gemini,
-        Call::PollByPost,
+        UpstreamCall::PollByPost,
         "/v1/projects/p-1/locations/europe-west4/publishers/google/models/a-1%3A0:fetchPredictOperation",
     ),
-    ("bedrock", "", Dialect::Bedrock, Call::Whole, "/model/a-1%3A0/converse"),
-    ("bedrock", "", Dialect::Bedrock, Call::Stream, "/model/a-1%3A0/converse-stream"),
-    ("bedrock", "", Dialect::Chat, Call::Whole, "/openai/v1/chat/completions"),
+    ("bedrock", "", Dialect::Bedrock, UpstreamCall::Whole, "/model/a-1%3A0/converse"),
+    ("bedrock", "", Dialect::Bedrock, UpstreamCall::Stream, "/model/a-1%3A0/converse-stream"),
+    ("bedrock", "", Dialect::Chat, UpstreamCall::Whole, "/openai/v1/chat/completions"),
 ];
 
 #[test]
@@ -108,7 +120,7 @@ fn an_own_version_goes_before_the_kinds() {
     ] {
         let layout = kind("azure_openai").unwrap().layout(base).unwrap();
         let paths = Paths::new(layout, base, &place).unwrap();
-        assert_eq!(paths.of(Dialect::Embeddings, Call::Whole, "m").unwrap().as_str(), want);
+        assert_eq!(paths.of(Dialect::Embeddings, UpstreamCall::Whole, "m").unwrap().as_str(), want);
     }
 }
 

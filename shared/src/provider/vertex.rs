@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::gemini::QUIRKS;
-use super::path::{Call, Layout, Missing, PathRule, Place};
+use super::path::{Layout, Missing, PathRule, Place, UpstreamCall};
 use super::quirks::Quirks;
 use super::{Auth, Field, ProviderKind, Reach};
 use crate::operation::Dialect;
@@ -44,40 +44,40 @@ const LAYOUTS: &[Layout] = &[Layout { base_ends: "", rules: RULES, lists: &[], a
 
 const RULES: &[PathRule] = &[
     rule(
-        &[Call::Whole],
+        &[UpstreamCall::Whole],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:generateContent",
     ),
     rule(
-        &[Call::Stream],
+        &[UpstreamCall::Stream],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:streamGenerateContent?alt=sse",
     ),
     rule(
-        &[Call::Count],
+        &[UpstreamCall::Count],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:countTokens",
     ),
     rule(
-        &[Call::Predict],
+        &[UpstreamCall::Predict],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:predict",
     ),
     rule(
-        &[Call::Start],
+        &[UpstreamCall::Start],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:predictLongRunning",
     ),
     rule(
-        &[Call::PollByPost],
+        &[UpstreamCall::PollByPost],
         "/v1/<projects/{project}/locations/{location}/>publishers/google/models/{model}:fetchPredictOperation",
     ),
     claude(
-        &[Call::Whole],
+        &[UpstreamCall::Whole],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:rawPredict",
     ),
     claude(
-        &[Call::Stream],
+        &[UpstreamCall::Stream],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/{model}:streamRawPredict",
     ),
     // The body contains the model.
     claude(
-        &[Call::Count],
+        &[UpstreamCall::Count],
         "/v1/<projects/{project}/locations/{location}/>publishers/anthropic/models/count-tokens:rawPredict",
     ),
 ];
@@ -86,11 +86,11 @@ const RULES: &[PathRule] = &[
 const MODELS: &[&str] =
     &["gemini-2.5-flash", "gemini-2.5-flash-lite", "gemini-2.5-pro", "gemini-embedding-001"];
 
-const fn rule(calls: &'static [Call], template: &'static str) -> PathRule {
+const fn rule(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Gemini, calls, template }
 }
 
-const fn claude(calls: &'static [Call], template: &'static str) -> PathRule {
+const fn claude(calls: &'static [UpstreamCall], template: &'static str) -> PathRule {
     PathRule { dialect: Dialect::Messages, calls, template }
 }
 

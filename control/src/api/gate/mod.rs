@@ -26,7 +26,7 @@ use shared::snapshot::SnapshotReader;
 
 pub(super) use self::sessions::IDLE_MAX;
 use self::sessions::{LIFE_MAX, OpenSession, Sessions};
-use self::wrong_keys::Guesses;
+use self::wrong_keys::WrongKeys;
 use super::{ApiError, RequestId, call};
 use crate::actor::{Actor, Who};
 
@@ -35,7 +35,7 @@ use crate::actor::{Actor, Who};
 pub(crate) struct Gate {
     snapshot: SnapshotReader,
     sessions: Sessions,
-    guesses: Guesses,
+    guesses: WrongKeys,
     /// True if the gateway terminates TLS itself.
     is_tls: bool,
 }
@@ -51,7 +51,7 @@ pub(super) struct SignedIn {
 
 impl Gate {
     pub(crate) fn new(snapshot: SnapshotReader, csrf_key: hmac::Key, is_tls: bool) -> Self {
-        let (sessions, guesses) = (Sessions::new(csrf_key), Guesses::default());
+        let (sessions, guesses) = (Sessions::new(csrf_key), WrongKeys::default());
         Self { snapshot, sessions, guesses, is_tls }
     }
 

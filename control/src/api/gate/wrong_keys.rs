@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Buckets of recent wrong keys.
 #[derive(Debug, Default)]
-pub(super) struct Guesses(Mutex<Table>);
+pub(super) struct WrongKeys(Mutex<Table>);
 
 #[derive(Debug, Default)]
 struct Table {
@@ -29,7 +29,7 @@ struct Size {
     drop_ms: u64,
 }
 
-impl Guesses {
+impl WrongKeys {
     /// Records a wrong key at `now_ms`. If the limit is exceeded, returns the time until the next attempt is allowed,
     /// in milliseconds.
     pub(super) fn note(&self, address: IpAddr, now_ms: u64) -> Result<(), u64> {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn an_address_has_its_burst_then_its_pace() {
-        let guesses = Guesses::default();
+        let guesses = WrongKeys::default();
         let here = IpAddr::from([10, 0, 0, 1]);
         for n in 0..20 {
             assert_eq!(guesses.note(here, 1_000), Ok(()), "{n}");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_mapped_ipv4_is_ipv4() {
-        let guesses = Guesses::default();
+        let guesses = WrongKeys::default();
         for n in 0..20 {
             let address: Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
             assert_eq!(guesses.note(address.into(), 0), Ok(()));
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn a_flood_from_everywhere_is_bounded_in_memory_and_number() {
-        let guesses = Guesses::default();
+        let guesses = WrongKeys::default();
         let mut heard = 0;
         for n in 0..1_000_000_u32 {
             // 1,000 addresses a second for 1,000 seconds.

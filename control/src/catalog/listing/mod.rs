@@ -18,7 +18,7 @@ use crate::model_facts::Facts;
 
 /// A model as its upstream lists it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Offer {
+pub(crate) struct ListedModel {
     /// Creation time, in seconds since the Unix epoch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) created: Option<u64>,
@@ -43,14 +43,14 @@ pub(crate) struct SkippedEntries {
 /// An upstream's models by id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct UpstreamListing {
-    pub(crate) models: BTreeMap<String, Offer>,
+    pub(crate) models: BTreeMap<String, ListedModel>,
     pub(crate) skipped: SkippedEntries,
 }
 
 impl UpstreamListing {
     /// Builds the listing of models that are known without a list.
     pub(crate) fn known(ids: &[String]) -> Self {
-        let models = ids.iter().map(|id| (id.clone(), Offer::default())).collect();
+        let models = ids.iter().map(|id| (id.clone(), ListedModel::default())).collect();
         Self { models, skipped: SkippedEntries::default() }
     }
 
@@ -189,12 +189,12 @@ impl UpstreamListing {
     }
 }
 
-fn offer(entry: &Value, id: &str) -> Offer {
+fn offer(entry: &Value, id: &str) -> ListedModel {
     let names = NAMES.iter().filter_map(|name| entry.get(name));
     let name = names.into_iter().find_map(|name| line(name, id));
     let number =
         |paths: &[&str]| paths.iter().find_map(|path| entry.pointer(path)?.as_u64().filter(|n| *n > 0));
-    Offer {
+    ListedModel {
         created: entry.get("created").and_then(seconds).or_else(|| moment(entry.get("created_at")?)),
         owned_by: entry.get("owned_by").and_then(|owner| line(owner, "")),
         facts: Facts {

@@ -6,7 +6,7 @@ fn ids(body: &str) -> Vec<String> {
     read(body.as_bytes()).unwrap().models.into_keys().collect()
 }
 
-fn only(body: &str) -> Offer {
+fn only(body: &str) -> ListedModel {
     read(body.as_bytes()).unwrap().models.into_values().next().unwrap()
 }
 

@@ -11,9 +11,9 @@ use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
 
+use super::cache::{CatalogCache, CatalogEntry};
 use super::history::{Priced, StandingPrices};
-use super::in_memory::{CatalogEntry, CatalogShelf};
-use super::listing::Offer;
+use super::listing::ListedModel;
 use super::prices::{ListedFacts, PriceList};
 use crate::config::{Endpoint, Provider};
 use crate::model_facts::Facts;
@@ -54,7 +54,7 @@ pub(crate) struct PricesFrom {
 /// Builds the models of one snapshot.
 #[derive(Debug)]
 pub(crate) struct Merger {
-    shelf: Arc<CatalogShelf>,
+    cache: Arc<CatalogCache>,
     list: Arc<PriceList>,
     overrides: Overrides,
     now_ms: u64,
@@ -82,10 +82,10 @@ struct Overriding {
 
 impl Merger {
     /// Creates a merger with the overrides in force at `now_ms`.
-    pub(crate) fn new(shelf: &Arc<CatalogShelf>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
+    pub(crate) fn new(shelf: &Arc<CatalogCache>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
         let overrides = Overrides::at(now_ms, overrides::all(db)?);
         Ok(Self {
-            shelf: Arc::clone(shelf),
+            cache: Arc::clone(shelf),
             list: shelf.list(),
             overrides,
             now_ms,
@@ -106,7 +106,7 @@ impl Merger {
 
     /// Returns the models of `provider`, sorted by id.
     pub(crate) fn models_of(&mut self, provider: &Provider) -> Vec<Arc<Model>> {
-        let entry = self.shelf.entry_of(provider);
+        let entry = self.cache.entry_of(provider);
         let offers = entry.as_ref().map(|entry| &entry.models);
         let declared = provider.models.iter().map(|model| model.id.as_str());
         let offered = offers.into_iter().flatten().map(|(id, _)| id.as_str());
@@ -138,7 +138,7 @@ impl Merger {
     ) -> KnownModel {
         let place = provider.models.binary_search_by(|model| model.id.as_str().cmp(id));
         let declared = place.ok().and_then(|place| provider.models.get(place));
-        let offer: Option<&Offer> = entry.and_then(|entry| entry.models.get(id));
+        let offer: Option<&ListedModel> = entry.and_then(|entry| entry.models.get(id));
         let listed_now = listed.map(|listed| listed.at(self.now_ms));
         let overriding = self.overrides.in_force.get(provider.id.as_str()).and_then(|models| models.get(id));
         let config = declared.map(|model| Facts::of_declared(model));
@@ -180,7 +180,7 @@ impl Merger {
     /// Publishes the merged facts to the shelf. Returns the time of the next price change: an override that takes
     /// effect, or a start or end of peak hours.
     pub(crate) fn finish(self) -> Option<u64> {
-        self.shelf.show(self.known);
+        self.cache.show(self.known);
         self.overrides.next_at_ms.into_iter().chain(self.next_hours_at_ms).min()
     }
 }

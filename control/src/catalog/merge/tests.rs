@@ -7,8 +7,8 @@ use shared::secret::Secret;
 use shared::usage::Class;
 
 use super::*;
+use crate::catalog::cache::{models_url, url_of};
 use crate::catalog::history::History;
-use crate::catalog::in_memory::{models_url, url_of};
 use crate::config::{Environment, load};
 use crate::store::migrate::migrate;
 
@@ -22,7 +22,7 @@ providers:
 ";
 
 struct Setting {
-    shelf: Arc<CatalogShelf>,
+    shelf: Arc<CatalogCache>,
     db: Connection,
     providers: Vec<Arc<Provider>>,
 }
@@ -65,7 +65,7 @@ impl Setting {
         let instance = instance(provider);
         self.shelf.change(&instance, &KeyHasher::new(&Secret::new([0; 32])), |entry| {
             entry.evidence.catalog.synced_at_ms = Some(1_795_000_000_000);
-            let offer = |facts: &Facts| Offer { facts: facts.clone(), ..Offer::default() };
+            let offer = |facts: &Facts| ListedModel { facts: facts.clone(), ..ListedModel::default() };
             entry.models = offers.iter().map(|(id, facts)| ((*id).to_owned(), offer(facts))).collect();
         });
         assert_eq!(models_url(&instance), "https://api.openai.com/v1/models");

@@ -7,7 +7,7 @@ use shared::quota::Subject;
 
 use super::expect;
 use super::issue::check_acts_as;
-use super::lifecycle::{Edge, follow};
+use super::lifecycle::{KeyOperation, follow};
 use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
@@ -28,7 +28,7 @@ pub(crate) struct EditKey {
     /// `false` deletes the sealed copy.
     pub(crate) recoverable: Option<bool>,
     /// Enable, disable or revoke.
-    pub(crate) edge: Option<Edge>,
+    pub(crate) edge: Option<KeyOperation>,
 }
 
 /// Deletes a revoked key, and with the last key of a family, the limits of the family. Usage records keep the key's
@@ -51,9 +51,9 @@ impl Command for EditKey {
         let after = StoredKey { version: before.version + 1, updated_at_ms: write.now_ms, ..after };
         keys::update(write.db, &after)?;
         let action = match edge {
-            Some(Edge::Enable) => "key.enable",
-            Some(Edge::Disable) => "key.disable",
-            Some(Edge::Revoke) => "key.revoke",
+            Some(KeyOperation::Enable) => "key.enable",
+            Some(KeyOperation::Disable) => "key.disable",
+            Some(KeyOperation::Revoke) => "key.revoke",
             _ => "key.edit",
         };
         let audit = AuditEntry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
@@ -76,7 +76,7 @@ impl EditKey {
             ..before.clone()
         };
         if after != *before {
-            follow(before.state, Edge::Edit)?;
+            follow(before.state, KeyOperation::Edit)?;
         }
         if after.recoverable && !before.recoverable {
             return Err(CommandRefusal::conflict(
@@ -93,7 +93,7 @@ impl EditKey {
 }
 
 /// Returns the key after `edge`. A revoked key keeps no sealed copy.
-fn moved(key: StoredKey, edge: Edge, now_ms: u64) -> Result<StoredKey, CommandRefusal> {
+fn moved(key: StoredKey, edge: KeyOperation, now_ms: u64) -> Result<StoredKey, CommandRefusal> {
     let state = follow(key.state, edge)?.at(now_ms, key.expires_at_ms);
     Ok(StoredKey { state, recoverable: key.recoverable && state != KeyState::Revoked, ..key })
 }
@@ -103,7 +103,7 @@ impl Command for DeleteKey {
 
     fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
-        follow(before.state, Edge::Delete)?;
+        follow(before.state, KeyOperation::Delete)?;
         let quotas = if keys::delete(write.db, &before)? {
             quotas::delete_of(write, &Of { kind: Subject::Key, id: before.family.clone() })?
         } else {

@@ -5,7 +5,7 @@ use crate::store::keys::KeyState;
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Edge {
+pub(crate) enum KeyOperation {
     Enable,
     Disable,
     Revoke,
@@ -17,8 +17,8 @@ pub(crate) enum Edge {
 
 /// Returns the state after `edge`, or a conflict whose message suggests an alternative. Requesting the state that a
 /// key already has is not an error.
-pub(super) fn follow(state: KeyState, edge: Edge) -> Result<KeyState, CommandRefusal> {
-    use Edge::{Delete, Disable, Edit, Enable, Reveal, Revoke, Rotate};
+pub(super) fn follow(state: KeyState, edge: KeyOperation) -> Result<KeyState, CommandRefusal> {
+    use KeyOperation::{Delete, Disable, Edit, Enable, Reveal, Revoke, Rotate};
     use KeyState::{Active, Disabled, Expired, Revoked};
     let next = match (state, edge) {
         (Active | Disabled, Enable) => Ok(Active),

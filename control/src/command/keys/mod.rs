@@ -12,7 +12,7 @@ mod tests;
 
 pub(crate) use edit::{DeleteKey, EditKey};
 pub(crate) use issue::IssueKey;
-pub(crate) use lifecycle::Edge;
+pub(crate) use lifecycle::KeyOperation;
 pub(crate) use reveal::Reveal;
 pub(crate) use rotate::Rotate;
 

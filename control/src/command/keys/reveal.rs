@@ -6,7 +6,7 @@ use shared::secret::Secret;
 
 use super::expect;
 use super::issue::PlainKey;
-use super::lifecycle::{Edge, follow};
+use super::lifecycle::{KeyOperation, follow};
 use crate::actor::Who;
 use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
@@ -51,7 +51,7 @@ pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Comman
             "Only an administrator and the human that a key acts as may reveal it.",
         ));
     }
-    follow(key.state, Edge::Reveal)?;
+    follow(key.state, KeyOperation::Reveal)?;
     let Some(sealed) = keys::sealed(write.db, id)? else {
         return Err(CommandRefusal::conflict(
             "No sealed copy of this key was kept, so it cannot be revealed. Rotate the key, or make a new one.",

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::issue::{Issued, check_place, issue};
-use super::lifecycle::{Edge, follow};
+use super::lifecycle::{KeyOperation, follow};
 use super::{expect, replay};
 use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
@@ -27,7 +27,7 @@ impl Command for Rotate {
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
-        follow(before.state, Edge::Rotate)?;
+        follow(before.state, KeyOperation::Rotate)?;
         if let Some(successor) = keys::successor(write.db, &before.id)? {
             return Err(CommandRefusal::conflict(format!(
                 "The key has been rotated already: '{successor}' has taken its place. Rotate that one."

@@ -59,14 +59,14 @@ impl Keyring {
                 self.office.run(EditKey { expires_at_ms: FieldChange::Set(end), ..edit(&key) }).unwrap();
                 self.office.now_ms.set(end);
             }
-            "disabled" => drop(self.set(&key, Edge::Disable).unwrap()),
-            _ => drop(self.set(&key, Edge::Revoke).unwrap()),
+            "disabled" => drop(self.set(&key, KeyOperation::Disable).unwrap()),
+            _ => drop(self.set(&key, KeyOperation::Revoke).unwrap()),
         }
         assert_eq!(self.stored(&key).unwrap()["state"], state);
         key
     }
 
-    fn set(&self, key: &str, edge: Edge) -> Result<Value, No> {
+    fn set(&self, key: &str, edge: KeyOperation) -> Result<Value, No> {
         self.office.run(EditKey { edge: Some(edge), ..edit(key) })
     }
 
@@ -75,13 +75,13 @@ impl Keyring {
         keys::find(&office.db, key, office.now_ms.get()).unwrap().map(|key| json!(key))
     }
 
-    fn follow(&self, key: &str, edge: Edge) -> Result<Value, No> {
+    fn follow(&self, key: &str, edge: KeyOperation) -> Result<Value, No> {
         match edge {
-            Edge::Enable | Edge::Disable | Edge::Revoke => self.set(key, edge),
-            Edge::Edit => self.office.run(EditKey { name: Some("another".into()), ..edit(key) }),
-            Edge::Rotate => self.office.run(rotate(key, 0)),
-            Edge::Reveal => self.office.run(Reveal { id: key.into() }),
-            Edge::Delete => self.office.run(DeleteKey { id: key.into(), if_version: None }),
+            KeyOperation::Enable | KeyOperation::Disable | KeyOperation::Revoke => self.set(key, edge),
+            KeyOperation::Edit => self.office.run(EditKey { name: Some("another".into()), ..edit(key) }),
+            KeyOperation::Rotate => self.office.run(rotate(key, 0)),
+            KeyOperation::Reveal => self.office.run(Reveal { id: key.into() }),
+            KeyOperation::Delete => self.office.run(DeleteKey { id: key.into(), if_version: None }),
         }
     }
 
@@ -118,8 +118,15 @@ fn rotate(key: &str, overlap_ms: u64) -> Rotate {
 /// The resulting state, or a word of the error message, for each edge in turn.
 type Row = (&'static str, [Result<&'static str, &'static str>; 7]);
 
-const EDGES: [Edge; 7] =
-    [Edge::Enable, Edge::Disable, Edge::Revoke, Edge::Edit, Edge::Rotate, Edge::Reveal, Edge::Delete];
+const EDGES: [KeyOperation; 7] = [
+    KeyOperation::Enable,
+    KeyOperation::Disable,
+    KeyOperation::Revoke,
+    KeyOperation::Edit,
+    KeyOperation::Rotate,
+    KeyOperation::Reveal,
+    KeyOperation::Delete,
+];
 
 #[rustfmt::skip]
 const TABLE: [Row; 4] = [
@@ -191,7 +198,7 @@ fn a_key_is_shown_once_and_only_its_hash_and_a_sealed_copy_are_kept() {
         .collect::<Result<_, _>>()
         .unwrap();
     assert!(details.iter().all(|detail| !detail.contains(&plain[..16])), "{details:?}");
-    assert_eq!(keyring.follow(&id(&issued), Edge::Reveal).unwrap()["key"], plain);
+    assert_eq!(keyring.follow(&id(&issued), KeyOperation::Reveal).unwrap()["key"], plain);
     assert_ne!(keyring.issue()["key"], plain);
 }
 
@@ -215,7 +222,7 @@ fn a_key_is_revealed_to_administrators_and_its_human_and_each_attempt_is_written
     keyring.office.run(Reveal { id: "key_none".into() }).unwrap_err();
     assert_eq!(keyring.office.audit(1)[0][2..], ["key_none", "refused"]);
     keyring.office.db.execute("UPDATE keys SET sealed = x'01'", []).unwrap();
-    let broken = keyring.follow(&key, Edge::Reveal).unwrap_err();
+    let broken = keyring.follow(&key, KeyOperation::Reveal).unwrap_err();
     assert_eq!(broken.0, ErrorKind::Internal);
     assert_eq!(keyring.office.audit(1)[0][1..], ["key.reveal", key.as_str(), "refused"]);
 }
@@ -230,7 +237,7 @@ fn what_was_not_kept_or_is_given_up_cannot_be_revealed() {
     keyring.office.run(EditKey { recoverable: Some(false), ..edit(&given_up) }).unwrap();
     for key in [never, given_up] {
         assert_eq!(sealed(&key), None);
-        assert_eq!(keyring.follow(&key, Edge::Reveal).unwrap_err().0, ErrorKind::Conflict);
+        assert_eq!(keyring.follow(&key, KeyOperation::Reveal).unwrap_err().0, ErrorKind::Conflict);
         let back = keyring.office.run(EditKey { recoverable: Some(true), ..edit(&key) });
         assert_eq!(back.unwrap_err().0, ErrorKind::Conflict);
     }
@@ -259,7 +266,7 @@ fn rotation_gives_a_key_of_the_same_settings_and_ends_the_old_one_after_the_over
         (&old["id"], &json!("active"), &json!(1))
     );
     assert_eq!(
-        keyring.follow(&id(&new), Edge::Reveal).unwrap()["key"],
+        keyring.follow(&id(&new), KeyOperation::Reveal).unwrap()["key"],
         new["key"],
         "sealed at its own place"
     );
@@ -282,7 +289,7 @@ fn rotation_never_lengthens_the_old_key_and_a_key_is_rotated_once() {
     let (kind, message) = keyring.office.run(rotate(&old, 0)).unwrap_err();
     assert_eq!(kind, ErrorKind::Conflict);
     assert!(message.contains(&id(&new)), "{message}");
-    keyring.set(&id(&new), Edge::Revoke).unwrap();
+    keyring.set(&id(&new), KeyOperation::Revoke).unwrap();
     keyring.office.run(rotate(&old, 0)).expect("the other one is revoked");
 }
 
@@ -307,7 +314,7 @@ fn a_key_acts_as_an_enabled_member_of_its_project() {
     );
     office.run(EditKey { acts_as: FieldChange::Set(keyring.ada.clone()), ..edit(&key) }).unwrap();
     office.run(EditKey { acts_as: FieldChange::Set(eve.clone()), ..edit(&key) }).unwrap();
-    keyring.set(&key, Edge::Revoke).unwrap();
+    keyring.set(&key, KeyOperation::Revoke).unwrap();
     remove().unwrap();
     forget().unwrap();
     assert_eq!(keyring.stored(&key).unwrap()["acts_as"], Value::Null, "the revoked key outlives its human");
@@ -323,9 +330,9 @@ fn a_project_goes_with_its_revoked_keys_and_no_others() {
     let again = || projects::DeleteProject { id: keyring.project.clone(), if_version: None };
     assert_eq!(office.run(delete).unwrap_err().0, ErrorKind::Conflict, "an expired key counts too");
     for key in [&old, &new] {
-        keyring.set(key, Edge::Revoke).unwrap();
+        keyring.set(key, KeyOperation::Revoke).unwrap();
     }
-    keyring.follow(&old, Edge::Delete).expect("although the new one was made from it");
+    keyring.follow(&old, KeyOperation::Delete).expect("although the new one was made from it");
     office.run(again()).unwrap();
     assert_eq!(keyring.stored(&new), None);
     assert_eq!(office.run(keyring.new_key()).unwrap_err().0, ErrorKind::InvalidRequest);
@@ -350,8 +357,8 @@ fn no_key_is_issued_that_would_not_open() {
     human(true);
     assert_eq!(office.run(keyring.new_key()).unwrap_err().0, ErrorKind::InvalidRequest);
     assert_eq!(office.run(rotate(&key, 0)).unwrap_err().0, ErrorKind::InvalidRequest);
-    keyring.set(&key, Edge::Disable).expect("what takes away is always possible");
-    keyring.set(&key, Edge::Enable).unwrap();
+    keyring.set(&key, KeyOperation::Disable).expect("what takes away is always possible");
+    keyring.set(&key, KeyOperation::Enable).unwrap();
     human(false);
     keyring.disable_project(true);
     assert_eq!(office.run(keyring.new_key()).unwrap_err().0, ErrorKind::Conflict);

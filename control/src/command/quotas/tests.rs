@@ -6,7 +6,7 @@ use shared::error_kind::ErrorKind;
 use super::*;
 use crate::change::FieldChange;
 use crate::command::allowlist::AllowlistEdit;
-use crate::command::keys::{DeleteKey, Edge, EditKey, IssueKey as CreateKey, Rotate};
+use crate::command::keys::{DeleteKey, EditKey, IssueKey as CreateKey, KeyOperation, Rotate};
 use crate::command::tests::{Office, id};
 use crate::command::{principals, projects};
 use crate::store::members::MemberRole;
@@ -51,7 +51,7 @@ impl Desk {
             expires_at_ms: FieldChange::Keep,
             allowlist: AllowlistEdit::default(),
             recoverable: None,
-            edge: Some(Edge::Revoke),
+            edge: Some(KeyOperation::Revoke),
         };
         self.office.run(edit).unwrap();
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use shared::id::ProviderId;
 use shared::operation::Dialect;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::routing::HttpVersion;
 use shared::usage::Class;
 
@@ -58,7 +58,7 @@ fn full() -> Config {
 
 fn chat_path(provider: &Provider) -> String {
     let paths = &provider.origin.as_ref().unwrap().paths;
-    paths.of(Dialect::Chat, Call::Whole, "m").unwrap().as_str().to_owned()
+    paths.of(Dialect::Chat, UpstreamCall::Whole, "m").unwrap().as_str().to_owned()
 }
 
 #[test]

@@ -8,7 +8,7 @@ use crate::attempt::secrets;
 
 /// Classification of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum VideoAddress {
     /// A path on the provider's own origin; it is fetched with the credential.
     Own(PathAndQuery),
     /// An address elsewhere. The gateway never fetches it; the client gets the address.
@@ -17,7 +17,7 @@ pub(super) enum Place {
 
 /// Classifies `address`, as received from `provider`. Returns `None` if it is invalid or unsupported, or if it contains
 /// the provider's credential.
-pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place> {
+pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<VideoAddress> {
     let InstanceReach::Network(origin) = &provider.reach else { return None };
     if address.len() > ADDRESS_BYTES_MAX
         || address.bytes().any(|byte| !byte.is_ascii_graphic() || byte == b'\\')
@@ -25,11 +25,11 @@ pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place>
         return None;
     }
     if address.starts_with('/') && !address.starts_with("//") {
-        return address.parse().ok().map(Place::Own);
+        return address.parse().ok().map(VideoAddress::Own);
     }
     let is_for_clients = || {
         let is_open = secrets(provider).iter().all(|secret| !address.contains(secret));
-        is_open.then(|| Place::Elsewhere(address.to_owned()))
+        is_open.then(|| VideoAddress::Elsewhere(address.to_owned()))
     };
     if address.starts_with("gs://") {
         return is_for_clients();
@@ -39,7 +39,7 @@ pub(super) fn place(provider: &ProviderInstance, address: &str) -> Option<Place>
         return None;
     }
     match uri.scheme_str()? {
-        "http" | "https" if is_of(origin, &uri) => uri.path_and_query().cloned().map(Place::Own),
+        "http" | "https" if is_of(origin, &uri) => uri.path_and_query().cloned().map(VideoAddress::Own),
         "https" => is_for_clients(),
         _ => None,
     }
@@ -80,8 +80,8 @@ mod tests {
             credential: Some(Secret::new("AIzaSecret".to_owned())),
             ..fixture::echo("e", EchoOptions::default())
         };
-        let own = |path: &str| Some(Place::Own(path.parse().unwrap()));
-        let elsewhere = |address: &str| Some(Place::Elsewhere(address.to_owned()));
+        let own = |path: &str| Some(VideoAddress::Own(path.parse().unwrap()));
+        let elsewhere = |address: &str| Some(VideoAddress::Elsewhere(address.to_owned()));
         for (address, want) in [
             ("https://google.example/v1/files/1:download?alt=media", own("/v1/files/1:download?alt=media")),
             ("HTTPS://Google.Example:443/v1", own("/v1")),

@@ -11,15 +11,15 @@ use shared::snapshot::Route;
 use wire::media::videos;
 use wire::request::Head;
 
-use super::super::inference::Asked;
+use super::super::inference::AuthorizedRequest;
 use crate::adapt;
 use crate::admit::authorize;
 use crate::error::Fault;
-use crate::server::body::Held;
+use crate::server::body::HeldBody;
 
 /// An operation whose id a client sent.
 #[derive(Debug)]
-pub(in crate::operation) struct Known {
+pub(in crate::operation) struct KnownOperation {
     pub(super) operation: String,
     pub(super) started: Started,
 }
@@ -28,19 +28,19 @@ pub(in crate::operation) struct Known {
 /// caller must still be allowed to use this target through the selector; target order and circuits are ignored, because
 /// no other target has the operation.
 pub(in crate::operation) fn holder(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     head: &Head,
-    body: &Held,
-) -> Result<(Known, Route), Fault> {
+    body: &HeldBody,
+) -> Result<(KnownOperation, Route), Fault> {
     let operation = videos::polled(&mut body.segments.concat()).map_err(adapt::refusal)?;
-    let Some(started) = asked.snapshot.operation_ids.open(&operation) else {
+    let Some(started) = authorized.snapshot.operation_ids.open(&operation) else {
         return Err(Fault::new(ErrorKind::InvalidRequest, NOT_OURS).param("operation"));
     };
-    let (route, _) = asked.select(head);
+    let (route, _) = authorized.select(head);
     let route = route?;
-    let is_own = started.owner == Owner::of(asked.access);
-    let route = cut(&route, &started, asked.access).filter(|_| is_own).ok_or_else(unknown)?;
-    Ok((Known { operation, started }, route))
+    let is_own = started.owner == Owner::of(authorized.access);
+    let route = cut(&route, &started, authorized.access).filter(|_| is_own).ok_or_else(unknown)?;
+    Ok((KnownOperation { operation, started }, route))
 }
 
 fn cut(route: &Route, started: &Started, access: &Access) -> Option<Route> {

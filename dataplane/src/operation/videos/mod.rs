@@ -23,59 +23,69 @@ use wire::media::videos::About;
 
 pub(super) use self::find::holder;
 use super::answer;
-use super::inference::{Asked, read};
-use crate::attempt::{self, Begun, Served};
+use super::inference::{AuthorizedRequest, read};
+use crate::attempt::{self, AnswerStart, Served};
 use crate::error::Fault;
 use crate::record::{Record, Reported};
-use crate::relay::Reply;
-use crate::server::body::{Held, Inbound};
+use crate::relay::ResponseBody;
+use crate::server::body::{HeldBody, Inbound};
 use wire::request::Head;
 
 /// Handles one request.
-pub(crate) async fn serve(asked: Asked<'_>, incoming: Inbound) -> Result<Response<Reply>, Fault> {
+pub(crate) async fn serve(
+    authorized: AuthorizedRequest<'_>,
+    incoming: Inbound,
+) -> Result<Response<ResponseBody>, Fault> {
     let times = (Instant::now(), clock::unix_ms());
-    let (head, body) = read(asked, incoming, asked.exchange.worker().process.settings.body_bytes_max).await?;
+    let (head, body) =
+        read(authorized, incoming, authorized.exchange.worker().process.settings.body_bytes_max).await?;
     if head.is_poll {
-        return Box::pin(poll::serve(asked, &head, body)).await;
+        return Box::pin(poll::serve(authorized, &head, body)).await;
     }
-    start(asked, head, body, times).await
+    start(authorized, head, body, times).await
 }
 
 async fn start(
-    asked: Asked<'_>,
+    authorized: AuthorizedRequest<'_>,
     head: Box<Head>,
-    body: Held,
+    body: HeldBody,
     times: (Instant, u64),
-) -> Result<Response<Reply>, Fault> {
-    if !asked.exchange.worker().usage.has_room() {
+) -> Result<Response<ResponseBody>, Fault> {
+    if !authorized.exchange.worker().usage.has_room() {
         return Err(answer::no_record());
     }
-    let (job, mut record) = asked.prepare(head, body, times)?;
+    let (job, mut record) = authorized.prepare(head, body, times)?;
     match attempt::run(&job, &mut record).await {
-        Ok(served) => started(asked, served, record),
-        unserved => Ok(answer::respond(asked.exchange, Dialect::Videos, unserved, record)),
+        Ok(served) => started(authorized, served, record),
+        unserved => Ok(answer::respond(authorized.exchange, Dialect::Videos, unserved, record)),
     }
 }
 
 /// Returns the answer to a start that a target has accepted.
-fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Response<Reply>, Fault> {
+fn started(
+    authorized: AuthorizedRequest<'_>,
+    served: Served,
+    mut record: Record,
+) -> Result<Response<ResponseBody>, Fault> {
     let Served { success, target, adapted_from, attempts, notices, .. } = served;
-    let name = match &success.begun {
-        Begun::Whole(whole) => {
+    let name = match &success.start {
+        AnswerStart::Whole(whole) => {
             record.report(Reported { extras: whole.extras.clone(), ..Reported::default() });
             std::str::from_utf8(&whole.body).ok()
         }
-        Begun::Flowing { .. } => None,
+        AnswerStart::Streaming { .. } => None,
     };
-    let begun = name.map(|name| Started {
+    let started = name.map(|name| Started {
         provider: target.provider.id.clone(),
         model: target.model.id.clone(),
         name: name.into(),
-        owner: Owner::of(asked.access),
+        owner: Owner::of(authorized.access),
         at_s: clock::unix_ms() / 1_000,
     });
-    let sealed = begun.as_ref().and_then(|begun| Some((begun, asked.snapshot.operation_ids.seal(begun)?)));
-    let Some((begun, operation)) = sealed else {
+    let sealed = started
+        .as_ref()
+        .and_then(|started| Some((started, authorized.snapshot.operation_ids.seal(started)?)));
+    let Some((started, operation)) = sealed else {
         let fault = Fault::new(ErrorKind::Internal, UNSEALED);
         record.fail(fault.kind, fault.status());
         return Err(fault);
@@ -85,7 +95,7 @@ fn started(asked: Asked<'_>, served: Served, mut record: Record) -> Result<Respo
     if !record.close(Outcome::Completed).is_recorded {
         return Err(answer::no_record());
     }
-    let mut response = json(about(&operation, begun).started());
+    let mut response = json(about(&operation, started).started());
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
     response.headers_mut().extend(answer::head(&target, JSON, adapted_from, attempts));
@@ -102,13 +112,13 @@ fn about<'a>(operation: &'a str, started: &'a Started) -> About<'a> {
     }
 }
 
-fn json(body: Bytes) -> Response<Reply> {
-    let mut response = Response::new(Reply::full(body));
+fn json(body: Bytes) -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::full(body));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
 
 /// Recommended polling interval for clients: videos take a minute or more.
 const POLL_AFTER: Duration = Duration::from_secs(10);
-const UNSEALED: &str = "The provider has begun the video, but its operation cannot be given an id. It cannot be asked for, and \
+const UNSEALED: &str = "The provider has started the video, but its operation cannot be given an id. It cannot be authorized for, and \
     may be billed all the same.";

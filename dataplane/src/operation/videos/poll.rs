@@ -9,7 +9,7 @@ use http::header::{CONTENT_TYPE, RETRY_AFTER};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Response};
 use shared::error_kind::ErrorKind;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::routing::Target;
 use wire::adapt::BadAnswer;
 use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
@@ -17,22 +17,26 @@ use wire::media::videos::{Vendor, Video, VideoState, media_type, poll_body};
 use wire::request::Head;
 
 use super::super::answer::name_target;
-use super::super::inference::Asked;
-use super::address::{Place, place};
-use super::find::{Known, holder, unknown};
+use super::super::inference::AuthorizedRequest;
+use super::address::{VideoAddress, place};
+use super::find::{KnownOperation, holder, unknown};
 use super::{POLL_AFTER, about, json};
 use crate::adapt;
 use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_asked_for};
 use crate::error::Fault;
-use crate::memory_budget::Room;
-use crate::relay::{Coming, Inline, Reply, Source};
-use crate::server::body::Held;
+use crate::memory_budget::MemoryReservation;
+use crate::relay::{Base64Video, ResponseBody, UpstreamVideo, VideoSource};
+use crate::server::body::HeldBody;
 use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
 use crate::upstream::{self, Answer, AnswerBody};
 
 /// Handles one request.
-pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<Response<Reply>, Fault> {
-    let (known, route) = holder(asked, head, &body)?;
+pub(super) async fn serve(
+    authorized: AuthorizedRequest<'_>,
+    head: &Head,
+    body: HeldBody,
+) -> Result<Response<ResponseBody>, Fault> {
+    let (known, route) = holder(authorized, head, &body)?;
     drop(body);
     let target = route.targets().first().ok_or_else(unknown)?;
     if let Some(why) = target.provider.unready {
@@ -40,7 +44,7 @@ pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<R
         return Err(Fault::new(ErrorKind::NoEligibleTarget, message));
     }
     let vendor = adapt::vendor(target).ok_or_else(unknown)?;
-    let poll = Poll { asked, known: &known, target, vendor };
+    let poll = VideoPoll { authorized, known: &known, target, vendor };
     let mut response = poll.answer().await?;
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -48,17 +52,17 @@ pub(super) async fn serve(asked: Asked<'_>, head: &Head, body: Held) -> Result<R
     Ok(response)
 }
 
-struct Poll<'a> {
-    asked: Asked<'a>,
-    known: &'a Known,
+struct VideoPoll<'a> {
+    authorized: AuthorizedRequest<'a>,
+    known: &'a KnownOperation,
     target: &'a Target,
     vendor: Vendor,
 }
 
-impl Poll<'_> {
-    async fn answer(&self) -> Result<Response<Reply>, Fault> {
+impl VideoPoll<'_> {
+    async fn answer(&self) -> Result<Response<ResponseBody>, Fault> {
         let about = about(&self.known.operation, &self.known.started);
-        let (state, room) = self.state().await?;
+        let (state, memory) = self.state().await?;
         match state {
             VideoState::Running(progress) => {
                 let mut response = json(about.running(progress));
@@ -69,21 +73,24 @@ impl Poll<'_> {
                 Ok(json(about.failed(&error.sanitized(&secrets(&self.target.provider)))))
             }
             VideoState::Done(Video::Inline { base64, media_type }) => {
-                let source = Source::There { base64, _room: room };
-                Ok(Response::new(Reply::inline(Inline::new(about.around(&media_type), source))))
+                let source = VideoSource::InMemory { base64, _memory: memory };
+                Ok(Response::new(ResponseBody::base64_video(Base64Video::new(
+                    about.around(&media_type),
+                    source,
+                ))))
             }
             VideoState::Done(Video::At { address, media_type }) => self.at(&address, &media_type).await,
             VideoState::Done(Video::Kept) => {
-                let path = self.path(Call::Content, &self.known.started.name).ok_or_else(unknown)?;
+                let path = self.path(UpstreamCall::Content, &self.known.started.name).ok_or_else(unknown)?;
                 self.fetch(path, "video/mp4").await
             }
         }
     }
 
-    /// Polls the target. The returned room accounts for the memory of its answer.
-    async fn state(&self) -> Result<(VideoState, Room), Fault> {
+    /// Polls the target. The returned reservation accounts for the memory of its answer.
+    async fn state(&self) -> Result<(VideoState, MemoryReservation), Fault> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
-        let draft = match (self.path(Call::Poll, name), self.path(Call::PollByPost, model)) {
+        let draft = match (self.path(UpstreamCall::Poll, name), self.path(UpstreamCall::PollByPost, model)) {
             (Some(path), _) => self.draft(Way::Get, path, Vec::new()),
             (None, Some(path)) => self.draft(Way::PostSafe, path, vec![poll_body(name)]),
             (None, None) => return Err(unknown()),
@@ -92,11 +99,11 @@ impl Poll<'_> {
         if answer.status != 200 {
             return Err(self.refused(answer).await);
         }
-        let (body, room) = self.whole(&mut answer.body).await?;
-        answer.body.recycle(&self.asked.exchange.worker().upstreams, &self.target.provider);
+        let (body, memory) = self.whole(&mut answer.body).await?;
+        answer.body.recycle(&self.authorized.exchange.worker().upstreams, &self.target.provider);
         let vendor = self.vendor;
         let read = move || vendor.state(&body);
-        let state = if room.bytes() <= READ_HERE_BYTES_MAX {
+        let state = if memory.bytes() <= READ_HERE_BYTES_MAX {
             read()
         } else {
             let reading = tokio::task::spawn_blocking(read).await;
@@ -109,14 +116,14 @@ impl Poll<'_> {
             BadAnswer::Invalid(why) => self.invalid(why),
             BadAnswer::Nothing(_) => self.invalid("it holds nothing of what was asked for"),
         })?;
-        Ok((state, room))
+        Ok((state, memory))
     }
 
     /// Returns the video at an address that the target has sent.
-    async fn at(&self, address: &str, media_type: &str) -> Result<Response<Reply>, Fault> {
+    async fn at(&self, address: &str, media_type: &str) -> Result<Response<ResponseBody>, Fault> {
         match place(&self.target.provider, address) {
-            Some(Place::Own(path)) => self.fetch(path, media_type).await,
-            Some(Place::Elsewhere(address)) => {
+            Some(VideoAddress::Own(path)) => self.fetch(path, media_type).await,
+            Some(VideoAddress::Elsewhere(address)) => {
                 Ok(json(about(&self.known.operation, &self.known.started).at(&address, media_type)))
             }
             None => Err(self.invalid(NO_PLACE)),
@@ -125,7 +132,7 @@ impl Poll<'_> {
 
     /// Fetches a path on the target's own origin. Redirects are followed only within this origin, so no other host
     /// receives the credential; the client gets any other address to fetch itself.
-    async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<Reply>, Fault> {
+    async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<ResponseBody>, Fault> {
         let mut path = path;
         for _ in 0..=REDIRECTS_MAX {
             let answer = self.send(&self.draft(Way::Get, path, Vec::new())).await?;
@@ -135,8 +142,8 @@ impl Poll<'_> {
                 (301 | 302 | 303 | 307 | 308, Some(location)) => {
                     let location = location.to_str().unwrap_or_default();
                     match place(&self.target.provider, location) {
-                        Some(Place::Own(next)) => path = next,
-                        Some(Place::Elsewhere(address)) => {
+                        Some(VideoAddress::Own(next)) => path = next,
+                        Some(VideoAddress::Elsewhere(address)) => {
                             let about = about(&self.known.operation, &self.known.started);
                             return Ok(json(about.at(&address, usual_type)));
                         }
@@ -151,7 +158,7 @@ impl Poll<'_> {
 
     /// Relays an answer whose body is the video. It waits for the first bytes, so that an empty body is still an error
     /// response.
-    async fn inline(&self, mut answer: Answer, usual_type: &str) -> Result<Response<Reply>, Fault> {
+    async fn inline(&self, mut answer: Answer, usual_type: &str) -> Result<Response<ResponseBody>, Fault> {
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         if content_type.is_some_and(|given| given.starts_with("text/") || given.contains("json")) {
             return Err(self.invalid("where the video should be is text"));
@@ -162,13 +169,16 @@ impl Poll<'_> {
             _ => media_type(Some(usual_type)),
         };
         let first = self.next(&mut answer.body).await?.ok_or_else(|| self.invalid("the video is empty"))?;
-        let upstreams = &self.asked.exchange.worker().upstreams;
-        let coming = Coming::new(upstreams, &self.target.provider, &first, answer.body);
+        let upstreams = &self.authorized.exchange.worker().upstreams;
+        let coming = UpstreamVideo::new(upstreams, &self.target.provider, &first, answer.body);
         let around = about(&self.known.operation, &self.known.started).around(&media_type);
-        Ok(Response::new(Reply::inline(Inline::new(around, Source::Coming(Box::new(coming))))))
+        Ok(Response::new(ResponseBody::base64_video(Base64Video::new(
+            around,
+            VideoSource::Upstream(Box::new(coming)),
+        ))))
     }
 
-    fn path(&self, call: Call, name: &str) -> Option<PathAndQuery> {
+    fn path(&self, call: UpstreamCall, name: &str) -> Option<PathAndQuery> {
         self.target.provider.path(self.vendor.dialect(), call, name)
     }
 
@@ -178,7 +188,7 @@ impl Poll<'_> {
             way,
             path,
             forwarded: &[],
-            request_id: &self.asked.exchange.request_id,
+            request_id: &self.authorized.exchange.request_id,
             content_type: &JSON,
             accept: &ANYTHING,
             segments,
@@ -187,7 +197,7 @@ impl Poll<'_> {
 
     async fn send(&self, draft: &Draft<'_>) -> Result<Answer, Fault> {
         let provider = &self.target.provider;
-        let sending = Box::pin(upstream::send(&self.asked.exchange.worker().upstreams, draft));
+        let sending = Box::pin(upstream::send(&self.authorized.exchange.worker().upstreams, draft));
         let sent = tokio::time::timeout(provider.timeout, sending).await.map_err(|_| self.late())?;
         let answer = sent.map_err(|error| {
             let failure = of_send_error(&error, provider);
@@ -205,19 +215,19 @@ impl Poll<'_> {
     }
 
     /// Reads a body completely, for parsing.
-    async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, Room), Fault> {
-        let mut room = Room::new(&self.asked.exchange.worker().process.memory);
+    async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, MemoryReservation), Fault> {
+        let mut memory = MemoryReservation::new(&self.authorized.exchange.worker().process.memory);
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next(body).await? {
             if whole.len() + piece.len() > ANSWER_BYTES_MAX {
                 return Err(self.invalid("it is too long to be read as a whole"));
             }
-            if !room.take(piece.len() as u64) {
+            if !memory.take(piece.len() as u64) {
                 return Err(Fault::new(ErrorKind::Overloaded, FULL).retry_after(POLL_AFTER));
             }
             whole.extend_from_slice(&piece);
         }
-        Ok((whole.freeze(), room))
+        Ok((whole.freeze(), memory))
     }
 
     /// Returns the client's error for an error answer of the target.
@@ -240,7 +250,7 @@ impl Poll<'_> {
         let secrets = secrets(&self.target.provider);
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         let upstream = UpstreamAnswer { status: answer.status, content_type, body: &body, secrets: &secrets };
-        let said = envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.asked.exchange.id());
+        let said = envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.authorized.exchange.id());
         Fault {
             status: Some(answer.status),
             body: Some(said),

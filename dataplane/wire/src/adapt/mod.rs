@@ -35,7 +35,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use shared::operation::Dialect;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
 use shared::usage::TokenCounts;
 
@@ -227,8 +227,8 @@ pub trait Answers: Debug {
     /// Returns the translator of a stream. `secrets` are credentials that must not appear in errors.
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream>;
     /// Returns the upstream operation that produces such an answer; `stream` is true if the client wants a stream.
-    fn call(&self, stream: bool) -> Call {
-        Call::answer(stream)
+    fn call(&self, stream: bool) -> UpstreamCall {
+        UpstreamCall::answer(stream)
     }
 }
 

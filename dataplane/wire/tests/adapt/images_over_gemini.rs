@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::usage::TokenCounts;
 use wire::adapt::{Answers, BadAnswer, Prepared, Traits, TranslatedAnswer, find};
 
@@ -44,7 +44,7 @@ fn inline(data: &str) -> Value {
 #[test]
 fn the_recorded_request_is_said_in_either_form() {
     for (model, file, call) in
-        [(GEMINI, "gemini_request", Call::Whole), (IMAGEN, "imagen_request", Call::Predict)]
+        [(GEMINI, "gemini_request", UpstreamCall::Whole), (IMAGEN, "imagen_request", UpstreamCall::Predict)]
     {
         let prepared = asked(&fixture_json("images/request.json"), model);
         let got: Value = serde_json::from_slice(&prepared.body).unwrap();

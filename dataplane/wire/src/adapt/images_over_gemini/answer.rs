@@ -1,7 +1,7 @@
 //! Translates the target's answer into an OpenAI images response.
 
 use bytes::Bytes;
-use shared::provider::path::Call;
+use shared::provider::path::UpstreamCall;
 use shared::usage::{TokenCounts, Units};
 
 use super::target_types::{GeminiImage, GeminiImageAnswer};
@@ -48,8 +48,8 @@ impl Answers for ImageAnswers {
         Box::new(Unasked::default())
     }
 
-    fn call(&self, _stream: bool) -> Call {
-        if self.predicts { Call::Predict } else { Call::Whole }
+    fn call(&self, _stream: bool) -> UpstreamCall {
+        if self.predicts { UpstreamCall::Predict } else { UpstreamCall::Whole }
     }
 }
 

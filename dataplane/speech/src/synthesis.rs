@@ -49,17 +49,17 @@ pub struct Busy;
 
 /// Handle to the synthesis threads. They end when the last handle is dropped and the queue is empty.
 #[derive(Clone)]
-pub struct Studio {
+pub struct Synthesizer {
     scripts: Sender<(Script, Listener)>,
 }
 
-impl std::fmt::Debug for Studio {
+impl std::fmt::Debug for Synthesizer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Studio").field("waiting", &self.scripts.len()).finish()
     }
 }
 
-impl Studio {
+impl Synthesizer {
     /// Installs the voices in `folder`, where the engine reads them, and starts `threads` threads.
     pub fn open(folder: &Path, threads: usize) -> io::Result<Self> {
         voice::install(folder)?;
@@ -68,9 +68,9 @@ impl Studio {
         for number in 0..threads.max(1) {
             let (queue, folder) = (queue.clone(), Arc::clone(&folder));
             #[expect(clippy::disallowed_methods, reason = "the thread survives panics of what it does")]
-            std::thread::Builder::new()
-                .name(format!("voice-{number}"))
-                .spawn(move || Booth { folder: folder.to_path_buf(), speaker: None }.work(&queue))?;
+            std::thread::Builder::new().name(format!("voice-{number}")).spawn(move || {
+                SynthesisThread { folder: folder.to_path_buf(), speaker: None }.work(&queue)
+            })?;
         }
         Ok(Self { scripts })
     }
@@ -84,13 +84,13 @@ impl Studio {
 }
 
 /// State of one thread.
-struct Booth {
+struct SynthesisThread {
     folder: PathBuf,
     /// The most recently used voice.
     speaker: Option<Speaker>,
 }
 
-impl Booth {
+impl SynthesisThread {
     fn work(mut self, queue: &Receiver<(Script, Listener)>) {
         while let Ok((script, listener)) = queue.recv() {
             // A panic ends one script, not the thread. The script's listener is dropped, which signals the failure.
@@ -159,7 +159,7 @@ mod tests {
         Script { voice, speed_percent: 100, text: text.to_owned(), container: Container::Wav }
     }
 
-    fn hear(studio: &Studio, script: Script) -> Vec<u8> {
+    fn hear(studio: &Synthesizer, script: Script) -> Vec<u8> {
         let (sender, heard) = mpsc::channel();
         studio.say(script, Box::new(move |sound| sender.send(sound).is_ok())).unwrap();
         let mut bytes = Vec::new();
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn every_voice_speaks_and_takes_about_as_long_each_time() {
         let folder = tempfile::tempdir().unwrap();
-        let studio = Studio::open(folder.path(), 2).unwrap();
+        let studio = Synthesizer::open(folder.path(), 2).unwrap();
         for voice in &VOICES {
             let first = hear(&studio, script(voice, "One, two, three."));
             let seconds = first.len() as f32 / 32_000.0;
@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn a_panic_ends_one_script_and_the_next_one_is_heard() {
         let folder = tempfile::tempdir().unwrap();
-        let studio = Studio::open(folder.path(), 1).unwrap();
+        let studio = Synthesizer::open(folder.path(), 1).unwrap();
         studio.say(script(&VOICES[0], "Hello."), Box::new(|_| panic!("on purpose"))).unwrap();
         assert!(!hear(&studio, script(&VOICES[0], "Hello.")).is_empty());
     }
@@ -196,7 +196,7 @@ mod tests {
     #[test]
     fn faster_is_shorter() {
         let folder = tempfile::tempdir().unwrap();
-        let studio = Studio::open(folder.path(), 1).unwrap();
+        let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let text = "The quick brown fox jumps over the lazy dog.";
         let at = |percent| hear(&studio, Script { speed_percent: percent, ..script(&VOICES[0], text) }).len();
         let (slow, usual, fast) = (at(50), at(100), at(200));
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn hostile_text_ends_and_the_next_one_is_heard() {
         let folder = tempfile::tempdir().unwrap();
-        let studio = Studio::open(folder.path(), 1).unwrap();
+        let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let before = hear(&studio, script(&VOICES[0], "Hello.")).len();
         for text in [
             "",
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn who_stops_listening_is_not_spoken_to() {
         let folder = tempfile::tempdir().unwrap();
-        let studio = Studio::open(folder.path(), 1).unwrap();
+        let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let (sender, heard) = mpsc::channel();
         let listener = move |sound| {
             sender.send(sound).unwrap();

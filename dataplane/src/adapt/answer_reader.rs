@@ -13,7 +13,7 @@ use wire::stream::{AnswerStream, StreamOptions};
 
 /// The way in which the answer of a target is read.
 #[derive(Debug)]
-pub(crate) enum Reading {
+pub(crate) enum AnswerReader {
     /// Client and target speak the same dialect.
     Native {
         /// The dialect of both.
@@ -39,7 +39,7 @@ pub(crate) enum Reading {
     },
 }
 
-impl Reading {
+impl AnswerReader {
     /// Returns the target's dialect if it differs from the client's.
     pub(crate) fn adapted_from(&self) -> Option<Dialect> {
         match self {

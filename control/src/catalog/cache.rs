@@ -12,7 +12,7 @@ use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
 use super::evidence::CatalogEvidence;
 use super::file;
-use super::listing::Offer;
+use super::listing::ListedModel;
 use super::merge::KnownModel;
 use super::prices::PriceList;
 use crate::config::Provider;
@@ -27,12 +27,12 @@ pub(crate) struct CatalogEntry {
     pub(crate) credential: String,
     pub(crate) evidence: CatalogEvidence,
     /// The listed models, by id.
-    pub(crate) models: BTreeMap<String, Offer>,
+    pub(crate) models: BTreeMap<String, ListedModel>,
 }
 
 /// The catalog, shared between threads.
 #[derive(Debug)]
-pub(crate) struct CatalogShelf {
+pub(crate) struct CatalogCache {
     dir: PathBuf,
     content: Mutex<ShelfContent>,
     /// Held while the file is written, so that the newest content is written last.
@@ -46,7 +46,7 @@ struct ShelfContent {
     known: Arc<Vec<KnownModel>>,
 }
 
-impl CatalogShelf {
+impl CatalogCache {
     /// Loads the catalog of the state directory `dir`.
     pub(crate) fn load(dir: &Path) -> Self {
         let content = ShelfContent {
@@ -157,7 +157,7 @@ impl CatalogShelf {
 }
 
 #[cfg(test)]
-impl Default for CatalogShelf {
+impl Default for CatalogCache {
     /// Returns a catalog without a file.
     fn default() -> Self {
         Self::load(Path::new("/nowhere"))
