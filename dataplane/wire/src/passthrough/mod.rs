@@ -3,6 +3,7 @@
 mod capture;
 mod gather;
 mod relay_events;
+mod repeated_event;
 mod template;
 mod verdict;
 
@@ -17,6 +18,7 @@ pub(crate) use capture::Capture;
 pub(crate) use gather::{DocumentFacts, Gather};
 pub use relay_events::HELD_BYTES_MAX;
 pub(crate) use relay_events::{Judge, Judged, OversizedScan, PassingStream};
+pub(crate) use repeated_event::Alike;
 pub(crate) use template::{Template, Varying};
 pub(crate) use verdict::{EventVerdict, TextChange, opaque};
 

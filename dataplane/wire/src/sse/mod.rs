@@ -2,6 +2,8 @@
 
 mod block;
 mod decoder;
+mod events;
 
 pub use block::{BlockData, Blocks, data_of};
 pub use decoder::{EVENT_BYTES_MAX, SseDecoder, SseEvent, TooLarge};
+pub(crate) use events::{EventFinder, lossy_text};

@@ -15,11 +15,10 @@ use super::answer::{
 };
 use super::whole::BedrockAnswers;
 use crate::adapt::chat_client::{ChatChunkWriter, CompletionCall, Identity};
-use crate::adapt::repeated_event::Alike;
 use crate::envelope::{self, StreamError};
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
 use crate::json::JsonWriter;
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of calls whose arguments may be incomplete at once.

@@ -12,10 +12,9 @@ use shared::usage::TokenCounts;
 use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
 use super::usage::GeminiUsage;
 use crate::adapt::chat_client::{ChatChunkWriter, Identity};
-use crate::adapt::events::EventFinder;
-use crate::adapt::repeated_event::Alike;
 use crate::envelope::{self, StreamError};
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::EventFinder;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of choices in a stream: as many as a chat client may request.

@@ -1,7 +1,6 @@
 //! Translates a Messages stream into chat chunks.
 //!
-//! Each event produces its chunks at once, with text copied as received. Memory is bounded: one incomplete event
-//! ([`crate::adapt::events`]), and a few numbers for each of at most [`OPEN_MAX`] open blocks.
+//! Each event produces its chunks at once, with text copied as received. Memory is bounded: one incomplete event, and a few numbers for each of at most [`OPEN_MAX`] open blocks.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -11,13 +10,12 @@ use super::form::{ChatAnswerForm, Wishes};
 use super::response::arguments;
 use super::target_types::{self, MessagesBlock, MessagesEvent};
 use super::usage::RunningUsage;
-use crate::adapt::events::{self, EventFinder};
-use crate::adapt::repeated_event::Alike;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write;
 use crate::envelope::{self, StreamError};
 use crate::json::meant_bytes;
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::{EventFinder, lossy_text};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of blocks open at once. Anthropic opens one after the other.
@@ -143,7 +141,7 @@ impl ChatChunks {
         if data.first() != Some(&b'{') {
             return;
         }
-        let text = events::text(data);
+        let text = lossy_text(data);
         match serde_json::from_str::<MessagesEvent<'_>>(&text) {
             Ok(said) => self.said(&said, &text),
             Err(_) if tail == EventEnd::Whole => self.fail_with(UNREADABLE),

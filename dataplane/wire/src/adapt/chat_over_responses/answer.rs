@@ -5,14 +5,13 @@ use bytes::Bytes;
 use super::chunks::{ChatDeltaMember, ChatToolCall, ResponsesChunkWriter};
 use super::event::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
 use super::whole::whole;
-use crate::adapt::events::EventFinder;
-use crate::adapt::repeated_event::Alike;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{ObjectWriter, number};
 use crate::adapt::{Answers, Asking, BadAnswer, TranslatedAnswer};
 use crate::envelope::{self, StreamError, event_of};
 use crate::json::meant_bytes;
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::EventFinder;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The values shared by all answers to one request.

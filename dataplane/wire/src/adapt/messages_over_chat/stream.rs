@@ -5,7 +5,7 @@
 //!    '-----------------error-----------'----------------------error---------------------^
 //! ```
 //!
-//! Memory is bounded by one event ([`crate::adapt::events::EVENT_BYTES_MAX`]) and by the buffers: the arguments of
+//! Memory is bounded by one event and by the buffers: the arguments of
 //! calls that are not open, and text that arrived while one was ([`WAITING_BYTES_MAX`] each).
 
 use bytes::Bytes;
@@ -19,11 +19,10 @@ use super::chunk::{
 };
 use super::event::{MessagesEventWriter, OpenBlock};
 use super::{ChatAnswersAsMessages, Ending};
-use crate::adapt::events;
-use crate::adapt::repeated_event::Alike;
 use crate::chat::FinishReason;
 use crate::envelope::{StreamError, error_event, messages_stream_error};
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::{EventFinder, lossy_text};
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The translator of one upstream stream.
@@ -32,7 +31,7 @@ pub(super) struct MessagesFromChat {
     answers: ChatAnswersAsMessages,
     secrets: Vec<String>,
     state: StreamState,
-    events: events::EventFinder,
+    events: EventFinder,
     /// Matches chunks that contain only text.
     alike: Alike<OpenBlock>,
     out: MessagesEventWriter,
@@ -58,7 +57,7 @@ impl MessagesFromChat {
             answers,
             secrets,
             state: StreamState::default(),
-            events: events::EventFinder::default(),
+            events: EventFinder::default(),
             alike: Alike::new(Varying::Padding),
             out: MessagesEventWriter::default(),
             calls: StreamedCalls::default(),
@@ -130,7 +129,7 @@ impl MessagesFromChat {
             self.finish();
             return false;
         }
-        let text = events::text(data);
+        let text = lossy_text(data);
         match serde_json::from_str::<ChatChunk<'_>>(&text) {
             Ok(chunk) if chunk.error.is_some() || (chunk.choices.is_none() && chunk.usage.is_none()) => {
                 self.maybe_error(&text, Some(chunk))

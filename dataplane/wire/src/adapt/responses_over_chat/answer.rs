@@ -6,15 +6,14 @@ use super::chunk::{SourceChunk, SourceDelta};
 use super::echo::EchoedRequest;
 use super::event_writer::Status;
 use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems, PartKind};
-use crate::adapt::events::EventFinder;
-use crate::adapt::repeated_event::Alike;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::chat::{FinishReason, UsageReader};
 use crate::envelope::StreamError;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
-use crate::passthrough::Varying;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::EventFinder;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// The data that all answers to one request share.

@@ -4,15 +4,15 @@ use std::borrow::Cow;
 
 use memchr::{memchr, memchr2};
 
-use crate::sse::{Blocks, TooLarge, data_of};
+use super::{Blocks, TooLarge, data_of};
 
 /// The maximum number of bytes buffered for one incomplete event. The last event of a Responses stream contains the
 /// whole answer.
-pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
+const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Finds events in successive reads.
 #[derive(Debug, Default)]
-pub(super) struct EventFinder {
+pub(crate) struct EventFinder {
     blocks: Blocks,
     /// The incomplete event at the end of the last read.
     held: Vec<u8>,
@@ -22,7 +22,7 @@ pub(super) struct EventFinder {
 
 impl EventFinder {
     /// Calls `each` with the data of every event that ends in `chunk`, until it returns false.
-    pub(super) fn push(
+    pub(crate) fn push(
         &mut self,
         mut chunk: &[u8],
         mut each: impl FnMut(&[u8]) -> bool,
@@ -46,7 +46,7 @@ impl EventFinder {
     }
 
     /// Ends the stream: calls `each` with the data of a last event that lacks its blank line.
-    pub(super) fn end(&mut self, mut each: impl FnMut(&[u8]) -> bool) {
+    pub(crate) fn end(&mut self, mut each: impl FnMut(&[u8]) -> bool) {
         let held = std::mem::take(&mut self.held);
         let _ = tell(&held, &mut self.begun, &mut each);
     }
@@ -61,7 +61,7 @@ impl EventFinder {
 }
 
 /// Returns the text of an event. Invalid UTF-8 is replaced, as clients do.
-pub(super) fn text(data: &[u8]) -> Cow<'_, str> {
+pub(crate) fn lossy_text(data: &[u8]) -> Cow<'_, str> {
     // Nearly every event is valid, and a check alone is several times faster than a lossy conversion.
     str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }

@@ -1,35 +1,35 @@
 //! Recognises events that differ from an earlier one of the stream only in their text, as most do; they need no
 //! parsing.
 
+use super::{Template, Varying};
 use crate::json::escaped;
-use crate::passthrough::{Template, Varying};
 
 /// The last learned event with `M`, the meaning of its text.
 #[derive(Debug)]
-pub(super) struct Alike<M> {
+pub(crate) struct Alike<M> {
     template: Template,
     meaning: Option<M>,
 }
 
 /// An event that matches the learned one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Like<'e, M> {
-    pub(super) meaning: M,
+pub(crate) struct Like<'e, M> {
+    pub(crate) meaning: M,
     /// Its text, still escaped.
-    pub(super) text: &'e str,
+    pub(crate) text: &'e str,
     /// Its number, if [`Varying`] has one.
-    pub(super) number: Option<u64>,
+    pub(crate) number: Option<u64>,
 }
 
 impl<M: Copy> Alike<M> {
     /// Creates a matcher; matching events may also differ in `varying`.
-    pub(super) fn new(varying: Varying) -> Self {
+    pub(crate) fn new(varying: Varying) -> Self {
         Self { template: Template::new(varying), meaning: None }
     }
 
     /// Remembers an event, which must be JSON, contain `text` between two quotes, and carry nothing else than
     /// `meaning`.
-    pub(super) fn learn(&mut self, event: &[u8], text: &[u8], meaning: M) {
+    pub(crate) fn learn(&mut self, event: &[u8], text: &[u8], meaning: M) {
         let from = text.as_ptr().addr().checked_sub(event.as_ptr().addr());
         let span = from.and_then(|from| Some(from..from.checked_add(text.len())?));
         self.meaning = span.filter(|span| span.end <= event.len()).map(|span| {
@@ -40,7 +40,7 @@ impl<M: Copy> Alike<M> {
 
     /// Returns the text of `event` with its meaning, if it matches the learned event.
     #[inline]
-    pub(super) fn read<'e>(&self, event: &'e [u8]) -> Option<Like<'e, M>> {
+    pub(crate) fn read<'e>(&self, event: &'e [u8]) -> Option<Like<'e, M>> {
         let meaning = self.meaning?;
         let fit = self.template.fit(event, 0).filter(|fit| fit.length == event.len())?;
         let text = event.get(fit.text_at..)?.get(..fit.text)?;
