@@ -1,11 +1,11 @@
-//! Adaptations: each serves clients of one dialect from a target that speaks another one. Each pair is one file or
-//! folder; there is no intermediate message format of our own.
+//! Adaptations: each serves clients of one dialect from a target that speaks another one. A folder translates requests
+//! between chat and another dialect, reads that dialect's answers as chat values, or writes chat values as its answers;
+//! `through_chat` combines them. There is no intermediate message format of our own.
 //!
 //! A request whose meaning the target's dialect cannot express is rejected before anything is sent. The fate of each
 //! field is in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
 mod call_id;
-mod chain;
 mod chat_client;
 mod chat_over_bedrock;
 mod chat_over_gemini;
@@ -24,6 +24,7 @@ mod responses_over_chat;
 mod schema;
 mod signature_in_call_id;
 mod thought_signature;
+mod through_chat;
 mod tool_call_ids;
 mod tool_names;
 mod write;
@@ -64,7 +65,7 @@ pub struct Adaptation {
     /// Translates the client's request into the target's dialect.
     pub prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
     /// Returns the member of the client's request from which a member of the prepared one was made, both written as in
-    /// [`Rejection::param`]. A chain calls it when its second step rejects the request.
+    /// [`Rejection::param`]. Used if the prepared request is only an intermediate one, and is then rejected.
     pub origin: Option<fn(&Asking<'_>, &str) -> Option<String>>,
 }
 
@@ -74,22 +75,22 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     responses_over_chat::PAIR,
     chat_over_messages::PAIR,
     chat_over_responses::PAIR,
-    chain::by_way_of_chat(Dialect::Responses, Dialect::Messages, |asking| {
-        chain::prepare(&responses_over_chat::PAIR, &chat_over_messages::PAIR, asking)
+    through_chat::by_way_of_chat(Dialect::Responses, Dialect::Messages, |asking| {
+        through_chat::prepare(&responses_over_chat::CLIENT, &chat_over_messages::TARGET, asking)
     }),
     chat_over_gemini::PAIR,
     chat_over_bedrock::PAIR,
-    chain::by_way_of_chat(Dialect::Messages, Dialect::Gemini, |asking| {
-        chain::prepare(&messages_over_chat::PAIR, &chat_over_gemini::PAIR, asking)
+    through_chat::by_way_of_chat(Dialect::Messages, Dialect::Gemini, |asking| {
+        through_chat::prepare(&messages_over_chat::CLIENT, &chat_over_gemini::TARGET, asking)
     }),
-    chain::by_way_of_chat(Dialect::Responses, Dialect::Gemini, |asking| {
-        chain::prepare(&responses_over_chat::PAIR, &chat_over_gemini::PAIR, asking)
+    through_chat::by_way_of_chat(Dialect::Responses, Dialect::Gemini, |asking| {
+        through_chat::prepare(&responses_over_chat::CLIENT, &chat_over_gemini::TARGET, asking)
     }),
-    chain::by_way_of_chat(Dialect::Messages, Dialect::Bedrock, |asking| {
-        chain::prepare(&messages_over_chat::PAIR, &chat_over_bedrock::PAIR, asking)
+    through_chat::by_way_of_chat(Dialect::Messages, Dialect::Bedrock, |asking| {
+        through_chat::prepare(&messages_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
     }),
-    chain::by_way_of_chat(Dialect::Responses, Dialect::Bedrock, |asking| {
-        chain::prepare(&responses_over_chat::PAIR, &chat_over_bedrock::PAIR, asking)
+    through_chat::by_way_of_chat(Dialect::Responses, Dialect::Bedrock, |asking| {
+        through_chat::prepare(&responses_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
     }),
     images_over_gemini::PAIR,
 ];

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::call_id::letters;
-use crate::json;
+use crate::chat::escape;
 
 /// The tool names that a target accepts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,11 +61,9 @@ impl ToolNames {
     }
 
     /// Like `restore`, for a name still escaped as in JSON, without its quotes.
-    pub(super) fn restore_escaped<'a>(&self, name: &'a [u8]) -> Cow<'a, [u8]> {
-        let Some(replaced) = self.found(name) else { return Cow::Borrowed(name) };
-        let quoted = json::quote(&replaced.client).into_bytes();
-        let inside = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
-        Cow::Owned(inside.to_vec())
+    pub(super) fn restore_escaped<'a>(&self, name: &'a str) -> Cow<'a, str> {
+        let found = self.found(name.as_bytes());
+        found.map_or(Cow::Borrowed(name), |replaced| escape(replaced.client.clone().into()))
     }
 
     fn found(&self, name: &[u8]) -> Option<&Replaced> {
@@ -142,7 +140,7 @@ mod tests {
         for (name, fitted) in all.iter().zip(&fitted) {
             assert_eq!(names.restore(fitted), name);
         }
-        assert_eq!(&*names.restore_escaped(fitted[3].as_bytes()), "é\\\"".as_bytes());
-        assert_eq!(&*names.restore_escaped(b"other"), b"other");
+        assert_eq!(&*names.restore_escaped(&fitted[3]), "é\\\"");
+        assert_eq!(&*names.restore_escaped("other"), "other");
     }
 }

@@ -2,16 +2,33 @@
 
 mod answer;
 mod chunk;
+mod chunk_source;
+mod chunk_writer;
+mod completion;
+mod delta;
+mod document;
 mod finish;
+mod form;
 mod prefilter;
 mod response;
 mod signature;
+mod source;
 mod synthesize;
 mod usage;
 
+pub(crate) use chunk_source::ChunkSource;
+pub(crate) use chunk_writer::ChunkWriter;
+pub(crate) use completion::{ChatCall, ChatChoice, ChatCompletion, ThinkingBlock};
+pub(crate) use delta::{
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ChatUsage, ThinkingDelta, ThinkingPart,
+    escape,
+};
+pub(crate) use document::read_completion;
 pub(crate) use finish::FinishReason;
-pub(crate) use response::{ChatAnswerScan, read_whole, whole_answer, with_names};
+pub(crate) use form::ChatForm;
+pub(crate) use response::{ChatAnswerScan, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
+pub(crate) use source::{ChatSource, ChatStream};
 pub use synthesize::synthesize_stream;
 pub use usage::token_counts;
 pub(crate) use usage::{UsageReader, named, scaled};

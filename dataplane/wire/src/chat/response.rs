@@ -126,7 +126,7 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
 }
 
 /// Reads a complete answer, parsing all of it.
-pub(crate) fn read_whole(body: &[u8]) -> WholeAnswer {
+fn read_whole(body: &[u8]) -> WholeAnswer {
     let mut scan = ChatAnswerScan::default();
     scan.push(body);
     scan.finish()

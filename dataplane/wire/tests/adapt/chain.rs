@@ -211,6 +211,33 @@ fn messages_clients_read_what_claude_on_bedrock_signed() {
     }
 }
 
+#[test]
+fn messages_clients_read_how_long_claude_on_bedrock_caches() {
+    let usage = json!({"inputTokens": 5, "outputTokens": 2, "cacheWriteInputTokens": 9,
+        "cacheDetails": [{"ttl": "5m", "inputTokens": 2}, {"ttl": "1h", "inputTokens": 7}]});
+    let answers = answers(find(Dialect::Messages, Dialect::Bedrock).unwrap(), &json!({"model": "m"}), true);
+    let want = json!({"ephemeral_5m_input_tokens": 2, "ephemeral_1h_input_tokens": 7});
+    let content = json!([{"text": "x"}]);
+    let whole =
+        json!({"output": {"message": {"content": content}}, "stopReason": "end_turn", "usage": usage});
+    let whole = answers.whole(whole.to_string().as_bytes()).unwrap();
+    let body: Value = serde_json::from_slice(&whole.body).unwrap();
+    assert_eq!(body["usage"]["cache_creation"], want);
+    let event = |kind: &str, payload: Value| {
+        frame(&[(":message-type", "event"), (":event-type", kind)], &payload.to_string())
+    };
+    let stream = [
+        event("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": "x"}})),
+        event("messageStop", json!({"stopReason": "end_turn"})),
+        event("metadata", json!({"usage": usage})),
+    ];
+    let (out, _) = relay(&*answers, &[&stream.concat()]);
+    let events: Vec<Value> =
+        decode(&out).iter().map(|event| serde_json::from_str(&event.data).unwrap()).collect();
+    let last = events.iter().find(|event| event["type"] == "message_delta").unwrap();
+    assert_eq!(last["usage"]["cache_creation"], want);
+}
+
 /// Assembles the blocks of a Messages stream, as SDKs do.
 fn blocks(stream: &[u8]) -> Vec<Value> {
     let mut blocks: Vec<Value> = Vec::new();

@@ -8,7 +8,6 @@ use shared::usage::TokenCounts;
 
 use super::usage::{ConverseUsage, tier};
 use crate::extras::Extras;
-use crate::json::JsonWriter;
 
 /// A complete answer.
 #[derive(Debug, Deserialize)]
@@ -205,23 +204,4 @@ pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
         _ if has_calls => "tool_calls",
         _ => "stop",
     }
-}
-
-/// Writes a thinking block, or a piece of one, in the form that LiteLLM's clients keep. OpenAI's SDKs join the pieces
-/// by `index`.
-pub(super) fn write_thinking(
-    index: Option<u64>,
-    kind: &str,
-    members: &[(&str, &str)],
-    json: &mut JsonWriter,
-) {
-    json.object();
-    if let Some(index) = index {
-        json.name("index").number(index);
-    }
-    json.name("type").text(kind);
-    for (name, text) in members {
-        json.name(name).text(text);
-    }
-    json.end_object();
 }

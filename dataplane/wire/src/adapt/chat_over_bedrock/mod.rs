@@ -15,6 +15,7 @@ use shared::operation::Dialect;
 
 pub(super) use answer::usage_in;
 
+use super::through_chat::{self, TargetSide};
 use super::{Adaptation, Traits};
 
 /// Returns true if the target's model is one of Anthropic's.
@@ -28,6 +29,9 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Bedrock,
     via: None,
     losses: losses::LOSSES,
-    prepare: request::prepare,
+    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
     origin: None,
 };
+
+/// Bedrock targets of clients that are served through chat.
+pub(super) const TARGET: TargetSide = TargetSide { dialect: Dialect::Bedrock, ask: request::ask };

@@ -6,18 +6,19 @@ use simd_json::tape::Object;
 use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
 use super::thinking::{ConverseThinking, ThinkingContext};
-use super::whole::BedrockAnswers;
+use super::whole::BedrockTarget;
 use crate::adapt::chat_client::{
-    ChatResponseFormat, ChatToolChoice, ChatTools, Identity, copy_stop, format, messages, refuse_listed,
-    tools, wants_usage,
+    CallIdentity, ChatResponseFormat, ChatToolChoice, ChatTools, copy_stop, form, format, messages,
+    refuse_listed, tools,
 };
 use crate::adapt::loss::unknown;
+use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
+use crate::adapt::{Asking, Rejection, Traits, read, schema};
 use crate::json::{self, JsonWriter};
 
 /// Translates a chat request into a Converse request.
-pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
@@ -46,13 +47,13 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     write_format(&request, target, &mut json)?;
     write_fields(&request, target.top_k || family.is_claude, &thinking, &mut json);
     json.end_object();
-    let answers = BedrockAnswers {
-        identity: Identity::of(asking, &request, names),
-        include_usage: wants_usage(&request),
-        thinking_blocks: thinking.wanted,
-    };
-    let dropped = unknown(&request, LOSSES);
-    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
+    let calls = CallIdentity::new(asking, names);
+    Ok(AskedOfTarget {
+        body: json.finish(),
+        target: Box::new(BedrockTarget { calls, thinking_blocks: thinking.wanted }),
+        form: form(asking, &request),
+        dropped: unknown(&request, LOSSES),
+    })
 }
 
 fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {

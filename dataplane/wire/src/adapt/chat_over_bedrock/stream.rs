@@ -8,34 +8,31 @@
 //! without `metadata` is complete. Memory is bounded by the size of one message and by the number of calls open at
 //! once.
 
-use bytes::Bytes;
-
-use super::answer::{
-    ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning, finish_reason, write_thinking,
+use super::answer::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning, finish_reason};
+use super::usage::for_client;
+use super::whole::BedrockTarget;
+use crate::adapt::chat_client::CallIdentity;
+use crate::chat::{
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
 };
-use super::whole::BedrockAnswers;
-use crate::adapt::chat_client::{ChatChunkWriter, CompletionCall, Identity};
-use crate::envelope::{self, StreamError};
+use crate::envelope::StreamError;
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
-use crate::json::JsonWriter;
 use crate::passthrough::{Alike, Varying};
-use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of calls whose arguments may be incomplete at once.
 const OPEN_MAX: usize = 128;
 
-/// Translates one ConverseStream answer.
+/// Reads one ConverseStream answer.
 #[derive(Debug)]
-pub(super) struct BedrockStream {
+pub(super) struct BedrockSource {
     decoder: EventStreamDecoder,
-    told: ConverseEmitted,
+    reader: ConverseReader,
 }
 
-/// The output for the client, and the state needed to continue it.
+/// The state needed to continue the answer.
 #[derive(Debug)]
-struct ConverseEmitted {
-    identity: Identity,
-    chunks: ChatChunkWriter,
+struct ConverseReader {
+    identity: CallIdentity,
     begun: bool,
     /// Recognises deltas that hold only text.
     alike: Alike<()>,
@@ -57,73 +54,58 @@ struct Open {
     has_arguments: bool,
 }
 
-impl BedrockStream {
-    pub(super) fn new(answers: &BedrockAnswers, secrets: Vec<String>) -> Self {
-        let told = ConverseEmitted {
-            identity: answers.identity.clone(),
-            chunks: ChatChunkWriter::new(&answers.identity, answers.include_usage, secrets),
+impl BedrockSource {
+    pub(super) fn new(target: &BedrockTarget) -> Self {
+        let reader = ConverseReader {
+            identity: target.calls.clone(),
             begun: false,
             alike: Alike::new(Varying::ShortPadding),
             calls: 0,
             open: Vec::new(),
-            thinking_blocks: answers.thinking_blocks,
+            thinking_blocks: target.thinking_blocks,
             thought: None,
             thoughts: 0,
         };
-        Self { decoder: EventStreamDecoder::default(), told }
+        Self { decoder: EventStreamDecoder::default(), reader }
     }
 }
 
-impl AnswerStream for BedrockStream {
-    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
-        let told = &mut self.told;
-        if told.chunks.has_ended() {
-            return;
+impl ChatSource for BedrockSource {
+    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
+        let Self { decoder, reader } = self;
+        if let Err(fault) = decoder.push(chunk, &mut |message| reader.message(&message, sink)) {
+            sink.fail(&StreamError::unreadable_stream(&fault.to_string()));
         }
-        if let Err(fault) = self.decoder.push(&chunk, &mut |message| told.message(&message)) {
-            told.chunks.fail(&StreamError::unreadable_stream(&fault.to_string()));
-        }
-        told.chunks.flush(out);
     }
 
-    fn end(&mut self, out: &mut Vec<Bytes>) {
-        let chunks = &mut self.told.chunks;
-        if !chunks.has_ended() && chunks.state().finished {
-            chunks.done();
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        if sink.state().finished {
+            done(sink);
         }
-        chunks.flush(out);
-    }
-
-    fn state(&self) -> &StreamState {
-        self.told.chunks.state()
-    }
-
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
 
-impl ConverseEmitted {
+impl ConverseReader {
     /// Handles a message. Returns false if the stream has ended.
-    fn message(&mut self, message: &EventStreamMessage<'_>) -> bool {
+    fn message(&mut self, message: &EventStreamMessage<'_>, sink: &mut dyn ChatSink) -> bool {
         match message.header(":message-type") {
             Some("exception") => {
                 let kind = message.header(":exception-type").unwrap_or_default();
-                self.chunks.fail(&exception(kind, message.payload()));
+                sink.fail(&exception(kind, message.payload()));
             }
             Some("error") => {
                 let code = message.header(":error-code").unwrap_or_default();
                 let said = message.header(":error-message").unwrap_or_default();
-                self.chunks.fail(&StreamError { message: said.to_owned(), ..exception(code, b"") });
+                sink.fail(&StreamError { message: said.to_owned(), ..exception(code, b"") });
             }
             Some(_) | None => {
-                self.event(message.header(":event-type").unwrap_or_default(), message.payload())
+                self.event(message.header(":event-type").unwrap_or_default(), message.payload(), sink);
             }
         }
-        !self.chunks.has_ended()
+        !sink.has_ended()
     }
 
-    fn event(&mut self, kind: &str, payload: &[u8]) {
+    fn event(&mut self, kind: &str, payload: &[u8], sink: &mut dyn ChatSink) {
         let known =
             ["contentBlockDelta", "contentBlockStart", "contentBlockStop", "messageStart", "messageStop"];
         if kind != "metadata" && !known.contains(&kind) {
@@ -132,15 +114,15 @@ impl ConverseEmitted {
         if kind == "contentBlockDelta"
             && let Some(like) = self.alike.read(payload)
         {
-            self.chunks.escaped(0, "content", like.text);
+            sink.delta(0, ChatDelta::Text(ChatTextKind::Content, AnswerText::Escaped(like.text)));
             return;
         }
         let Ok(event) = serde_json::from_slice::<ConverseEvent<'_>>(payload) else {
-            self.chunks.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
+            sink.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
             return;
         };
         if !std::mem::replace(&mut self.begun, true) {
-            self.chunks.role(0);
+            sink.begin(0);
         }
         let block = event.content_block_index;
         match kind {
@@ -148,99 +130,118 @@ impl ConverseEmitted {
                 if let Some(text) = event.delta.as_ref().and_then(ConverseDelta::only_text) {
                     self.alike.learn(payload, text.as_bytes(), ());
                 }
-                event.delta.into_iter().for_each(|delta| self.delta(block, delta));
+                event.delta.into_iter().for_each(|delta| self.delta(block, delta, sink));
             }
             "contentBlockStart" => {
                 if let Some(call) = event.start.and_then(|start| start.tool_use) {
-                    self.call_begins(block, call);
+                    self.call_begins(block, call, sink);
                 }
             }
-            "contentBlockStop" => self.block_ends(block),
+            "contentBlockStop" => self.block_ends(block, sink),
             "messageStop" => {
                 let reason = event.stop_reason.map(|reason| reason.0).unwrap_or_default();
-                self.chunks.finish(0, finish_reason(&reason, self.calls > 0));
-                self.chunks.note_finished();
+                sink.finish(0, finish_reason(&reason, self.calls > 0), None);
             }
             "metadata" => {
-                self.chunks.note_extras(event.extras());
-                event.usage.into_iter().for_each(|usage| self.chunks.note_usage(usage.counts()));
-                if self.chunks.state().finished {
-                    self.chunks.done();
+                sink.facts().extras.replace_by(event.extras());
+                if let Some(usage) = event.usage {
+                    sink.facts().usage = Some(usage.counts());
+                }
+                if sink.state().finished {
+                    done(sink);
                 }
             }
             _ => {}
         }
     }
 
-    fn delta(&mut self, block: u64, delta: ConverseDelta<'_>) {
+    fn delta(&mut self, block: u64, delta: ConverseDelta<'_>, sink: &mut dyn ChatSink) {
         if let Some(text) = delta.text {
-            self.chunks.text(0, "content", &text.0);
+            sink.delta(0, ChatDelta::Text(ChatTextKind::Content, AnswerText::Plain(&text.0)));
         }
         if let Some(reasoning) = delta.reasoning_content {
-            self.reasoning(block, &reasoning);
+            self.reasoning(block, &reasoning, sink);
         }
         let fragment = delta.tool_use.and_then(|call| call.input);
         if let Some(fragment) = fragment.filter(|fragment| !fragment.0.is_empty())
             && let Some(open) = self.open.iter_mut().find(|open| open.block == block)
         {
             open.has_arguments = true;
-            self.chunks.arguments(0, open.call, &fragment.0);
+            sink.delta(0, ChatDelta::Call(input_of(open.call, &fragment.0)));
         }
     }
 
-    fn call_begins(&mut self, block: u64, call: ConverseToolUse<'_>) {
+    fn call_begins(&mut self, block: u64, call: ConverseToolUse<'_>, sink: &mut dyn ChatSink) {
         if !call.is_for_the_client() {
             return;
         }
         if self.open.len() >= OPEN_MAX {
-            self.chunks.fail(&StreamError::unreadable_stream("too many calls are open at once"));
+            sink.fail(&StreamError::unreadable_stream("too many calls are open at once"));
             return;
         }
-        let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
-        let call = CompletionCall {
-            id: id.unwrap_or_else(|| self.identity.call_id(self.calls).into()),
-            name: self.identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
-            ..CompletionCall::default()
-        };
-        self.chunks.call(0, self.calls, &call);
+        let id = self.identity.call_id(call.tool_use_id.map(|id| id.0), self.calls);
+        let name = self.identity.tool_name(call.name.map(|name| name.0));
+        sink.delta(
+            0,
+            ChatDelta::Call(ChatCallDelta {
+                begins: true,
+                index: Some(self.calls),
+                id: AnswerText::Escaped(&id),
+                name: AnswerText::Escaped(&name),
+                ..ChatCallDelta::default()
+            }),
+        );
         self.open.push(Open { block, call: self.calls, has_arguments: false });
         self.calls = self.calls.saturating_add(1);
     }
 
-    fn block_ends(&mut self, block: u64) {
+    fn block_ends(&mut self, block: u64, sink: &mut dyn ChatSink) {
         self.thought = None;
         if let Some(at) = self.open.iter().position(|open| open.block == block) {
             let open = self.open.swap_remove(at);
             if !open.has_arguments {
-                self.chunks.arguments(0, open.call, "{}");
+                sink.delta(0, ChatDelta::Call(input_of(open.call, "{}")));
             }
         }
     }
 
-    fn reasoning(&mut self, block: u64, reasoning: &Reasoning<'_>) {
+    fn reasoning(&mut self, block: u64, reasoning: &Reasoning<'_>, sink: &mut dyn ChatSink) {
         if self.thought != Some(block) {
             self.thought = Some(block);
             self.thoughts = self.thoughts.saturating_add(1);
         }
         let pieces = [
-            ("thinking", "thinking", &reasoning.text),
-            ("thinking", "signature", &reasoning.signature),
-            ("redacted_thinking", "data", &reasoning.redacted_content),
+            (ThinkingPart::Text, &reasoning.text),
+            (ThinkingPart::Signature, &reasoning.signature),
+            (ThinkingPart::Redacted, &reasoning.redacted_content),
         ];
-        for (kind, member, text) in pieces {
+        for (part, text) in pieces {
             let Some(text) = text.as_ref().map(|text| &*text.0).filter(|text| !text.is_empty()) else {
                 continue;
             };
-            if member == "thinking" {
-                self.chunks.text(0, "reasoning_content", text);
+            let text = AnswerText::Plain(text);
+            if part == ThinkingPart::Text {
+                sink.delta(0, ChatDelta::Text(ChatTextKind::Reasoning, text));
             }
             if self.thinking_blocks {
-                let mut json = JsonWriter::default();
-                write_thinking(Some(self.thoughts.saturating_sub(1)), kind, &[(member, text)], &mut json);
-                self.chunks.thinking_blocks(0, &json.finish());
+                let index = self.thoughts.saturating_sub(1);
+                sink.delta(0, ChatDelta::Thinking(ThinkingDelta { index, part, text }));
             }
         }
     }
+}
+
+/// Ends the answer with the usage reported so far.
+fn done(sink: &mut dyn ChatSink) {
+    if let Some(counts) = sink.state().usage {
+        sink.usage(for_client(counts));
+    }
+    sink.done();
+}
+
+/// Returns a fragment of the arguments of a call.
+fn input_of(call: u64, fragment: &str) -> ChatCallDelta<'_> {
+    ChatCallDelta { index: Some(call), input: AnswerText::Plain(fragment), ..ChatCallDelta::default() }
 }
 
 /// Translates an exception into a chat error.

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::answer::ConverseText;
+use crate::chat::ChatUsage;
 use crate::extras::{joined, term};
 
 #[derive(Debug, Deserialize)]
@@ -62,6 +63,11 @@ impl ConverseUsage<'_> {
             ..TokenCounts::ZERO
         }
     }
+}
+
+/// Returns the usage that a chat client is to see.
+pub(super) fn for_client(counts: TokenCounts) -> ChatUsage {
+    ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() }
 }
 
 /// Returns the service tier given by these members of an answer.

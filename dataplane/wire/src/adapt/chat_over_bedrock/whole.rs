@@ -1,100 +1,90 @@
-//! Translates complete answers.
+//! Reads complete answers.
 
 use serde_json::value::RawValue;
 
-use super::answer::{
-    ConverseAnswer, ConverseBlock, ConverseToolUse, Reasoning, finish_reason, write_thinking,
-};
-use super::stream::BedrockStream;
-use super::usage::ConverseUsage;
-use crate::adapt::chat_client::{CompletionCall, CompletionChoice, Identity, completion};
-use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
+use super::answer::{ConverseAnswer, ConverseBlock, ConverseToolUse, Reasoning, finish_reason};
+use super::stream::BedrockSource;
+use super::usage::{ConverseUsage, for_client};
+use crate::adapt::BadAnswer;
+use crate::adapt::chat_client::CallIdentity;
+use crate::adapt::through_chat::ChatTarget;
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ThinkingBlock, escape};
 use crate::envelope::StreamError;
-use crate::json::{JsonWriter, compact};
-use crate::stream::AnswerStream;
+use crate::json::compact;
 
-/// Translates the answers to one request.
+/// Reads the answers to one request.
 #[derive(Debug)]
-pub(super) struct BedrockAnswers {
-    pub(super) identity: Identity,
-    pub(super) include_usage: bool,
+pub(super) struct BedrockTarget {
+    pub(super) calls: CallIdentity,
     /// The client handles signed thinking blocks.
     pub(super) thinking_blocks: bool,
 }
 
-impl Answers for BedrockAnswers {
-    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-        let answer: Option<ConverseAnswer<'_>> = serde_json::from_slice(body).ok();
+impl ChatTarget for BedrockTarget {
+    fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer> {
+        let answer: Option<ConverseAnswer<'_>> = serde_json::from_str(body).ok();
         let Some((answer, message)) = answer.and_then(|mut answer| {
             let message = answer.output.take()?.message?;
             Some((answer, message))
         }) else {
-            let error = StreamError::of_odd(body);
+            let error = StreamError::of_odd(body.as_bytes());
             return Err(error.map_or(BadAnswer::Invalid("it is not a Converse response"), BadAnswer::Error));
         };
         let extras = answer.extras();
-        let mut told = ConverseCollected::default();
+        let mut choice = ChatChoice::default();
         for block in message.content.into_iter().flatten() {
-            told.block(block, &self.identity);
-        }
-        let mut choice = told.choice;
-        if self.thinking_blocks {
-            choice.thinking_blocks = told.thinking.finish();
+            self.block(block, &mut choice);
         }
         let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
-        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty());
-        Ok(completion(&self.identity, &[choice], answer.usage.as_ref().map(ConverseUsage::counts), extras))
+        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
+        let counts = answer.usage.as_ref().map(ConverseUsage::counts);
+        let usage = counts.map(for_client);
+        Ok(ChatCompletion { choices: vec![choice], created_s: None, counts, usage, extras })
     }
 
-    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        Box::new(BedrockStream::new(self, secrets))
+    fn source(&self) -> Box<dyn ChatSource> {
+        Box::new(BedrockSource::new(self))
     }
 }
 
-#[derive(Default)]
-struct ConverseCollected<'a> {
-    choice: CompletionChoice<'a>,
-    thinking: JsonWriter,
-}
-
-impl<'a> ConverseCollected<'a> {
-    fn block(&mut self, block: ConverseBlock<'a>, identity: &Identity) {
+impl BedrockTarget {
+    fn block<'a>(&self, block: ConverseBlock<'a>, choice: &mut ChatChoice<'a>) {
         let cited = block.citations_content.and_then(|cited| cited.content).into_iter().flatten();
         for text in block.text.into_iter().chain(cited.filter_map(|piece| piece.text)) {
-            self.choice.content.push_str(&text.0);
+            choice.content.push_str(&escape(text.0));
         }
         if let Some(call) = block.tool_use.filter(ConverseToolUse::is_for_the_client) {
-            let position = self.choice.calls.len().try_into().unwrap_or(u64::MAX);
-            self.choice.calls.push(whole_call(call, position, identity));
+            let position = choice.calls.len().try_into().unwrap_or(u64::MAX);
+            choice.calls.push(whole_call(call, position, &self.calls));
         }
         if let Some(reasoning) = block.reasoning_content {
-            self.reasoning(&reasoning);
+            self.reasoning(reasoning, choice);
         }
     }
 
-    fn reasoning(&mut self, reasoning: &Reasoning<'_>) {
-        if let Some(said) = &reasoning.reasoning_text {
-            let text = said.text.as_ref().map(|text| &*text.0).unwrap_or_default();
-            self.choice.reasoning.push_str(text);
-            let signature = said.signature.as_ref().map(|signature| &*signature.0).unwrap_or_default();
-            let members = [("thinking", text), ("signature", signature)];
-            write_thinking(None, "thinking", &members, &mut self.thinking);
+    fn reasoning<'a>(&self, reasoning: Reasoning<'a>, choice: &mut ChatChoice<'a>) {
+        if let Some(said) = reasoning.reasoning_text {
+            let text = escape(said.text.map(|text| text.0).unwrap_or_default());
+            choice.reasoning.push_str(&text);
+            if self.thinking_blocks {
+                let signature = escape(said.signature.map(|signature| signature.0).unwrap_or_default());
+                choice.thinking_blocks.push(ThinkingBlock::Thinking { text, signature });
+            }
         }
-        if let Some(data) = &reasoning.redacted_content {
-            write_thinking(None, "redacted_thinking", &[("data", &data.0)], &mut self.thinking);
+        if let Some(data) = reasoning.redacted_content.filter(|_| self.thinking_blocks) {
+            choice.thinking_blocks.push(ThinkingBlock::Redacted(escape(data.0)));
         }
     }
 }
 
-fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &Identity) -> CompletionCall<'a> {
+fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &CallIdentity) -> ChatCall<'a> {
     let mut arguments = Vec::new();
     compact(call.input.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
-    let id = call.tool_use_id.map(|id| id.0).filter(|id| !id.is_empty());
-    CompletionCall {
-        id: id.unwrap_or_else(|| identity.call_id(position).into()),
-        name: identity.tool_name(call.name.map(|name| name.0).unwrap_or_default()),
+    ChatCall {
+        id: identity.call_id(call.tool_use_id.map(|id| id.0), position),
+        name: identity.tool_name(call.name.map(|name| name.0)),
         // JSON stays valid UTF-8 when its white space is removed.
-        arguments: String::from_utf8(arguments).unwrap_or_default().into(),
-        signature: None,
+        input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
+        ..ChatCall::default()
     }
 }

@@ -7,7 +7,8 @@ use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
 use super::usage::GeminiUsage;
-use crate::adapt::chat_client::{CompletionCall, Identity};
+use crate::adapt::chat_client::CallIdentity;
+use crate::chat::{ChatCall, ChatTextKind, escape};
 use crate::extras::Extras;
 use crate::json::compact;
 
@@ -136,9 +137,9 @@ impl GeminiPart<'_> {
         self.thought == Some(true)
     }
 
-    /// Returns the delta member that takes the part's text.
-    pub(super) fn member(&self) -> &'static str {
-        if self.is_thought() { "reasoning_content" } else { "content" }
+    /// Returns the kind of the part's text.
+    pub(super) fn kind(&self) -> ChatTextKind {
+        if self.is_thought() { ChatTextKind::Reasoning } else { ChatTextKind::Content }
     }
 }
 
@@ -148,16 +149,16 @@ impl<'a> FunctionCall<'a> {
         self,
         position: u64,
         signature: Option<GeminiText<'a>>,
-        identity: &Identity,
-    ) -> CompletionCall<'a> {
+        identity: &CallIdentity,
+    ) -> ChatCall<'a> {
         let mut arguments = Vec::new();
         compact(self.args.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
-        let id = self.id.map(|id| id.0).filter(|id| !id.is_empty());
-        CompletionCall {
-            id: id.unwrap_or_else(|| identity.call_id(position).into()),
-            name: identity.tool_name(self.name.map(|name| name.0).unwrap_or_default()),
+        ChatCall {
+            id: identity.call_id(self.id.map(|id| id.0), position),
+            name: identity.tool_name(self.name.map(|name| name.0)),
             // JSON stays valid UTF-8 when its white space is removed.
-            arguments: String::from_utf8(arguments).unwrap_or_default().into(),
+            input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
+            custom: false,
             signature: signature.map(|signature| signature.0),
         }
     }

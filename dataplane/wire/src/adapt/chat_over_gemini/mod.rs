@@ -16,6 +16,7 @@ pub(super) use answer::{GeminiText, finish_reason, usage_in};
 pub(super) use usage::GeminiUsage;
 
 use super::Adaptation;
+use super::through_chat::{self, TargetSide};
 
 /// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -23,6 +24,9 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Gemini,
     via: None,
     losses: losses::LOSSES,
-    prepare: request::prepare,
+    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
     origin: None,
 };
+
+/// Gemini targets of clients that are served through chat.
+pub(super) const TARGET: TargetSide = TargetSide { dialect: Dialect::Gemini, ask: request::ask };

@@ -5,25 +5,28 @@ use simd_json::tape::Object;
 use super::config::write_config;
 use super::contents::GeminiContents;
 use super::losses::LOSSES;
-use super::whole::GeminiAnswers;
-use crate::adapt::chat_client::{ChatToolChoice, Identity, messages, refuse_listed, tools, wants_usage};
+use super::whole::GeminiTarget;
+use crate::adapt::chat_client::{CallIdentity, ChatToolChoice, form, messages, refuse_listed, tools};
 use crate::adapt::loss::unknown;
+use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames};
-use crate::adapt::{Asking, Prepared, Rejection, Traits, read, schema};
+use crate::adapt::{Asking, Rejection, Traits, read, schema};
 use crate::json::{self, JsonWriter};
 
 /// Translates a chat request into a generateContent request.
-pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
     refuse_listed(&request, LOSSES)?;
     let mut names = ToolNames::new(Rule::Google);
-    let body = write_request(&request, asking.target, &mut names)?.into();
-    let identity = Identity::of(asking, &request, names);
-    let answers = GeminiAnswers { identity, include_usage: wants_usage(&request) };
-    let dropped = unknown(&request, LOSSES);
-    Ok(Prepared { body, answers: Box::new(answers), dropped })
+    let body = write_request(&request, asking.target, &mut names)?;
+    Ok(AskedOfTarget {
+        body,
+        target: Box::new(GeminiTarget { calls: CallIdentity::new(asking, names) }),
+        form: form(asking, &request),
+        dropped: unknown(&request, LOSSES),
+    })
 }
 
 fn write_request(

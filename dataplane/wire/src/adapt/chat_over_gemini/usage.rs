@@ -6,6 +6,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::answer::GeminiText;
+use crate::chat::ChatUsage;
 use crate::extras::term;
 
 #[derive(Debug, Deserialize)]
@@ -63,6 +64,11 @@ impl GeminiUsage<'_> {
             image_output: drawn,
             ..TokenCounts::ZERO
         }
+    }
+
+    /// Returns the usage that a chat client is to see.
+    pub(super) fn for_client(&self) -> ChatUsage {
+        ChatUsage { counts: self.counts(), tells_reasoning: true, ..ChatUsage::default() }
     }
 
     /// Returns the tokens of images in the candidates.

@@ -3,8 +3,6 @@
 //! Signed thinking returns to the target only if the client keeps it. An answer contains `thinking_blocks`, as
 //! LiteLLM's answers do, if the request had a `thinking` member or contained such blocks.
 
-mod chunks;
-mod form;
 mod losses;
 mod request;
 mod response;
@@ -14,7 +12,8 @@ mod usage;
 
 use shared::operation::Dialect;
 
-use super::{Adaptation, Asking, Prepared, Rejection};
+use super::Adaptation;
+use super::through_chat::{self, TargetSide};
 
 /// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -22,12 +21,9 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Messages,
     via: None,
     losses: losses::LOSSES,
-    prepare,
+    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
     origin: None,
 };
 
-fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
-    let said = request::write(asking)?;
-    let answers = Box::new(form::ChatAnswerForm::new(asking, said.wishes, said.names));
-    Ok(Prepared { body: said.body.into(), answers, dropped: said.dropped })
-}
+/// Messages targets of clients that are served through chat.
+pub(super) const TARGET: TargetSide = TargetSide { dialect: Dialect::Messages, ask: request::ask };

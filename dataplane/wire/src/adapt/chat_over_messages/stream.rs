@@ -1,39 +1,35 @@
-//! Translates a Messages stream into chat chunks.
+//! Reads Messages streams.
 //!
-//! Each event produces its chunks at once, with text copied as received. Memory is bounded: one incomplete event, and a few numbers for each of at most [`OPEN_MAX`] open blocks.
+//! Text is passed on as received. Memory is bounded: one incomplete event, and a few numbers for each of at most
+//! [`OPEN_MAX`] open blocks.
 
-use bytes::Bytes;
-use serde_json::Value;
-
-use super::chunks::{ChatTextMember, MessagesChunkWriter};
-use super::form::{ChatAnswerForm, Wishes};
-use super::response::arguments;
+use super::response::{MessagesTarget, arguments};
 use super::target_types::{self, MessagesBlock, MessagesEvent};
 use super::usage::RunningUsage;
-use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write;
-use crate::envelope::{self, StreamError};
-use crate::json::meant_bytes;
+use crate::chat::{
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
+};
+use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
 use crate::sse::{EventFinder, lossy_text};
-use crate::stream::{AnswerStream, StreamState, Trouble};
 
 /// Maximum number of blocks open at once. Anthropic opens one after the other.
 const OPEN_MAX: usize = 64;
 
-/// Translates one Messages stream into chat chunks.
+/// Reads one Messages stream.
 #[derive(Debug)]
-pub(super) struct ChatChunks {
-    wishes: Wishes,
-    names: ToolNames,
-    secrets: Vec<String>,
+pub(super) struct MessagesSource {
     events: EventFinder,
+    reader: MessagesReader,
+}
+
+/// The state needed to continue the answer.
+#[derive(Debug)]
+struct MessagesReader {
+    target: MessagesTarget,
     /// Recognises deltas that differ only in their text.
     alike: Alike<MessagesDeltaTarget>,
-    chunks: MessagesChunkWriter,
-    state: StreamState,
-    /// The last event has been written.
-    stopped: bool,
+    begun: bool,
     usage: RunningUsage,
     stop_reason: Option<String>,
     /// The number of calls so far.
@@ -53,65 +49,43 @@ struct OpenCall {
     has_arguments: bool,
 }
 
-impl ChatChunks {
-    pub(super) fn new(form: &ChatAnswerForm, secrets: Vec<String>) -> Self {
-        Self {
-            wishes: form.wishes,
-            names: form.names.clone(),
-            secrets,
-            events: EventFinder::default(),
+impl MessagesSource {
+    pub(super) fn new(target: MessagesTarget) -> Self {
+        let reader = MessagesReader {
+            target,
             alike: Alike::new(Varying::Blanks),
-            chunks: MessagesChunkWriter::new(form),
-            state: StreamState::default(),
-            stopped: false,
+            begun: false,
             usage: RunningUsage::default(),
             stop_reason: None,
             calls: 0,
             open: Vec::new(),
             thoughts: 0,
-        }
+        };
+        Self { events: EventFinder::default(), reader }
     }
 }
 
-impl AnswerStream for ChatChunks {
-    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
-        if self.stopped {
-            return;
-        }
-        let mut events = std::mem::take(&mut self.events);
-        let heard = events.push(&chunk, |data| {
-            self.event(data, EventEnd::Whole);
-            !self.stopped
+impl ChatSource for MessagesSource {
+    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
+        let read = events.push(chunk, |data| {
+            reader.event(data, EventEnd::Whole, sink);
+            !sink.has_ended()
         });
-        self.events = events;
-        if heard.is_err() {
-            self.fail_with(TOO_LARGE);
+        if read.is_err() {
+            fail(TOO_LARGE, sink);
         }
-        self.chunks.flush(out);
     }
 
-    fn end(&mut self, out: &mut Vec<Bytes>) {
-        if self.stopped {
-            return;
-        }
-        let mut events = std::mem::take(&mut self.events);
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
         events.end(|data| {
-            self.event(data, EventEnd::Cut);
+            reader.event(data, EventEnd::Cut, sink);
             false
         });
-        if !self.stopped && self.stop_reason.is_some() {
-            self.finish();
+        if !sink.has_ended() && reader.stop_reason.is_some() {
+            reader.finish(sink);
         }
-        self.stopped = true;
-        self.chunks.flush(out);
-    }
-
-    fn state(&self) -> &StreamState {
-        &self.state
-    }
-
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
 }
 
@@ -131,10 +105,10 @@ enum EventEnd {
     Cut,
 }
 
-impl ChatChunks {
-    fn event(&mut self, data: &[u8], tail: EventEnd) {
+impl MessagesReader {
+    fn event(&mut self, data: &[u8], tail: EventEnd, sink: &mut dyn ChatSink) {
         if let Some(like) = self.alike.read(data) {
-            self.piece(like.meaning, like.text);
+            self.piece(like.meaning, like.text, sink);
             return;
         }
         // An empty event, `[DONE]` as some vendors send it, or noise.
@@ -143,207 +117,199 @@ impl ChatChunks {
         }
         let text = lossy_text(data);
         match serde_json::from_str::<MessagesEvent<'_>>(&text) {
-            Ok(said) => self.said(&said, &text),
-            Err(_) if tail == EventEnd::Whole => self.fail_with(UNREADABLE),
+            Ok(said) => self.said(&said, &text, sink),
+            Err(_) if tail == EventEnd::Whole => fail(UNREADABLE, sink),
             Err(_) => {}
         }
     }
 
-    fn said(&mut self, said: &MessagesEvent<'_>, text: &str) {
+    fn said(&mut self, said: &MessagesEvent<'_>, text: &str, sink: &mut dyn ChatSink) {
         let kind = target_types::word(said.kind);
         if kind == "error" || said.error.is_some() {
-            let document: Value = serde_json::from_str(text).unwrap_or_default();
-            let error = StreamError::of_document(&document);
-            self.fail(
-                &error
-                    .unwrap_or_else(|| StreamError { message: UNNAMED.to_owned(), ..StreamError::default() }),
-            );
+            let error = StreamError::of_odd(text.as_bytes());
+            let unnamed = || StreamError { message: UNNAMED.to_owned(), ..StreamError::default() };
+            sink.fail(&error.unwrap_or_else(unnamed).in_open_ai_words());
             return;
         }
         match &*kind {
             "message_start" => {
                 let message: MessagesEvent<'_> = target_types::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
-                self.state.input = self.usage.counts();
-                self.state.extras = self.usage.extras();
-                self.chunks.begin();
+                sink.facts().input = self.usage.counts();
+                sink.facts().extras = self.usage.extras();
+                self.begin(sink);
             }
             "content_block_start" => {
-                self.block_begins(index(said), &target_types::object(said.content_block).unwrap_or_default());
+                self.block_begins(
+                    index(said),
+                    &target_types::object(said.content_block).unwrap_or_default(),
+                    sink,
+                );
             }
             "content_block_delta" => {
-                self.delta(text, index(said), &target_types::object(said.delta).unwrap_or_default());
+                self.delta(text, index(said), &target_types::object(said.delta).unwrap_or_default(), sink);
             }
-            "content_block_stop" => self.block_ends(index(said)),
-            "message_delta" => self.message_delta(said),
-            "message_stop" => self.finish(),
+            "content_block_stop" => self.block_ends(index(said), sink),
+            "message_delta" => self.message_delta(said, sink),
+            "message_stop" => self.finish(sink),
             // `ping`, and events that are not known yet.
             _ => {}
         }
     }
 
-    fn block_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
+    fn begin(&mut self, sink: &mut dyn ChatSink) {
+        if !std::mem::replace(&mut self.begun, true) {
+            sink.begin(0);
+        }
+    }
+
+    fn block_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
         match &*target_types::word(begun.kind) {
-            "text" => self.text(ChatTextMember::Content, target_types::inner(begun.text).unwrap_or_default()),
+            "text" => {
+                self.text(ChatTextKind::Content, target_types::inner(begun.text).unwrap_or_default(), sink)
+            }
             "thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
-                self.thought(begun);
+                self.thought(begun, sink);
             }
             "redacted_thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
                 if let Some(data) = target_types::inner(begun.data) {
-                    self.thinking_block("redacted_thinking", ("data", data));
+                    self.thinking_block(ThinkingPart::Redacted, data, sink);
                 }
             }
-            "tool_use" => self.call_begins(block, begun),
+            "tool_use" => self.call_begins(block, begun, sink),
             // Tools that the target runs itself, and block types that are not known yet.
             _ => {}
         }
     }
 
-    fn delta(&mut self, event: &str, block: u64, delta: &MessagesBlock<'_>) {
+    fn delta(&mut self, event: &str, block: u64, delta: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
         let (piece, text) = match &*target_types::word(delta.kind) {
             "text_delta" => (MessagesDeltaTarget::Text, delta.text),
-            "thinking_delta" if !self.wishes.thinking_blocks => {
+            "thinking_delta" if !self.target.thinking_blocks => {
                 (MessagesDeltaTarget::Thinking, delta.thinking)
             }
-            "thinking_delta" | "signature_delta" => return self.thought(delta),
+            "thinking_delta" | "signature_delta" => return self.thought(delta, sink),
             "input_json_delta" => (MessagesDeltaTarget::Arguments(block), delta.partial_json),
             _ => return,
         };
         let text = target_types::inner(text).unwrap_or_default();
         self.alike.learn(event.as_bytes(), text.as_bytes(), piece);
-        self.piece(piece, text);
+        self.piece(piece, text, sink);
     }
 
-    fn piece(&mut self, piece: MessagesDeltaTarget, escaped: &str) {
+    fn piece(&mut self, piece: MessagesDeltaTarget, escaped: &str, sink: &mut dyn ChatSink) {
         match piece {
-            MessagesDeltaTarget::Text => self.text(ChatTextMember::Content, escaped),
-            MessagesDeltaTarget::Thinking => self.text(ChatTextMember::Reasoning, escaped),
-            MessagesDeltaTarget::Arguments(block) => self.arguments(block, escaped),
+            MessagesDeltaTarget::Text => self.text(ChatTextKind::Content, escaped, sink),
+            MessagesDeltaTarget::Thinking => self.text(ChatTextKind::Reasoning, escaped, sink),
+            MessagesDeltaTarget::Arguments(block) => {
+                self.arguments(block, AnswerText::Escaped(escaped), sink);
+            }
         }
     }
 
-    fn message_delta(&mut self, said: &MessagesEvent<'_>) {
+    fn message_delta(&mut self, said: &MessagesEvent<'_>, sink: &mut dyn ChatSink) {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
-        self.state.usage = self.usage.counts();
-        self.state.extras = self.usage.extras();
+        sink.facts().usage = self.usage.counts();
+        sink.facts().extras = self.usage.extras();
         let delta: MessagesBlock<'_> = target_types::object(said.delta).unwrap_or_default();
         let stop_reason = target_types::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
-            self.state.finished = true;
+            sink.facts().finished = true;
         }
-        self.text(ChatTextMember::Refusal, target_types::refusal(delta.stop_details).unwrap_or_default());
+        self.text(ChatTextKind::Refusal, target_types::refusal(delta.stop_details).unwrap_or_default(), sink);
     }
 
-    /// Writes text that is already JSON-escaped.
-    fn text(&mut self, member: ChatTextMember, escaped: &str) {
+    fn text(&mut self, kind: ChatTextKind, escaped: &str, sink: &mut dyn ChatSink) {
         if !escaped.is_empty() {
-            self.output(meant_bytes(escaped.as_ref()));
-            self.chunks.text(member, escaped);
+            self.begin(sink);
+            sink.delta(0, ChatDelta::Text(kind, AnswerText::Escaped(escaped)));
         }
     }
 
-    /// Writes thoughts or their signature, which comes last.
-    fn thought(&mut self, thought: &MessagesBlock<'_>) {
-        let (text, signature) =
-            (target_types::inner(thought.thinking), target_types::inner(thought.signature));
-        if let Some(text) = text {
-            self.text(ChatTextMember::Reasoning, text);
-            self.thinking_block("thinking", ("thinking", text));
+    /// Passes on thoughts or their signature, which comes last.
+    fn thought(&mut self, thought: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
+        if let Some(text) = target_types::inner(thought.thinking) {
+            self.text(ChatTextKind::Reasoning, text, sink);
+            self.thinking_block(ThinkingPart::Text, text, sink);
         }
-        if let Some(signature) = signature {
-            self.thinking_block("thinking", ("signature", signature));
+        if let Some(signature) = target_types::inner(thought.signature) {
+            self.thinking_block(ThinkingPart::Signature, signature, sink);
         }
     }
 
-    fn thinking_block(&mut self, kind: &str, piece: (&str, &str)) {
-        if self.wishes.thinking_blocks {
-            self.chunks.thinking_block(self.thoughts.saturating_sub(1), kind, piece);
+    fn thinking_block(&mut self, part: ThinkingPart, escaped: &str, sink: &mut dyn ChatSink) {
+        if self.target.thinking_blocks {
+            self.begin(sink);
+            let (index, text) = (self.thoughts.saturating_sub(1), AnswerText::Escaped(escaped));
+            sink.delta(0, ChatDelta::Thinking(ThinkingDelta { index, part, text }));
         }
     }
 
-    fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>) {
+    fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
         let (Some(id), Some(name)) = (target_types::inner(begun.id), target_types::inner(begun.name)) else {
-            self.fail_with(UNREADABLE);
-            return;
+            return fail(UNREADABLE, sink);
         };
         if self.open.len() >= OPEN_MAX {
-            self.fail_with(TOO_MANY);
-            return;
+            return fail(TOO_MANY, sink);
         }
-        self.output(name.len());
+        self.begin(sink);
         let call = self.calls;
         self.calls = call.saturating_add(1);
-        let name = self.names.restore_escaped(name.as_bytes());
-        self.chunks.call(call, id, &String::from_utf8_lossy(&name));
+        sink.delta(
+            0,
+            ChatDelta::Call(ChatCallDelta {
+                begins: true,
+                index: Some(call),
+                id: AnswerText::Escaped(id),
+                name: AnswerText::Escaped(&self.target.names.restore_escaped(name)),
+                ..ChatCallDelta::default()
+            }),
+        );
         self.open.push(OpenCall { block, call, has_arguments: false });
         // Some vendors send the complete input in the start event.
-        let input = begun
-            .input
-            .map(|input| arguments(Some(input)))
-            .filter(|input| input != b"{}" && input != b"null");
-        if let Some(input) = input {
-            let mut quoted = Vec::new();
-            write::string(&mut quoted, &String::from_utf8_lossy(&input));
-            let quoted = String::from_utf8_lossy(&quoted).into_owned();
-            self.arguments(block, quoted.trim_matches('"'));
+        let input = begun.input.map(|input| arguments(Some(input)));
+        if let Some(input) = input.filter(|input| input != "{}" && input != "null") {
+            self.arguments(block, AnswerText::Plain(&input), sink);
         }
     }
 
-    /// Appends to the arguments of the call in `block`. `escaped` is already JSON-escaped.
-    fn arguments(&mut self, block: u64, escaped: &str) {
+    /// Appends to the arguments of the call in `block`.
+    fn arguments(&mut self, block: u64, input: AnswerText<'_>, sink: &mut dyn ChatSink) {
         let Some(open) = self.open.iter_mut().find(|open| open.block == block) else { return };
-        if escaped.is_empty() {
-            return;
+        if !input.is_empty() {
+            open.has_arguments = true;
+            let index = Some(open.call);
+            sink.delta(0, ChatDelta::Call(ChatCallDelta { index, input, ..ChatCallDelta::default() }));
         }
-        open.has_arguments = true;
-        let call = open.call;
-        self.output(meant_bytes(escaped.as_ref()));
-        self.chunks.arguments(call, escaped);
     }
 
-    fn block_ends(&mut self, block: u64) {
+    fn block_ends(&mut self, block: u64, sink: &mut dyn ChatSink) {
         if let Some(position) = self.open.iter().position(|open| open.block == block) {
             if self.open.get(position).is_some_and(|open| !open.has_arguments) {
-                self.arguments(block, "{}");
+                self.arguments(block, AnswerText::Plain("{}"), sink);
             }
             self.open.remove(position);
         }
     }
 
-    fn finish(&mut self) {
+    fn finish(&mut self, sink: &mut dyn ChatSink) {
         while let Some(open) = self.open.first().copied() {
-            self.block_ends(open.block);
+            self.block_ends(open.block, sink);
         }
+        self.begin(sink);
         let stop_reason = self.stop_reason.take().unwrap_or_default();
-        self.chunks.finish(self.wishes.finish_reason(&stop_reason, self.calls > 0), &self.usage);
-        self.state.usage = self.usage.counts();
-        self.state.finished = true;
-        self.state.done = true;
-        self.stopped = true;
+        sink.finish(0, target_types::finish_reason(&stop_reason, self.calls > 0), None);
+        sink.facts().usage = self.usage.counts();
+        sink.usage(self.usage.for_client());
+        sink.done();
     }
+}
 
-    fn fail_with(&mut self, message: &str) {
-        self.fail(&StreamError { message: message.to_owned(), ..StreamError::default() });
-    }
-
-    /// Ends the stream with the upstream's error.
-    fn fail(&mut self, error: &StreamError) {
-        let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
-        let error = error.sanitized(&known).in_open_ai_words();
-        self.chunks.fail(&error);
-        self.state.error = Some(error);
-        self.stopped = true;
-    }
-
-    fn output(&mut self, bytes: usize) {
-        let bytes = bytes.try_into().unwrap_or(u64::MAX);
-        self.state.content = true;
-        self.state.content_events = self.state.content_events.saturating_add(1);
-        self.state.output_bytes = self.state.output_bytes.saturating_add(bytes);
-    }
+fn fail(message: &str, sink: &mut dyn ChatSink) {
+    sink.fail(&StreamError { message: message.to_owned(), ..StreamError::default() });
 }
 
 fn index(said: &MessagesEvent<'_>) -> u64 {

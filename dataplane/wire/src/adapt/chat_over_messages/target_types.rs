@@ -108,43 +108,9 @@ pub(super) fn finish_reason(stop_reason: &str, has_calls: bool) -> &'static str 
     }
 }
 
-/// Removes white space between the tokens of a tool's input, which a chat client receives as text. Numbers and the
-/// order of members are unchanged.
-pub(super) fn compact(json: &str, out: &mut Vec<u8>) {
-    let (mut in_text, mut escaped) = (false, false);
-    for byte in json.bytes() {
-        if in_text {
-            in_text = escaped || byte != b'"';
-            escaped = !escaped && byte == b'\\';
-        } else if byte.is_ascii_whitespace() {
-            continue;
-        } else {
-            in_text = byte == b'"';
-        }
-        out.push(byte);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn blanks_go_and_all_else_stays() {
-        let rows = [
-            ("{ }", "{}"),
-            (
-                " { \"a b\" : [ 1e3 , -0.10 ],\n\t\"\\\" \\\\\" : \"\\u00fc \" } ",
-                "{\"a b\":[1e3,-0.10],\"\\\" \\\\\":\"\\u00fc \"}",
-            ),
-            ("{\"n\":123456789012345678901234567890}", "{\"n\":123456789012345678901234567890}"),
-        ];
-        for (json, want) in rows {
-            let mut out = Vec::new();
-            compact(json, &mut out);
-            assert_eq!(String::from_utf8(out).unwrap(), want);
-        }
-    }
 
     #[test]
     fn every_stop_reason_has_a_finish_reason() {

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use crate::adapt::write;
+use crate::chat::ChatUsage;
 use crate::extras::Extras;
 use crate::messages;
 
@@ -30,28 +30,13 @@ impl RunningUsage {
         self.0.extras()
     }
 
-    /// Writes usage in chat's form: the prompt includes cached input, the completion includes thoughts (CHAT-3).
-    /// Unknown counts are 0.
-    pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let counts = self.counts().unwrap_or_default();
-        let (prompt, completion) = (counts.input_total(), counts.output_total());
-        let mut usage = write::ObjectWriter::open(out);
-        write::number(usage.key("prompt_tokens"), prompt);
-        write::number(usage.key("completion_tokens"), completion);
-        write::number(usage.key("total_tokens"), prompt.saturating_add(completion));
-        let mut details = write::ObjectWriter::open(usage.key("prompt_tokens_details"));
-        write::number(details.key("cached_tokens"), counts.cache_read);
-        write::number(
-            details.key("cache_write_tokens"),
-            counts.cache_write.saturating_add(counts.cache_write_1h),
-        );
-        details.close();
-        if self.0.tells_thinking() {
-            let mut details = write::ObjectWriter::open(usage.key("completion_tokens_details"));
-            write::number(details.key("reasoning_tokens"), counts.reasoning);
-            details.close();
+    /// Returns the usage that a chat client is to see. Unknown counts are 0.
+    pub(super) fn for_client(&self) -> ChatUsage {
+        ChatUsage {
+            counts: self.counts().unwrap_or_default(),
+            tells_cache_writes: true,
+            tells_reasoning: self.0.tells_thinking(),
         }
-        usage.close();
     }
 }
 
@@ -108,15 +93,5 @@ mod tests {
             });
             assert_eq!(heard(told).counts(), want, "{name}");
         }
-    }
-
-    #[test]
-    fn chat_reads_its_own_usage_off_what_is_written() {
-        let usage = heard(&[r#"{"input_tokens":20,"cache_creation_input_tokens":30,
-            "cache_read_input_tokens":70,"output_tokens":30,"output_tokens_details":{"thinking_tokens":12}}"#]);
-        let mut out = Vec::new();
-        usage.write(&mut out);
-        let value = serde_json::from_slice(&out).unwrap();
-        assert_eq!(crate::chat::token_counts(&value), usage.counts());
     }
 }

@@ -119,12 +119,12 @@ pub(super) enum ItemKind {
 }
 
 impl<'a> ResponseEvent<'a> {
-    pub(super) fn read(data: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(data)
+    pub(super) fn read(data: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(data)
     }
 
     #[inline]
-    pub(super) fn kind(&self) -> &'a [u8] {
+    pub(super) fn kind(&self) -> &'a str {
         bare(self.kind)
     }
 
@@ -133,13 +133,13 @@ impl<'a> ResponseEvent<'a> {
         let index = self.output_index.unwrap_or_default();
         let part = (index, self.content_index.unwrap_or_default());
         Some(match self.kind() {
-            b"response.output_text.delta" => ResponseDeltaTarget::Text(part),
-            b"response.refusal.delta" => ResponseDeltaTarget::Refusal(part),
-            b"response.reasoning_text.delta" => ResponseDeltaTarget::Thought(part),
-            b"response.reasoning_summary_text.delta" => {
+            "response.output_text.delta" => ResponseDeltaTarget::Text(part),
+            "response.refusal.delta" => ResponseDeltaTarget::Refusal(part),
+            "response.reasoning_text.delta" => ResponseDeltaTarget::Thought(part),
+            "response.reasoning_summary_text.delta" => {
                 ResponseDeltaTarget::Thought((index, self.summary_index.unwrap_or_default()))
             }
-            b"response.function_call_arguments.delta" | b"response.custom_tool_call_input.delta" => {
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
                 ResponseDeltaTarget::Input(index)
             }
             _ => return None,
@@ -147,12 +147,12 @@ impl<'a> ResponseEvent<'a> {
     }
 
     #[inline]
-    pub(super) fn delta(&self) -> &'a [u8] {
+    pub(super) fn delta(&self) -> &'a str {
         bare(self.delta)
     }
 
     /// Returns the complete value that a `.done` event repeats.
-    pub(super) fn whole(&self) -> &'a [u8] {
+    pub(super) fn whole(&self) -> &'a str {
         bare(self.text.or(self.refusal).or(self.arguments).or(self.input))
     }
 
@@ -166,8 +166,8 @@ impl<'a> ResponseEvent<'a> {
 }
 
 impl<'a> Response<'a> {
-    pub(super) fn read(body: &'a [u8]) -> Result<Self, serde_json::Error> {
-        serde_json::from_slice(body)
+    pub(super) fn read(body: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(body)
     }
 
     pub(super) fn has_output(&self) -> bool {
@@ -180,7 +180,7 @@ impl<'a> Response<'a> {
         (0..).zip(items).filter_map(|(place, item)| Some((place, inner(Some(*item))?)))
     }
 
-    pub(super) fn status(&self) -> &'a [u8] {
+    pub(super) fn status(&self) -> &'a str {
         bare(self.status)
     }
 
@@ -195,7 +195,7 @@ impl<'a> Response<'a> {
     /// Returns the reported usage other than tokens.
     pub(super) fn extras(&self) -> Extras {
         let mut extras = self.usage().map(|usage| usage.extras()).unwrap_or_default();
-        extras.tier = term(bare(self.service_tier));
+        extras.tier = term(bare(self.service_tier).as_bytes());
         let mut tools = Units::ZERO;
         self.items().for_each(|(_, item)| item.tool_use().add_to(&mut tools));
         extras.raise(&tools);
@@ -209,10 +209,10 @@ impl<'a> Response<'a> {
 
     /// Returns chat's `finish_reason`.
     pub(super) fn finish_reason(&self, has_calls: bool) -> &'static str {
-        let reason = self.incomplete_details.as_ref().map_or(b"".as_slice(), |details| bare(details.reason));
+        let reason = self.incomplete_details.as_ref().map_or("", |details| bare(details.reason));
         match (self.status(), reason) {
-            (b"incomplete", b"content_filter") => "content_filter",
-            (b"incomplete", _) => "length",
+            ("incomplete", "content_filter") => "content_filter",
+            ("incomplete", _) => "length",
             _ if has_calls => "tool_calls",
             _ => "stop",
         }
@@ -222,10 +222,10 @@ impl<'a> Response<'a> {
 impl<'a> ResponseItem<'a> {
     pub(super) fn kind(&self) -> ItemKind {
         match bare(self.kind) {
-            b"message" => ItemKind::Message,
-            b"reasoning" => ItemKind::Reasoning,
-            b"function_call" => ItemKind::Function,
-            b"custom_tool_call" => ItemKind::Custom,
+            "message" => ItemKind::Message,
+            "reasoning" => ItemKind::Reasoning,
+            "function_call" => ItemKind::Function,
+            "custom_tool_call" => ItemKind::Custom,
             _ => ItemKind::Other,
         }
     }
@@ -233,21 +233,24 @@ impl<'a> ResponseItem<'a> {
     /// Returns the billed tool use of the item.
     fn tool_use(&self) -> ResponseToolUse {
         let action: Option<Action<'_>> = inner(self.action);
-        ResponseToolUse::of(bare(self.kind), bare(action.and_then(|action| action.kind)))
+        ResponseToolUse::of(
+            bare(self.kind).as_bytes(),
+            bare(action.and_then(|action| action.kind)).as_bytes(),
+        )
     }
 
     /// Returns the id by which results refer to the call.
-    pub(super) fn call_id(&self) -> &'a [u8] {
+    pub(super) fn call_id(&self) -> &'a str {
         let id = bare(self.call_id);
         if id.is_empty() { bare(self.id) } else { id }
     }
 
-    pub(super) fn name(&self) -> &'a [u8] {
+    pub(super) fn name(&self) -> &'a str {
         bare(self.name)
     }
 
     /// Returns the arguments, or the free text of a custom tool call.
-    pub(super) fn input(&self) -> &'a [u8] {
+    pub(super) fn input(&self) -> &'a str {
         bare(self.arguments.or(self.input))
     }
 
@@ -256,7 +259,7 @@ impl<'a> ResponseItem<'a> {
     }
 
     /// Returns the texts of reasoning: its summaries, or its content if there are none.
-    pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a str> {
         let summary: Vec<ResponsePart<'a>> = inner(self.summary).unwrap_or_default();
         let thoughts = if summary.is_empty() { self.content() } else { summary };
         thoughts.into_iter().map(|thought| thought.text())
@@ -265,10 +268,10 @@ impl<'a> ResponseItem<'a> {
 
 impl<'a> ResponsePart<'a> {
     pub(super) fn is_refusal(&self) -> bool {
-        bare(self.kind) == b"refusal"
+        bare(self.kind) == "refusal"
     }
 
-    pub(super) fn text(&self) -> &'a [u8] {
+    pub(super) fn text(&self) -> &'a str {
         bare(self.text.or(self.refusal))
     }
 }
@@ -278,8 +281,8 @@ fn inner<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// Returns the bytes of a string in its escaped form. Empty if it is not a string.
+/// Returns a string in its escaped form. Empty if it is not a string.
 #[inline]
-fn bare(raw: Option<&RawValue>) -> &[u8] {
-    raw.and_then(|raw| raw.get().as_bytes().strip_prefix(b"\"")?.strip_suffix(b"\"")).unwrap_or_default()
+fn bare(raw: Option<&RawValue>) -> &str {
+    raw.and_then(|raw| raw.get().strip_prefix('"')?.strip_suffix('"')).unwrap_or_default()
 }

@@ -3,7 +3,6 @@
 //! continued from turn to turn.
 
 mod answer;
-mod chunks;
 mod event;
 mod losses;
 mod messages;
@@ -13,7 +12,7 @@ mod whole;
 
 use shared::operation::Dialect;
 
-use super::Adaptation;
+use super::{Adaptation, through_chat};
 
 /// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -21,6 +20,6 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Responses,
     via: None,
     losses: losses::LOSSES,
-    prepare: request::prepare,
+    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
     origin: None,
 };

@@ -1,24 +1,24 @@
 //! Translates a chat request into a Responses request.
 
-use bytes::Bytes;
 use simd_json::prelude::ValueAsScalar as _;
 
-use super::answer::ResponsesAnswers;
-use super::losses::check;
+use super::losses::{LOSSES, check};
+use super::whole::ResponsesTarget;
 use super::{messages, tools};
-use crate::adapt::chat_client::{calls_functions, wants_usage};
+use crate::adapt::chat_client::form;
 use crate::adapt::loss::unknown;
 use crate::adapt::read::{self, Object, member, member_text, members};
+use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::ObjectWriter;
-use crate::adapt::{Asking, Prepared, Rejection};
+use crate::adapt::{Asking, Rejection};
 use crate::json;
 
 /// Smallest output limit that a Responses target accepts, in tokens.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
 /// Translates the request into the dialect of the Responses API.
-pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let mut bytes = asking.body.to_vec();
     let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), || "body".to_owned())?;
@@ -28,10 +28,12 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
     write(&request, asking.target.model, &mut names, &mut body)?;
-    let functions = calls_functions(&request);
-    let answers = Box::new(ResponsesAnswers::new(asking, wants_usage(&request), functions, names));
-    let dropped = unknown(&request, super::losses::LOSSES);
-    Ok(Prepared { body: Bytes::from(body), answers, dropped })
+    Ok(AskedOfTarget {
+        body,
+        target: Box::new(ResponsesTarget { names }),
+        form: form(asking, &request),
+        dropped: unknown(&request, LOSSES),
+    })
 }
 
 fn write(

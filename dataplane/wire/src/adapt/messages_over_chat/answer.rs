@@ -1,40 +1,30 @@
-//! Translates a whole chat answer into a Messages answer.
+//! Writes a complete chat answer as a Messages answer.
 
 use std::fmt::Write as _;
 
 use shared::usage::TokenCounts;
-use simd_json::prelude::ValueIntoString as _;
 
-use super::request::{elements, member, text_member};
-use super::{ChatAnswersAsMessages, Ending};
+use super::{Ending, MessagesForm};
 use crate::adapt::call_id::call_id;
 use crate::adapt::{BadAnswer, TranslatedAnswer, signature_in_call_id};
-use crate::chat::{self, FinishReason};
-use crate::json::{self, Tree, quote};
+use crate::chat::{AnswerText, ChatCall, ChatChoice, ChatCompletion, FinishReason};
+use crate::json::{self, JsonWriter};
 
-/// Translates the answer in `body`.
-pub(super) fn whole(answers: &ChatAnswersAsMessages, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-    let seen = chat::read_whole(body);
-    if let Some(error) = seen.error {
-        return Err(BadAnswer::Error(error));
-    }
-    let mut document = body.to_vec();
-    let tape = json::parse(&mut document).map_err(|_| BadAnswer::Invalid("it is not JSON"))?;
-    let choices = member(tape.as_value(), "choices").and_then(elements).unwrap_or_default();
-    let choice = *choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
-    let message = member(choice, "message").ok_or(BadAnswer::Invalid("its choice has no message"))?;
-
-    let mut content = BlockList { blocks: Vec::new(), count: 0 };
-    let finish = text_member(choice, "finish_reason").and_then(|reason| FinishReason::of(reason.as_bytes()));
-    if let Some(failure) = finish.and_then(FinishReason::failure) {
-        return Err(BadAnswer::Error(failure.error()));
-    }
-    content.said(answers, message);
-    let calls = member(message, "tool_calls").and_then(elements).unwrap_or_default();
+/// Writes the first choice of a completion.
+pub(super) fn whole(
+    form: &MessagesForm,
+    completion: &ChatCompletion<'_>,
+) -> Result<TranslatedAnswer, BadAnswer> {
+    let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
+    let finish = FinishReason::of(choice.finish_reason.as_bytes());
+    let mut json = JsonWriter::default();
+    json.object().name("id").text(&form.id).name("type").text("message").name("role").text("assistant");
+    json.name("model").raw(form.model.as_bytes()).name("content").list();
+    write_texts(form, choice, &mut json);
     let cut = finish.is_some_and(FinishReason::is_cut);
     let mut written = 0_usize;
-    for call in &calls {
-        match content.call(*call, answers, written) {
+    for call in &choice.calls {
+        match write_call(call, form, written, &mut json) {
             Ok(()) => written = written.saturating_add(1),
             // The arguments were cut off; the stop reason reports the limit.
             Err(_) if cut => break,
@@ -43,34 +33,59 @@ pub(super) fn whole(answers: &ChatAnswersAsMessages, body: &[u8]) -> Result<Tran
     }
     let ending = Ending {
         finish,
-        stop: text_member(choice, "stop_reason"),
+        stop: choice.stop.as_deref(),
         has_calls: written > 0,
-        call_is_cut: written < calls.len(),
-        has_refusal: text_member(message, "refusal").is_some_and(|refusal| !refusal.is_empty()),
+        call_is_cut: written < choice.calls.len(),
+        has_refusal: !choice.refusal.is_empty(),
     };
-    let body = envelope(answers, &content.blocks, &ending, seen.usage);
+    let mut reason = Vec::new();
+    ending.write(&form.stops, &mut reason);
+    json.end_list().raw(&reason).name("usage").raw(usage(completion.counts).as_bytes()).end_object();
     Ok(TranslatedAnswer {
-        body: body.into(),
-        usage: seen.usage,
-        extras: seen.extras,
-        output_bytes: seen.output_bytes,
+        body: json.finish().into(),
+        usage: completion.counts,
+        extras: completion.extras.clone(),
+        output_bytes: choice.output_bytes(),
     })
 }
 
-fn envelope(
-    answers: &ChatAnswersAsMessages,
-    content: &[u8],
-    ending: &Ending<'_>,
-    used: Option<TokenCounts>,
-) -> Vec<u8> {
-    let (id, model) = (&answers.id, &answers.model);
-    let head = format!(
-        "{{\"id\":\"{id}\",\"type\":\"message\",\"role\":\"assistant\",\"model\":{model},\"content\":["
-    );
-    let mut body = [head.as_bytes(), content, b"],"].concat();
-    ending.write(&answers.stops, &mut body);
-    body.extend_from_slice(format!(",\"usage\":{}}}", usage(used)).as_bytes());
-    body
+/// Writes the blocks of thoughts, text and refusal.
+fn write_texts(form: &MessagesForm, choice: &ChatChoice<'_>, json: &mut JsonWriter) {
+    choice.thinking_blocks.iter().for_each(|block| block.write(json));
+    if form.thinking && choice.thinking_blocks.is_empty() && !choice.reasoning.is_empty() {
+        json.object().name("type").text("thinking").name("thinking").escaped(&choice.reasoning);
+        json.name("signature").text("").end_object();
+    }
+    for text in [&choice.content, &choice.refusal].into_iter().filter(|text| !text.is_empty()) {
+        json.object().name("type").text("text").name("text").escaped(text).end_object();
+    }
+}
+
+/// Writes a call, or nothing if its arguments are no JSON object.
+fn write_call(
+    call: &ChatCall<'_>,
+    form: &MessagesForm,
+    position: usize,
+    json: &mut JsonWriter,
+) -> Result<(), BadAnswer> {
+    if call.name.is_empty() || call.custom {
+        return Err(BadAnswer::Invalid("a tool call names no function"));
+    }
+    let input = json::unescape(call.input.as_bytes());
+    let input = input.map(|input| if input.trim().is_empty() { "{}".to_owned() } else { input });
+    let is_object = |input: &String| json::parse(&mut input.as_bytes().to_vec()).is_ok();
+    let input = input.filter(is_object);
+    let input = input.ok_or(BadAnswer::Invalid("the arguments of a tool call are no JSON object"))?;
+    let id = AnswerText::Escaped(&call.id).plain();
+    let id = match &*id {
+        "" => format!("toolu_{}_{position}", form.seed).into(),
+        id => call_id(id, "toolu_"),
+    };
+    let name = AnswerText::Escaped(&call.name).plain();
+    json.object().name("type").text("tool_use");
+    json.name("id").text(&signature_in_call_id::join(id, call.signature.as_deref()));
+    json.name("name").text(form.names.restore(&name)).name("input").raw(input.as_bytes()).end_object();
+    Ok(())
 }
 
 /// Returns a `usage` object. Counts that the upstream did not report are zero.
@@ -95,114 +110,4 @@ pub(super) fn usage(counts: Option<TokenCounts>) -> String {
     }
     usage.push('}');
     usage
-}
-
-/// Content blocks, separated by commas.
-struct BlockList {
-    blocks: Vec<u8>,
-    count: usize,
-}
-
-impl BlockList {
-    /// Adds thoughts, text and refusal.
-    fn said(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) {
-        let thoughts =
-            ["reasoning_content", "reasoning"].into_iter().find_map(|name| text_member(message, name));
-        let (mut thoughts, mut text) = (thoughts.unwrap_or_default().to_owned(), String::new());
-        if let Some(content) = member(message, "content") {
-            text.push_str(content.into_string().unwrap_or_default());
-            let parts = elements(content).into_iter().flatten();
-            parts.for_each(|part| collect(part, &mut text, &mut thoughts));
-        }
-        if !self.signed(answers, message) && answers.thinking {
-            self.block("{\"type\":\"thinking\",\"thinking\":", &thoughts, ",\"signature\":\"\"}");
-        }
-        self.block("{\"type\":\"text\",\"text\":", &text, "}");
-        self.block("{\"type\":\"text\",\"text\":", text_member(message, "refusal").unwrap_or_default(), "}");
-    }
-
-    /// Adds Claude's signed thoughts, which already are Messages blocks. Returns true if there are any.
-    fn signed(&mut self, answers: &ChatAnswersAsMessages, message: Tree<'_, '_>) -> bool {
-        let blocks = member(message, "thinking_blocks").filter(|_| answers.signed).and_then(elements);
-        let blocks = blocks.unwrap_or_default();
-        blocks.iter().for_each(|block| self.raw(&[&written(*block)]));
-        !blocks.is_empty()
-    }
-
-    fn block(&mut self, before: &str, text: &str, after: &str) {
-        if !text.is_empty() {
-            self.raw(&[before, &quote(text), after]);
-        }
-    }
-
-    fn call(
-        &mut self,
-        call: Tree<'_, '_>,
-        answers: &ChatAnswersAsMessages,
-        position: usize,
-    ) -> Result<(), BadAnswer> {
-        let function = member(call, "function").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
-        let name =
-            text_member(function, "name").ok_or(BadAnswer::Invalid("a tool call names no function"))?;
-        let id = text_member(call, "id").filter(|id| !id.is_empty());
-        let id = id
-            .map_or_else(|| format!("toolu_{}_{position}", answers.seed).into(), |id| call_id(id, "toolu_"));
-        let id = signature_in_call_id::join(id, signature(call));
-        let input = match member(function, "arguments") {
-            None => "{}".to_owned(),
-            Some(arguments) => match arguments.into_string() {
-                Some(text) if text.trim().is_empty() => "{}".to_owned(),
-                Some(text) => {
-                    json::parse(&mut text.as_bytes().to_vec())
-                        .map_err(|_| BadAnswer::Invalid("the arguments of a tool call are no JSON object"))?;
-                    text.to_owned()
-                }
-                None => written(arguments),
-            },
-        };
-        self.raw(&[
-            "{\"type\":\"tool_use\",\"id\":",
-            &quote(&id),
-            ",\"name\":",
-            &quote(answers.names.restore(name)),
-            ",\"input\":",
-            &input,
-            "}",
-        ]);
-        Ok(())
-    }
-
-    fn raw(&mut self, parts: &[&str]) {
-        if self.count > 0 {
-            self.blocks.push(b',');
-        }
-        self.count = self.count.saturating_add(1);
-        parts.iter().for_each(|part| self.blocks.extend_from_slice(part.as_bytes()));
-    }
-}
-
-/// Returns Gemini's signature of the thoughts before a call.
-fn signature<'i>(call: Tree<'_, 'i>) -> Option<&'i str> {
-    let extra = member(call, "extra_content")?;
-    let vendors = ["google", "vertex"].into_iter();
-    vendors
-        .filter_map(|vendor| text_member(member(extra, vendor)?, "thought_signature"))
-        .find(|text| !text.is_empty())
-}
-
-fn written(value: Tree<'_, '_>) -> String {
-    let mut text = Vec::new();
-    json::write(value, &mut text);
-    String::from_utf8(text).unwrap_or_default()
-}
-
-/// Appends the text or thoughts of a content part, as Mistral sends it.
-fn collect(part: Tree<'_, '_>, text: &mut String, thoughts: &mut String) {
-    text.push_str(text_member(part, "text").unwrap_or_default());
-    if let Some(thinking) = member(part, "thinking") {
-        thoughts.push_str(thinking.into_string().unwrap_or_default());
-        for inner in elements(thinking).into_iter().flatten() {
-            thoughts.push_str(text_member(inner, "text").unwrap_or_default());
-        }
-    }
 }

@@ -7,11 +7,11 @@
 //! Waiting --its turn, and its name is known--> Open --arguments whole, and another waits--> Done
 //! ```
 
-use super::ChatAnswersAsMessages;
-use super::chunk::CallDelta;
+use super::MessagesForm;
 use super::event::MessagesEventWriter;
 use crate::adapt::call_id::call_id;
 use crate::adapt::signature_in_call_id;
+use crate::chat::{AnswerText, ChatCallDelta};
 use crate::json::{quote, unescape};
 
 /// The maximum number of bytes of buffered arguments.
@@ -60,26 +60,27 @@ impl StreamedCalls {
     /// Adds one fragment.
     pub(super) fn take(
         &mut self,
-        piece: &CallDelta<'_>,
-        answers: &ChatAnswersAsMessages,
+        piece: &ChatCallDelta<'_>,
+        form: &MessagesForm,
         out: &mut MessagesEventWriter,
     ) -> Result<(), TooMuch> {
         let at = self.find(piece)?;
         let Some(call) = self.calls.get_mut(at) else { return Ok(()) };
         if call.name.is_none() {
-            call.name = piece.name();
+            call.name = some(piece.name);
         }
         if call.id.is_none() {
-            call.id = piece.id();
+            call.id = some(piece.id);
         }
         if call.signature.is_none() {
-            call.signature = piece.signature();
+            call.signature = piece.signature.as_deref().map(str::to_owned);
         }
         let is_long = |text: &Option<String>| text.as_ref().is_some_and(|text| text.len() > NAME_BYTES_MAX);
         if is_long(&call.id) || is_long(&call.name) {
             return Err(TooMuch);
         }
-        if let Some(arguments) = piece.arguments() {
+        if !piece.input.is_empty() {
+            let arguments = piece.input.escaped();
             match call.state {
                 CallState::Open => {
                     call.shape.read(&arguments);
@@ -96,23 +97,18 @@ impl StreamedCalls {
                 CallState::Done => {}
             }
         }
-        self.go_on(false, answers, out);
+        self.go_on(false, form, out);
         Ok(())
     }
 
     /// Opens buffered calls: while the open call is complete, or all of them if `end` is set.
-    pub(super) fn go_on(
-        &mut self,
-        end: bool,
-        answers: &ChatAnswersAsMessages,
-        out: &mut MessagesEventWriter,
-    ) {
+    pub(super) fn go_on(&mut self, end: bool, form: &MessagesForm, out: &mut MessagesEventWriter) {
         while end || !self.is_busy() {
             let mut rest = self.calls.iter().skip(self.turn);
             let next = rest.position(|call| call.state == CallState::Waiting && call.name.is_some());
             let Some(next) = next.map(|next| self.turn.saturating_add(next)) else { break };
             self.close();
-            self.open(next, answers, out);
+            self.open(next, form, out);
         }
     }
 
@@ -142,12 +138,12 @@ impl StreamedCalls {
 
     /// Returns the index of the call that a fragment belongs to. Adds a new call if no call matches. Some vendors send no
     /// index, or the same one for every call: a different id begins a new call, and so does a name without index and id.
-    fn find(&mut self, piece: &CallDelta<'_>) -> Result<usize, TooMuch> {
-        let (index, id) = (piece.index(), piece.id());
+    fn find(&mut self, piece: &ChatCallDelta<'_>) -> Result<usize, TooMuch> {
+        let (index, id) = (piece.index, some(piece.id));
         let found = match index {
             Some(_) => self.calls.iter().rposition(|call| call.index == index),
             None if id.is_some() => self.calls.iter().rposition(|call| call.id == id),
-            None if piece.name().is_some() => None,
+            None if !piece.name.is_empty() => None,
             None => self.calls.len().checked_sub(1),
         };
         if let Some(at) = found
@@ -171,16 +167,16 @@ impl StreamedCalls {
         Ok(self.calls.len().saturating_sub(1))
     }
 
-    fn open(&mut self, at: usize, answers: &ChatAnswersAsMessages, out: &mut MessagesEventWriter) {
+    fn open(&mut self, at: usize, form: &MessagesForm, out: &mut MessagesEventWriter) {
         let Some(call) = self.calls.get_mut(at) else { return };
         let id = match &call.id {
             Some(id) => call_id(id, "toolu_"),
-            None => format!("toolu_{}_{at}", answers.seed).into(),
+            None => format!("toolu_{}_{at}", form.seed).into(),
         };
         let id = signature_in_call_id::join(id, call.signature.as_deref());
         call.state = CallState::Open;
         self.latest = Some(at);
-        let name = answers.names.restore(call.name.as_deref().unwrap_or_default());
+        let name = form.names.restore(call.name.as_deref().unwrap_or_default());
         out.tool(&quote(&id), &quote(name));
         let waiting = std::mem::take(&mut call.waiting);
         self.waiting_bytes = self.waiting_bytes.saturating_sub(waiting.len());
@@ -189,6 +185,11 @@ impl StreamedCalls {
             out.delta(&waiting);
         }
     }
+}
+
+/// Returns a text that is not empty.
+fn some(text: AnswerText<'_>) -> Option<String> {
+    Some(text.plain().into_owned()).filter(|text| !text.is_empty())
 }
 
 /// A scanner that detects the end of a JSON object.

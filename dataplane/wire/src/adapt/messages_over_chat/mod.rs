@@ -3,7 +3,6 @@
 
 mod answer;
 mod calls;
-mod chunk;
 mod content;
 mod event;
 mod fold;
@@ -17,11 +16,11 @@ mod user;
 
 use shared::operation::Dialect;
 
+use super::through_chat::{self, AskedInChat, ChatClient, ClientSide};
 use super::tool_names::ToolNames;
-use super::{Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, TranslatedAnswer};
-use crate::chat::FinishReason;
+use super::{Adaptation, Asking, BadAnswer, Rejection, TranslatedAnswer};
+use crate::chat::{ChatCompletion, ChatSink, FinishReason};
 use crate::json::quote;
-use crate::stream::AnswerStream;
 
 /// The adaptation of Messages clients to chat targets.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -29,28 +28,30 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Chat,
     via: None,
     losses: losses::LOSSES,
-    prepare,
+    prepare: |asking| Ok(through_chat::over_chat(ask(asking)?)),
     origin: Some(origin::origin),
 };
 
-fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+/// Messages clients of targets that are reached through chat.
+pub(super) const CLIENT: ClientSide = ClientSide { ask, pair: &PAIR };
+
+fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
     let said = request::say(asking, origin::OriginTrail::default())?;
-    let answers = ChatAnswersAsMessages {
+    let form = MessagesForm {
         model: quote(asking.selector),
         id: format!("msg_{}", asking.seed),
         seed: asking.seed.to_owned(),
         thinking: said.thinking,
-        signed: asking.target.extended_chat,
         stops: said.stops,
         names: said.names,
         input_tokens: asking.input_tokens,
     };
-    Ok(Prepared { body: said.body.into(), answers: Box::new(answers), dropped: said.dropped })
+    Ok(AskedInChat { body: said.body, client: Box::new(form), dropped: said.dropped })
 }
 
-/// Translates the answers to one request.
+/// The values shared by all answers to one request.
 #[derive(Clone, Debug)]
-struct ChatAnswersAsMessages {
+struct MessagesForm {
     /// The selector, as JSON.
     model: String,
     /// The id of the message.
@@ -59,8 +60,6 @@ struct ChatAnswersAsMessages {
     seed: String,
     /// True if the client wants the model's reasoning.
     thinking: bool,
-    /// True if the answer may contain Claude's signed thoughts, for the client to send back.
-    signed: bool,
     /// The client's stop sequences.
     stops: Vec<String>,
     /// The client's names of the tools that were renamed for the target.
@@ -69,13 +68,13 @@ struct ChatAnswersAsMessages {
     input_tokens: u64,
 }
 
-impl Answers for ChatAnswersAsMessages {
-    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-        answer::whole(self, body)
+impl ChatClient for MessagesForm {
+    fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer> {
+        answer::whole(self, completion)
     }
 
-    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        Box::new(stream::MessagesFromChat::new(self.clone(), secrets))
+    fn sink(&self, secrets: Vec<String>) -> Box<dyn ChatSink> {
+        Box::new(stream::MessagesSink::new(self.clone(), secrets))
     }
 }
 

@@ -6,7 +6,7 @@ use shared::error_kind::ErrorKind;
 use shared::provider::quirks::ToolIds;
 
 use super::*;
-use crate::adapt::Traits;
+use crate::adapt::{Prepared, Traits};
 use crate::json::Scanner;
 use crate::sse::SseDecoder;
 use crate::stream::{StreamState, Trouble};
@@ -22,7 +22,7 @@ fn prepared(request: &Value) -> Prepared {
         now_s: 1,
         input_tokens: 0,
     };
-    prepare(&asking).unwrap()
+    (PAIR.prepare)(&asking).unwrap()
 }
 
 fn request(more: Value) -> Value {
@@ -380,6 +380,14 @@ fn other_choices_and_odd_members_are_passed_over() {
     assert!(state.error.is_some());
 }
 
+#[test]
+fn a_word_that_keeps_the_stream_open_does_not_end_the_answer() {
+    let text = format!("data: {}\n\n", delta(json!({"content": "x"})));
+    let (events, state) = relay(&request(json!({})), &format!("data: ping\n\n{text}data: [DONE]\n\n"));
+    assert_eq!(blocks(&events), [json!({"type": "text", "text": "x"})]);
+    assert!(state.error.is_none() && state.done);
+}
+
 fn whole(request: &Value, answer: &Value) -> Result<Value, BadAnswer> {
     let whole = prepared(request).answers.whole(answer.to_string().as_bytes())?;
     Ok(serde_json::from_slice(&whole.body).unwrap())
@@ -419,7 +427,7 @@ fn arguments_and_schemas_keep_the_order_of_their_members() {
         now_s: 1,
         input_tokens: 0,
     };
-    let prepared = prepare(&asking).unwrap();
+    let prepared = (PAIR.prepare)(&asking).unwrap();
     let text = String::from_utf8(prepared.body.to_vec()).unwrap();
     assert!(text.contains(r#""arguments":"{\"z\":1,\"a\":\"é\\u0001\"}""#), "{text}");
     assert!(text.contains(r#""properties":{"z":{},"a":{}}"#), "{text}");
@@ -463,7 +471,7 @@ fn requests_of_the_wrong_shape_name_the_member() {
             now_s: 1,
             input_tokens: 0,
         };
-        let rejection = prepare(&asking).unwrap_err();
+        let rejection = (PAIR.prepare)(&asking).unwrap_err();
         assert_eq!(rejection.param, param, "{more}");
         assert!(rejection.message.starts_with(&format!("'{param}' ")), "{}", rejection.message);
     }
@@ -538,7 +546,7 @@ fn a_target_with_quirks_of_its_own_is_asked_as_it_likes() {
         now_s: 0,
         input_tokens: 0,
     };
-    let prepared = prepare(&asking).unwrap();
+    let prepared = (PAIR.prepare)(&asking).unwrap();
     let chat: Value = serde_json::from_slice(&prepared.body).unwrap();
     assert_eq!((&chat["stream"], chat.get("stream_options")), (&json!(true), None));
     let id = chat["messages"][1]["tool_calls"][0]["id"].as_str().unwrap();

@@ -1,244 +1,204 @@
-//! Translates a chat answer, whole or in chunks, into a Responses answer.
+//! Writes a chat answer, whole or in chunks, as a Responses answer.
 
 use bytes::Bytes;
+use shared::usage::TokenCounts;
 
-use super::chunk::{SourceChunk, SourceDelta};
 use super::echo::EchoedRequest;
 use super::event_writer::Status;
 use super::items::{OUTPUT_BYTES_MAX, OutputFull, OutputItems, PartKind};
+use crate::adapt::through_chat::ChatClient;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
-use crate::chat::{FinishReason, UsageReader};
+use crate::adapt::{BadAnswer, TranslatedAnswer};
+use crate::chat::{
+    AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ChatUsage,
+    FinishReason,
+};
 use crate::envelope::StreamError;
-use crate::extras::Extras;
 use crate::json::meant_bytes;
-use crate::passthrough::{Alike, Varying};
-use crate::sse::EventFinder;
-use crate::stream::{AnswerStream, StreamState, Trouble};
+use crate::stream::{StreamState, Trouble};
 
 /// The data that all answers to one request share.
 #[derive(Debug)]
-pub(super) struct ChatAnswersAsResponses {
+pub(super) struct ResponsesForm {
     echo: EchoedRequest,
     /// The client's names of the tools that were renamed for the target.
     names: ToolNames,
 }
 
-impl ChatAnswersAsResponses {
+impl ResponsesForm {
     pub(super) fn new(echo: EchoedRequest, names: ToolNames) -> Self {
         Self { echo, names }
     }
 }
 
-impl Answers for ChatAnswersAsResponses {
-    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-        let Ok(mut chunk) = SourceChunk::read(body) else {
-            return Err(BadAnswer::Invalid("it is not a chat completion"));
-        };
-        if let Some(error) = chunk.error(body) {
-            return Err(BadAnswer::Error(error));
-        }
-        let (reported, tier) = (chunk.usage(), chunk.tier());
-        let choice = chunk.choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
-        let finish = choice.finish();
-        if let Some(failure) = finish.and_then(FinishReason::failure) {
-            return Err(BadAnswer::Error(failure.error()));
-        }
-        let (usage, extras) = (reported.as_ref().and_then(UsageReader::counts), extras_of(reported, tier));
-        let mut answer = ResponseState::new(self.echo.clone(), self.names.clone());
-        let told = choice.said().is_none_or(|said| answer.delta(&said).is_ok());
-        let status = status_of(finish);
-        if !told || answer.output.finish(status, usage.unwrap_or_default()).is_err() {
+impl ChatClient for ResponsesForm {
+    fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer> {
+        let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it holds no choice"))?;
+        let mut sink = ResponsesSink::new(self, Vec::new());
+        let status = status_of(FinishReason::of(choice.finish_reason.as_bytes()));
+        let usage = completion.counts.unwrap_or_default();
+        if sink.choice(choice).is_err() || sink.output.finish(status, usage).is_err() {
             return Err(BadAnswer::Invalid("it is larger than 16 MiB"));
         }
-        let body = answer.output.response(status, usage.unwrap_or_default());
-        Ok(TranslatedAnswer { body, usage, extras, output_bytes: answer.state.output_bytes })
+        Ok(TranslatedAnswer {
+            body: sink.output.response(status, usage),
+            usage: completion.counts,
+            extras: completion.extras.clone(),
+            output_bytes: sink.state.output_bytes,
+        })
     }
 
-    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        let answer = ResponseState::new(self.echo.clone(), self.names.clone());
-        Box::new(ResponsesStream { events: EventFinder::default(), answer, secrets, stopped: false })
+    fn sink(&self, secrets: Vec<String>) -> Box<dyn ChatSink> {
+        Box::new(ResponsesSink::new(self, secrets))
     }
 }
 
-/// Translates a stream of chunks into a stream of events.
+/// Writes a streamed chat answer as a Responses stream.
 #[derive(Debug)]
-struct ResponsesStream {
-    events: EventFinder,
-    answer: ResponseState,
+struct ResponsesSink {
+    output: OutputItems,
+    state: StreamState,
+    usage: Option<TokenCounts>,
+    finish: Option<FinishReason>,
     /// Credentials that must not appear in errors.
     secrets: Vec<String>,
-    stopped: bool,
+    ended: bool,
 }
 
-impl AnswerStream for ResponsesStream {
-    fn push(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
-        if self.stopped {
-            return;
+impl ChatSink for ResponsesSink {
+    /// Writes nothing: a response begins with its first output, so that failover stays possible until then.
+    fn begin(&mut self, _choice: u64) {}
+
+    fn delta(&mut self, choice: u64, delta: ChatDelta<'_>) {
+        if choice == 0 && !self.ended && self.put(&delta).is_err() {
+            self.fail(&too_large());
         }
-        let Self { events, answer, secrets, stopped } = self;
-        answer.output.reserve(chunk.len());
-        let result = events.push(&chunk, |data| {
-            *stopped = answer.take_event(data, secrets);
-            !*stopped
-        });
-        if result.is_err() && !*stopped {
-            answer.fail(&too_large(), secrets);
-            *stopped = true;
-        }
-        out.extend(answer.output.take());
     }
 
-    fn end(&mut self, out: &mut Vec<Bytes>) {
-        if self.stopped {
-            return;
+    fn finish(&mut self, choice: u64, reason: &str, _stop: Option<&str>) {
+        if choice == 0 {
+            self.finish = FinishReason::of(reason.as_bytes());
+            self.state.finished = true;
         }
-        self.stopped = true;
-        let Self { events, answer, secrets, .. } = self;
-        let mut ended = false;
-        events.end(|data| {
-            ended = answer.take_last_event(data, secrets);
-            false
-        });
-        if !ended && answer.state.finished {
-            answer.finish(secrets);
-        }
-        out.extend(answer.output.take());
     }
 
-    fn state(&self) -> &StreamState {
-        &self.answer.state
+    fn usage(&mut self, usage: ChatUsage) {
+        self.usage = Some(usage.counts);
+    }
+
+    fn done(&mut self) {
+        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
+            return self.fail(&failure.error());
+        }
+        if self.output.finish(status_of(self.finish), self.usage.unwrap_or_default()).is_err() {
+            return self.fail(&too_large());
+        }
+        self.state.content |= self.output.has_items();
+        self.state.done = true;
+        self.ended = true;
+    }
+
+    fn fail(&mut self, error: &StreamError) {
+        let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
+        let error = error.sanitized(&known);
+        let code = failure_code(error.code.as_deref(), error.status.unwrap_or(500));
+        self.output.fail(code, &error.message);
+        self.state.error = Some(error);
+        self.ended = true;
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        self.stopped = true;
-        self.answer.output.fail(failure_code(Some(trouble.row.code), trouble.row.status), trouble.message);
-        self.answer.output.take().unwrap_or_default()
+        self.output.fail(failure_code(Some(trouble.row.code), trouble.row.status), trouble.message);
+        self.output.take().unwrap_or_default()
+    }
+
+    fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    fn state(&self) -> &StreamState {
+        &self.state
+    }
+
+    fn facts(&mut self) -> &mut StreamState {
+        &mut self.state
+    }
+
+    fn reserve(&mut self, bytes: usize) {
+        self.output.reserve(bytes);
+    }
+
+    fn flush(&mut self, out: &mut Vec<Bytes>) {
+        out.extend(self.output.take());
     }
 }
 
-/// The state of the answer that is being read.
-#[derive(Debug)]
-struct ResponseState {
-    output: OutputItems,
-    state: StreamState,
-    finish: Option<FinishReason>,
-    /// Matches chunks that contain only text.
-    alike: Alike<()>,
-}
-
-impl ResponseState {
-    fn new(echo: EchoedRequest, names: ToolNames) -> Self {
-        let (state, alike) = (StreamState::default(), Alike::new(Varying::Padding));
-        Self { output: OutputItems::new(echo, names), state, finish: None, alike }
-    }
-
-    /// Reads one event. Returns true if nothing may follow it.
-    fn take_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
-        if let Some(like) = self.alike.read(data) {
-            let told = self.output.message(PartKind::Text, like.text.as_bytes());
-            self.seen(meant_bytes(like.text.as_ref()));
-            return told.is_err() && self.fail(&too_large(), secrets);
-        }
-        if data.starts_with(b"[DONE]") {
-            return self.finish(secrets);
-        }
-        if !matches!(data.first(), Some(b'{' | b'[')) {
-            return false;
-        }
-        let Ok(mut chunk) = SourceChunk::read(data) else {
-            return self.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable), secrets);
-        };
-        let (reported, tier) = (chunk.usage(), chunk.tier());
-        self.state.usage = reported.as_ref().and_then(UsageReader::counts).or(self.state.usage);
-        self.state.extras.replace_by(extras_of(reported, tier));
-        if let Some(error) = chunk.error(data) {
-            return self.fail(&error, secrets);
-        }
-        let plain = chunk.is_plain();
-        let Some(choice) = chunk.choice() else { return false };
-        let finish = choice.finish();
-        if let Some(finish) = finish {
-            self.finish = Some(finish);
-            self.state.finished = true;
-        }
-        let Some(said) = choice.said() else { return false };
-        if let Some(text) = said.only_text().filter(|_| plain && finish.is_none()) {
-            self.alike.learn(data, text, ());
-        }
-        self.delta(&said).is_err() && self.fail(&too_large(), secrets)
-    }
-
-    /// Like `take_event`, for an event without its blank line at the end of the stream. Before a finish reason only its
-    /// error counts.
-    fn take_last_event(&mut self, data: &[u8], secrets: &[String]) -> bool {
-        if self.state.finished {
-            return self.take_event(data, secrets);
-        }
-        match SourceChunk::read(data).ok().and_then(|chunk| chunk.error(data)) {
-            Some(error) => self.fail(&error, secrets),
-            None => false,
+impl ResponsesSink {
+    fn new(form: &ResponsesForm, secrets: Vec<String>) -> Self {
+        Self {
+            output: OutputItems::new(form.echo.clone(), form.names.clone()),
+            state: StreamState::default(),
+            usage: None,
+            finish: None,
+            secrets,
+            ended: false,
         }
     }
 
-    fn delta(&mut self, delta: &SourceDelta<'_>) -> Result<(), OutputFull> {
-        if let Some(raw) = delta.reasoning() {
-            self.output.reasoning(&raw)?;
-            self.seen(meant_bytes(raw.as_ref()));
+    fn put(&mut self, delta: &ChatDelta<'_>) -> Result<(), OutputFull> {
+        match delta {
+            ChatDelta::Text(kind, text) => {
+                let text = text.escaped();
+                if text.is_empty() {
+                    return Ok(());
+                }
+                match kind {
+                    ChatTextKind::Content => self.output.message(PartKind::Text, text.as_bytes())?,
+                    ChatTextKind::Reasoning => self.output.reasoning(text.as_bytes())?,
+                    ChatTextKind::Refusal => self.output.message(PartKind::Refusal, text.as_bytes())?,
+                }
+                self.seen(meant_bytes(text.as_bytes()));
+            }
+            ChatDelta::Call(call) => {
+                self.output.call(call)?;
+                let lengths = [call.input, call.name].map(|text| meant_bytes(text.escaped().as_bytes()));
+                self.seen(lengths.iter().sum());
+            }
+            ChatDelta::Thinking(_) | ChatDelta::Signature(_) => {}
         }
-        if let Some(raw) = delta.content() {
-            self.output.message(PartKind::Text, &raw)?;
-            self.seen(meant_bytes(raw.as_ref()));
+        Ok(())
+    }
+
+    /// Writes a choice of a whole answer.
+    fn choice(&mut self, choice: &ChatChoice<'_>) -> Result<(), OutputFull> {
+        for (kind, text) in [
+            (ChatTextKind::Reasoning, &choice.reasoning),
+            (ChatTextKind::Content, &choice.content),
+            (ChatTextKind::Refusal, &choice.refusal),
+        ] {
+            self.put(&ChatDelta::Text(kind, AnswerText::Escaped(text)))?;
         }
-        if let Some(raw) = delta.refusal() {
-            self.output.message(PartKind::Refusal, raw)?;
-            self.seen(meant_bytes(raw));
-        }
-        for fragment in delta.fragments() {
-            self.output.call(&fragment)?;
-            let input = fragment.input.as_ref().map_or(0, |input| meant_bytes(input.as_ref()));
-            self.seen(input.saturating_add(meant_bytes(fragment.name)));
+        for (position, call) in choice.calls.iter().enumerate() {
+            self.put(&ChatDelta::Call(ChatCallDelta {
+                begins: true,
+                index: None,
+                position,
+                siblings: choice.calls.len(),
+                id: AnswerText::Escaped(&call.id),
+                name: AnswerText::Escaped(&call.name),
+                input: AnswerText::Escaped(&call.input),
+                custom: call.custom,
+                signature: call.signature.clone(),
+            }))?;
         }
         Ok(())
     }
 
     /// Records received output. `content` stays false while the only item is a call whose name has not arrived.
     fn seen(&mut self, bytes: usize) {
-        let state = &mut self.state;
-        state.content |= self.output.has_items();
-        state.content_events = state.content_events.saturating_add(1);
-        state.output_bytes = state.output_bytes.saturating_add(bytes.try_into().unwrap_or(u64::MAX));
+        self.state.content |= self.output.has_items();
+        self.state.add_text(bytes);
     }
-
-    /// Ends the answer after the upstream's last event. Returns true, as `take_event` does at the end.
-    fn finish(&mut self, secrets: &[String]) -> bool {
-        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
-            return self.fail(&failure.error(), secrets);
-        }
-        let status = status_of(self.finish);
-        match self.output.finish(status, self.state.usage.unwrap_or_default()) {
-            Ok(()) => {
-                self.state.content |= self.output.has_items();
-                self.state.done = true;
-            }
-            Err(OutputFull) => return self.fail(&too_large(), secrets),
-        }
-        true
-    }
-
-    fn fail(&mut self, error: &StreamError, secrets: &[String]) -> bool {
-        let known: Vec<&str> = secrets.iter().map(String::as_str).collect();
-        let error = error.sanitized(&known);
-        let code = failure_code(error.code.as_deref(), error.status.unwrap_or(500));
-        self.output.fail(code, &error.message);
-        self.state.error = Some(error);
-        true
-    }
-}
-
-/// Returns the reported quantities other than tokens.
-fn extras_of(reported: Option<UsageReader>, tier: Option<Box<str>>) -> Extras {
-    Extras { tier, ..reported.map(|usage| usage.extras()).unwrap_or_default() }
 }
 
 fn status_of(finish: Option<FinishReason>) -> Status<'static> {
@@ -267,9 +227,4 @@ fn too_large() -> StreamError {
         status: Some(502),
         ..StreamError::default()
     }
-}
-
-fn unreadable() -> StreamError {
-    let message = "The upstream sent an event that is no chunk of a chat completion.".to_owned();
-    StreamError { message, status: Some(502), ..StreamError::default() }
 }

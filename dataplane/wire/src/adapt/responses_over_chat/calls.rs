@@ -1,12 +1,11 @@
 //! Collects the tool calls of a chat answer from fragments that may interleave.
 
-use std::borrow::Cow;
-
 use bytes::{BufMut as _, BytesMut};
 
 use super::items::{OutputFull, put_raw_text};
 use crate::adapt::signature_in_call_id;
 use crate::adapt::write::number;
+use crate::chat::ChatCallDelta;
 
 /// The maximum number of bytes of a call's input that are buffered until its name arrives.
 const WAITING_BYTES_MAX: usize = 64 * 1024;
@@ -14,23 +13,6 @@ const WAITING_BYTES_MAX: usize = 64 * 1024;
 const CALLS_MAX: usize = 1_024;
 /// The maximum length in bytes of an id or a name.
 const NAME_BYTES_MAX: usize = 1_024;
-
-/// One element of `tool_calls`. Its texts are still escaped.
-#[derive(Debug, Default)]
-pub(super) struct CallFragment<'a> {
-    /// The index of the call that it belongs to, if the upstream sends one.
-    pub(super) index: Option<u64>,
-    /// Its position in the array, and the length of the array.
-    pub(super) position: usize,
-    pub(super) siblings: usize,
-    pub(super) id: &'a [u8],
-    pub(super) name: &'a [u8],
-    pub(super) input: Option<Cow<'a, [u8]>>,
-    /// True if the tool takes free text.
-    pub(super) custom: bool,
-    /// Gemini's signature of the thoughts before the call, to embed in its id.
-    pub(super) signature: Option<String>,
-}
 
 /// The calls of an answer, in the order of their first fragments.
 #[derive(Debug, Default)]
@@ -43,7 +25,7 @@ pub(super) struct FunctionCallItem {
     /// The id from the upstream; empty if it sent no id.
     named: BytesMut,
     id: BytesMut,
-    pub(super) name: BytesMut,
+    pub(super) name: String,
     pub(super) input: BytesMut,
     custom: bool,
     /// The index of its output item, once that has been announced.
@@ -65,24 +47,25 @@ impl FunctionCallItems {
     }
 
     /// Returns the position of the call that a fragment belongs to. Adds a new call if no call matches.
-    pub(super) fn place_of(&mut self, fragment: &CallFragment<'_>, seed: &str) -> Result<usize, OutputFull> {
-        if fragment.id.len() > NAME_BYTES_MAX {
+    pub(super) fn place_of(&mut self, fragment: &ChatCallDelta<'_>, seed: &str) -> Result<usize, OutputFull> {
+        let id = fragment.id.escaped();
+        if id.len() > NAME_BYTES_MAX {
             return Err(OutputFull);
         }
-        match self.known(fragment) {
+        match self.known(fragment, id.as_bytes()) {
             Some(place) => Ok(place),
             None if self.0.len() >= CALLS_MAX => Err(OutputFull),
-            None => Ok(self.add(fragment, seed)),
+            None => Ok(self.add(fragment, id.as_bytes(), seed)),
         }
     }
 
     /// Returns the position of a known call. Some vendors send no index, and some the same one for every call, so ids
     /// distinguish calls too.
-    fn known(&self, fragment: &CallFragment<'_>) -> Option<usize> {
+    fn known(&self, fragment: &ChatCallDelta<'_>, id: &[u8]) -> Option<usize> {
         let found = if fragment.index.is_some() {
             self.0.iter().rposition(|call| call.index == fragment.index)
-        } else if !fragment.id.is_empty() {
-            self.0.iter().rposition(|call| call.named == fragment.id)
+        } else if !id.is_empty() {
+            self.0.iter().rposition(|call| call.named == id)
         } else if fragment.siblings > 1 {
             Some(fragment.position).filter(|&place| place < self.0.len())
         } else {
@@ -90,13 +73,13 @@ impl FunctionCallItems {
         };
         found.filter(|&place| {
             let named = self.get(place).map(|call| &*call.named).unwrap_or_default();
-            fragment.id.is_empty() || named.is_empty() || named == fragment.id
+            id.is_empty() || named.is_empty() || named == id
         })
     }
 
-    fn add(&mut self, fragment: &CallFragment<'_>, seed: &str) -> usize {
+    fn add(&mut self, fragment: &ChatCallDelta<'_>, named: &[u8], seed: &str) -> usize {
         let place = self.0.len();
-        let mut id = BytesMut::from(fragment.id);
+        let mut id = BytesMut::from(named);
         if id.is_empty() {
             for part in ["call_", seed, "_"] {
                 id.put_slice(part.as_bytes());
@@ -106,9 +89,9 @@ impl FunctionCallItems {
         sign(&mut id, fragment);
         self.0.push(FunctionCallItem {
             index: fragment.index,
-            named: fragment.id.into(),
+            named: named.into(),
             id,
-            name: BytesMut::new(),
+            name: String::new(),
             input: BytesMut::new(),
             custom: fragment.custom,
             item: None,
@@ -118,7 +101,7 @@ impl FunctionCallItems {
 }
 
 /// Embeds the signature of a call in its id.
-fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
+fn sign(id: &mut BytesMut, fragment: &ChatCallDelta<'_>) {
     if fragment.signature.is_some() {
         let signed = signature_in_call_id::join(String::from_utf8_lossy(id), fragment.signature.as_deref())
             .into_owned();
@@ -128,14 +111,14 @@ fn sign(id: &mut BytesMut, fragment: &CallFragment<'_>) {
 
 impl FunctionCallItem {
     /// Buffers a fragment of a call that has not been announced.
-    pub(super) fn wait(&mut self, fragment: &CallFragment<'_>, input: &[u8]) -> Result<(), OutputFull> {
+    pub(super) fn wait(&mut self, fragment: &ChatCallDelta<'_>, input: &[u8]) -> Result<(), OutputFull> {
         if self.named.is_empty() && !fragment.id.is_empty() {
-            self.named = fragment.id.into();
-            self.id = fragment.id.into();
+            self.named = fragment.id.escaped().as_bytes().into();
+            self.id = self.named.clone();
             sign(&mut self.id, fragment);
         }
         self.custom |= fragment.custom;
-        self.name.extend_from_slice(fragment.name);
+        self.name.push_str(&fragment.name.escaped());
         let waits = self.name.is_empty();
         let is_too_much = waits && self.input.len().saturating_add(input.len()) > WAITING_BYTES_MAX;
         if is_too_much || self.name.len() > NAME_BYTES_MAX {
@@ -175,7 +158,7 @@ impl FunctionCallItem {
     /// Writes the members of the call's last event; SDKs before 3.0 require the name.
     pub(super) fn put_outcome(&self, out: &mut BytesMut) {
         if !self.custom {
-            put_raw_text("name", &self.name, out);
+            put_raw_text("name", self.name.as_bytes(), out);
         }
         put_raw_text(self.input_name(), &self.input, out);
     }
@@ -184,7 +167,7 @@ impl FunctionCallItem {
     pub(super) fn put(&self, out: &mut BytesMut) {
         put_raw_text("type", if self.custom { b"custom_tool_call" } else { b"function_call" }, out);
         put_raw_text("call_id", &self.id, out);
-        put_raw_text("name", &self.name, out);
+        put_raw_text("name", self.name.as_bytes(), out);
         put_raw_text(self.input_name(), &self.input, out);
     }
 
@@ -196,19 +179,23 @@ impl FunctionCallItem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chat::AnswerText;
 
     #[test]
     fn an_answer_has_as_many_calls_as_its_bound_and_no_more() {
-        let (mut calls, long) = (FunctionCallItems::default(), [b'x'; NAME_BYTES_MAX + 1]);
-        let fragment = |index: u64| CallFragment { index: Some(index), ..CallFragment::default() };
+        let (mut calls, long) = (FunctionCallItems::default(), "x".repeat(NAME_BYTES_MAX + 1));
+        let fragment = |index: u64| ChatCallDelta { index: Some(index), ..ChatCallDelta::default() };
         for place in 0..CALLS_MAX {
             assert_eq!(calls.place_of(&fragment(place as u64), "seed"), Ok(place));
         }
         assert_eq!(calls.place_of(&fragment(CALLS_MAX as u64), "seed"), Err(OutputFull));
         assert_eq!(calls.place_of(&fragment(7), "seed"), Ok(7), "a call that is known goes on");
-        let fragment = |id, name| CallFragment { id, name, ..fragment(7) };
-        assert_eq!(calls.place_of(&fragment(&long, b""), "seed"), Err(OutputFull));
+        let fragment = |id, name| {
+            let (id, name) = (AnswerText::Escaped(id), AnswerText::Escaped(name));
+            ChatCallDelta { id, name, ..fragment(7) }
+        };
+        assert_eq!(calls.place_of(&fragment(&long, ""), "seed"), Err(OutputFull));
         let call = calls.get_mut(7).unwrap();
-        assert_eq!(call.wait(&fragment(b"", &long), b""), Err(OutputFull));
+        assert_eq!(call.wait(&fragment("", &long), b""), Err(OutputFull));
     }
 }

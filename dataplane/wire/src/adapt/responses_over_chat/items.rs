@@ -6,11 +6,12 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
-use super::calls::{CallFragment, FunctionCallItem, FunctionCallItems};
+use super::calls::{FunctionCallItem, FunctionCallItems};
 use super::echo::EchoedRequest;
 use super::event_writer::{ResponseEventWriter, Status, event_head, write_response};
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::number;
+use crate::chat::ChatCallDelta;
 
 /// The maximum number of bytes kept of one answer.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -142,11 +143,12 @@ impl OutputItems {
     }
 
     /// Adds a fragment of a tool call.
-    pub(super) fn call(&mut self, fragment: &CallFragment<'_>) -> Result<(), OutputFull> {
+    pub(super) fn call(&mut self, fragment: &ChatCallDelta<'_>) -> Result<(), OutputFull> {
         self.close_reasoning();
         self.close_message();
         let place = self.calls.place_of(fragment, &self.echo.seed)?;
-        let input = fragment.input.as_deref().unwrap_or_default();
+        let input = fragment.input.escaped();
+        let input = input.as_bytes();
         self.keep(input.len())?;
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         match call.item {
@@ -166,7 +168,7 @@ impl OutputItems {
     fn announce(&mut self, place: usize) -> Result<(), OutputFull> {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
         let input = std::mem::take(&mut call.input);
-        call.name = self.names.restore_escaped(&call.name).as_ref().into();
+        call.name = self.names.restore_escaped(&call.name).into_owned();
         let index = self.add(ItemBody::Call(place))?;
         if let Some(call) = self.calls.get_mut(place) {
             call.item = Some(index);

@@ -3,7 +3,6 @@
 
 mod answer;
 mod calls;
-mod chunk;
 mod echo;
 mod event_writer;
 mod items;
@@ -15,6 +14,7 @@ mod tools;
 use shared::operation::Dialect;
 
 use super::Adaptation;
+use super::through_chat::{self, ClientSide};
 
 /// The adaptation of Responses clients to chat targets.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -22,6 +22,9 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Chat,
     via: None,
     losses: losses::LOSSES,
-    prepare: request::prepare,
+    prepare: |asking| Ok(through_chat::over_chat(request::ask(asking)?)),
     origin: Some(request::origin),
 };
+
+/// Responses clients of targets that are reached through chat.
+pub(super) const CLIENT: ClientSide = ClientSide { ask: request::ask, pair: &PAIR };

@@ -1,21 +1,21 @@
 //! Translates a Responses request into a chat request.
 
-use bytes::Bytes;
 use simd_json::prelude::ValueAsScalar as _;
 
-use super::answer::ChatAnswersAsResponses;
+use super::answer::ResponsesForm;
 use super::echo::EchoedRequest;
 use super::losses::{check, refuse};
 use super::messages::{self, Messages};
 use super::tools;
 use crate::adapt::read::{self, Object, member, members};
+use crate::adapt::through_chat::AskedInChat;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::ObjectWriter;
-use crate::adapt::{Asking, Prepared, Rejection, Traits};
+use crate::adapt::{Asking, Rejection, Traits};
 use crate::json;
 
 /// Translates the request and prepares the translation of its answers.
-pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
     let mut bytes = asking.body.to_vec();
     let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), || "body".to_owned())?;
@@ -26,8 +26,8 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let mut names = ToolNames::new(rule);
     write(&request, asking.target, &mut names, &mut body)?;
-    let answers = Box::new(ChatAnswersAsResponses::new(EchoedRequest::new(&request, asking), names));
-    Ok(Prepared { body: Bytes::from(body), answers, dropped: Vec::new() })
+    let client = Box::new(ResponsesForm::new(EchoedRequest::new(&request, asking), names));
+    Ok(AskedInChat { body, client, dropped: Vec::new() })
 }
 
 fn write(

@@ -10,10 +10,11 @@ mod tools;
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
-use super::form::Wishes;
-use super::losses::{JSON_OBJECT, STOP, TEMPERATURE, refuse, refused};
-use crate::adapt::chat_client::calls_functions;
+use super::losses::{JSON_OBJECT, LOSSES, STOP, TEMPERATURE, refuse, refused};
+use super::response::MessagesTarget;
+use crate::adapt::chat_client::form;
 use crate::adapt::loss::unknown;
+use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Asking, Rejection, Traits, read};
@@ -33,19 +34,8 @@ struct Ask<'a, 't, 'i> {
 /// Maximum length of a tool name at the target, in characters.
 const NAME_LENGTH_MAX: usize = 128;
 
-/// A request in the target's dialect.
-pub(super) struct Written {
-    pub(super) body: Vec<u8>,
-    /// The optional parts of the answer that the client requests.
-    pub(super) wishes: Wishes,
-    /// Maps the client's tool names to the target's.
-    pub(super) names: ToolNames,
-    /// Top-level members without a row in the loss table.
-    pub(super) dropped: Vec<String>,
-}
-
 /// Translates the request into the target's dialect.
-pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
+pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
@@ -58,23 +48,17 @@ pub(super) fn write(asking: &Asking<'_>) -> Result<Written, Rejection> {
     let mut names = ToolNames::new(Rule::Word(most));
     let thinking = ask.write(&mut names, &mut body)?;
     body.close();
-    let wishes = Wishes {
-        include_usage: ask.flag_in("stream_options", "include_usage"),
-        thinking_blocks: thinking.wanted,
-        functions: calls_functions(&request),
-    };
-    let dropped = unknown(&request, crate::adapt::chat_over_messages::losses::LOSSES);
-    Ok(Written { body: out, wishes, names, dropped })
+    Ok(AskedOfTarget {
+        body: out,
+        target: Box::new(MessagesTarget { thinking_blocks: thinking.wanted, names }),
+        form: form(asking, &request),
+        dropped: unknown(&request, LOSSES),
+    })
 }
 
 impl<'t, 'i> Ask<'_, 't, 'i> {
     fn member(&self, name: &str) -> Option<Tree<'t, 'i>> {
         read::member(self.request, name)
-    }
-
-    fn flag_in(&self, name: &str, flag: &str) -> bool {
-        let options = self.member(name).and_then(|options| options.as_object());
-        options.and_then(|options| options.get(flag)).and_then(|value| value.as_bool()) == Some(true)
     }
 
     fn refuse_what_cannot_be_said(&self) -> Result<(), Rejection> {

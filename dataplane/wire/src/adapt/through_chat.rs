@@ -1,0 +1,178 @@
+//! Adaptations whose answers are chat values in between: every pair of a client and a target of which one speaks chat,
+//! and pairs without an adaptation of their own. Their requests are translated twice, by way of chat. Their answers are
+//! read into typed chat values by the target's side and written by the client's side, event by event.
+//!
+//! The target side's rejections name members of a request that the client did not write. The client's side maps them
+//! back ([`Adaptation::origin`]), so that the client gets a path of its request.
+
+use std::fmt::Debug;
+
+use shared::operation::Dialect;
+
+use super::{
+    Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, TranslatedAnswer, chat_over_bedrock,
+};
+use crate::chat::{
+    self, ChatCompletion, ChatForm, ChatSink, ChatSource, ChatStream, ChunkSource, ChunkWriter,
+};
+use crate::stream::AnswerStream;
+
+/// Translates requests of one client dialect into chat.
+pub(super) struct ClientSide {
+    pub(super) ask: fn(&Asking<'_>) -> Result<AskedInChat, Rejection>,
+    /// The pair of the client and a chat target, which maps members of the chat request back.
+    pub(super) pair: &'static Adaptation,
+}
+
+/// Translates chat requests into one target dialect.
+pub(super) struct TargetSide {
+    pub(super) dialect: Dialect,
+    pub(super) ask: fn(&Asking<'_>) -> Result<AskedOfTarget, Rejection>,
+}
+
+/// A client's request in chat.
+#[derive(Debug)]
+pub(super) struct AskedInChat {
+    pub(super) body: Vec<u8>,
+    /// The writer of its answers.
+    pub(super) client: Box<dyn ChatClient>,
+    /// Top-level members that were ignored.
+    pub(super) dropped: Vec<String>,
+}
+
+/// A chat request in the target's dialect.
+#[derive(Debug)]
+pub(super) struct AskedOfTarget {
+    pub(super) body: Vec<u8>,
+    /// The reader of its answers.
+    pub(super) target: Box<dyn ChatTarget>,
+    /// The form of the answers for a client that speaks chat.
+    pub(super) form: ChatForm,
+    /// Top-level members that were ignored.
+    pub(super) dropped: Vec<String>,
+}
+
+/// Writes chat answers in a client's dialect. One value serves every attempt.
+pub(super) trait ChatClient: Debug {
+    /// Writes a whole answer.
+    fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer>;
+    /// Returns the writer of a stream. `secrets` are credentials that must not appear in errors.
+    fn sink(&self, secrets: Vec<String>) -> Box<dyn ChatSink>;
+}
+
+/// Reads a target's answers as chat answers. One value serves every attempt.
+pub(super) trait ChatTarget: Debug {
+    /// Reads a whole answer that has a success status.
+    fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer>;
+    /// Returns the reader of a stream.
+    fn source(&self) -> Box<dyn ChatSource>;
+}
+
+/// Returns the row of a pair that `prepare` serves through chat.
+pub(super) const fn by_way_of_chat(
+    client: Dialect,
+    target: Dialect,
+    prepare: fn(&Asking<'_>) -> Result<Prepared, Rejection>,
+) -> Adaptation {
+    Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], prepare, origin: None }
+}
+
+/// Returns a client's request for a chat target.
+pub(super) fn over_chat(asked: AskedInChat) -> Prepared {
+    let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: asked.client });
+    Prepared { body: asked.body.into(), answers, dropped: asked.dropped }
+}
+
+/// Returns a chat client's request in the target's dialect.
+pub(super) fn for_chat(asked: AskedOfTarget) -> Prepared {
+    let answers = Box::new(ThroughChat { target: asked.target, client: Box::new(asked.form) });
+    Prepared { body: asked.body.into(), answers, dropped: asked.dropped }
+}
+
+/// Translates the request into chat, and the result into the target's dialect.
+pub(super) fn prepare(
+    client: &ClientSide,
+    target: &TargetSide,
+    asking: &Asking<'_>,
+) -> Result<Prepared, Rejection> {
+    // Chat can express more than some targets; the target's side checks their limits.
+    let between = Traits {
+        output_limit_field: "max_completion_tokens",
+        developer_role: false,
+        files: true,
+        leading_system: false,
+        stops_max: None,
+        word_tool_names: false,
+        refusals: true,
+        extended_chat: true,
+        top_k: asking.target.top_k || takes_top_k(target, asking.target),
+        ..*asking.target
+    };
+    let traits = Traits { files: true, stops_max: asking.target.stops_max, ..between };
+    let asking = Asking { target: &between, ..*asking };
+    let told = (client.ask)(&asking)?;
+    let said = (target.ask)(&Asking { body: &told.body, target: &traits, ..asking });
+    let said = said.map_err(|rejection| traced(client, &asking, rejection))?;
+    let answers = Box::new(ThroughChat { target: said.target, client: told.client });
+    Ok(Prepared { body: said.body.into(), answers, dropped: told.dropped })
+}
+
+/// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.
+fn takes_top_k(side: &TargetSide, target: &Traits<'_>) -> bool {
+    side.dialect == Dialect::Bedrock && chat_over_bedrock::is_claude(target)
+}
+
+/// Returns the rejection with its path in the client's request, if the client's side can map it.
+fn traced(client: &ClientSide, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
+    let origin = client.pair.origin.and_then(|origin| origin(asking, &rejection.param));
+    match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
+        (Some(origin), Some(why)) => Rejection { flaw: rejection.flaw, ..Rejection::new(origin, why) },
+        (Some(origin), None) => Rejection { param: origin, ..rejection },
+        // The message still names the member.
+        (None, _) => Rejection { param: String::new(), ..rejection },
+    }
+}
+
+/// Translates answers by way of chat values.
+#[derive(Debug)]
+struct ThroughChat {
+    target: Box<dyn ChatTarget>,
+    client: Box<dyn ChatClient>,
+}
+
+impl Answers for ThroughChat {
+    fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
+        // JSON is UTF-8. Invalid bytes are replaced, as in a stream.
+        let body = crate::sse::lossy_text(body);
+        self.client.whole(&self.target.whole(&body)?)
+    }
+
+    fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {
+        Box::new(ChatStream::new(self.target.source(), self.client.sink(secrets)))
+    }
+}
+
+/// A target that speaks chat itself.
+#[derive(Debug)]
+struct NativeChat;
+
+impl ChatTarget for NativeChat {
+    fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer> {
+        chat::read_completion(body)
+    }
+
+    fn source(&self) -> Box<dyn ChatSource> {
+        Box::new(ChunkSource::default())
+    }
+}
+
+// A client that speaks chat itself.
+impl ChatClient for ChatForm {
+    fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer> {
+        Ok(self.completion(completion))
+    }
+
+    fn sink(&self, secrets: Vec<String>) -> Box<dyn ChatSink> {
+        Box::new(ChunkWriter::new(self, secrets))
+    }
+}

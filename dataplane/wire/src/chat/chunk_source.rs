@@ -1,0 +1,116 @@
+//! Reads a chat target's stream. Memory is bounded by the size of one event.
+
+use super::document::{ChatDocument, DocumentChoice};
+use super::source::ChatSource;
+use super::{AnswerText, ChatDelta, ChatSink, ChatTextKind, ChatUsage};
+use crate::envelope::StreamError;
+use crate::passthrough::{Alike, Varying};
+use crate::sse::{EventFinder, lossy_text};
+
+/// Reads chunks in their vendors' variants.
+#[derive(Debug)]
+pub(crate) struct ChunkSource {
+    events: EventFinder,
+    reader: ChunkReader,
+}
+
+#[derive(Debug)]
+struct ChunkReader {
+    /// Matches chunks that contain only text.
+    alike: Alike<ChatTextKind>,
+    /// True once a chunk has been read.
+    begun: bool,
+}
+
+impl Default for ChunkSource {
+    fn default() -> Self {
+        let reader = ChunkReader { alike: Alike::new(Varying::Padding), begun: false };
+        Self { events: EventFinder::default(), reader }
+    }
+}
+
+impl ChatSource for ChunkSource {
+    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
+        let read = events.push(chunk, |data| {
+            reader.event(data, sink);
+            !sink.has_ended()
+        });
+        if read.is_err() {
+            sink.fail(&unreadable("The upstream sent an event that is too large."));
+        }
+    }
+
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
+        events.end(|data| {
+            // Data that does not parse was cut off.
+            let is_json = || serde_json::from_slice::<serde::de::IgnoredAny>(data).is_ok();
+            if data.starts_with(b"[DONE]") || is_json() {
+                reader.event(data, sink);
+            }
+            false
+        });
+        if !sink.has_ended() && sink.state().finished {
+            sink.done();
+        }
+    }
+}
+
+impl ChunkReader {
+    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        if let Some(like) = self.alike.read(data) {
+            sink.delta(0, ChatDelta::Text(like.meaning, AnswerText::Escaped(like.text)));
+            return;
+        }
+        // Some vendors send words to keep the connection open. A page in place of an answer is an error.
+        if !matches!(data.first(), Some(b'{' | b'[' | b'<')) {
+            return;
+        }
+        if data.starts_with(b"[DONE]") {
+            sink.done();
+            return;
+        }
+        let text = lossy_text(data);
+        let Ok(chunk) = ChatDocument::read(&text) else {
+            let unknown = || unreadable("The upstream sent an event that is no chunk of a chat answer.");
+            sink.fail(&StreamError::of_odd(text.as_bytes()).unwrap_or_else(unknown));
+            return;
+        };
+        note_usage(&chunk, sink);
+        if let Some(error) = chunk.error(&text) {
+            sink.fail(&error);
+            return;
+        }
+        if let Some((text, kind)) = chunk.only_text() {
+            self.alike.learn(data, text.as_bytes(), kind);
+        }
+        if !std::mem::replace(&mut self.begun, true) {
+            sink.begin(0);
+        }
+        chunk.first_choices().for_each(|choice| relay_choice(choice, sink));
+    }
+}
+
+fn note_usage(chunk: &ChatDocument<'_>, sink: &mut dyn ChatSink) {
+    let (counts, extras) = chunk.usage();
+    if let Some(counts) = counts {
+        sink.facts().usage = Some(counts);
+        sink.usage(ChatUsage { counts, ..ChatUsage::default() });
+    }
+    sink.facts().extras.replace_by(extras);
+}
+
+fn relay_choice(choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
+    if let Some(message) = choice.message() {
+        message.texts(|kind, text| sink.delta(0, ChatDelta::Text(kind, text)));
+        message.calls().for_each(|call| sink.delta(0, ChatDelta::Call(call)));
+    }
+    if !choice.finish_reason().is_empty() && !sink.has_ended() {
+        sink.finish(0, choice.finish_reason(), choice.stop().as_deref());
+    }
+}
+
+fn unreadable(message: &str) -> StreamError {
+    StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() }
+}

@@ -1,0 +1,293 @@
+//! Reads a chunk of a chat stream, or a whole completion, whose choices differ only in `message`. Vendors vary: members
+//! may be missing, null or of another type. Texts stay escaped, because they are written in the same form.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::Value;
+use serde_json::value::RawValue;
+use shared::usage::TokenCounts;
+
+use super::{
+    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChatUsage, FinishReason,
+    UsageReader, thought_signature,
+};
+use crate::envelope::StreamError;
+use crate::extras::{Extras, term};
+use crate::json;
+use crate::translation::BadAnswer;
+
+/// A chunk or a completion.
+#[derive(Debug, Deserialize)]
+pub(super) struct ChatDocument<'a> {
+    #[serde(borrow)]
+    choices: Option<Vec<DocumentChoice<'a>>>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    x_groq: Option<&'a RawValue>,
+    #[serde(borrow)]
+    service_tier: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+/// An element of `choices`.
+#[derive(Debug, Deserialize)]
+pub(super) struct DocumentChoice<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    delta: Option<DocumentMessage<'a>>,
+    #[serde(borrow)]
+    message: Option<DocumentMessage<'a>>,
+    #[serde(borrow)]
+    finish_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    usage: Option<&'a RawValue>,
+    /// vLLM: the stop sequence that was reached, or a token id.
+    #[serde(borrow)]
+    stop_reason: Option<&'a RawValue>,
+}
+
+/// A `delta` or `message`.
+#[derive(Debug, Deserialize)]
+pub(super) struct DocumentMessage<'a> {
+    #[serde(borrow)]
+    content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    refusal: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning_content: Option<&'a RawValue>,
+    #[serde(borrow)]
+    reasoning: Option<&'a RawValue>,
+    #[serde(borrow)]
+    tool_calls: Option<Vec<DocumentCall<'a>>>,
+}
+
+/// A tool call, or a fragment of one.
+#[derive(Debug, Deserialize)]
+struct DocumentCall<'a> {
+    #[serde(borrow)]
+    index: Option<&'a RawValue>,
+    #[serde(borrow)]
+    id: Option<&'a RawValue>,
+    #[serde(borrow)]
+    function: Option<DocumentFunction<'a>>,
+    #[serde(borrow)]
+    custom: Option<DocumentFunction<'a>>,
+    #[serde(borrow)]
+    extra_content: Option<&'a RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DocumentFunction<'a> {
+    #[serde(borrow)]
+    name: Option<&'a RawValue>,
+    #[serde(borrow)]
+    arguments: Option<&'a RawValue>,
+    #[serde(borrow)]
+    input: Option<&'a RawValue>,
+}
+
+/// Reads a whole completion.
+pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswer> {
+    let Ok(mut document) = ChatDocument::read(body) else {
+        return Err(BadAnswer::Invalid("it is not a chat completion"));
+    };
+    if let Some(error) = document.error(body) {
+        return Err(BadAnswer::Error(error));
+    }
+    let (counts, extras) = document.usage();
+    let choice = document.take_choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
+    if let Some(failure) = FinishReason::of(choice.finish_reason().as_bytes()).and_then(FinishReason::failure)
+    {
+        return Err(BadAnswer::Error(failure.error()));
+    }
+    let message = choice.message().ok_or(BadAnswer::Invalid("its choice has no message"))?;
+    let read = ChatChoice {
+        finish_reason: Cow::Borrowed(choice.finish_reason()),
+        stop: choice.stop(),
+        ..ChatChoice::of(message)
+    };
+    let usage = counts.map(|counts| ChatUsage { counts, ..ChatUsage::default() });
+    Ok(ChatCompletion { choices: vec![read], created_s: None, counts, usage, extras })
+}
+
+impl<'a> ChatDocument<'a> {
+    pub(super) fn read(document: &'a str) -> Result<Self, serde_json::Error> {
+        serde_json::from_str(document)
+    }
+
+    /// Returns the error in it, in any known shape.
+    pub(super) fn error(&self, document: &str) -> Option<StreamError> {
+        if self.error.is_none() && (self.choices.is_some() || self.usage.is_some()) {
+            return None;
+        }
+        StreamError::of_odd(document.as_bytes())
+    }
+
+    /// Returns its usage, if there is any, and the reported quantities other than tokens. Usage is at the top, in
+    /// `x_groq`, or in a choice as Moonshot sends it.
+    pub(super) fn usage(&self) -> (Option<TokenCounts>, Extras) {
+        let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
+        let groq = || self.x_groq.and_then(read).and_then(|groq| groq.get("usage").cloned());
+        let usage = self.usage.and_then(read).filter(Value::is_object).or_else(groq).or_else(choices);
+        let usage = usage.as_ref().map(UsageReader::of);
+        let tier = self.service_tier.and_then(inside).and_then(|tier| term(tier.as_bytes()));
+        let extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();
+        (usage.and_then(|usage| usage.counts()), Extras { tier, ..extras })
+    }
+
+    /// Returns the choices with index 0; all others are ignored.
+    pub(super) fn first_choices(&self) -> impl Iterator<Item = &DocumentChoice<'a>> {
+        self.choices.iter().flatten().filter(|choice| choice.is_first())
+    }
+
+    /// Takes the choice with index 0, or the first one if the vendor numbers them otherwise.
+    fn take_choice(&mut self) -> Option<DocumentChoice<'a>> {
+        let choices = self.choices.as_mut().filter(|choices| !choices.is_empty())?;
+        let first = choices.iter().position(DocumentChoice::is_first).unwrap_or(0);
+        Some(choices.swap_remove(first))
+    }
+
+    /// Returns its text with the member that contains it, if a chunk contains nothing else.
+    pub(super) fn only_text(&self) -> Option<(&'a str, ChatTextKind)> {
+        let [choice] = self.choices.as_deref()? else { return None };
+        let ends =
+            [self.usage, self.x_groq, self.error, choice.usage, choice.finish_reason, choice.stop_reason];
+        let alone = choice.is_first() && ends.iter().all(Option::is_none);
+        choice.delta.as_ref().filter(|_| alone)?.only_text()
+    }
+}
+
+impl<'a> DocumentChoice<'a> {
+    fn is_first(&self) -> bool {
+        self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
+    }
+
+    /// Returns the `finish_reason`. Empty if there is none.
+    pub(super) fn finish_reason(&self) -> &'a str {
+        self.finish_reason.and_then(inside).unwrap_or_default()
+    }
+
+    /// Returns the stop sequence that was reached, if the vendor reports it.
+    pub(super) fn stop(&self) -> Option<String> {
+        json::unescape(inside(self.stop_reason?)?.as_bytes())
+    }
+
+    /// Returns the delta or message.
+    pub(super) fn message(&self) -> Option<&DocumentMessage<'a>> {
+        self.message.as_ref().or(self.delta.as_ref())
+    }
+}
+
+impl<'a> DocumentMessage<'a> {
+    /// Calls `each` with every text that is not empty, in the order in which clients expect them.
+    pub(super) fn texts(&self, mut each: impl FnMut(ChatTextKind, AnswerText<'_>)) {
+        let reasoning = [self.reasoning_content, self.reasoning].into_iter().flatten().filter_map(inside);
+        let mut reasoning = reasoning.filter(|text| !text.is_empty());
+        if let Some(text) = reasoning.next() {
+            each(ChatTextKind::Reasoning, AnswerText::Escaped(text));
+        }
+        match self.content.map(|content| (content, inside(content))) {
+            Some((_, Some(text))) if !text.is_empty() => {
+                each(ChatTextKind::Content, AnswerText::Escaped(text))
+            }
+            Some((parts, None)) => each_part(parts, &mut each),
+            Some((_, Some(_))) | None => {}
+        }
+        if let Some(text) = self.refusal.and_then(inside).filter(|text| !text.is_empty()) {
+            each(ChatTextKind::Refusal, AnswerText::Escaped(text));
+        }
+    }
+
+    /// Returns its calls, or the fragments of calls.
+    pub(super) fn calls(&self) -> impl Iterator<Item = ChatCallDelta<'a>> {
+        let calls = self.tool_calls.as_deref().unwrap_or_default();
+        calls.iter().enumerate().map(|(position, call)| call.fragment(position, calls.len()))
+    }
+
+    fn only_text(&self) -> Option<(&'a str, ChatTextKind)> {
+        let texts = [
+            (self.content, ChatTextKind::Content),
+            (self.reasoning_content, ChatTextKind::Reasoning),
+            (self.reasoning, ChatTextKind::Reasoning),
+        ];
+        let mut texts = texts.into_iter().filter_map(|(text, kind)| Some((text?, kind)));
+        let (text, kind) = texts.next()?;
+        let alone = texts.next().is_none() && self.refusal.is_none() && self.tool_calls.is_none();
+        Some((inside(text)?, kind)).filter(|_| alone)
+    }
+}
+
+impl<'a> DocumentCall<'a> {
+    fn fragment(&self, position: usize, siblings: usize) -> ChatCallDelta<'a> {
+        let text = |raw: Option<&'a RawValue>| AnswerText::Escaped(raw.and_then(inside).unwrap_or_default());
+        let called = self.custom.as_ref().or(self.function.as_ref());
+        let (id, name) = (text(self.id), text(called.and_then(|called| called.name)));
+        let input = called.and_then(|called| called.arguments.or(called.input));
+        ChatCallDelta {
+            begins: !id.is_empty() || !name.is_empty(),
+            index: self.index.and_then(|index| index.get().trim_matches('"').parse().ok()),
+            position,
+            siblings,
+            id,
+            name,
+            // Some vendors send an object.
+            input: input.map_or_else(AnswerText::default, |input| {
+                inside(input).map_or_else(|| AnswerText::Plain(input.get()), AnswerText::Escaped)
+            }),
+            custom: self.custom.is_some(),
+            signature: self.extra_content.and_then(thought_signature).map(Cow::Owned),
+        }
+    }
+}
+
+impl<'a> ChatChoice<'a> {
+    fn of(message: &DocumentMessage<'a>) -> Self {
+        let mut choice = Self::default();
+        message.texts(|kind, text| {
+            let whole = match kind {
+                ChatTextKind::Content => &mut choice.content,
+                ChatTextKind::Reasoning => &mut choice.reasoning,
+                ChatTextKind::Refusal => &mut choice.refusal,
+            };
+            whole.push_str(&text.escaped());
+        });
+        let calls = message.calls().map(|call| ChatCall {
+            id: call.id.escaped(),
+            name: call.name.escaped(),
+            input: call.input.escaped(),
+            custom: call.custom,
+            signature: call.signature,
+        });
+        choice.calls = calls.collect();
+        choice
+    }
+}
+
+/// Returns a string without its quotes, still escaped. `None` for other values.
+fn inside(raw: &RawValue) -> Option<&str> {
+    raw.get().strip_prefix('"')?.strip_suffix('"')
+}
+
+/// Calls `each` with the texts of a `content` that is an array. Most vendors send a string; Mistral's reasoning models
+/// send parts, among them thoughts.
+fn each_part(content: &RawValue, mut each: impl FnMut(ChatTextKind, AnswerText<'_>)) {
+    let parts: Vec<Value> = serde_json::from_str(content.get()).unwrap_or_default();
+    let mut each = |kind, text: &str| {
+        if !text.is_empty() {
+            each(kind, AnswerText::Plain(text));
+        }
+    };
+    for part in &parts {
+        if let Some(text) = part["text"].as_str() {
+            each(ChatTextKind::Content, text);
+        }
+        let thoughts = part["thinking"].as_array().into_iter().flatten();
+        let thoughts = thoughts.filter_map(|thought| thought["text"].as_str());
+        thoughts.chain(part["thinking"].as_str()).for_each(|text| each(ChatTextKind::Reasoning, text));
+    }
+}
