@@ -34,6 +34,10 @@ fn heads(bench: &Bench) {
         ("head: 1 MB, one string", long(1_000_000)),
         ("head: 1 MB, an escape every 20 bytes", body(10, 100_000, r#"The quick \"brown\" \n"#)),
         ("head: 1 MB, a quoted word every 400 bytes", body(10, 100_000, &prose)),
+        ("head: 1 MB of source code", body(10, 100_000, CODE)),
+        ("head: 1 MB of \\u escapes", body(10, 100_000, r"\u654f\u6377\u7684")),
+        ("head: 1 MB of Chinese", body(10, 100_000, "敏捷的")),
+        ("head: 1 MB, an image in base64", image()),
         ("head: 1 MB, 8,000 small messages", body(8_000, 80, "The quick brown fox. ")),
         ("head: 1 MB of tool schemas", tools()),
     ];
@@ -181,6 +185,15 @@ fn body(messages: usize, bytes: usize, text: &str) -> Vec<u8> {
     let message = format!(r#"{{"role":"user","content":"{content}"}}"#);
     let messages = vec![message; messages].join(",");
     format!(r#"{{"model":"gpt-4o","stream":true,"temperature":0.7,"messages":[{messages}]}}"#).into_bytes()
+}
+
+/// Source code in a string of JSON.
+const CODE: &str = r#"    if (value != null && map.get(\"key\") == value) {\n        print(\"found: \" + value);\n    }\n\n"#;
+
+fn image() -> Vec<u8> {
+    let data = "iVBORw0KGgoAAAANSUhEUgAAAAUA/+AAAFCAYAAACNbyblAAAAHElEQVQI12P4".repeat(16_000);
+    let image = format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}"#);
+    format!(r#"{{"model":"gpt-4o","messages":[{{"role":"user","content":[{image}]}}]}}"#).into_bytes()
 }
 
 fn tools() -> Vec<u8> {

@@ -43,7 +43,7 @@ pub(super) fn text_span(payload: &[u8], key: usize) -> Option<Range<usize>> {
     let finder = TEXTS.get(key)?;
     let after = finder.find(payload)?.saturating_add(finder.needle().len());
     let value = after_colon(payload.get(after..)?)?.strip_prefix(b"\"")?;
-    let (length, _) = text_length(value)?;
+    let length = text_length(value)?;
     let start = payload.len().checked_sub(value.len())?;
     (length > 0).then_some(start..start.wrapping_add(length))
 }

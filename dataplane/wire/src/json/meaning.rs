@@ -1,12 +1,18 @@
 //! Measures decoded JSON strings. `\u4f60` counts as one character and three bytes of UTF-8, like the character itself.
+//! A digit that is not hexadecimal counts as zero: the upstream rejects such a string.
+
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions are within the text; a wrong one must fail in the fuzzer"
+)]
 
 use std::sync::LazyLock;
 
 use memchr::memchr;
 use memchr::memmem::Finder;
 
+use super::block::ends_escaping;
 use super::sink::JsonText;
-use super::text_end::ends_escaping;
 
 /// Counts by how many bytes a string, read in pieces, is longer than the UTF-8 text that its `\u` escapes encode. Each
 /// other escape counts as its two raw bytes.
@@ -47,7 +53,7 @@ impl TextLength {
     #[inline]
     pub(crate) fn of(text: &JsonText<'_>) -> Self {
         let raw = text.raw.len();
-        Self { raw, meant: if text.plain { raw } else { meant_bytes(text.raw) } }
+        Self { raw, meant: if text.codes { meant_bytes(text.raw) } else { raw } }
     }
 }
 
@@ -59,30 +65,49 @@ pub(crate) fn meant_bytes(raw: &[u8]) -> usize {
         return raw.len();
     }
     let mut escapes = Escapes::default();
-    escapes.push(raw);
-    raw.len().saturating_sub(escapes.surplus)
+    escapes.push(raw, true);
+    raw.len() - escapes.surplus
 }
 
 impl Escapes {
     /// Returns the length of the string, given its raw length in bytes.
     pub(crate) fn length(&self, raw: usize) -> TextLength {
-        TextLength { raw, meant: raw.saturating_sub(self.surplus) }
+        TextLength { raw, meant: raw - self.surplus }
     }
 
-    /// Reads the next piece of the string.
-    pub(crate) fn push(&mut self, mut piece: &[u8]) {
+    /// Reads the next piece of the string. `codes` is true if the piece may contain a whole `\u`.
+    pub(crate) fn push(&mut self, mut piece: &[u8], codes: bool) {
         piece = self.finish_escape(piece);
-        while let Some(found) = ESCAPE.find(piece) {
-            let is_escaped = ends_escaping(piece.get(..found).unwrap_or_default(), false);
-            piece = piece.get(found.saturating_add(2)..).unwrap_or_default();
-            if !is_escaped {
-                self.at = At::Digits { left: 4, code: 0 };
-                piece = self.finish_escape(piece);
-            }
+        if codes {
+            piece = self.read_escapes(piece);
         }
         if self.at == At::Text && ends_escaping(piece, false) {
             self.at = At::Backslash;
         }
+    }
+
+    /// Reads all escapes and returns the bytes after the last one.
+    fn read_escapes<'a>(&mut self, mut piece: &'a [u8]) -> &'a [u8] {
+        loop {
+            // Other scripts are often written as one escape after the other.
+            let found = if piece.starts_with(ESCAPE) { Some(0) } else { ESCAPES.find(piece) };
+            let Some(found) = found else { return piece };
+            let is_escaped = ends_escaping(&piece[..found], false);
+            piece = &piece[found + ESCAPE.len()..];
+            if !is_escaped {
+                piece = self.read_code(piece);
+            }
+        }
+    }
+
+    /// Reads the digits after `\u` and returns the bytes after them.
+    fn read_code<'a>(&mut self, piece: &'a [u8]) -> &'a [u8] {
+        let Some((digits, rest)) = piece.split_first_chunk::<4>() else {
+            self.at = At::Digits { left: 4, code: 0 };
+            return self.finish_escape(piece);
+        };
+        self.add(digits.iter().fold(0, |code, digit| code << 4 | value(*digit)));
+        rest
     }
 
     /// Reads the rest of an unfinished escape and returns the bytes after it.
@@ -93,21 +118,26 @@ impl Escapes {
             self.at = match self.at {
                 At::Backslash if byte == b'u' => At::Digits { left: 4, code: 0 },
                 At::Text | At::Backslash => At::Text,
-                At::Digits { left, code } => {
-                    let code = code << 4 | char::from(byte).to_digit(16).unwrap_or_default();
-                    match left {
-                        0..=1 => {
-                            self.surplus =
-                                self.surplus.saturating_add(ESCAPE_BYTES.saturating_sub(utf8(code)));
-                            At::Text
-                        }
-                        left => At::Digits { left: left.saturating_sub(1), code },
-                    }
+                At::Digits { left: 0..=1, code } => {
+                    self.add(code << 4 | value(byte));
+                    At::Text
                 }
+                At::Digits { left, code } => At::Digits { left: left - 1, code: code << 4 | value(byte) },
             };
         }
         piece
     }
+
+    /// Counts the escape of a code unit.
+    fn add(&mut self, code: u32) {
+        self.surplus += ESCAPE_BYTES - utf8(code);
+    }
+}
+
+/// Returns the value of a hexadecimal digit.
+#[inline]
+fn value(digit: u8) -> u32 {
+    char::from(digit).to_digit(16).unwrap_or_default()
 }
 
 /// Returns the number of UTF-8 bytes of a code unit. Each half of a surrogate pair counts as two.
@@ -152,16 +182,16 @@ impl Characters {
                 }
                 At::Digits { left, code } => self.digit(byte, left, code),
             };
-            self.count = self.count.saturating_add(u64::from(is_one));
+            self.count += u64::from(is_one);
         }
     }
 
     /// Reads one digit of an escape. Returns true after the last digit, except for a low surrogate, which belongs to
     /// the character before it.
     fn digit(&mut self, byte: u8, left: u8, code: u32) -> bool {
-        let code = code << 4 | char::from(byte).to_digit(16).unwrap_or_default();
+        let code = code << 4 | value(byte);
         if left > 1 {
-            self.at = At::Digits { left: left.saturating_sub(1), code };
+            self.at = At::Digits { left: left - 1, code };
             return false;
         }
         self.at = At::Text;
@@ -171,7 +201,8 @@ impl Characters {
 
 /// The length of `\u` with its four digits.
 const ESCAPE_BYTES: usize = 6;
-static ESCAPE: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(r"\u"));
+const ESCAPE: &[u8] = br"\u";
+static ESCAPES: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(ESCAPE));
 
 #[cfg(test)]
 mod tests {
@@ -197,12 +228,12 @@ mod tests {
             assert_eq!(meant_bytes(raw.as_bytes()), want.meant, "{raw}");
             for at in 0..=raw.len() {
                 let mut escapes = Escapes::default();
-                escapes.push(&raw.as_bytes()[..at]);
-                escapes.push(&raw.as_bytes()[at..]);
+                escapes.push(&raw.as_bytes()[..at], true);
+                escapes.push(&raw.as_bytes()[at..], true);
                 assert_eq!(escapes.length(raw.len()), want, "{raw}, cut at {at}");
             }
             let mut escapes = Escapes::default();
-            raw.as_bytes().chunks(1).for_each(|byte| escapes.push(byte));
+            raw.as_bytes().chunks(1).for_each(|byte| escapes.push(byte, false));
             assert_eq!(escapes.length(raw.len()), want, "{raw}, in single bytes");
         }
     }

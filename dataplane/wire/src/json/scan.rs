@@ -2,19 +2,25 @@
 //!
 //! The scanner reports the position of each token to a [`JsonSink`] and keeps only its state: one bit for each level of
 //! nesting. Pieces may be cut at any byte, and documents of any size are scanned in constant memory. The structure,
-//! numbers and literals are always validated; the contents of strings only by [`Scanner::push_strict`]. A token that
+//! numbers and literals are always validated; the contents of strings only by a [`StrictScanner`]. A token that
 //! lies within one piece is reported with one call, a token that is split between pieces in parts.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions are within the piece; a wrong one must fail in the fuzzer"
+)]
+
+use super::block::{TextBytes, TextSearch, ends_escaping, search};
 use super::fault::{JsonFault, What};
 use super::limit::DEPTH_MAX;
 use super::scalar::{Scalar, ends_scalar, whole_length};
 use super::sink::{Deaf, JsonPlace, JsonSink, JsonText, JsonWord};
-use super::strict::ByteSurvey;
-use super::text_end::{ends_escaping, text_length, text_length_from};
+use super::strict::StrictText;
+use super::text_end::short_text;
 
 /// The incremental JSON scanner. It must not be used after it has returned an error.
 #[derive(Debug, Default)]
-pub struct Scanner {
+pub struct Scanner<const STRICT: bool = false> {
     state: ScanState,
     /// The state of the scalar in [`ScanState::Scalar`].
     scalar: Scalar,
@@ -25,11 +31,14 @@ pub struct Scanner {
     skipped_depth: u32,
     /// One bit for each level, the innermost lowest: set if the container is an object.
     objects: u128,
-    /// True if control characters in strings are errors. Set only for a piece that contains control characters.
-    refuses_controls: bool,
+    /// Checks the contents of strings if the scanner is strict.
+    text: StrictText,
     /// The total length of all earlier pieces in bytes.
     before: usize,
 }
+
+/// A scanner that also rejects strings with invalid UTF-8 or unescaped control characters.
+pub type StrictScanner = Scanner<true>;
 
 /// ```text
 /// Start -{-> FirstKey -"-> KeyText -"-> Colon -:-> Value -> ValueText, Scalar, FirstKey or FirstValue -> After
@@ -62,7 +71,9 @@ impl Scanner {
     pub(crate) fn of_members() -> Self {
         Self { state: ScanState::FirstKey, depth: 1, objects: 1, ..Self::default() }
     }
+}
 
+impl<const STRICT: bool> Scanner<STRICT> {
     /// Reads the next piece.
     pub fn push<S: JsonSink>(&mut self, piece: &[u8], sink: &mut S) -> Result<(), JsonFault> {
         let mut at = 0;
@@ -77,21 +88,8 @@ impl Scanner {
                 }
             }
         }
-        self.before = self.before.saturating_add(piece.len());
+        self.before += piece.len();
         Ok(())
-    }
-
-    /// Reads the next piece and rejects unescaped control characters in strings. `survey` must be the
-    /// survey of `piece`.
-    pub(crate) fn push_strict<S: JsonSink>(
-        &mut self,
-        piece: &[u8],
-        survey: ByteSurvey,
-        sink: &mut S,
-    ) -> Result<(), JsonFault> {
-        // Most documents contain no control characters, not even between their tokens.
-        self.refuses_controls = survey.has_control();
-        self.push(piece, sink)
     }
 
     /// True if the root object has been closed.
@@ -110,7 +108,7 @@ impl Scanner {
 
     #[inline]
     fn place(&self, at: usize) -> JsonPlace {
-        JsonPlace { depth: self.depth, offset: self.before.wrapping_add(at) }
+        JsonPlace { depth: self.depth, offset: self.before + at }
     }
 
     #[inline]
@@ -153,7 +151,7 @@ impl Scanner {
                 }
                 (ScanState::KeyText | ScanState::ValueText, _) => self.rest_of_text(piece, at, sink)?,
                 (ScanState::Scalar, _) => self.rest_of_scalar(piece, at, sink)?,
-                (_, b' ' | b'\n' | b'\r' | b'\t') => at.wrapping_add(1),
+                (_, b' ' | b'\n' | b'\r' | b'\t') => at + 1,
                 _ => return Err(self.fault(byte, at)),
             };
         }
@@ -163,7 +161,7 @@ impl Scanner {
     #[inline]
     fn go(&mut self, state: ScanState, at: usize) -> usize {
         self.state = state;
-        at.wrapping_add(1)
+        at + 1
     }
 
     #[inline]
@@ -179,7 +177,7 @@ impl Scanner {
             return Err(JsonFault { offset: here.offset, what: What::TooDeep });
         }
         sink.open(here, object);
-        self.depth = self.depth.wrapping_add(1);
+        self.depth += 1;
         self.objects = self.objects << 1 | u128::from(object);
         if sink.skips(here, object) {
             self.skipped_depth = self.depth;
@@ -189,7 +187,7 @@ impl Scanner {
 
     #[inline]
     fn close<S: JsonSink>(&mut self, at: usize, sink: &mut S) -> usize {
-        self.depth = self.depth.saturating_sub(1);
+        self.depth -= 1;
         self.objects >>= 1;
         let next = self.go(if self.depth == 0 { ScanState::End } else { ScanState::After }, at);
         sink.close(self.place(next));
@@ -238,43 +236,61 @@ impl Scanner {
         key: bool,
         sink: &mut S,
     ) -> Result<usize, JsonFault> {
-        let inside = at.wrapping_add(1);
-        let rest = piece.get(inside..).unwrap_or_default();
-        let Some((length, plain)) = text_length(rest) else {
-            self.check_controls(rest, inside)?;
-            self.state = if key { ScanState::KeyText } else { ScanState::ValueText };
-            self.escaping = ends_escaping(rest, false);
-            sink.text_start(self.place(at), key);
-            sink.piece(rest);
-            return Ok(piece.len());
-        };
-        let next = inside.wrapping_add(length).wrapping_add(1);
-        let raw = rest.get(..length).unwrap_or_default();
-        self.check_controls(raw, inside)?;
-        let text = JsonText { start: self.place(at), raw, plain };
+        let inside = at + 1;
+        let rest = &piece[inside..];
+        let Some(length) = short_text::<STRICT>(rest) else { return self.long_string(piece, at, key, sink) };
+        let text = JsonText { start: self.place(at), raw: &rest[..length], plain: true, codes: false };
+        self.whole_string(text, key, sink);
+        Ok(inside + length + 1)
+    }
+
+    #[inline(always)]
+    fn whole_string<S: JsonSink>(&mut self, text: JsonText<'_>, key: bool, sink: &mut S) {
         if key {
             sink.whole_key(text);
         } else {
             sink.whole_text(text);
         }
         self.state = if key { ScanState::Colon } else { ScanState::After };
-        Ok(next)
     }
 
-    /// Rejects control characters in `text`, a part of a string that starts at `at`.
-    #[inline]
-    fn check_controls(&self, text: &[u8], at: usize) -> Result<(), JsonFault> {
-        if self.refuses_controls && ByteSurvey::of(text).has_control() {
-            return Err(self.raw_control(text, at));
+    /// Reads a string of any form, or the part of it that is in `piece`.
+    #[inline(never)]
+    fn long_string<S: JsonSink>(
+        &mut self,
+        piece: &[u8],
+        at: usize,
+        key: bool,
+        sink: &mut S,
+    ) -> Result<usize, JsonFault> {
+        let inside = at + 1;
+        let rest = &piece[inside..];
+        let TextSearch { end, bytes } = search(rest, false);
+        let raw = end.map_or(rest, |end| &rest[..end]);
+        self.check_text(raw, bytes, inside, end.is_some())?;
+        let (start, codes) = (self.place(at), bytes.has_codes);
+        if end.is_none() {
+            self.state = if key { ScanState::KeyText } else { ScanState::ValueText };
+            self.escaping = ends_escaping(rest, false);
+            sink.text_start(start, key);
+            sink.text_piece(rest, codes);
+            return Ok(piece.len());
         }
-        Ok(())
+        self.whole_string(JsonText { start, raw, plain: false, codes }, key, sink);
+        Ok(inside + raw.len() + 1)
     }
 
-    #[cold]
-    fn raw_control(&self, text: &[u8], at: usize) -> JsonFault {
-        let index = text.iter().position(|byte| *byte < b' ').unwrap_or_default();
-        let what = What::RawControl(text.get(index).copied().unwrap_or_default());
-        JsonFault { offset: self.place(at.wrapping_add(index)).offset, what }
+    /// Checks `part`, a part of a string that starts at `at`, if the scanner is strict. `is_last` is true if the string
+    /// ends with it.
+    #[inline]
+    fn check_text(
+        &mut self,
+        part: &[u8],
+        bytes: TextBytes,
+        at: usize,
+        is_last: bool,
+    ) -> Result<(), JsonFault> {
+        if STRICT { self.text.check(part, bytes, self.before + at, is_last) } else { Ok(()) }
     }
 
     /// Continues a string that began in an earlier piece.
@@ -286,17 +302,16 @@ impl Scanner {
         sink: &mut S,
     ) -> Result<usize, JsonFault> {
         let key = self.state == ScanState::KeyText;
-        let rest = piece.get(at..).unwrap_or_default();
-        let Some(length) = text_length_from(rest, 0, self.escaping) else {
-            self.check_controls(rest, at)?;
+        let rest = &piece[at..];
+        let TextSearch { end, bytes } = search(rest, self.escaping);
+        let part = end.map_or(rest, |end| &rest[..end]);
+        self.check_text(part, bytes, at, end.is_some())?;
+        sink.text_piece(part, bytes.has_codes);
+        if end.is_none() {
             self.escaping = ends_escaping(rest, self.escaping);
-            sink.piece(rest);
             return Ok(piece.len());
-        };
-        let text = rest.get(..length).unwrap_or_default();
-        self.check_controls(text, at)?;
-        sink.piece(text);
-        let next = at.wrapping_add(length).wrapping_add(1);
+        }
+        let next = at + part.len() + 1;
         self.state = if key { ScanState::Colon } else { ScanState::After };
         sink.text_end(self.place(next), key);
         Ok(next)
@@ -311,12 +326,12 @@ impl Scanner {
         first: u8,
         sink: &mut S,
     ) -> Result<usize, JsonFault> {
-        let rest = piece.get(at..).unwrap_or_default();
+        let rest = &piece[at..];
         let Some(length) = whole_length(rest, first) else { return self.odd_scalar(piece, at, first, sink) };
-        let raw = rest.get(..length).unwrap_or_default();
+        let raw = &rest[..length];
         sink.whole_scalar(JsonWord { start: self.place(at), raw });
         self.state = ScanState::After;
-        Ok(at.wrapping_add(length))
+        Ok(at + length)
     }
 
     /// Reads a scalar of an unusual form, or the part of one that is in `piece`.
@@ -342,17 +357,17 @@ impl Scanner {
         at: usize,
         sink: &mut S,
     ) -> Result<usize, JsonFault> {
-        let rest = piece.get(at..).unwrap_or_default();
+        let rest = &piece[at..];
         for (index, &byte) in rest.iter().enumerate() {
             if ends_scalar(byte) && self.scalar.is_whole() {
-                let end = at.wrapping_add(index);
-                sink.piece(rest.get(..index).unwrap_or_default());
+                let end = at + index;
+                sink.piece(&rest[..index]);
                 sink.scalar_end(self.place(end));
                 self.state = ScanState::After;
                 return Ok(end);
             }
             let Some(next) = self.scalar.step(byte) else {
-                return Err(self.fault(byte, at.wrapping_add(index)));
+                return Err(self.fault(byte, at + index));
             };
             self.scalar = next;
         }

@@ -18,6 +18,8 @@ pub struct JsonText<'a> {
     pub raw: &'a [u8],
     /// True if the string is known to contain no backslash. May be false for a long string without one.
     pub plain: bool,
+    /// True if the string may contain `\u` escapes.
+    pub codes: bool,
 }
 
 /// A complete number, `true`, `false` or `null` within one piece.
@@ -33,7 +35,7 @@ impl JsonText<'_> {
     /// Returns the position after the closing quote.
     #[inline]
     pub fn end(&self) -> JsonPlace {
-        let offset = self.start.offset.wrapping_add(self.raw.len()).wrapping_add(2);
+        let offset = self.start.offset + self.raw.len() + 2;
         JsonPlace { offset, ..self.start }
     }
 }
@@ -42,7 +44,7 @@ impl JsonWord<'_> {
     /// Returns the position after the last byte.
     #[inline]
     pub fn end(&self) -> JsonPlace {
-        JsonPlace { offset: self.start.offset.wrapping_add(self.raw.len()), ..self.start }
+        JsonPlace { offset: self.start.offset + self.raw.len(), ..self.start }
     }
 }
 
@@ -82,18 +84,23 @@ pub trait JsonSink {
     fn piece(&mut self, bytes: &[u8]) {
         let _ = bytes;
     }
+    /// Raw bytes of the current string; `codes` is true if they may contain `\u` escapes. By default, calls `piece`.
+    fn text_piece(&mut self, bytes: &[u8], codes: bool) {
+        let _ = codes;
+        self.piece(bytes);
+    }
     /// A complete member name. By default, reports its start, piece and end; most names arrive this way.
     #[inline]
     fn whole_key(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, true);
-        self.piece(text.raw);
+        self.text_piece(text.raw, text.codes);
         self.text_end(text.end(), true);
     }
     /// A complete string value. By default, reports its start, piece and end.
     #[inline]
     fn whole_text(&mut self, text: JsonText<'_>) {
         self.text_start(text.start, false);
-        self.piece(text.raw);
+        self.text_piece(text.raw, text.codes);
         self.text_end(text.end(), false);
     }
     /// A complete scalar. By default, reports its start, piece and end.

@@ -13,7 +13,7 @@ pub type Tree<'tape, 'text> = Value<'tape, 'text>;
 /// Parses a whole object in place; the contents of `document` are overwritten. Applies the same rules as the scanner:
 /// strict grammar, at most [`super::DEPTH_MAX`] levels.
 pub fn parse(document: &mut [u8]) -> Result<Tape<'_>, JsonFault> {
-    let mut scanner = Scanner::default();
+    let mut scanner = Scanner::new();
     scanner.push(document, &mut Deaf)?;
     scanner.finish()?;
     let end = document.len();

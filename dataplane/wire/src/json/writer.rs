@@ -125,7 +125,7 @@ pub fn compact(json: &[u8], out: &mut Vec<u8>) {
         let (before, from) = rest.split_at_checked(at).unwrap_or_default();
         out.extend_from_slice(before);
         let length = match from.split_first() {
-            Some((b'"', inside)) => super::text_length(inside).map_or(from.len(), |(length, _)| length + 2),
+            Some((b'"', inside)) => super::text_length(inside).map_or(from.len(), |length| length + 2),
             Some(_) | None => 1,
         };
         let (this, after) = from.split_at_checked(length).unwrap_or((from, &[]));

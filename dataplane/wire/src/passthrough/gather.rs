@@ -134,8 +134,12 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
     fn piece(&mut self, bytes: &[u8]) {
         let room = KEY_BYTES_MAX.saturating_sub(self.taken.len());
         self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
-        self.length = self.length.saturating_add(bytes.len());
-        self.escapes.push(bytes);
+        self.length += bytes.len();
+    }
+
+    fn text_piece(&mut self, bytes: &[u8], codes: bool) {
+        self.piece(bytes);
+        self.escapes.push(bytes, codes);
     }
 
     #[inline]

@@ -157,7 +157,7 @@ impl Template {
 /// Returns the length of the string whose contents start at `rest`, and the bytes from its closing quote on.
 #[inline]
 fn string(rest: &[u8]) -> Option<(usize, &[u8])> {
-    let (length, _) = text_length(rest)?;
+    let length = text_length(rest)?;
     let (text, end) = rest.split_at_checked(length)?;
     let odd = text.iter().any(|byte| matches!(byte, b'\n' | b'\r'))
         || text.ends_with(b"usage")
@@ -185,7 +185,7 @@ fn after_blanks(rest: &[u8]) -> &[u8] {
 
 fn padding(event: &[u8], before: &[u8]) -> Option<(Range<usize>, Hole)> {
     let from = memchr::memmem::find(event, before)?.checked_add(before.len())?;
-    let length = text_length(event.get(from..)?)?.0;
+    let length = text_length(event.get(from..)?)?;
     Some((from..from.checked_add(length)?, Hole::Padding))
 }
 

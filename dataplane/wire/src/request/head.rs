@@ -14,15 +14,14 @@ use super::fields::{
 };
 use super::input::InputSize;
 use super::shape::RequestShape;
-use crate::json::{ByteSurvey, DEPTH_MAX, JsonFault, Scanner, Utf8Check, What, unescape, unescape_owned};
+use crate::json::{DEPTH_MAX, JsonFault, StrictScanner, What, unescape, unescape_owned};
 use crate::multipart::FormFields;
 
 /// Reads a request body in pieces.
 #[derive(Debug)]
 pub struct HeadScan {
     dialect: Dialect,
-    scanner: Scanner,
-    utf8: Utf8Check,
+    scanner: StrictScanner,
     fields: Fields,
 }
 
@@ -183,19 +182,12 @@ impl HeadScan {
     /// Creates a scan for a new body.
     pub fn new(dialect: Dialect) -> Self {
         let fields = Fields::new(RequestShape::of(dialect));
-        Self { dialect, scanner: Scanner::new(), utf8: Utf8Check::default(), fields }
+        Self { dialect, scanner: StrictScanner::default(), fields }
     }
 
     /// Reads the next piece of the body.
     pub fn push(&mut self, segment: &[u8]) -> Result<(), ScanError> {
-        let survey = ByteSurvey::of(segment);
-        let structure = self.scanner.push_strict(segment, survey, &mut self.fields).err();
-        let text =
-            self.utf8.push(segment, survey).err().map(|offset| JsonFault { offset, what: What::NotUtf8 });
-        // Reports the first error, independent of where the body is cut.
-        if let Some(fault) = structure.into_iter().chain(text).min_by_key(|fault| fault.offset) {
-            return Err(fault.into());
-        }
+        self.scanner.push(segment, &mut self.fields)?;
         if self.fields.too_many_repeats() {
             return Err(ScanFault::TooManyRepeats.into());
         }

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
 mod chat_said;
 pub(crate) mod images_over_gemini;
+mod json_scan;
 pub(crate) mod messages_over_chat;
 pub(crate) mod responses;
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
@@ -17,7 +18,6 @@ use shared::operation::Dialect;
 use shared::operation_id::{OperationIds, Owner, Started};
 use shared::secret::Secret;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits};
-use wire::json::{JsonPlace, JsonSink, Scanner};
 use wire::media::videos::{About, Vendor, Video, VideoState, polled};
 use wire::multipart::FormScan;
 use wire::native::WholeScan;
@@ -71,51 +71,9 @@ pub(crate) fn sse_decoder(input: &[u8]) {
     assert_eq!(found, want.len());
 }
 
-#[derive(Default, PartialEq, Debug)]
-struct Count {
-    opened: usize,
-    closed: usize,
-    names: usize,
-    last: usize,
-    text: Vec<u8>,
-}
-
-impl JsonSink for Count {
-    fn open(&mut self, at: JsonPlace, _object: bool) {
-        self.opened += 1;
-        self.last = at.offset;
-    }
-    fn close(&mut self, at: JsonPlace) {
-        self.closed += 1;
-        self.last = at.offset;
-    }
-    fn text_start(&mut self, _at: JsonPlace, key: bool) {
-        self.names += usize::from(key);
-    }
-    fn piece(&mut self, bytes: &[u8]) {
-        self.text.extend_from_slice(bytes);
-    }
-}
-
-/// Asserts that the scanner accepts every object that serde_json accepts, closes every object and array that
-/// it opens, and does not depend on the cuts.
+/// Asserts that the JSON scanner agrees with serde_json.
 pub(crate) fn json_scan(input: &[u8]) {
-    let pieces = pieces(input);
-    let whole = pieces.concat();
-    let scan = |pieces: &[&[u8]]| {
-        let (mut scanner, mut count) = (Scanner::new(), Count::default());
-        let result = pieces.iter().try_for_each(|piece| scanner.push(piece, &mut count));
-        (result.and_then(|()| scanner.finish()), count)
-    };
-    let (result, count) = scan(&pieces);
-    let (whole_result, whole_count) = scan(&[&whole]);
-    assert_eq!(result, whole_result);
-    if result.is_ok() {
-        assert_eq!(count, whole_count);
-        assert_eq!(count.opened, count.closed);
-    } else if let Ok(value) = serde_json::from_slice::<Value>(&whole) {
-        assert!(!value.is_object(), "{result:?}");
-    }
+    json_scan::json_scan(&pieces(input));
 }
 
 /// Asserts that an accepted chat request goes upstream with only the necessary changes.

@@ -75,8 +75,12 @@ impl JsonSink for ChatFindings {
         if room > 0 {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
-        self.length = self.length.saturating_add(bytes.len());
-        self.escapes.push(bytes);
+        self.length += bytes.len();
+    }
+
+    fn text_piece(&mut self, bytes: &[u8], codes: bool) {
+        self.piece(bytes);
+        self.escapes.push(bytes, codes);
     }
 
     #[inline]

@@ -86,9 +86,13 @@ impl JsonSink for Fields {
         if room > 0 {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }
-        self.text_length = self.text_length.saturating_add(bytes.len());
+        self.text_length += bytes.len();
+    }
+
+    fn text_piece(&mut self, bytes: &[u8], codes: bool) {
+        self.piece(bytes);
         if self.expects_text() {
-            self.inside.escapes.push(bytes);
+            self.inside.escapes.push(bytes, codes);
         }
         if self.counts_characters() {
             self.inside.characters.push(bytes);
