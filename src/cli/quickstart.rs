@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use control::config::{self, Environment, KeptSecrets, SecretsError};
+use control::config::{self, Environment, SecretsError, SecretsFile};
 use control::detect::{self, Detected};
 
 use super::loopback::Loopback;
@@ -55,7 +55,7 @@ fn first_file(file: &Path) -> Result<Vec<Detected>, CliFailure> {
 
 struct QuickstartNotice<'a> {
     origin: &'a str,
-    kept: &'a KeptSecrets,
+    kept: &'a SecretsFile,
     file: &'a Path,
     state_dir: &'a Path,
     found: &'a [Detected],

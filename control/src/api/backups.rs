@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
-use crate::command::backups::{Finish, RequestBackup};
+use crate::command::backups::{RecordBackupEnd, RequestBackup};
 use crate::command::{OrderContext, OrderOf};
 use crate::writer::Scribe;
 
@@ -123,7 +123,7 @@ impl RunningBackup {
             let outcome = outcome.map(|archive| archive.name).map_err(|error| error.to_string());
             let actor = Actor { who: Who::Gateway, address: None, request_id: None };
             let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
-            let _ = scribe.write(Box::new(OrderOf::new(Finish { outcome }, context).0));
+            let _ = scribe.write(Box::new(OrderOf::new(RecordBackupEnd { outcome }, context).0));
         };
         #[expect(clippy::disallowed_methods, reason = "its end is the end of one backup, not of the gateway")]
         thread::Builder::new().name("llmgw-backup".into()).spawn(make).map(drop)

@@ -172,7 +172,7 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 #[derive(Serialize)]
-struct All {
+struct AllModels {
     data: Vec<SyncOutcome>,
     /// Providers that were not synced for lack of time; the next sync starts with them.
     not_reached: Vec<String>,
@@ -203,7 +203,7 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         detail,
         // The price list may have changed as well.
         touched: Touched::ROUTING,
-        output: All { data, not_reached, prices_as_of },
+        output: AllModels { data, not_reached, prices_as_of },
     };
     call.execute(StatusCode::OK, tried).await
 }

@@ -13,7 +13,7 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
-use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, Replace};
+use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 use crate::connection::{ListedEndpoint, RoutedProvider};
 use crate::store::endpoints::StoredMember;
 
@@ -102,7 +102,7 @@ async fn replace(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let shadowed = means_shadowed(&mut query)?;
     query.finish()?;
     let Whole { failover, preamble } = call.json()?;
-    let replace = Replace {
+    let replace = ReplaceEndpoint {
         name: call.argument().to_owned(),
         if_version: call.if_match()?,
         failover: members(failover)?,

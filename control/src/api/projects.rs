@@ -11,7 +11,7 @@ use super::query::choose;
 use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
 use crate::change::FieldChange;
-use crate::command::members::{Put, Remove};
+use crate::command::members::{PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::store::members::MemberRole;
 use crate::store::quotas::KeyLimit;
@@ -136,7 +136,7 @@ struct Membership {
 async fn put_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let membership: Membership = call.json()?;
-    let put = Put {
+    let put = PutMember {
         project: call.argument().to_owned(),
         principal: call.second_argument().to_owned(),
         role: choose("role", &membership.role, &MemberRole::NAMES)?,
@@ -146,7 +146,8 @@ async fn put_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn remove_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let remove = Remove { project: call.argument().to_owned(), principal: call.second_argument().to_owned() };
+    let remove =
+        RemoveMember { project: call.argument().to_owned(), principal: call.second_argument().to_owned() };
     call.execute(StatusCode::NO_CONTENT, remove).await
 }
 

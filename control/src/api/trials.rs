@@ -47,7 +47,7 @@ struct TrialReport {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfProvider {
+struct ProviderTest {
     model: String,
 }
 
@@ -57,7 +57,7 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     if let Some(answer) = call.replayed().await? {
         return Ok(answer);
     }
-    let OfProvider { model } = call.json()?;
+    let ProviderTest { model } = call.json()?;
     let instance = instance(call.app, call.argument())?;
     let own = format!("{}/", instance.id);
     let model = model.strip_prefix(&own).unwrap_or(&model);
@@ -143,7 +143,7 @@ async fn remember(
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct OfEndpoint {
+struct EndpointTest {
     #[serde(default)]
     prompt: Option<String>,
     #[serde(default)]
@@ -162,7 +162,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Ok(answer);
     }
     let name = call.argument().to_owned();
-    let asked: OfEndpoint = call.json()?;
+    let asked: EndpointTest = call.json()?;
     let snapshot = call.app.snapshot.load();
     let found = snapshot.endpoints.iter().find(|endpoint| endpoint.name.as_str() == name).cloned();
     let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;

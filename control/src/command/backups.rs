@@ -20,7 +20,7 @@ pub(crate) struct BackupStarted {
 
 /// Records the result of a backup.
 #[derive(Debug)]
-pub(crate) struct Finish {
+pub(crate) struct RecordBackupEnd {
     /// The archive's name, or the error.
     pub(crate) outcome: Result<String, String>,
 }
@@ -35,7 +35,7 @@ impl Command for RequestBackup {
     }
 }
 
-impl Command for Finish {
+impl Command for RecordBackupEnd {
     type Output = ();
 
     fn apply(self, _: &Write<'_>) -> Result<Done<()>, CommandRefusal> {

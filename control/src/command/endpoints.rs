@@ -21,7 +21,7 @@ pub(crate) struct CreateEndpoint {
 
 /// Replaces the members, their order and the preamble of an endpoint.
 #[derive(Debug)]
-pub(crate) struct Replace {
+pub(crate) struct ReplaceEndpoint {
     pub(crate) name: String,
     pub(crate) if_version: Option<u64>,
     pub(crate) failover: Vec<StoredMember>,
@@ -61,7 +61,7 @@ impl Command for CreateEndpoint {
     }
 }
 
-impl Command for Replace {
+impl Command for ReplaceEndpoint {
     type Output = Value;
 
     fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {

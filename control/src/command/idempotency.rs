@@ -6,7 +6,7 @@ use shared::error_kind::ErrorKind;
 
 use super::{CommandRefusal, Idempotency, OrderAnswer, Stage};
 use crate::actor::Actor;
-use crate::store::idempotency::{self, KeptAnswer};
+use crate::store::idempotency::{self, StoredAnswer};
 use crate::vault::SealPlace;
 
 /// Returns the answer to an earlier request with the same key. Using the same key for a different request is a
@@ -42,7 +42,7 @@ pub(super) fn keep(
     asked: &Idempotency,
     answer: &OrderAnswer,
 ) -> Result<(), CommandRefusal> {
-    let kept = KeptAnswer {
+    let kept = StoredAnswer {
         fingerprint: asked.fingerprint.to_vec(),
         status: answer.status.as_u16(),
         version: answer.version,

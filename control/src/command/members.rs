@@ -10,7 +10,7 @@ use crate::store::{keys, principals};
 
 /// Adds a human to a project, or changes a member's role.
 #[derive(Debug)]
-pub(crate) struct Put {
+pub(crate) struct PutMember {
     pub(crate) project: String,
     pub(crate) principal: String,
     pub(crate) role: MemberRole,
@@ -18,12 +18,12 @@ pub(crate) struct Put {
 
 /// Removes a human from a project. Refused while a key of the project acts as them.
 #[derive(Debug)]
-pub(crate) struct Remove {
+pub(crate) struct RemoveMember {
     pub(crate) project: String,
     pub(crate) principal: String,
 }
 
-impl Command for Put {
+impl Command for PutMember {
     type Output = ProjectMember;
 
     fn apply(self, write: &Write<'_>) -> Result<Done<ProjectMember>, CommandRefusal> {
@@ -49,7 +49,7 @@ impl Command for Put {
     }
 }
 
-impl Command for Remove {
+impl Command for RemoveMember {
     type Output = ();
 
     fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {

@@ -44,7 +44,7 @@ pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
 pub use registry::{RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};
-pub use secrets::{KeptSecrets, SecretsError, keep_secrets, secrets_file};
+pub use secrets::{SecretsError, SecretsFile, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
 pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of, shown_provider};

@@ -16,7 +16,7 @@ use crate::regular_file;
 
 /// The secrets that the environment lacks, and their file.
 #[derive(Debug)]
-pub struct KeptSecrets {
+pub struct SecretsFile {
     /// The file.
     pub file: PathBuf,
     /// Variables to add to the environment.
@@ -65,7 +65,7 @@ pub fn secrets_file(state_dir: &Path) -> PathBuf {
 
 /// Reads the secrets that `environment` lacks from the file beside `state_dir`, and generates those that the file
 /// lacks.
-pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<KeptSecrets, SecretsError> {
+pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<SecretsFile, SecretsError> {
     let file = secrets_file(state_dir);
     let failed = |error| SecretsError::File(file.clone(), error);
     let mut known = read(&file).map_err(failed)?;
@@ -92,7 +92,7 @@ pub fn keep_secrets(environment: &Environment, state_dir: &Path) -> Result<KeptS
     if made {
         write(&file, &known).map_err(failed)?;
     }
-    Ok(KeptSecrets { file, variables, made })
+    Ok(SecretsFile { file, variables, made })
 }
 
 /// Reads `NAME=VALUE` lines; skips comments, empty lines and a leading `export`.

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 /// A stored answer.
 #[derive(Debug)]
-pub(crate) struct KeptAnswer {
+pub(crate) struct StoredAnswer {
     /// SHA-256 digest of the request.
     pub(crate) fingerprint: Vec<u8>,
     /// The HTTP status.
@@ -21,10 +21,10 @@ pub(crate) fn find(
     actor: &str,
     key: &str,
     now_ms: u64,
-) -> rusqlite::Result<Option<KeptAnswer>> {
+) -> rusqlite::Result<Option<StoredAnswer>> {
     db.prepare_cached(FORGET)?.execute([now_ms.saturating_sub(KEPT_MS)])?;
     let found = db.prepare_cached(FIND)?.query_row(named_params! {":actor": actor, ":key": key}, |row| {
-        Ok(KeptAnswer {
+        Ok(StoredAnswer {
             fingerprint: row.get("fingerprint")?,
             status: row.get("status")?,
             version: row.get("version")?,
@@ -39,7 +39,7 @@ pub(crate) fn keep(
     db: &Connection,
     actor: &str,
     key: &str,
-    kept: &KeptAnswer,
+    kept: &StoredAnswer,
     now_ms: u64,
 ) -> rusqlite::Result<()> {
     db.prepare_cached(KEEP)?.execute(named_params! {

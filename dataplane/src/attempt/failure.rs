@@ -23,7 +23,7 @@ use super::verdict::{Next, refuses_token, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
-use crate::upstream::{Answer, Kept, SendError};
+use crate::upstream::{KeptHeaders, SendError, UpstreamResponse};
 
 /// The failure of an attempt.
 #[derive(Debug)]
@@ -168,7 +168,7 @@ fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
 /// Returns the failure for an error status: reads the upstream's error body and classifies it (FAIL-3).
 pub(super) async fn of_status(
     params: &AttemptParams<'_>,
-    answer: &mut Answer,
+    answer: &mut UpstreamResponse,
     provider: &ProviderInstance,
     timeouts: &mut AttemptTimeouts,
 ) -> Failure {
@@ -235,7 +235,7 @@ fn of_error_answer(
 }
 
 /// Returns the wait that the upstream asks for.
-pub(crate) fn wait_asked_for(head: &Kept) -> Option<Duration> {
+pub(crate) fn wait_asked_for(head: &KeptHeaders) -> Option<Duration> {
     let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
     let rare = head.rare.as_deref()?;

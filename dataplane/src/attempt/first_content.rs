@@ -16,7 +16,7 @@ use super::timeouts::AttemptTimeouts;
 use super::{AnswerStart, AttemptParams, Next};
 use crate::memory_budget::{MemoryExhausted, MemoryReservation};
 use crate::relay::{Scan, pass_whole};
-use crate::upstream::AnswerBody;
+use crate::upstream::UpstreamBody;
 
 /// The size up to which a whole answer is read before anything is sent, so that another target can still replace an
 /// upstream that breaks off.
@@ -32,7 +32,7 @@ const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 pub(super) async fn first_content(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: AnswerBody,
+    mut body: UpstreamBody,
     timeouts: &mut AttemptTimeouts,
     is_events: bool,
 ) -> Result<AnswerStart, Failure> {
@@ -75,7 +75,7 @@ pub(super) async fn first_content(
 pub(super) async fn whole(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: AnswerBody,
+    mut body: UpstreamBody,
     timeouts: &mut AttemptTimeouts,
 ) -> Result<AnswerStart, Failure> {
     let passes = params.reader.passes();
@@ -106,7 +106,7 @@ struct Pieces {
 async fn read(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    body: &mut AnswerBody,
+    body: &mut UpstreamBody,
     timeouts: &mut AttemptTimeouts,
     bytes_max: usize,
 ) -> Result<Pieces, Failure> {
@@ -216,7 +216,7 @@ const TOO_LONG: &str = "it is too long to be read as a whole";
 pub(super) async fn synthesize(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: AnswerBody,
+    mut body: UpstreamBody,
     timeouts: &mut AttemptTimeouts,
 ) -> Result<AnswerStart, Failure> {
     let pieces = read(params, provider, &mut body, timeouts, UNDERSTOOD_BYTES_MAX).await?;

@@ -20,15 +20,15 @@ use super::timeouts::AttemptTimeouts;
 use crate::adapt::AnswerReader;
 use crate::record::Record;
 use crate::relay::Scan;
-use crate::upstream::request::Draft;
-use crate::upstream::{self, AnswerBody, Kept};
+use crate::upstream::request::UpstreamRequest;
+use crate::upstream::{self, KeptHeaders, UpstreamBody};
 use crate::worker::Worker;
 
 /// The input of an attempt, except for its target.
 #[derive(Debug)]
 pub(crate) struct AttemptParams<'a> {
     pub(crate) worker: &'a Rc<Worker>,
-    pub(crate) draft: Draft<'a>,
+    pub(crate) request: UpstreamRequest<'a>,
     pub(crate) reader: AnswerReader,
     /// The client's dialect.
     pub(crate) dialect: Dialect,
@@ -45,7 +45,7 @@ pub(crate) enum AnswerStart {
     /// The whole answer.
     Whole(Box<TranslatedAnswer>),
     /// The first content, or the first part of a long whole answer, and the source of the rest.
-    Streaming { held: Vec<Bytes>, scan: Scan, body: AnswerBody },
+    Streaming { held: Vec<Bytes>, scan: Scan, body: UpstreamBody },
 }
 
 /// An answer that is ready for the client, and the relevant headers of its upstream.
@@ -67,8 +67,9 @@ pub(crate) async fn attempt(
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
     let mut timeouts = AttemptTimeouts::new(params.worker, params.budget_end, began);
-    let sent =
-        timeouts.wait(provider.timeout, pin!(upstream::send(&params.worker.upstreams, &params.draft))).await;
+    let sent = timeouts
+        .wait(provider.timeout, pin!(upstream::send(&params.worker.upstreams, &params.request)))
+        .await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, timeouts.now());
     if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
@@ -84,7 +85,7 @@ pub(crate) async fn attempt(
             format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
     }
-    let Kept { content_type, processing_ms, .. } = answer.head;
+    let KeptHeaders { content_type, processing_ms, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
     let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
     if matches!(params.reader, AnswerReader::Proxied) {

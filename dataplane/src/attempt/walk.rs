@@ -25,7 +25,7 @@ use crate::metrics::add;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::Record;
 use crate::relay::Scan;
-use crate::upstream::request::{self, Draft, Way};
+use crate::upstream::request::{self, RequestKind, UpstreamRequest};
 
 /// The result of trying one target.
 #[derive(Debug)]
@@ -93,9 +93,13 @@ impl<'a> Walk<'a> {
         let native = reader.adapted_from().is_none();
         Ok(AttemptParams {
             worker: &job.worker,
-            draft: Draft {
+            request: UpstreamRequest {
                 provider: Arc::clone(&target.provider),
-                way: if job.head.dialect == Dialect::Videos { Way::PostOnce } else { Way::Post },
+                kind: if job.head.dialect == Dialect::Videos {
+                    RequestKind::PostOnce
+                } else {
+                    RequestKind::Post
+                },
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
@@ -153,7 +157,7 @@ impl<'a> Walk<'a> {
         }
         let params = match self.params(target) {
             Ok(params) => {
-                let rendered = params.draft.segments.iter().map(|segment| segment.len() as u64).sum();
+                let rendered = params.request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
                 params
             }
@@ -177,7 +181,7 @@ impl<'a> Walk<'a> {
                     admission.served();
                     return Step::Served { success, adapted_from: params.reader.adapted_from() };
                 }
-                Err(failure) if params.draft.way == Way::PostOnce => failure.once(),
+                Err(failure) if params.request.kind == RequestKind::PostOnce => failure.once(),
                 Err(failure) => failure,
             };
             record.end_step(failure.step(), began.elapsed());

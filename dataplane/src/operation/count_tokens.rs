@@ -25,8 +25,8 @@ use crate::memory_budget::MemoryReservation;
 use crate::plan;
 use crate::relay::ResponseBody;
 use crate::server::body::{HeldBody, Inbound};
-use crate::upstream::request::{Draft, JSON, Way, forwarded};
-use crate::upstream::{self, Answer};
+use crate::upstream::request::{JSON, RequestKind, UpstreamRequest, forwarded};
+use crate::upstream::{self, UpstreamResponse};
 
 const ANTHROPIC_BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count");
@@ -91,7 +91,8 @@ async fn counted_natively(
         Some(known) => with_known_betas(headers, known),
         None => headers,
     };
-    let Some((Answer { status, head, .. }, body)) = ask(authorized, target, path, (&headers, segments)).await
+    let Some((UpstreamResponse { status, head, .. }, body)) =
+        ask(authorized, target, path, (&headers, segments)).await
     else {
         return Ok(None);
     };
@@ -137,11 +138,11 @@ async fn ask(
     target: &Target,
     path: PathAndQuery,
     (forwarded, segments): (&[(HeaderName, HeaderValue)], Vec<Bytes>),
-) -> Option<(Answer, Bytes)> {
+) -> Option<(UpstreamResponse, Bytes)> {
     let upstreams = &authorized.exchange.worker().upstreams;
-    let draft = Draft {
+    let request = UpstreamRequest {
         provider: Arc::clone(&target.provider),
-        way: Way::PostSafe,
+        kind: RequestKind::PostSafe,
         path,
         forwarded,
         request_id: &authorized.exchange.request_id,
@@ -150,7 +151,7 @@ async fn ask(
         segments,
     };
     let exchange = async {
-        let mut answer = upstream::send(upstreams, &draft).await.ok()?;
+        let mut answer = upstream::send(upstreams, &request).await.ok()?;
         if answer.head.encoded {
             return None;
         }

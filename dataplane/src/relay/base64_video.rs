@@ -19,7 +19,7 @@ use shared::routing::ProviderInstance;
 use tokio::time::{Instant, Sleep};
 
 use crate::memory_budget::MemoryReservation;
-use crate::upstream::{AnswerBody, Upstreams};
+use crate::upstream::{UpstreamBody, Upstreams};
 
 /// JSON body with base64 content between a fixed head and tail.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) enum VideoSource {
 pub(crate) struct UpstreamVideo {
     upstreams: Rc<Upstreams>,
     provider: Arc<ProviderInstance>,
-    body: AnswerBody,
+    body: UpstreamBody,
     /// Bytes read but not yet encoded: first the initial piece, later fewer than the three bytes of a base64 group.
     unencoded: Vec<u8>,
     bytes: u64,
@@ -113,7 +113,7 @@ impl UpstreamVideo {
         upstreams: &Rc<Upstreams>,
         provider: &Arc<ProviderInstance>,
         first: &[u8],
-        body: AnswerBody,
+        body: UpstreamBody,
     ) -> Self {
         Self {
             upstreams: Rc::clone(upstreams),

@@ -36,7 +36,7 @@ use crate::clock::CoarseClock;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
 use crate::server::io::Link;
-use crate::upstream::{AnswerBody, Upstreams};
+use crate::upstream::{UpstreamBody, Upstreams};
 
 /// The state that all relays of one worker share.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct Relay {
     provider: Arc<ProviderInstance>,
     request_id: Box<str>,
     record: Record,
-    body: AnswerBody,
+    body: UpstreamBody,
     scan: Scan,
     /// The client's dialect.
     dialect: Dialect,
@@ -84,7 +84,7 @@ pub(crate) struct RelayParts {
     pub(crate) provider: Arc<ProviderInstance>,
     pub(crate) request_id: Box<str>,
     pub(crate) record: Record,
-    pub(crate) body: AnswerBody,
+    pub(crate) body: UpstreamBody,
     pub(crate) scan: Scan,
     pub(crate) dialect: Dialect,
     pub(crate) affinity: Option<Box<AffinityRecorder>>,
@@ -195,7 +195,7 @@ impl Relay {
         if state.error.is_some() {
             self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
             self.settle(Outcome::Cut);
-            self.body = AnswerBody::Ended;
+            self.body = UpstreamBody::Ended;
             self.phase = RelayPhase::End;
             self.is_cut = true;
         } else if state.done && !self.record.is_closed() {
@@ -233,7 +233,7 @@ impl Relay {
     /// Ends an answer whose output has started (ERR-3): with an error event if the protocol has one, like the vendors
     /// do; otherwise by aborting the body, so that no client considers it complete.
     fn break_off(&mut self, kind: ErrorKind, message: &str) {
-        self.body = AnswerBody::Ended;
+        self.body = UpstreamBody::Ended;
         self.record.note(|event| event.error = Some(kind));
         self.settle(Outcome::Cut);
         self.phase = RelayPhase::Flush { polls: 0 };
@@ -275,7 +275,7 @@ impl Relay {
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
         if ended {
-            self.body = AnswerBody::Ended;
+            self.body = UpstreamBody::Ended;
             self.phase = RelayPhase::End;
         } else if left.is_zero() {
             self.break_off(ErrorKind::UpstreamTimeout, SILENT);
@@ -349,7 +349,7 @@ impl Relay {
             provider: Arc::clone(&self.provider),
             request_id: std::mem::take(&mut self.request_id),
             record: self.record.take(),
-            body: std::mem::replace(&mut self.body, AnswerBody::Ended),
+            body: std::mem::replace(&mut self.body, UpstreamBody::Ended),
             scan: std::mem::replace(&mut self.scan, nothing),
             dialect: self.dialect,
             affinity: self.affinity.take(),
@@ -367,7 +367,7 @@ impl Relay {
     fn complete(&mut self) {
         if !self.settle(Outcome::Completed) {
             self.ready.clear();
-            self.body = AnswerBody::Ended;
+            self.body = UpstreamBody::Ended;
             self.phase = RelayPhase::Abort;
         }
     }

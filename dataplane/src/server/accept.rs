@@ -11,8 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 
-use super::connection;
-use super::connections::Connections;
+use super::connections::{self, Connections};
 use super::service::Connect;
 
 /// A worker's message queue and its number of connections.
@@ -121,7 +120,7 @@ pub(crate) fn receive(server: impl Connect, accepted: Accepted) {
 
 fn spawn(server: impl Connect, tcp: TcpStream, peer: SocketAddr, permit: ConnectionPermit) {
     tokio::task::spawn_local(async move {
-        connection::serve(server, tcp, peer).await;
+        connections::serve(server, tcp, peer).await;
         drop(permit);
     });
 }

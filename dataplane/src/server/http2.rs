@@ -19,7 +19,7 @@ use shared::port::BoxError;
 use tokio::time::{Instant, Sleep};
 
 use super::body::Inbound;
-use super::connection::run;
+use super::connections::run;
 use super::io::{Link, Phase, ServerIo};
 use super::service::{AnswerBody, Service};
 

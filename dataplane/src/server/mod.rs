@@ -4,7 +4,6 @@
 pub(crate) mod accept;
 mod answer;
 pub(crate) mod body;
-mod connection;
 pub(crate) mod connections;
 mod gate;
 #[cfg(any(test, feature = "fuzzing"))]

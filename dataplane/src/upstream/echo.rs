@@ -14,14 +14,18 @@ use shared::id::ProviderId;
 use shared::routing::EchoOptions;
 use tokio::time::Sleep;
 
-use super::request::Draft;
-use super::{Answer, AnswerBody, Broken, Kept};
+use super::request::UpstreamRequest;
+use super::{Broken, KeptHeaders, UpstreamBody, UpstreamResponse};
 
 /// Counts the requests of all echo instances, for `fail_every`.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
 
 /// Answers one request according to `options`.
-pub(super) async fn answer(provider: &ProviderId, options: &EchoOptions, draft: &Draft<'_>) -> Answer {
+pub(super) async fn answer(
+    provider: &ProviderId,
+    options: &EchoOptions,
+    request: &UpstreamRequest<'_>,
+) -> UpstreamResponse {
     if options.hang {
         std::future::pending::<()>().await;
     }
@@ -33,7 +37,7 @@ pub(super) async fn answer(provider: &ProviderId, options: &EchoOptions, draft: 
     if let Some(status) = options.status.or_else(|| unlucky.then_some(503)) {
         return failure(provider, status, options.retry_after);
     }
-    let Some(prompt) = Prompt::read(&draft.segments) else {
+    let Some(prompt) = Prompt::read(&request.segments) else {
         return failure(provider, 400, None);
     };
     if prompt.stream { stream(&prompt, options) } else { whole(&prompt) }
@@ -107,18 +111,18 @@ fn split_words(text: &str) -> Vec<String> {
 
 const ID: &str = "chatcmpl-echo";
 
-fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Answer {
+fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> UpstreamResponse {
     let message = format!("The echo provider '{provider}' was told to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
-    let head = Kept::of_type("application/json");
+    let head = KeptHeaders::of_type("application/json");
     let head = match retry_after {
         Some(seconds) => head.asking_to_wait(seconds),
         None => head,
     };
-    Answer { status, head, body: EchoBody::whole(&body) }
+    UpstreamResponse { status, head, body: EchoBody::whole(&body) }
 }
 
-fn whole(prompt: &Prompt) -> Answer {
+fn whole(prompt: &Prompt) -> UpstreamResponse {
     let body = json!({
         "id": ID, "object": "chat.completion", "created": 0, "model": prompt.model,
         "choices": [{
@@ -128,10 +132,14 @@ fn whole(prompt: &Prompt) -> Answer {
         }],
         "usage": prompt.usage(prompt.words.len()),
     });
-    Answer { status: 200, head: Kept::of_type("application/json"), body: EchoBody::whole(&body) }
+    UpstreamResponse {
+        status: 200,
+        head: KeptHeaders::of_type("application/json"),
+        body: EchoBody::whole(&body),
+    }
 }
 
-fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
+fn stream(prompt: &Prompt, options: &EchoOptions) -> UpstreamResponse {
     let chunk = |choices: Value, usage: Option<Value>| {
         let mut chunk = json!({
             "id": ID, "object": "chat.completion.chunk", "created": 0, "model": prompt.model, "choices": choices,
@@ -164,7 +172,11 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> Answer {
         sleep: None,
         cut: options.cut_after_chunks.is_some(),
     };
-    Answer { status: 200, head: Kept::of_type("text/event-stream"), body: AnswerBody::Echo(Box::new(body)) }
+    UpstreamResponse {
+        status: 200,
+        head: KeptHeaders::of_type("text/event-stream"),
+        body: UpstreamBody::Echo(Box::new(body)),
+    }
 }
 
 /// Body that yields one piece per `pace`.
@@ -179,9 +191,9 @@ pub(crate) struct EchoBody {
 
 impl EchoBody {
     /// Returns a body that is complete at once.
-    pub(super) fn whole(body: &Value) -> AnswerBody {
+    pub(super) fn whole(body: &Value) -> UpstreamBody {
         let pieces = vec![Bytes::from(body.to_string())].into_iter();
-        AnswerBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))
+        UpstreamBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))
     }
 
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {

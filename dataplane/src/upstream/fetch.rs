@@ -12,9 +12,8 @@ use shared::routing::{HttpVersion, Origin};
 
 use super::dial::{Tls, UpstreamIo, dial, dial_metadata};
 use super::http1::UpstreamConnection;
-use super::outgoing::Outgoing;
-use super::request::AGENT;
-use super::{AnswerBody, Incomplete, Lease, SendError, handshake_http2};
+use super::request::{AGENT, SegmentedBody};
+use super::{Incomplete, SendError, StreamLease, UpstreamBody, handshake_http2};
 
 /// Sends one request and reads its whole answer.
 pub(crate) async fn fetch(
@@ -78,10 +77,14 @@ fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
 /// Methods whose answers have ordinary bodies.
 const METHODS: [Method; 5] = [Method::GET, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
 
-type Answered = (StatusCode, HeaderMap, AnswerBody);
+type FetchedAnswer = (StatusCode, HeaderMap, UpstreamBody);
 
-async fn send_http1(io: UpstreamIo, request: &Request<Bytes>, origin: &Origin) -> Result<Answered, BoxError> {
-    let mut outgoing = Request::new(Outgoing::new(segments(request.body())));
+async fn send_http1(
+    io: UpstreamIo,
+    request: &Request<Bytes>,
+    origin: &Origin,
+) -> Result<FetchedAnswer, BoxError> {
+    let mut outgoing = Request::new(SegmentedBody::new(segments(request.body())));
     *outgoing.method_mut() = request.method().clone();
     let path = request.uri().path_and_query().cloned();
     *outgoing.uri_mut() = path.map(Uri::from).unwrap_or_default();
@@ -92,19 +95,19 @@ async fn send_http1(io: UpstreamIo, request: &Request<Bytes>, origin: &Origin) -
     headers.insert(CONTENT_LENGTH, request.body().len().into());
     let mut connection = Box::new(UpstreamConnection::handshake(io).await?);
     let head = connection.send(outgoing).await.map_err(SendError::from)?;
-    Ok((head.status, head.headers, AnswerBody::Http1(connection)))
+    Ok((head.status, head.headers, UpstreamBody::Http1(connection)))
 }
 
-async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<Answered, BoxError> {
+async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<FetchedAnswer, BoxError> {
     let mut shared = handshake_http2(io).await?;
-    let mut outgoing = Request::new(Outgoing::new(segments(request.body())));
+    let mut outgoing = Request::new(SegmentedBody::new(segments(request.body())));
     *outgoing.method_mut() = request.method().clone();
     *outgoing.uri_mut() = request.uri().clone();
     *outgoing.version_mut() = Version::HTTP_2;
     *outgoing.headers_mut() = own_headers(request.headers());
     shared.sender.ready().await?;
     let (head, incoming) = shared.sender.send_request(outgoing).await?.into_parts();
-    let body = AnswerBody::Http2 { incoming, _lease: Lease(shared.live) };
+    let body = UpstreamBody::Http2 { incoming, _lease: StreamLease(shared.live) };
     Ok((head.status, head.headers, body))
 }
 

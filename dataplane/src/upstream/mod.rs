@@ -23,7 +23,6 @@ mod echo;
 pub(crate) mod fetch;
 pub(crate) mod http1;
 mod interim;
-pub(crate) mod outgoing;
 pub(crate) mod pool;
 pub(crate) mod request;
 pub(crate) mod resolve;
@@ -32,9 +31,8 @@ pub(crate) mod voice;
 use self::dial::{DialError, Tls, UpstreamIo, dial, is_local};
 use self::http1::{Progress, Unanswered, UpstreamConnection};
 use self::interim::{Counted, INTERIM_WITHOUT_END};
-use self::outgoing::Outgoing;
-use self::pool::{Pool, Shared};
-use self::request::Way;
+use self::pool::{Pool, SharedConnection};
+use self::request::{RequestKind, SegmentedBody, UpstreamRequest};
 use self::voice::Voices;
 use crate::clock::CoarseClock;
 
@@ -49,28 +47,28 @@ pub(crate) struct Upstreams {
 
 /// The head of an upstream's answer, and its body, which is read piece by piece.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct UpstreamResponse {
     pub(crate) status: u16,
-    pub(crate) head: Kept,
-    pub(crate) body: AnswerBody,
+    pub(crate) head: KeptHeaders,
+    pub(crate) body: UpstreamBody,
 }
 
 /// The header fields of an answer that are kept.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct KeptHeaders {
     pub(crate) content_type: Option<HeaderValue>,
     pub(crate) processing_ms: Option<HeaderValue>,
     /// The upstream's request id: bounded in length, and restricted to safe characters.
     pub(crate) upstream_id: Option<Box<str>>,
     /// Fields that only error and redirect answers have.
-    pub(crate) rare: Option<Box<Rare>>,
+    pub(crate) rare: Option<Box<RareHeaders>>,
     /// True if the answer is compressed, although this was not requested.
     pub(crate) encoded: bool,
 }
 
 /// Header fields of errors and redirects.
 #[derive(Debug, Default)]
-pub(crate) struct Rare {
+pub(crate) struct RareHeaders {
     pub(crate) retry_after: Option<HeaderValue>,
     pub(crate) retry_after_ms: Option<HeaderValue>,
     /// The AWS type of the error; the body contains its message.
@@ -79,7 +77,7 @@ pub(crate) struct Rare {
     pub(crate) location: Option<HeaderValue>,
 }
 
-impl Kept {
+impl KeptHeaders {
     /// Returns the head of an answer generated inside the process.
     fn of_type(content_type: &'static str) -> Self {
         Self { content_type: Some(HeaderValue::from_static(content_type)), ..Self::default() }
@@ -119,7 +117,7 @@ impl Kept {
         }
     }
 
-    fn rare(&mut self) -> &mut Rare {
+    fn rare(&mut self) -> &mut RareHeaders {
         self.rare.get_or_insert_default()
     }
 
@@ -209,11 +207,11 @@ impl From<hyper::Error> for SendError {
 /// The body of an answer. Dropping it before its end closes the connection or resets the stream, which cancels the
 /// request.
 #[derive(Debug)]
-pub(crate) enum AnswerBody {
+pub(crate) enum UpstreamBody {
     Http1(Box<UpstreamConnection>),
     Http2 {
         incoming: Incoming,
-        _lease: Lease,
+        _lease: StreamLease,
     },
     Echo(Box<echo::EchoBody>),
     Voice(Box<voice::VoiceBody>),
@@ -232,7 +230,7 @@ pub(crate) enum Incomplete {
     TooLarge,
 }
 
-impl AnswerBody {
+impl UpstreamBody {
     /// Returns the next piece, or `None` after the end or an error.
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         match self {
@@ -291,37 +289,44 @@ fn poll_incoming(body: &mut Incoming, cx: &mut Context<'_>) -> Poll<Option<hyper
 
 /// Counts one request on a shared connection until it is dropped with the body.
 #[derive(Debug)]
-pub(crate) struct Lease(Rc<Cell<u32>>);
+pub(crate) struct StreamLease(Rc<Cell<u32>>);
 
-impl Drop for Lease {
+impl Drop for StreamLease {
     fn drop(&mut self) {
         self.0.set(self.0.get().saturating_sub(1));
     }
 }
 
-/// Sends the request described by `draft`.
-pub(crate) async fn send(upstreams: &Upstreams, draft: &request::Draft<'_>) -> Result<Answer, SendError> {
-    match &draft.provider.reach {
-        InstanceReach::Network(origin) => send_network(upstreams, origin, draft).await,
-        InstanceReach::Echo(options) => Ok(Box::pin(echo::answer(&draft.provider.id, options, draft)).await),
-        InstanceReach::Speech => Ok(Box::pin(voice::answer(&upstreams.voices, &draft.provider, draft)).await),
+/// Sends `request` and waits for the head of its answer.
+pub(crate) async fn send(
+    upstreams: &Upstreams,
+    request: &UpstreamRequest<'_>,
+) -> Result<UpstreamResponse, SendError> {
+    match &request.provider.reach {
+        InstanceReach::Network(origin) => send_network(upstreams, origin, request).await,
+        InstanceReach::Echo(options) => {
+            Ok(Box::pin(echo::answer(&request.provider.id, options, request)).await)
+        }
+        InstanceReach::Speech => {
+            Ok(Box::pin(voice::answer(&upstreams.voices, &request.provider, request)).await)
+        }
     }
 }
 
 async fn send_network(
     upstreams: &Upstreams,
     origin: &Origin,
-    draft: &request::Draft<'_>,
-) -> Result<Answer, SendError> {
-    while draft.way != Way::PostOnce
+    request: &UpstreamRequest<'_>,
+) -> Result<UpstreamResponse, SendError> {
+    while request.kind != RequestKind::PostOnce
         && let Some(connection) = upstreams.pool.take(origin)
     {
-        match send_http1(connection, origin, draft).await {
+        match send_http1(connection, origin, request).await {
             Ok(answer) => return Ok(answer),
             // No byte of the request has been sent, so another connection may be used.
             Err(Unanswered { progress: Progress::Unsent, .. }) => {}
             Err(Unanswered { progress: Progress::Sent, error: SendError::Broke(_) }) => {
-                if !draft.way.is_safe() {
+                if !request.kind.is_safe() {
                     return Err(SendError::Stale);
                 }
                 break;
@@ -330,20 +335,20 @@ async fn send_network(
         }
     }
     // Boxed, so that a request on an idle connection does not reserve space for the state of a dial.
-    Box::pin(send_anew(upstreams, origin, draft)).await
+    Box::pin(send_on_new_connection(upstreams, origin, request)).await
 }
 
 /// Sends over a shared HTTP/2 connection or over a new connection.
-async fn send_anew(
+async fn send_on_new_connection(
     upstreams: &Upstreams,
     origin: &Origin,
-    draft: &request::Draft<'_>,
-) -> Result<Answer, SendError> {
+    request: &UpstreamRequest<'_>,
+) -> Result<UpstreamResponse, SendError> {
     if let Some(shared) = upstreams.pool.share(origin) {
-        match send_http2(shared.clone(), draft.http2(origin)).await {
+        match send_http2(shared.clone(), request.http2(origin)).await {
             // The upstream is closing the connection, and the request was not sent.
-            Err(Returned::Request) => upstreams.pool.drop_shared(origin, &shared),
-            Err(Returned::Error(error)) => return Err(error),
+            Err(NotSent::Request) => upstreams.pool.drop_shared(origin, &shared),
+            Err(NotSent::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         }
     }
@@ -351,55 +356,58 @@ async fn send_anew(
     if is_http2 {
         let shared = handshake_http2(io).await?;
         upstreams.pool.put_shared(origin, shared.clone());
-        return send_http2(shared, draft.http2(origin)).await.map_err(SendError::from);
+        return send_http2(shared, request.http2(origin)).await.map_err(SendError::from);
     }
     let connection = Box::new(UpstreamConnection::handshake(io).await?);
-    Ok(send_http1(connection, origin, draft).await?)
+    Ok(send_http1(connection, origin, request).await?)
 }
 
 async fn send_http1(
     mut connection: Box<UpstreamConnection>,
     origin: &Origin,
-    draft: &request::Draft<'_>,
-) -> Result<Answer, Unanswered> {
-    let head = connection.send(draft.http1(origin)).await?;
-    let kept = Kept::of(&head.headers);
-    Ok(Answer { status: head.status.as_u16(), head: kept, body: AnswerBody::Http1(connection) })
+    request: &UpstreamRequest<'_>,
+) -> Result<UpstreamResponse, Unanswered> {
+    let head = connection.send(request.http1(origin)).await?;
+    let kept = KeptHeaders::of(&head.headers);
+    Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body: UpstreamBody::Http1(connection) })
 }
 
 /// Reason why a request over HTTP/2 has no answer.
-enum Returned {
+enum NotSent {
     /// The request was not sent, because the connection is closing.
     Request,
     Error(SendError),
 }
 
-impl From<Returned> for SendError {
-    fn from(returned: Returned) -> Self {
+impl From<NotSent> for SendError {
+    fn from(returned: NotSent) -> Self {
         match returned {
-            Returned::Request => Self::Broke("closed before the request was sent".into()),
-            Returned::Error(error) => error,
+            NotSent::Request => Self::Broke("closed before the request was sent".into()),
+            NotSent::Error(error) => error,
         }
     }
 }
 
-async fn send_http2(mut shared: Shared, request: Request<Outgoing>) -> Result<Answer, Returned> {
+async fn send_http2(
+    mut shared: SharedConnection,
+    request: Request<SegmentedBody>,
+) -> Result<UpstreamResponse, NotSent> {
     shared.live.set(shared.live.get() + 1);
-    let lease = Lease(Rc::clone(&shared.live));
-    shared.sender.ready().await.map_err(|_| Returned::Request)?;
+    let lease = StreamLease(Rc::clone(&shared.live));
+    shared.sender.ready().await.map_err(|_| NotSent::Request)?;
     let sent = shared.sender.try_send_request(request).await;
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
-            Some(_) => Returned::Request,
-            None if shared.flooded.get() => Returned::Error(SendError::Invalid(INTERIM_WITHOUT_END)),
-            None => Returned::Error(error.into_error().into()),
+            Some(_) => NotSent::Request,
+            None if shared.flooded.get() => NotSent::Error(SendError::Invalid(INTERIM_WITHOUT_END)),
+            None => NotSent::Error(error.into_error().into()),
         })?
         .into_parts();
-    let body = AnswerBody::Http2 { incoming, _lease: lease };
-    Ok(Answer { status: head.status.as_u16(), head: Kept::of(&head.headers), body })
+    let body = UpstreamBody::Http2 { incoming, _lease: lease };
+    Ok(UpstreamResponse { status: head.status.as_u16(), head: KeptHeaders::of(&head.headers), body })
 }
 
-async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
+async fn handshake_http2(io: UpstreamIo) -> hyper::Result<SharedConnection> {
     let flooded = Rc::<Cell<bool>>::default();
     let io = Counted::new(io, Rc::clone(&flooded));
     let (sender, driver) = http2::Builder::new(LocalExecutor)
@@ -410,7 +418,7 @@ async fn handshake_http2(io: UpstreamIo) -> hyper::Result<Shared> {
         .await?;
     // Ends when the last sender is dropped or the upstream disconnects; the requests themselves get its errors.
     tokio::task::spawn_local(async move { driver.await.ok() });
-    Ok(Shared { sender, live: Rc::default(), flooded })
+    Ok(SharedConnection { sender, live: Rc::default(), flooded })
 }
 
 /// Stream window: bytes of an answer that an upstream may send before the gateway reads them.
@@ -448,7 +456,7 @@ mod tests {
             (&[("x-request-id", "\u{e4}")], None),
             (&[("x-correlation", "c")], None),
         ] {
-            let mut kept = Kept::default();
+            let mut kept = KeptHeaders::default();
             fields.iter().for_each(|(name, value)| kept.field(name, value.as_bytes()));
             assert_eq!(kept.upstream_id.as_deref(), want, "{fields:?}");
         }

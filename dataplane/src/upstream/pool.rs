@@ -11,7 +11,7 @@ use hyper::client::conn::http2;
 use shared::routing::{HttpVersion, Origin};
 
 use super::http1::UpstreamConnection;
-use super::outgoing::Outgoing;
+use super::request::SegmentedBody;
 
 /// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ type Slots = HashMap<Box<str>, Slot>;
 #[derive(Debug, Default)]
 struct Slot {
     http1: Vec<Idle>,
-    http2: Vec<Shared>,
+    http2: Vec<SharedConnection>,
 }
 
 #[derive(Debug)]
@@ -36,8 +36,8 @@ struct Idle {
 
 /// An HTTP/2 connection, and the number of requests on it.
 #[derive(Clone, Debug)]
-pub(crate) struct Shared {
-    pub(crate) sender: http2::SendRequest<Outgoing>,
+pub(crate) struct SharedConnection {
+    pub(crate) sender: http2::SendRequest<SegmentedBody>,
     pub(crate) live: Rc<Cell<u32>>,
     /// True if the connection was closed because of too many interim answers.
     pub(crate) flooded: Rc<Cell<bool>>,
@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// Returns a live HTTP/2 connection to `origin` that can take one more request.
-    pub(crate) fn share(&self, origin: &Origin) -> Option<Shared> {
+    pub(crate) fn share(&self, origin: &Origin) -> Option<SharedConnection> {
         self.with_slot(origin, |slot| {
             slot.http2.retain(|shared| !shared.sender.is_closed());
             slot.http2.iter().find(|shared| shared.live.get() < HTTP2_STREAMS_MAX).cloned()
@@ -96,12 +96,12 @@ impl Pool {
     }
 
     /// Makes a new HTTP/2 connection available to later requests.
-    pub(crate) fn put_shared(&self, origin: &Origin, shared: Shared) {
+    pub(crate) fn put_shared(&self, origin: &Origin, shared: SharedConnection) {
         self.insert(origin, |slot| slot.http2.push(shared));
     }
 
     /// Removes a connection from the pool; the requests on it continue.
-    pub(crate) fn drop_shared(&self, origin: &Origin, shared: &Shared) {
+    pub(crate) fn drop_shared(&self, origin: &Origin, shared: &SharedConnection) {
         self.with_slot(origin, |slot| {
             slot.http2.retain(|other| !Rc::ptr_eq(&other.live, &shared.live));
             Some(())

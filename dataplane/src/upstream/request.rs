@@ -1,23 +1,25 @@
 //! The request to the upstream: address and credential come only from the snapshot, headers pass an allow-list, and the
 //! body consists of slices of the client's (CHAT-4, LIM-4).
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
+use http_body::{Body, Frame, SizeHint};
 use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
 use shared::provider::sigv4::{Signable, sha256};
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
 
-use super::outgoing::Outgoing;
-
 /// Method and repeatability of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum RequestKind {
     /// `GET` without a body.
     Get,
     /// `POST` without side effects: it starts nothing and is not billed.
@@ -28,7 +30,7 @@ pub(crate) enum Way {
     PostOnce,
 }
 
-impl Way {
+impl RequestKind {
     /// Returns true if the request may be sent twice.
     pub(super) fn is_safe(self) -> bool {
         matches!(self, Self::Get | Self::PostSafe)
@@ -44,9 +46,9 @@ impl Way {
 
 /// The request of one attempt, without the origin.
 #[derive(Debug)]
-pub(crate) struct Draft<'a> {
+pub(crate) struct UpstreamRequest<'a> {
     pub(crate) provider: Arc<ProviderInstance>,
-    pub(crate) way: Way,
+    pub(crate) kind: RequestKind,
     /// Path from [`ProviderInstance::path`].
     pub(crate) path: PathAndQuery,
     /// The client's forwarded headers, from [`forwarded`].
@@ -78,9 +80,9 @@ pub(crate) static ANYTHING: HeaderValue = HeaderValue::from_static("*/*");
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
-impl Draft<'_> {
+impl UpstreamRequest<'_> {
     /// Returns the HTTP/1.1 request: the path alone as target, `Host` first, and `Content-Length` if it has a body.
-    pub(crate) fn http1(&self, origin: &Origin) -> Request<Outgoing> {
+    pub(crate) fn http1(&self, origin: &Origin) -> Request<SegmentedBody> {
         let mut request = self.request(Uri::from(self.path.clone()));
         let headers = request.headers_mut();
         if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
@@ -96,7 +98,7 @@ impl Draft<'_> {
     }
 
     /// Returns the HTTP/2 request: an absolute URI, and no `Host`.
-    pub(crate) fn http2(&self, origin: &Origin) -> Request<Outgoing> {
+    pub(crate) fn http2(&self, origin: &Origin) -> Request<SegmentedBody> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
@@ -111,9 +113,9 @@ impl Draft<'_> {
     }
 
     /// Returns an HTTP/1.1 request without headers.
-    fn request(&self, uri: Uri) -> Request<Outgoing> {
-        let mut request = Request::new(Outgoing::new(self.segments.clone()));
-        *request.method_mut() = self.way.method();
+    fn request(&self, uri: Uri) -> Request<SegmentedBody> {
+        let mut request = Request::new(SegmentedBody::new(self.segments.clone()));
+        *request.method_mut() = self.kind.method();
         *request.uri_mut() = uri;
         // Capacity for the fields of most requests, so that the map is not reallocated.
         request.headers_mut().reserve(HEADERS_USUAL);
@@ -166,7 +168,7 @@ impl Draft<'_> {
     }
 
     fn has_body(&self) -> bool {
-        self.way != Way::Get
+        self.kind != RequestKind::Get
     }
 
     fn body_bytes(&self) -> u64 {
@@ -207,4 +209,40 @@ fn is_allowed_in_responses(name: &str) -> bool {
             | "x-codex-window-id"
             | "x-openai-subagent"
     )
+}
+
+/// Body of an outgoing request, sent segment by segment.
+#[derive(Debug)]
+pub(crate) struct SegmentedBody {
+    segments: std::vec::IntoIter<Bytes>,
+    bytes_left: u64,
+}
+
+impl SegmentedBody {
+    pub(crate) fn new(segments: Vec<Bytes>) -> Self {
+        let bytes_left = segments.iter().map(|segment| segment.len() as u64).sum();
+        Self { segments: segments.into_iter(), bytes_left }
+    }
+}
+
+impl Body for SegmentedBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let segment = self.segments.next();
+        self.bytes_left -= segment.as_ref().map_or(0, |segment| segment.len() as u64);
+        Poll::Ready(segment.map(|segment| Ok(Frame::data(segment))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.segments.len() == 0
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes_left)
+    }
 }

@@ -15,8 +15,8 @@ use speech::{Container, Script, Sound, Synthesizer, VOICES, Voice};
 use tokio::sync::mpsc;
 
 use super::echo::EchoBody;
-use super::request::Draft;
-use super::{Answer, AnswerBody, Broken, Kept};
+use super::request::UpstreamRequest;
+use super::{Broken, KeptHeaders, UpstreamBody, UpstreamResponse};
 
 /// The synthesis threads, started by the first request.
 #[derive(Debug)]
@@ -86,8 +86,12 @@ struct SpeechOrder {
 }
 
 /// Answers one request.
-pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, draft: &Draft<'_>) -> Answer {
-    let order = match SpeechOrder::read(&draft.segments, provider.default_voice.as_deref()) {
+pub(super) async fn answer(
+    voices: &Arc<Voices>,
+    provider: &ProviderInstance,
+    request: &UpstreamRequest<'_>,
+) -> UpstreamResponse {
+    let order = match SpeechOrder::read(&request.segments, provider.default_voice.as_deref()) {
         Ok(order) => order,
         Err((param, message)) => return refusal(400, "invalid_request_error", &message, Some(param)),
     };
@@ -104,7 +108,7 @@ pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, dr
             let refusal =
                 refusal(503, "server_error", "The voice has too much to say already. Try again.", None);
             let head = refusal.head.asking_to_wait(1);
-            return Answer { head, ..refusal };
+            return UpstreamResponse { head, ..refusal };
         }
         Ok(None) | Err(_) => return refusal(500, "server_error", "The built-in voice cannot be used.", None),
     }
@@ -115,7 +119,11 @@ pub(super) async fn answer(voices: &Arc<Voices>, provider: &ProviderInstance, dr
     }
     let content_type = if order.events { "text/event-stream" } else { order.script.container.content_type() };
     let body = VoiceBody { first, sounds, events: order.events, characters: order.characters, ended: false };
-    Answer { status: 200, head: Kept::of_type(content_type), body: AnswerBody::Voice(Box::new(body)) }
+    UpstreamResponse {
+        status: 200,
+        head: KeptHeaders::of_type(content_type),
+        body: UpstreamBody::Voice(Box::new(body)),
+    }
 }
 
 impl SpeechOrder {
@@ -181,9 +189,9 @@ fn percent(speed: f64) -> Result<u32, SpeechRefusal> {
     Ok(format!("{:.0}", speed * 100.0).parse().unwrap_or(100))
 }
 
-fn refusal(status: u16, kind: &str, message: &str, param: Option<&str>) -> Answer {
+fn refusal(status: u16, kind: &str, message: &str, param: Option<&str>) -> UpstreamResponse {
     let body = json!({"error": {"message": message, "type": kind, "param": param, "code": null}});
-    Answer { status, head: Kept::of_type("application/json"), body: EchoBody::whole(&body) }
+    UpstreamResponse { status, head: KeptHeaders::of_type("application/json"), body: EchoBody::whole(&body) }
 }
 
 /// Body that streams the audio while it is generated.

@@ -120,5 +120,5 @@ fn json(body: Bytes) -> Response<ResponseBody> {
 
 /// Recommended polling interval for clients: videos take a minute or more.
 const POLL_AFTER: Duration = Duration::from_secs(10);
-const UNSEALED: &str = "The provider has started the video, but its operation cannot be given an id. It cannot be authorized for, and \
+const UNSEALED: &str = "The provider has begun the video, but its operation cannot be given an id. It cannot be asked for, and \
     may be billed all the same.";

@@ -27,8 +27,8 @@ use crate::error::Fault;
 use crate::memory_budget::MemoryReservation;
 use crate::relay::{Base64Video, ResponseBody, UpstreamVideo, VideoSource};
 use crate::server::body::HeldBody;
-use crate::upstream::request::{ANYTHING, Draft, JSON, Way};
-use crate::upstream::{self, Answer, AnswerBody};
+use crate::upstream::request::{ANYTHING, JSON, RequestKind, UpstreamRequest};
+use crate::upstream::{self, UpstreamBody, UpstreamResponse};
 
 /// Handles one request.
 pub(super) async fn serve(
@@ -90,12 +90,13 @@ impl VideoPoll<'_> {
     /// Polls the target. The returned reservation accounts for the memory of its answer.
     async fn state(&self) -> Result<(VideoState, MemoryReservation), Fault> {
         let (name, model) = (&self.known.started.name, self.target.model.id.as_str());
-        let draft = match (self.path(UpstreamCall::Poll, name), self.path(UpstreamCall::PollByPost, model)) {
-            (Some(path), _) => self.draft(Way::Get, path, Vec::new()),
-            (None, Some(path)) => self.draft(Way::PostSafe, path, vec![poll_body(name)]),
+        let request = match (self.path(UpstreamCall::Poll, name), self.path(UpstreamCall::PollByPost, model))
+        {
+            (Some(path), _) => self.request(RequestKind::Get, path, Vec::new()),
+            (None, Some(path)) => self.request(RequestKind::PostSafe, path, vec![poll_body(name)]),
             (None, None) => return Err(unknown()),
         };
-        let mut answer = self.send(&draft).await?;
+        let mut answer = self.send(&request).await?;
         if answer.status != 200 {
             return Err(self.refused(answer).await);
         }
@@ -135,7 +136,7 @@ impl VideoPoll<'_> {
     async fn fetch(&self, path: PathAndQuery, usual_type: &str) -> Result<Response<ResponseBody>, Fault> {
         let mut path = path;
         for _ in 0..=REDIRECTS_MAX {
-            let answer = self.send(&self.draft(Way::Get, path, Vec::new())).await?;
+            let answer = self.send(&self.request(RequestKind::Get, path, Vec::new())).await?;
             let location = answer.head.rare.as_ref().and_then(|rare| rare.location.clone());
             match (answer.status, location) {
                 (200, _) => return self.inline(answer, usual_type).await,
@@ -158,7 +159,11 @@ impl VideoPoll<'_> {
 
     /// Relays an answer whose body is the video. It waits for the first bytes, so that an empty body is still an error
     /// response.
-    async fn inline(&self, mut answer: Answer, usual_type: &str) -> Result<Response<ResponseBody>, Fault> {
+    async fn inline(
+        &self,
+        mut answer: UpstreamResponse,
+        usual_type: &str,
+    ) -> Result<Response<ResponseBody>, Fault> {
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         if content_type.is_some_and(|given| given.starts_with("text/") || given.contains("json")) {
             return Err(self.invalid("where the video should be is text"));
@@ -182,10 +187,10 @@ impl VideoPoll<'_> {
         self.target.provider.path(self.vendor.dialect(), call, name)
     }
 
-    fn draft(&self, way: Way, path: PathAndQuery, segments: Vec<Bytes>) -> Draft<'_> {
-        Draft {
+    fn request(&self, kind: RequestKind, path: PathAndQuery, segments: Vec<Bytes>) -> UpstreamRequest<'_> {
+        UpstreamRequest {
             provider: Arc::clone(&self.target.provider),
-            way,
+            kind,
             path,
             forwarded: &[],
             request_id: &self.authorized.exchange.request_id,
@@ -195,9 +200,9 @@ impl VideoPoll<'_> {
         }
     }
 
-    async fn send(&self, draft: &Draft<'_>) -> Result<Answer, Fault> {
+    async fn send(&self, request: &UpstreamRequest<'_>) -> Result<UpstreamResponse, Fault> {
         let provider = &self.target.provider;
-        let sending = Box::pin(upstream::send(&self.authorized.exchange.worker().upstreams, draft));
+        let sending = Box::pin(upstream::send(&self.authorized.exchange.worker().upstreams, request));
         let sent = tokio::time::timeout(provider.timeout, sending).await.map_err(|_| self.late())?;
         let answer = sent.map_err(|error| {
             let failure = of_send_error(&error, provider);
@@ -209,13 +214,13 @@ impl VideoPoll<'_> {
         Ok(answer)
     }
 
-    async fn next(&self, body: &mut AnswerBody) -> Result<Option<Bytes>, Fault> {
+    async fn next(&self, body: &mut UpstreamBody) -> Result<Option<Bytes>, Fault> {
         let piece = tokio::time::timeout(self.target.provider.stream_idle_timeout, body.data()).await;
         piece.map_err(|_| self.late())?.transpose().map_err(|_| self.invalid("it broke off"))
     }
 
     /// Reads a body completely, for parsing.
-    async fn whole(&self, body: &mut AnswerBody) -> Result<(Bytes, MemoryReservation), Fault> {
+    async fn whole(&self, body: &mut UpstreamBody) -> Result<(Bytes, MemoryReservation), Fault> {
         let mut memory = MemoryReservation::new(&self.authorized.exchange.worker().process.memory);
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next(body).await? {
@@ -231,7 +236,7 @@ impl VideoPoll<'_> {
     }
 
     /// Returns the client's error for an error answer of the target.
-    async fn refused(&self, mut answer: Answer) -> Fault {
+    async fn refused(&self, mut answer: UpstreamResponse) -> Fault {
         if matches!(answer.status, 404 | 410) {
             return unknown();
         }

@@ -18,13 +18,13 @@ use super::socket::{TalliedSocket, Tally};
 use crate::quiet_waker::QuietWaker;
 use crate::upstream::dial::UpstreamIo;
 use crate::upstream::interim::INTERIM_WITHOUT_END;
-use crate::upstream::outgoing::Outgoing;
+use crate::upstream::request::SegmentedBody;
 use crate::upstream::{SendError, poll_incoming};
 
 /// An HTTP/1.1 connection that is polled by the task of its request. Dropping it closes the socket.
 #[derive(Debug)]
 pub(crate) struct UpstreamConnection {
-    sender: http1::SendRequest<Outgoing>,
+    sender: http1::SendRequest<SegmentedBody>,
     driver: Driver,
     /// The body of the current answer, until its end has arrived.
     body: Option<Incoming>,
@@ -36,13 +36,13 @@ pub(crate) struct UpstreamConnection {
 #[derive(Debug)]
 struct Driver {
     /// `None` once the connection has ended.
-    connection: Option<http1::Connection<TokioIo<TalliedSocket<UpstreamIo>>, Outgoing>>,
+    connection: Option<http1::Connection<TokioIo<TalliedSocket<UpstreamIo>>, SegmentedBody>>,
     quiet: Arc<QuietWaker>,
     waker: Waker,
     tally: Rc<Tally>,
 }
 
-type Answered = Result<Response<Incoming>, TrySendError<Request<Outgoing>>>;
+type Answered = Result<Response<Incoming>, TrySendError<Request<SegmentedBody>>>;
 
 /// Reason why a request has no answer.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ impl UpstreamConnection {
     /// request; the rest is sent while the body of the answer is read.
     pub(crate) fn send(
         &mut self,
-        request: Request<Outgoing>,
+        request: Request<SegmentedBody>,
     ) -> impl Future<Output = Result<response::Parts, Unanswered>> {
         self.driver.begin();
         // Boxed, because the future reserves space for the request that it may return, which is not needed while it

@@ -15,7 +15,7 @@ use super::socket::{TalliedSocket, Tally};
 use crate::turn::TURN_BYTES;
 use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
-use crate::upstream::outgoing::Outgoing;
+use crate::upstream::request::SegmentedBody;
 
 /// A connection, and the upstream's end of it.
 async fn connected() -> (UpstreamConnection, TcpStream) {
@@ -25,8 +25,8 @@ async fn connected() -> (UpstreamConnection, TcpStream) {
     (UpstreamConnection::handshake(UpstreamIo::Plain(tcp)).await.unwrap(), upstream)
 }
 
-fn get() -> Request<Outgoing> {
-    Request::get("/").header("host", "a").body(Outgoing::new(Vec::new())).unwrap()
+fn get() -> Request<SegmentedBody> {
+    Request::get("/").header("host", "a").body(SegmentedBody::new(Vec::new())).unwrap()
 }
 
 async fn read_request(upstream: &mut TcpStream) {
@@ -169,7 +169,7 @@ async fn a_request_that_was_written_may_have_been_taken() {
 #[tokio::test]
 async fn a_refusal_is_read_though_its_request_is_not() {
     let (mut connection, mut upstream) = connected().await;
-    let body = Outgoing::new(vec![Bytes::from(vec![b'x'; 4 << 20]); 8]);
+    let body = SegmentedBody::new(vec![Bytes::from(vec![b'x'; 4 << 20]); 8]);
     let request = Request::builder().method(Method::POST).header("host", "a").body(body).unwrap();
     let refusing = async move {
         upstream.read_exact(&mut [0; 1_000]).await.unwrap();
