@@ -1,7 +1,7 @@
 //! Test data plane over a hand-built snapshot; tests send requests through its public handlers.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -71,6 +71,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         kind: provider::kind("echo").unwrap(),
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),
+        request_head: OnceLock::new(),
         credential: None,
         renew: None,
         signer: None,

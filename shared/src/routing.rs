@@ -4,11 +4,11 @@
 //! serving only copies references.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::uri::{Authority, PathAndQuery};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::answer_head::AnswerHead;
 use crate::health::{Circuits, UpstreamIdentity};
@@ -33,6 +33,8 @@ pub struct ProviderInstance {
     pub reach: InstanceReach,
     /// Headers of every upstream request: the credential (marked sensitive), then the configured fixed headers.
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The fields of every upstream request, which the data plane builds for the first one.
+    pub request_head: OnceLock<HeaderMap>,
     /// The credential, to be redacted from everything that the upstream returns.
     pub credential: Option<Secret<String>>,
     /// Requests a new access token, if the credential is an access token that the gateway obtains and renews.

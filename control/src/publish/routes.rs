@@ -1,7 +1,7 @@
 //! The routing half of a snapshot: everything a request needs of providers and endpoints, computed in advance.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
@@ -67,6 +67,7 @@ fn instance(
         reach,
         credential: secret(provider, renew.is_some(), header.as_ref()),
         headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),
+        request_head: OnceLock::new(),
         renew,
         signer,
         identity,

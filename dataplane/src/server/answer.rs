@@ -20,6 +20,9 @@ pub(super) struct Answer<B: AnswerBody> {
     link: Rc<Link>,
     passage: Rc<Passage>,
     ahead: Ahead,
+    /// The turn in which the body was last pending. hyper asks several times in a turn, and whatever the body waits for
+    /// begins another one.
+    waited: Option<u32>,
 }
 
 /// The item found after the joined pieces.
@@ -39,7 +42,7 @@ const WAITING_BYTES_MAX: usize = 32 << 10;
 
 impl<B: AnswerBody> Answer<B> {
     pub(super) fn new(body: B, link: Rc<Link>, passage: Rc<Passage>) -> Self {
-        Self { body, link, passage, ahead: Ahead::Nothing }
+        Self { body, link, passage, ahead: Ahead::Nothing, waited: None }
     }
 
     /// Ready if hyper may take more of the body. While it is pending, hyper flushes. A blocked socket wakes the
@@ -61,7 +64,7 @@ impl<B: AnswerBody> Answer<B> {
                 return Poll::Ready(None);
             }
             Ahead::Item(item) => return Poll::Ready(Some(item)),
-            Ahead::Nothing => ready!(Pin::new(&mut self.body).poll_frame(cx)),
+            Ahead::Nothing => ready!(self.poll_body(cx)),
         };
         let frame = match item.transpose()?.map(Frame::into_data) {
             Some(Ok(piece)) if (1..=SHORT_BYTES_MAX).contains(&piece.len()) => {
@@ -74,11 +77,24 @@ impl<B: AnswerBody> Answer<B> {
         Poll::Ready(frame.map(Ok))
     }
 
+    /// Polls the body, at most until it is pending in this turn.
+    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
+        let turn = Some(self.passage.turn());
+        if self.waited == turn {
+            return Poll::Pending;
+        }
+        let item = Pin::new(&mut self.body).poll_frame(cx);
+        if item.is_pending() {
+            self.waited = turn;
+        }
+        item
+    }
+
     /// Returns `first` joined with the short pieces that are ready after it.
     fn join(&mut self, first: Bytes, cx: &mut Context<'_>) -> Bytes {
         let mut joined = BytesMut::new();
         while joined.len() < JOINED_BYTES_MAX && !self.body.is_end_stream() {
-            let Poll::Ready(item) = Pin::new(&mut self.body).poll_frame(cx) else { break };
+            let Poll::Ready(item) = self.poll_body(cx) else { break };
             let piece = match item.map(|item| item.map(Frame::into_data)) {
                 None => {
                     self.ahead = Ahead::End;

@@ -105,7 +105,7 @@ impl KeptHeaders {
             10 | 12 | 15 | 16 => return self.request_id(name, value),
             _ => return,
         };
-        *slot = HeaderValue::from_bytes(value).ok();
+        *slot = usual(value).or_else(|| HeaderValue::from_bytes(value).ok());
     }
 
     /// Keeps the upstream's request id. `x-request-id` takes precedence, because most vendors ask for it.
@@ -127,6 +127,15 @@ impl KeptHeaders {
             kept.field(name.as_str(), value.as_bytes());
         }
         kept
+    }
+}
+
+/// Returns the content types of most answers, which need not be copied.
+fn usual(value: &[u8]) -> Option<HeaderValue> {
+    match value {
+        b"application/json" => Some(request::JSON.clone()),
+        b"text/event-stream" => Some(request::EVENT_STREAM.clone()),
+        _ => None,
     }
 }
 

@@ -4,7 +4,7 @@
 //! next request unsent, because hyper reads before it writes. HTTP/2 connections are shared by the requests of the worker.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use hyper::client::conn::http2;
@@ -20,7 +20,7 @@ pub(crate) struct Pool {
     slots: RefCell<[Slots; SPEECHES]>,
 }
 
-type Slots = HashMap<Box<str>, Slot>;
+type Slots = BTreeMap<Box<str>, Slot>;
 
 #[derive(Debug, Default)]
 struct Slot {

@@ -15,7 +15,7 @@ use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
 use shared::provider::sigv4::{Signable, sha256};
-use shared::routing::{InstanceReach, Origin, ProviderInstance};
+use shared::routing::{Origin, ProviderInstance};
 
 /// Method and repeatability of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,20 +81,9 @@ static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl UpstreamRequest<'_> {
-    /// Returns the HTTP/1.1 request: the path alone as target, `Host` first, and `Content-Length` if it has a body.
+    /// Returns the HTTP/1.1 request: the path alone as target, and `Host` first.
     pub(crate) fn http1(&self, origin: &Origin) -> Request<SegmentedBody> {
-        let mut request = self.request(Uri::from(self.path.clone()));
-        let headers = request.headers_mut();
-        if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
-            headers.insert(HOST, host);
-        }
-        self.each_header(|name, value| {
-            headers.append(name.clone(), value.clone());
-        });
-        if self.has_body() {
-            headers.insert(CONTENT_LENGTH, self.body_bytes().into());
-        }
-        request
+        self.request(Uri::from(self.path.clone()), self.headers(origin))
     }
 
     /// Returns the HTTP/2 request: an absolute URI, and no `Host`.
@@ -103,58 +92,64 @@ impl UpstreamRequest<'_> {
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some(self.path.clone());
-        let mut request = self.request(Uri::from_parts(parts).unwrap_or_default());
+        let mut headers = self.headers(origin);
+        headers.remove(HOST);
+        let mut request = self.request(Uri::from_parts(parts).unwrap_or_default(), headers);
         *request.version_mut() = Version::HTTP_2;
-        let headers = request.headers_mut();
-        self.each_header(|name, value| {
-            headers.append(name.clone(), value.clone());
-        });
         request
     }
 
-    /// Returns an HTTP/1.1 request without headers.
-    fn request(&self, uri: Uri) -> Request<SegmentedBody> {
+    fn request(&self, uri: Uri, headers: HeaderMap) -> Request<SegmentedBody> {
         let mut request = Request::new(SegmentedBody::new(self.segments.clone()));
         *request.method_mut() = self.kind.method();
         *request.uri_mut() = uri;
-        // Capacity for the fields of most requests, so that the map is not reallocated.
-        request.headers_mut().reserve(HEADERS_USUAL);
+        *request.headers_mut() = headers;
         request
     }
 
-    /// Calls `put` for each header. The headers of the provider instance take precedence over all others.
-    fn each_header(&self, mut put: impl FnMut(&HeaderName, &HeaderValue)) {
-        let says_version = self.provider.quirks.messages_version.is_some();
-        let fixed = |name: &HeaderName| {
-            (says_version && *name == ANTHROPIC_VERSION)
-                || self.provider.headers.iter().any(|(own, _)| own == name)
-        };
-        let usual = [
-            (CONTENT_TYPE, self.content_type),
-            (ACCEPT, self.accept),
-            (ACCEPT_ENCODING, &IDENTITY),
-            (USER_AGENT, &AGENT),
-            (X_REQUEST_ID, self.request_id),
-        ];
-        let forwarded = self.forwarded.iter().map(|(name, value)| (name, value));
-        let usual = usual.iter().skip(usize::from(!self.has_body())).map(|(name, value)| (name, *value));
-        for (name, value) in usual.chain(forwarded.clone()).filter(|(name, _)| !fixed(name)) {
-            put(name, value);
-        }
-        for (name, value) in self.provider.kind.headers {
-            let name = HeaderName::from_static(name);
-            if !fixed(&name) && !forwarded.clone().any(|(given, _)| *given == name) {
-                put(&name, &HeaderValue::from_static(value));
+    /// Returns the header fields. Those of the provider instance take precedence over all others.
+    fn headers(&self, origin: &Origin) -> HeaderMap {
+        let mut headers =
+            self.provider.request_head.get_or_init(|| common_fields(&self.provider, origin)).clone();
+        let own = [(CONTENT_TYPE, self.content_type), (ACCEPT, self.accept), (X_REQUEST_ID, self.request_id)];
+        for (name, value) in own {
+            if !self.is_fixed(&name) {
+                headers.insert(name, value.clone());
             }
         }
-        for (name, value) in &self.provider.headers {
-            put(name, value);
+        if self.has_body() {
+            headers.insert(CONTENT_LENGTH, self.body_bytes().into());
+        } else {
+            headers.remove(CONTENT_LENGTH);
+            if !self.is_fixed(&CONTENT_TYPE) {
+                headers.remove(CONTENT_TYPE);
+            }
         }
-        if let (Some(signer), InstanceReach::Network(origin)) = (&self.provider.signer, &self.provider.reach)
-        {
+        self.forward(&mut headers);
+        if let Some(signer) = &self.provider.signer {
             let signed = signer.sign(&self.signable(origin), clock::unix_ms() / 1_000);
-            signed.iter().for_each(|(name, value)| put(name, value));
+            headers.extend(signed);
         }
+        headers
+    }
+
+    /// Adds the client's forwarded fields, which replace those of the provider kind.
+    fn forward(&self, headers: &mut HeaderMap) {
+        for (index, (name, value)) in self.forwarded.iter().enumerate() {
+            if self.is_fixed(name) || (says_version(&self.provider) && *name == ANTHROPIC_VERSION) {
+                continue;
+            }
+            let is_first = self.forwarded.iter().take(index).all(|(before, _)| before != name);
+            if is_first {
+                headers.insert(name.clone(), value.clone());
+            } else {
+                headers.append(name.clone(), value.clone());
+            }
+        }
+    }
+
+    fn is_fixed(&self, name: &HeaderName) -> bool {
+        self.provider.headers.iter().any(|(own, _)| own == name)
     }
 
     fn signable<'a>(&'a self, origin: &'a Origin) -> Signable<'a> {
@@ -176,8 +171,35 @@ impl UpstreamRequest<'_> {
     }
 }
 
-/// Initial capacity of a request's header map, in fields.
-const HEADERS_USUAL: usize = 12;
+/// Returns the fields of every request to `provider`, `Host` first. The values of the fields that depend on the request
+/// are replaced in a copy, which costs less than to build the map.
+fn common_fields(provider: &ProviderInstance, origin: &Origin) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
+        headers.insert(HOST, host);
+    }
+    for name in [CONTENT_TYPE, ACCEPT, X_REQUEST_ID, CONTENT_LENGTH] {
+        headers.insert(name, HeaderValue::from_static("0"));
+    }
+    headers.insert(ACCEPT_ENCODING, IDENTITY.clone());
+    headers.insert(USER_AGENT, AGENT.clone());
+    for (name, value) in provider.kind.headers {
+        let name = HeaderName::from_static(name);
+        if !(says_version(provider) && name == ANTHROPIC_VERSION) {
+            headers.insert(name, HeaderValue::from_static(value));
+        }
+    }
+    for (name, _) in &provider.headers {
+        headers.remove(name);
+    }
+    headers.extend(provider.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+    headers
+}
+
+/// Returns true if the body states the version of the Messages API.
+fn says_version(provider: &ProviderInstance) -> bool {
+    provider.quirks.messages_version.is_some()
+}
 
 /// Returns the client's headers that are forwarded upstream in `dialect`.
 pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
@@ -244,5 +266,87 @@ impl Body for SegmentedBody {
 
     fn size_hint(&self) -> SizeHint {
         SizeHint::with_exact(self.bytes_left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use shared::provider::path::Paths;
+    use shared::routing::{EchoOptions, HttpVersion};
+
+    use super::*;
+    use crate::fixture;
+
+    fn origin() -> Origin {
+        Origin {
+            tls: false,
+            authority: "upstream.example:8080".parse().unwrap(),
+            host: "upstream.example".to_owned(),
+            port: 8080,
+            paths: Paths::default(),
+            lists: Vec::new(),
+            http: HttpVersion::Auto,
+        }
+    }
+
+    /// Sorted fields of a request with `forwarded` fields of its client.
+    fn fields(
+        provider: &Arc<ProviderInstance>,
+        kind: RequestKind,
+        id: &str,
+        forwarded: &[(&str, &str)],
+    ) -> Vec<String> {
+        let text = |(name, value): &(&str, &str)| (name.parse().unwrap(), value.parse().unwrap());
+        let forwarded: Vec<(HeaderName, HeaderValue)> = forwarded.iter().map(text).collect();
+        let request = UpstreamRequest {
+            provider: Arc::clone(provider),
+            kind,
+            path: PathAndQuery::from_static("/v1/x"),
+            forwarded: &forwarded,
+            request_id: &id.parse().unwrap(),
+            content_type: &JSON,
+            accept: &ANYTHING,
+            segments: vec![Bytes::from_static(b"12345"); 2],
+        };
+        let request = request.http1(&origin());
+        let mut fields: Vec<_> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        fields.sort();
+        fields
+    }
+
+    #[test]
+    fn each_request_has_the_fields_of_its_provider_and_its_own() {
+        let mut provider = fixture::echo("e", EchoOptions::default());
+        let own = [("authorization", "Bearer s"), ("user-agent", "own"), ("x-two", "1"), ("x-two", "2")];
+        provider.headers =
+            own.iter().map(|(name, value)| (name.parse().unwrap(), value.parse().unwrap())).collect();
+        let provider = Arc::new(provider);
+        let common = [
+            "accept-encoding: identity",
+            "accept: */*",
+            "authorization: Bearer s",
+            "host: upstream.example:8080",
+            "user-agent: own",
+            "x-two: 1",
+            "x-two: 2",
+        ];
+        let want = |more: &[&str]| {
+            let mut want: Vec<_> = common.iter().chain(more).map(ToString::to_string).collect();
+            want.sort();
+            want
+        };
+        let beta = [("openai-beta", "a"), ("openai-beta", "b"), ("authorization", "Bearer client")];
+        let post =
+            ["content-length: 10", "content-type: application/json", "openai-beta: a", "openai-beta: b"];
+        for id in ["1", "2"] {
+            let id_field = format!("x-request-id: {id}");
+            let more = [post.as_slice(), &[&id_field]].concat();
+            assert_eq!(fields(&provider, RequestKind::Post, id, &beta), want(&more));
+            assert_eq!(fields(&provider, RequestKind::Get, id, &[]), want(&[&id_field]));
+        }
     }
 }

@@ -5,6 +5,7 @@ use shared::prices::{Prices, Rates};
 use shared::routing::ProviderInstance;
 use shared::secret::Secret;
 use shared::usage::Class;
+use std::sync::OnceLock;
 
 use super::*;
 use crate::catalog::cache::{models_url, url_of};
@@ -91,6 +92,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         kind: provider.kind,
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
+        request_head: OnceLock::new(),
         credential: None,
         renew: None,
         signer: None,

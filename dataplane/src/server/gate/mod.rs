@@ -30,7 +30,7 @@ use self::extent::Extent;
 use self::head::Refusal;
 pub(super) use self::passage::{Passage, Refused, Verdict};
 use super::io::{Link, Order, Phase};
-use crate::turn::fitting;
+use crate::turn::{SHORT_BYTES_MAX, fitting, joined};
 
 /// The client's socket as seen by hyper's HTTP/1.1 connection.
 #[derive(Debug)]
@@ -45,6 +45,8 @@ pub(crate) struct Gate<Io> {
     unread: BytesMut,
     /// Bytes of `unread` already searched for the end of a head.
     searched: usize,
+    /// The turn in which the watch last found the client silent.
+    watched: Option<u32>,
     farewell: Farewell,
 }
 
@@ -88,6 +90,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
             head: Bytes::new(),
             unread: BytesMut::new(),
             searched: 0,
+            watched: None,
             farewell: Farewell::default(),
         }
     }
@@ -283,13 +286,17 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
     /// end the watch.
     fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_served = self.next == Next::Head && !self.passage.is_judged();
-        if !is_served || !self.unread.is_empty() || self.link.phase() != Phase::Busy {
+        let turn = Some(self.passage.turn());
+        if !is_served || self.watched == turn || !self.unread.is_empty() || self.link.phase() != Phase::Busy {
             return Ok(());
         }
         let mut room = [const { MaybeUninit::uninit() }; WATCHED_BYTES_MAX];
         let mut buf = ReadBuf::uninit(&mut room);
         match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
-            Poll::Pending => Ok(()),
+            Poll::Pending => {
+                self.watched = turn;
+                Ok(())
+            }
             Poll::Ready(Ok(())) if buf.filled().is_empty() => Err(io::ErrorKind::ConnectionAborted.into()),
             Poll::Ready(read) => {
                 self.unread.extend_from_slice(buf.filled());
@@ -361,7 +368,11 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
         if let (true, Some(first)) = (whole.is_empty(), bufs.first()) {
             return Pin::new(gate).poll_write(cx, first);
         }
-        let written = Pin::new(&mut gate.io).poll_write_vectored(cx, whole);
+        let mut space = [const { MaybeUninit::uninit() }; SHORT_BYTES_MAX];
+        let written = match joined(whole, &mut ReadBuf::uninit(&mut space)) {
+            Some(short) => Pin::new(&mut gate.io).poll_write(cx, short),
+            None => Pin::new(&mut gate.io).poll_write_vectored(cx, whole),
+        };
         gate.note_write(written, cx)
     }
 
@@ -397,7 +408,7 @@ impl<Io> Gate<Io> {
     /// Returns how many bytes may still be written in this turn of the connection. If the turn is used up, it yields to
     /// the other connections of the worker.
     fn poll_turn(&self, cx: &Context<'_>) -> Poll<usize> {
-        let left = self.passage.turn();
+        let left = self.passage.turn_bytes();
         if left == 0 {
             self.link.write_blocked.set(true);
             cx.waker().wake_by_ref();

@@ -17,8 +17,10 @@ pub(in crate::server) struct Passage {
     is_answered: Cell<bool>,
     /// The connection ends after the current answer.
     is_ending: Cell<bool>,
+    /// Number of the current turn of the connection.
+    turn: Cell<u32>,
     /// Bytes that may still be written in this turn.
-    turn: Cell<usize>,
+    turn_bytes: Cell<usize>,
     /// Bytes of the answer passed to hyper since it last had written everything.
     waiting: Cell<usize>,
 }
@@ -99,15 +101,21 @@ impl Passage {
 
     /// Starts a turn of the connection.
     pub(in crate::server) fn begin_turn(&self) {
-        self.turn.set(TURN_BYTES);
+        self.turn.update(|turn| turn.wrapping_add(1));
+        self.turn_bytes.set(TURN_BYTES);
     }
 
-    /// Returns the bytes that may still be written in this turn.
-    pub(super) fn turn(&self) -> usize {
+    /// Returns the number of the current turn.
+    pub(in crate::server) fn turn(&self) -> u32 {
         self.turn.get()
     }
 
+    /// Returns the bytes that may still be written in this turn.
+    pub(super) fn turn_bytes(&self) -> usize {
+        self.turn_bytes.get()
+    }
+
     pub(super) fn spend(&self, bytes: usize) {
-        self.turn.update(|turn| turn.saturating_sub(bytes));
+        self.turn_bytes.update(|left| left.saturating_sub(bytes));
     }
 }

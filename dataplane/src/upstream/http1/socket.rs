@@ -3,6 +3,7 @@
 
 use std::cell::Cell;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
@@ -10,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::HEAD_BYTES_MAX;
-use crate::turn::{TURN_BYTES, fitting};
+use crate::turn::{SHORT_BYTES_MAX, TURN_BYTES, fitting, joined};
 
 /// Progress of a connection since the start of its current request, shared by the connection and its socket.
 #[derive(Debug, Default)]
@@ -152,7 +153,11 @@ impl<Io: AsyncWrite + Unpin> AsyncWrite for TalliedSocket<Io> {
         if whole.is_empty() {
             return self.poll_write(cx, bufs.first().map_or(&[], |first| first));
         }
-        let written = Pin::new(&mut self.io).poll_write_vectored(cx, whole);
+        let mut space = [const { MaybeUninit::uninit() }; SHORT_BYTES_MAX];
+        let written = match joined(whole, &mut ReadBuf::uninit(&mut space)) {
+            Some(short) => Pin::new(&mut self.io).poll_write(cx, short),
+            None => Pin::new(&mut self.io).poll_write_vectored(cx, whole),
+        };
         self.note_write(written)
     }
 
