@@ -8,12 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use http::StatusCode;
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::actor::{Actor, Who};
-use crate::command::{OrderContext, OrderOf, refusals::NoteRefusals};
-use crate::writer::Scribe;
+use crate::command::AdminWrite;
+use crate::command::audit_only::AuditOnly;
+use crate::store::audit::AuditEntry;
+use crate::writer::WriterHandle;
 
 /// One refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,40 +64,41 @@ impl Refusals {
 }
 
 impl RefusalCounter {
-    /// Writes rows through `scribe` until `stop` fires, then writes the remaining counts.
-    pub(crate) async fn run(mut self, scribe: Scribe, mut stop: oneshot::Receiver<()>) {
+    /// Writes rows through `writer` until `stop` fires, then writes the remaining counts.
+    pub(crate) async fn run(mut self, writer: WriterHandle, mut stop: oneshot::Receiver<()>) {
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
                 _ = &mut stop => break,
-                Some(refused) = self.coming.recv() => self.take(&scribe, refused),
-                _ = tick.tick() => self.write_due(&scribe, Instant::now()),
+                Some(refused) = self.coming.recv() => self.take(&writer, refused),
+                _ = tick.tick() => self.write_due(&writer, Instant::now()),
             }
         }
         while let Ok(refused) = self.coming.try_recv() {
-            self.take(&scribe, refused);
+            self.take(&writer, refused);
         }
-        self.write_due(&scribe, Instant::now() + WINDOW);
+        self.write_due(&writer, Instant::now() + WINDOW);
     }
 
-    fn take(&mut self, scribe: &Scribe, refused: RefusedRequest) {
+    fn take(&mut self, writer: &WriterHandle, refused: RefusedRequest) {
         if let Some(row) = self.tally.take(refused, Instant::now()) {
-            self.write(scribe, row);
+            self.write(writer, row);
         }
     }
 
-    fn write_due(&mut self, scribe: &Scribe, now: Instant) {
+    fn write_due(&mut self, writer: &WriterHandle, now: Instant) {
         self.tally.add_untold(self.untold.swap(0, Ordering::Relaxed), now);
         for row in self.tally.due(now) {
-            self.write(scribe, row);
+            self.write(writer, row);
         }
     }
 
-    fn write(&self, scribe: &Scribe, RefusalRow { source, count, route, request_id }: RefusalRow) {
+    fn write(&self, writer: &WriterHandle, RefusalRow { source, count, route, request_id }: RefusalRow) {
         let actor = Actor { who: Who::Unknown, address: source.address, request_id };
-        let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
-        let (order, _) = OrderOf::new(NoteRefusals { reason: source.reason, route, count }, context);
-        if scribe.write(Box::new(order)).is_err() {
+        let audit = AuditEntry::done("access.refuse", "route", &route)
+            .refused()
+            .after(json!({"reason": source.reason, "count": count}));
+        if writer.queue(AdminWrite::unanswered(AuditOnly::of(audit), actor)).is_err() {
             self.untold.fetch_add(count, Ordering::Relaxed);
         }
     }

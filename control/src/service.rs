@@ -40,7 +40,7 @@ use crate::store::checkpoints::Checkpoints;
 use crate::store::lock::StateLock;
 use crate::store::readers::Readers;
 use crate::usage::retention::RetentionPass;
-use crate::writer::{Scribe, Writer, WriterDesk};
+use crate::writer::{Writer, WriterHandle, WriterState};
 
 /// Parameters of [`start`].
 pub struct Params {
@@ -111,22 +111,22 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let view = publisher.view();
-    let writer = Writer::start(WriterDesk { meter, publisher, keys, retention }, &params.alarm)?;
-    let scribe = writer.scribe();
-    let file = scribe.clone();
+    let writer = Writer::start(WriterState { meter, publisher, keys, retention }, &params.alarm)?;
+    let handle = writer.handle();
+    let file = handle.clone();
     let reloader =
         Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
-    let renewing = scribe.clone();
+    let renewing = handle.clone();
     let publish = Box::new(move || renewing.publish(Touched::ROUTING));
     let keeper = TokenRenewer::new(tokens.clone(), Arc::clone(&params.http), publish);
-    let feed = price_feed(&config, &catalog, &params.http, scribe.clone());
+    let feed = price_feed(&config, &catalog, &params.http, handle.clone());
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let app = App {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
         readers,
         counters,
-        scribe,
+        writer: handle,
         view,
         config,
         exports: Exports::new(files),
@@ -163,10 +163,10 @@ fn price_feed(
     config: &Config,
     catalog: &Arc<CatalogCache>,
     http: &Arc<dyn HttpClient>,
-    scribe: Scribe,
+    handle: WriterHandle,
 ) -> Option<PriceFeed> {
     let url = config.prices_url.clone()?;
-    let publish = Box::new(move || scribe.publish(Touched::ROUTING));
+    let publish = Box::new(move || handle.publish(Touched::ROUTING));
     Some(PriceFeed { url, catalog: Arc::clone(catalog), http: Arc::clone(http), publish })
 }
 
@@ -350,7 +350,7 @@ async fn run(
     let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
     let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
     let (stop_counting, counting_stops) = oneshot::channel();
-    let counting = counter.run(app.scribe.clone(), counting_stops);
+    let counting = counter.run(app.writer.clone(), counting_stops);
     let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
     loop {
         let visit = tokio::select! {

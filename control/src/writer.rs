@@ -11,7 +11,7 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use crate::command::{Order, WriterResources, execute};
+use crate::command::{AdminWrite, CommandRefusal, QueuedWrite, WriteOutcome, execute};
 use crate::config::Routing;
 use crate::publish::{Publisher, ReloadReport, Touched};
 use crate::store::error::StoreError;
@@ -19,20 +19,20 @@ use crate::usage::ingest::{Meter, Round};
 use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
 
-/// The writer thread's handle.
+/// The running writer thread.
 #[derive(Debug)]
 pub(crate) struct Writer {
     jobs: Sender<WriterJob>,
     thread: JoinHandle<()>,
 }
 
-/// Sends jobs to the writer thread.
+/// Sends jobs to the writer thread; cloneable.
 #[derive(Clone, Debug)]
-pub(crate) struct Scribe(Sender<WriterJob>);
+pub(crate) struct WriterHandle(Sender<WriterJob>);
 
 /// The state that the writer thread owns.
 #[derive(Debug)]
-pub(crate) struct WriterDesk {
+pub(crate) struct WriterState {
     pub(crate) meter: Meter,
     pub(crate) publisher: Publisher,
     pub(crate) keys: Arc<VaultKeys>,
@@ -42,8 +42,8 @@ pub(crate) struct WriterDesk {
 enum WriterJob {
     /// Store queued usage now, then reply.
     Flush(oneshot::Sender<()>),
-    /// Execute an order that changes the state.
-    Write(Box<dyn Order>),
+    /// Execute a change of the state.
+    Write(Box<QueuedWrite>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),
     /// Publish again, because something outside the database has changed.
@@ -58,18 +58,18 @@ type WriterTask = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Writer {
     /// Starts the writer thread.
-    pub(crate) fn start(desk: WriterDesk, alarm: &Alarm) -> io::Result<Self> {
+    pub(crate) fn start(state: WriterState, alarm: &Alarm) -> io::Result<Self> {
         let (jobs, waiting) = bounded(JOBS_MAX);
         let thread = alarm.spawn("llmgw-writer", move || {
-            run(desk, &waiting);
+            run(state, &waiting);
             Ok(())
         })?;
         Ok(Self { jobs, thread })
     }
 
     /// Returns a handle that sends jobs to this thread.
-    pub(crate) fn scribe(&self) -> Scribe {
-        Scribe(self.jobs.clone())
+    pub(crate) fn handle(&self) -> WriterHandle {
+        WriterHandle(self.jobs.clone())
     }
 
     /// Stores all that is queued and ends the thread; gives up after [`STOP_TIME_MAX`] if storing fails.
@@ -80,7 +80,7 @@ impl Writer {
     }
 }
 
-impl Scribe {
+impl WriterHandle {
     /// Waits until all events that were queued before are stored, storing fails, or `time_max` has passed.
     pub(crate) async fn flush(&self, time_max: Duration) {
         let (reply, stored) = oneshot::channel();
@@ -106,9 +106,16 @@ impl Scribe {
         Ok(done.await.map_err(|_| StoreError::Stopping)??)
     }
 
-    /// Queues a change. The reply is sent through the order's own slot.
-    pub(crate) fn write(&self, order: Box<dyn Order>) -> Result<(), StoreError> {
-        self.send(WriterJob::Write(order))
+    /// Executes a change; returns when it is committed and published.
+    pub(crate) async fn write(&self, write: AdminWrite) -> WriteOutcome {
+        self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(StoreError::Stopping)))
+    }
+
+    /// Queues a change and returns the receiver of its outcome.
+    pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, StoreError> {
+        let (caller, outcome) = oneshot::channel();
+        self.send(WriterJob::Write(Box::new((write, caller))))?;
+        Ok(outcome)
     }
 
     fn send(&self, job: WriterJob) -> Result<(), StoreError> {
@@ -129,11 +136,11 @@ impl Scribe {
     }
 }
 
-fn run(mut desk: WriterDesk, jobs: &Receiver<WriterJob>) {
+fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
     let mut pause = PAUSE_MIN;
     loop {
-        let job = desk.serve(jobs, pause);
-        let WriterDesk { meter, keys, retention, .. } = &mut desk;
+        let job = state.serve(jobs, pause);
+        let WriterState { meter, keys, retention, .. } = &mut state;
         let is_asked =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
         let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
@@ -164,36 +171,36 @@ fn run(mut desk: WriterDesk, jobs: &Receiver<WriterJob>) {
     }
 }
 
-impl WriterDesk {
+impl WriterState {
     /// Waits up to `pause` for a job. Executes changes, and all changes queued behind them, before it returns; any
     /// other job is returned to the caller.
     fn serve(&mut self, jobs: &Receiver<WriterJob>, pause: Duration) -> Result<WriterJob, RecvTimeoutError> {
         let mut job = jobs.recv_timeout(pause);
-        let mut orders = Vec::new();
+        let mut writes = Vec::new();
         loop {
             match job {
-                Ok(WriterJob::Write(order)) => orders.push(order),
+                Ok(WriterJob::Write(write)) => writes.push(*write),
                 Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
                 Ok(WriterJob::Publish(touched)) => self.publish(touched),
                 Ok(WriterJob::Chore(chore)) => chore(self.meter.usage_mut()),
                 other => {
-                    self.execute(orders);
+                    self.execute(writes);
                     return other;
                 }
             }
-            if orders.len() >= ORDERS_MAX {
-                self.execute(std::mem::take(&mut orders));
+            if writes.len() >= WRITES_MAX {
+                self.execute(std::mem::take(&mut writes));
             }
             job = jobs.try_recv().map_err(|_| RecvTimeoutError::Timeout);
         }
     }
 
-    fn execute(&mut self, orders: Vec<Box<dyn Order>>) {
-        if orders.is_empty() && !self.publisher.is_owing() {
+    fn execute(&mut self, writes: Vec<QueuedWrite>) {
+        if writes.is_empty() && !self.publisher.is_owing() {
             return;
         }
         let Self { meter, publisher, keys, .. } = self;
-        let access = execute(&mut WriterResources { db: meter.db_mut(), keys, publisher }, orders);
+        let access = execute(meter.db_mut(), keys, publisher, writes);
         meter.access_changed(&access);
     }
 
@@ -245,7 +252,7 @@ fn finish(meter: &mut Meter) {
 
 const JOBS_MAX: usize = 256;
 /// The maximum number of changes in one commit.
-const ORDERS_MAX: usize = 64;
+const WRITES_MAX: usize = 64;
 /// The poll interval of the journal while events arrive.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest poll interval of the journal while no events arrive.

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
+use serde_json::json;
+use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use tokio::sync::oneshot;
@@ -16,9 +18,11 @@ use tokio::sync::oneshot;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
-use crate::command::backups::{RecordBackupEnd, RequestBackup};
-use crate::command::{OrderContext, OrderOf};
-use crate::writer::Scribe;
+use crate::command::audit_only::AuditOnly;
+use crate::command::{AdminWrite, Done};
+use crate::publish::Touched;
+use crate::store::audit::AuditEntry;
+use crate::writer::WriterHandle;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "backups", |call| Box::pin(list(call))),
@@ -85,7 +89,7 @@ impl Backups {
     }
 
     fn note(&self, failure: Option<String>) {
-        let failure = failure.map(|message| BackupFailure { at_ms: shared::clock::unix_ms(), message });
+        let failure = failure.map(|message| BackupFailure { at_ms: unix_ms(), message });
         self.now.lock().unwrap_or_else(PoisonError::into_inner).last_failure = failure;
     }
 }
@@ -112,7 +116,7 @@ impl Drop for RunningCheck {
 
 impl RunningBackup {
     /// Runs the backup on its own thread.
-    fn spawn(self, scribe: Scribe) -> io::Result<()> {
+    fn spawn(self, writer: WriterHandle) -> io::Result<()> {
         let make = move || {
             let outcome = backup::create(&self.0.dir, self.0.kept);
             if let Err(error) = &outcome {
@@ -120,10 +124,14 @@ impl RunningBackup {
             }
             self.0.note(outcome.as_ref().err().map(BackupError::to_string));
             drop(self);
-            let outcome = outcome.map(|archive| archive.name).map_err(|error| error.to_string());
+            let audit = match outcome {
+                Ok(archive) => AuditEntry::done("backup.finish", "backup", &archive.name),
+                Err(error) => AuditEntry::done("backup.finish", "backup", "")
+                    .refused()
+                    .after(json!({"error": error.to_string()})),
+            };
             let actor = Actor { who: Who::Gateway, address: None, request_id: None };
-            let context = OrderContext { actor, status: StatusCode::NO_CONTENT, idempotency: None };
-            let _ = scribe.write(Box::new(OrderOf::new(RecordBackupEnd { outcome }, context).0));
+            let _ = writer.queue(AdminWrite::unanswered(AuditOnly::of(audit), actor));
         };
         #[expect(clippy::disallowed_methods, reason = "its end is the end of one backup, not of the gateway")]
         thread::Builder::new().name("llmgw-backup".into()).spawn(make).map(drop)
@@ -140,6 +148,13 @@ struct BackupPage {
     is_checking: bool,
     last_failure: Option<BackupFailure>,
     kept: u32,
+}
+
+/// The response to a request for a backup.
+#[derive(Serialize)]
+struct BackupStarted {
+    status: &'static str,
+    started_at_ms: u64,
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -171,9 +186,12 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let making = backups.begin();
     let making =
         making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is being made already."))?;
-    let begun = call.execute(StatusCode::ACCEPTED, RequestBackup).await?;
-    call.app.scribe.flush(super::requests::FLUSH_TIME_MAX).await;
-    if let Err(error) = making.spawn(call.app.scribe.clone()) {
+    let audit = AuditEntry::done("backup.begin", "backup", "");
+    let started = BackupStarted { status: "running", started_at_ms: unix_ms() };
+    let begun = AuditOnly(Done::new(&started, audit, Touched::NOTHING)?);
+    let begun = call.execute(StatusCode::ACCEPTED, begun).await?;
+    call.app.writer.flush(super::requests::FLUSH_TIME_MAX).await;
+    if let Err(error) = making.spawn(call.app.writer.clone()) {
         let why = error.to_string();
         let refused = failed(&why);
         backups.note(Some(why));

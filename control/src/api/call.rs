@@ -1,7 +1,5 @@
 //! A request to the admin API as handlers see it: arguments, query, body, and helpers that build the response.
 
-use std::borrow::Cow;
-
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
 use http::request::Parts;
@@ -16,10 +14,8 @@ use super::in_flight::InFlight;
 use super::query::Query;
 use super::{ApiError, App};
 use crate::actor::Actor;
-use crate::command::audit_only::AuditNote;
-use crate::command::{
-    Command, CommandRefusal, Done, Idempotency, OrderAnswer, OrderContext, OrderOf, Reply, Write,
-};
+use crate::command::audit_only::AuditOnly;
+use crate::command::{AdminWrite, Answer, Command, CommandRefusal, Done, Idempotency, Write, WriteOutcome};
 use crate::store::audit::AuditEntry;
 
 /// One request, authenticated.
@@ -81,26 +77,27 @@ impl Call<'_> {
     }
 
     /// Executes `command` and answers with `status` and the command's output.
-    pub(crate) async fn execute<C: Command>(
+    pub(crate) async fn execute(
         &self,
         status: StatusCode,
-        command: C,
+        command: impl Command,
     ) -> Result<Response<Body>, ApiError> {
-        self.order(status, command, self.idempotency()?).await
+        Ok(response(self.write(status, command, self.idempotency()?).await?))
     }
 
     /// Same as `execute`, but ignores `Idempotency-Key` and never replays a stored answer.
-    pub(crate) async fn execute_each_time<C: Command>(
+    pub(crate) async fn execute_each_time(
         &self,
         status: StatusCode,
-        command: C,
+        command: impl Command,
     ) -> Result<Response<Body>, ApiError> {
-        self.order(status, command, None).await
+        Ok(response(self.write(status, command, None).await?))
     }
 
     /// Writes `entry` to the audit.
     pub(crate) async fn record(&self, entry: AuditEntry) -> Result<(), ApiError> {
-        self.order(StatusCode::NO_CONTENT, AuditNote(entry), None).await.map(drop)
+        self.write(StatusCode::NO_CONTENT, AuditOnly::of(entry), None).await?;
+        Ok(())
     }
 
     /// Returns the stored answer to an earlier request with the same `Idempotency-Key`. For routes that act on
@@ -114,34 +111,21 @@ impl Call<'_> {
         let under_way = self.app.running.begin(name);
         let busy = || ApiError::new(ErrorKind::Conflict, message).retry_after(RETRY_SECONDS);
         self.under_way = Some(under_way.ok_or_else(busy)?);
-        let context =
-            OrderContext { actor: self.actor.clone(), status: StatusCode::OK, idempotency: Some(asked) };
-        let (order, reply) = OrderOf::new(FirstTime, context);
-        self.app.scribe.write(Box::new(order))?;
-        match reply.await {
-            Ok(Reply::Answer(answer)) => Ok(Some(response(answer))),
-            Ok(Reply::Refused { kind: ErrorKind::NotFound, .. }) => Ok(None),
-            Ok(Reply::Refused { kind, message, param }) => Err(refused(kind, message, param)),
-            Ok(Reply::Failed(error)) => Err(error.into()),
-            Err(_) => Err(crate::store::error::StoreError::Stopping.into()),
+        match self.write(StatusCode::OK, FirstTime, Some(asked)).await {
+            Ok(answer) => Ok(Some(response(answer))),
+            Err(CommandRefusal::Told { kind: ErrorKind::NotFound, .. }) => Ok(None),
+            Err(refusal) => Err(refusal.into()),
         }
     }
 
-    async fn order<C: Command>(
+    async fn write(
         &self,
         status: StatusCode,
-        command: C,
+        command: impl Command,
         idempotency: Option<Idempotency>,
-    ) -> Result<Response<Body>, ApiError> {
-        let context = OrderContext { actor: self.actor.clone(), status, idempotency };
-        let (order, reply) = OrderOf::new(command, context);
-        self.app.scribe.write(Box::new(order))?;
-        match reply.await {
-            Ok(Reply::Answer(answer)) => Ok(response(answer)),
-            Ok(Reply::Refused { kind, message, param }) => Err(refused(kind, message, param)),
-            Ok(Reply::Failed(error)) => Err(error.into()),
-            Err(_) => Err(crate::store::error::StoreError::Stopping.into()),
-        }
+    ) -> WriteOutcome {
+        let (command, actor) = (Box::new(command), self.actor.clone());
+        self.app.writer.write(AdminWrite { command, actor, status, idempotency }).await
     }
 
     /// Returns the request's `Idempotency-Key`, which applies to POST only
@@ -173,9 +157,7 @@ impl Call<'_> {
 struct FirstTime;
 
 impl Command for FirstTime {
-    type Output = ();
-
-    fn apply(self, _: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, _: &Write<'_>) -> Result<Done, CommandRefusal> {
         Err(CommandRefusal::not_found("answer", "of before"))
     }
 }
@@ -184,13 +166,7 @@ impl Command for FirstTime {
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
-    Ok(response(OrderAnswer {
-        status: StatusCode::OK,
-        body,
-        version: None,
-        replayed: false,
-        published: true,
-    }))
+    Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false, published: true }))
 }
 
 /// Builds a JSON response for a versioned object, with its `ETag`.
@@ -200,7 +176,7 @@ pub(crate) fn json_of_version(value: &impl Serialize, version: u64) -> Result<Re
     Ok(response)
 }
 
-fn response(answer: OrderAnswer) -> Response<Body> {
+fn response(answer: Answer) -> Response<Body> {
     let mut response = Response::new(full(answer.body));
     *response.status_mut() = answer.status;
     let headers = response.headers_mut();
@@ -221,13 +197,6 @@ fn response(answer: OrderAnswer) -> Response<Body> {
 
 fn etag(version: u64) -> HeaderValue {
     HeaderValue::from_str(&format!("\"{version}\"")).unwrap_or_else(|_| HeaderValue::from_static("\"0\""))
-}
-
-fn refused(kind: ErrorKind, message: Cow<'static, str>, param: Option<Cow<'static, str>>) -> ApiError {
-    match param {
-        Some(param) => ApiError::parameter(&param, message),
-        None => ApiError::new(kind, message),
-    }
 }
 
 #[derive(Deserialize)]

@@ -17,8 +17,10 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::cache::models_url;
 use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
-use crate::command::catalog::Tried;
+use crate::command::Done;
+use crate::command::audit_only::AuditOnly;
 use crate::publish::Touched;
+use crate::store::audit::AuditEntry;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) })),
@@ -160,15 +162,9 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let Some(outcome) = outcomes.into_iter().next() else {
         return Err(ApiError::new(ErrorKind::Internal, "The list of models could not be read."));
     };
-    let tried = Tried {
-        action: "provider.sync",
-        object_kind: "provider",
-        object_id: outcome.provider.clone(),
-        detail: json!(outcome),
-        touched: touched(&outcome),
-        output: outcome,
-    };
-    call.execute(StatusCode::OK, tried).await
+    let audit = AuditEntry::done("provider.sync", "provider", &outcome.provider).after(json!(outcome));
+    let done = Done::new(&outcome, audit, touched(&outcome))?;
+    call.execute(StatusCode::OK, AuditOnly(done)).await
 }
 
 #[derive(Serialize)]
@@ -196,16 +192,10 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         data.iter().filter(|outcome| outcome.ok).map(|outcome| &*outcome.provider).collect();
     let detail = json!({"read": read, "tried": data.len(), "not_reached": not_reached});
     let prices_as_of = app.catalog.list().as_of.clone();
-    let tried = Tried {
-        action: "catalog.sync",
-        object_kind: "catalog",
-        object_id: "catalog".to_owned(),
-        detail,
-        // The price list may have changed as well.
-        touched: Touched::ROUTING,
-        output: AllModels { data, not_reached, prices_as_of },
-    };
-    call.execute(StatusCode::OK, tried).await
+    let audit = AuditEntry::done("catalog.sync", "catalog", "catalog").after(detail);
+    // The price list may have changed as well.
+    let done = Done::new(&AllModels { data, not_reached, prices_as_of }, audit, Touched::ROUTING)?;
+    call.execute(StatusCode::OK, AuditOnly(done)).await
 }
 
 fn syncer(app: &App) -> Syncer<'_> {

@@ -8,6 +8,7 @@ use serde_json::json;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
+use crate::command::{CommandRefusal, UNSEALED};
 use crate::store::error::StoreError;
 
 /// An error response of the admin API.
@@ -84,6 +85,17 @@ impl From<StoreError> for ApiError {
         }
         let (kind, message) = error.answer();
         Self::new(kind, message)
+    }
+}
+
+impl From<CommandRefusal> for ApiError {
+    fn from(refusal: CommandRefusal) -> Self {
+        match refusal {
+            CommandRefusal::Told { message, param: Some(param), .. } => Self::parameter(&param, message),
+            CommandRefusal::Told { kind, message, .. } => Self::new(kind, message),
+            CommandRefusal::Seal => Self::new(ErrorKind::Internal, UNSEALED),
+            CommandRefusal::Failed(error) => error.into(),
+        }
     }
 }
 

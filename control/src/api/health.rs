@@ -40,7 +40,7 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 /// Sums by provider of the requests that ended since `since_ms`, which must be a full hour because sums are stored by
 /// hour.
 async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, UsageSums>, ApiError> {
-    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
     let to_ms = since_ms.saturating_add(2 * HOUR_MS);
     let group_by = vec![Dimension::Column(Column::Provider)];
     let calendar = Calendar::whole();

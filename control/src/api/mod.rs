@@ -1,7 +1,6 @@
 //! The admin API: a single route table. A request is authenticated before its path is matched, so that
 //! unauthenticated callers cannot probe which paths exist.
 
-mod allowlist;
 mod audit;
 pub(crate) mod backups;
 mod bindings;
@@ -67,7 +66,7 @@ use crate::credential::AccessTokens;
 use crate::publish::StatusCell;
 use crate::store::readers::Readers;
 use crate::usage::journal::Journal;
-use crate::writer::Scribe;
+use crate::writer::WriterHandle;
 
 /// State shared by all handlers.
 #[derive(Debug)]
@@ -76,7 +75,7 @@ pub(crate) struct App {
     pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Readers,
     pub(crate) counters: Arc<Counters>,
-    pub(crate) scribe: Scribe,
+    pub(crate) writer: WriterHandle,
     pub(crate) view: ViewCell,
     /// The configuration as of start-up.
     pub(crate) config: Arc<Config>,

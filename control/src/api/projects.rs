@@ -5,7 +5,7 @@ use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::allowlist::Lists;
+use super::field::Lists;
 use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;

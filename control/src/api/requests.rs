@@ -26,7 +26,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
     let filter = filter(app, &mut query)?;
     query.finish()?;
-    app.scribe.flush(FLUSH_TIME_MAX).await;
+    app.writer.flush(FLUSH_TIME_MAX).await;
     let found = app.readers.ask(move |db| {
         let bounds = Bounds { rows: limit, until: Instant::now() + LOOKING_TIME };
         page(db, &filter, cursor, bounds)
@@ -60,7 +60,7 @@ pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiE
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let (app, id) = (call.app, call.argument().to_owned());
-    app.scribe.flush(FLUSH_TIME_MAX).await;
+    app.writer.flush(FLUSH_TIME_MAX).await;
     let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
 }

@@ -21,9 +21,11 @@ use crate::catalog::evidence::{CatalogFailure, Inference};
 use crate::catalog::sync::save;
 use crate::catalog::test_completion::{Trial, run};
 use crate::catalog::test_request::{TestProtocol, TestQuestion};
-use crate::command::catalog::Tried;
+use crate::command::Done;
+use crate::command::audit_only::AuditOnly;
 use crate::config::is_model_id;
 use crate::publish::Touched;
+use crate::store::audit::AuditEntry;
 use crate::store::principals;
 use crate::usage::requests;
 
@@ -220,7 +222,7 @@ fn is_hosted(instance: &ProviderInstance) -> bool {
 
 async fn record_of(app: &App, trial: &Trial) -> Value {
     let id = trial.request_id.clone();
-    app.scribe.flush(FLUSH_TIME_MAX).await;
+    app.writer.flush(FLUSH_TIME_MAX).await;
     let row = app.readers.ask(move |db| requests::row(db, &id)).await;
     row.ok().flatten().map(|row| json!(row)).unwrap_or_default()
 }
@@ -239,9 +241,8 @@ async fn finish(
         "request_id": trial.request_id,
         "error": trial.error,
     });
-    let touched = Touched::NOTHING;
-    let tried = Tried { action, object_kind, object_id, detail, touched, output: report };
-    call.execute(StatusCode::OK, tried).await
+    let audit = AuditEntry::done(action, object_kind, &object_id).after(detail);
+    call.execute(StatusCode::OK, AuditOnly(Done::new(&report, audit, Touched::NOTHING)?)).await
 }
 
 /// Returns the error for a model that does not support conversations.

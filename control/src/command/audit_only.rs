@@ -1,17 +1,22 @@
-//! Audit records of actions that change no rows, such as a sign-in or an export.
+//! Audit records of actions that change no rows, such as a sign-in, a backup or the test of a connection.
 
 use super::{Command, CommandRefusal, Done, Write};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 
-/// Writes an audit entry.
+/// The known result of an action; the write only records it.
 #[derive(Debug)]
-pub(crate) struct AuditNote(pub(crate) AuditEntry);
+pub(crate) struct AuditOnly(pub(crate) Done);
 
-impl Command for AuditNote {
-    type Output = ();
+impl AuditOnly {
+    /// An audit record without output.
+    pub(crate) fn of(audit: AuditEntry) -> Self {
+        Self(Done::without_output(audit, Touched::NOTHING))
+    }
+}
 
-    fn apply(self, _write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
-        Ok(Done { output: (), version: None, audit: self.0, touched: Touched::NOTHING })
+impl Command for AuditOnly {
+    fn apply(self: Box<Self>, _: &Write<'_>) -> Result<Done, CommandRefusal> {
+        Ok(self.0)
     }
 }

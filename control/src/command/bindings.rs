@@ -26,9 +26,7 @@ pub(crate) struct Unbind {
 }
 
 impl Command for Bind {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if before.held.as_ref().is_none_or(|held| held.row.owner.is_none()) {
             return Err(CommandRefusal::conflict(format!(
@@ -43,9 +41,7 @@ impl Command for Bind {
 }
 
 impl Command for Unbind {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.provider, self.if_version, false)?;
         if !providers::unbind(write.db, &self.provider, &self.project)? {
             return Err(CommandRefusal::not_found("binding to project", &self.project));
@@ -60,7 +56,7 @@ fn changed(
     provider: &str,
     action: &'static str,
     before: &Value,
-) -> Result<Done<Value>, CommandRefusal> {
+) -> Result<Done, CommandRefusal> {
     let found = providers::find(write.db, provider)?;
     let mut row = found.ok_or_else(|| CommandRefusal::not_found("provider", provider))?;
     row.version += 1;
@@ -69,5 +65,5 @@ fn changed(
     let after = expect(write, provider, None, false)?;
     let shown = after.shown();
     let audit = AuditEntry::done(action, "provider", provider).before(before.clone()).after(shown.clone());
-    Ok(Done { version: after.version(), output: shown, audit, touched: Touched::ROUTING })
+    Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(after.version()))
 }

@@ -1,7 +1,7 @@
-//! Commands of the catalog: overrides, and records of syncs and tests.
+//! Commands of the catalog: overrides.
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
@@ -38,23 +38,8 @@ pub(crate) struct Unsay {
     pub(crate) id: String,
 }
 
-/// Records an operation on a connection in the audit, and publishes its result.
-#[derive(Debug)]
-pub(crate) struct Tried<T> {
-    pub(crate) action: &'static str,
-    pub(crate) object_kind: &'static str,
-    pub(crate) object_id: String,
-    /// The detail of the audit record.
-    pub(crate) detail: Value,
-    pub(crate) touched: Touched,
-    /// The output for the caller.
-    pub(crate) output: T,
-}
-
 impl Command for Say {
-    type Output = Said;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Said>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
             return Err(CommandRefusal::conflict(format!(
                 "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
@@ -86,29 +71,18 @@ impl Command for Say {
         let audit =
             AuditEntry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
         let output = Said { stored: said, warnings: self.warnings };
-        Ok(Done { output, version: None, audit, touched: Touched::ROUTING })
+        Done::new(&output, audit, Touched::ROUTING)
     }
 }
 
 impl Command for Unsay {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = overrides::find(write.db, &self.id)?
             .ok_or_else(|| CommandRefusal::not_found("catalog override", &self.id))?;
         overrides::delete(write.db, &before.id)?;
         let audit =
             AuditEntry::done("catalog_override.delete", "catalog_override", &before.id).before(json!(before));
-        Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
-    }
-}
-
-impl<T: Serialize + Send + 'static> Command for Tried<T> {
-    type Output = T;
-
-    fn apply(self, _: &Write<'_>) -> Result<Done<T>, CommandRefusal> {
-        let audit = AuditEntry::done(self.action, self.object_kind, &self.object_id).after(self.detail);
-        Ok(Done { output: self.output, version: None, audit, touched: self.touched })
+        Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }
 

@@ -40,9 +40,7 @@ pub(crate) struct DeleteEndpoint {
 }
 
 impl Command for CreateEndpoint {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         is_free(write, &self.name)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
@@ -57,14 +55,12 @@ impl Command for CreateEndpoint {
         let audit = AuditEntry::done("endpoint.create", "endpoint", &row.name);
         let shown = shown(write, row)?;
         let audit = audit.after(shown.clone());
-        Ok(Done { version: Some(1), output: shown, audit, touched: Touched::ROUTING })
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(1))
     }
 }
 
 impl Command for ReplaceEndpoint {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         check(write, &self.failover)?;
         let row = EndpointRow {
@@ -80,18 +76,16 @@ impl Command for ReplaceEndpoint {
             AuditEntry::done("endpoint.replace", "endpoint", &self.name).before(shown(write, before)?);
         let shown = shown(write, row)?;
         let audit = audit.after(shown.clone());
-        Ok(Done { version: Some(version), output: shown, audit, touched: Touched::ROUTING })
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(version))
     }
 }
 
 impl Command for DeleteEndpoint {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         endpoints::delete(write.db, &self.name)?;
         let audit = AuditEntry::done("endpoint.delete", "endpoint", &self.name).before(shown(write, before)?);
-        Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
+        Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }
 

@@ -1,4 +1,4 @@
-//! Orders that fail within a batch, and failing publications: the resulting commits, snapshots and replies.
+//! Writes that fail within a batch, and failing publications: the resulting commits, snapshots and outcomes.
 
 use http::StatusCode;
 use serde_json::json;
@@ -12,15 +12,14 @@ use crate::store::key_check::open_keys;
 use shared::secret::Secret;
 
 /// Runs SQL, so that its errors are database errors.
+#[derive(Debug)]
 struct Sql(&'static str, Touched);
 
 impl Command for Sql {
-    type Output = serde_json::Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         write.db.execute_batch(self.0)?;
-        let audit = audit::AuditEntry::done("test.sql", "test", self.0);
-        Ok(Done { output: json!({"sql": self.0}), version: None, audit, touched: self.1 })
+        let audit = AuditEntry::done("test.sql", "test", self.0);
+        Done::new(&json!({"sql": self.0}), audit, self.1)
     }
 }
 
@@ -43,9 +42,8 @@ impl Room {
         Self { _folder: folder, db, keys, publisher, reader }
     }
 
-    fn execute(&mut self, orders: Vec<Box<dyn Order>>) -> TouchedAccess {
-        let Self { db, keys, publisher, .. } = self;
-        execute(&mut WriterResources { db, keys, publisher }, orders)
+    fn execute(&mut self, queued: Vec<QueuedWrite>) -> TouchedAccess {
+        execute(&mut self.db, &self.keys, &mut self.publisher, queued)
     }
 
     fn count(&self, sql: &str) -> i64 {
@@ -53,15 +51,15 @@ impl Room {
     }
 }
 
-fn order(sql: &'static str, touched: Touched) -> (Box<dyn Order>, Receiver<Reply>) {
+fn queued(sql: &'static str, touched: Touched) -> (QueuedWrite, Receiver<WriteOutcome>) {
     let actor = Actor { who: Who::admin(), address: None, request_id: None };
-    let context = OrderContext { actor, status: StatusCode::OK, idempotency: None };
-    let (order, reply) = OrderOf::new(Sql(sql, touched), context);
-    (Box::new(order), reply)
+    let command = Box::new(Sql(sql, touched));
+    let (caller, outcome) = oneshot::channel();
+    ((AdminWrite { command, actor, status: StatusCode::OK, idempotency: None }, caller), outcome)
 }
 
 #[test]
-fn an_order_whose_sql_fails_is_undone_alone() {
+fn a_write_whose_sql_fails_is_undone_alone() {
     let mut room = Room::open();
     let scripts = [
         "INSERT INTO t VALUES (1)",
@@ -69,36 +67,36 @@ fn an_order_whose_sql_fails_is_undone_alone() {
         "INSERT INTO nowhere VALUES (1)",
         "INSERT INTO t VALUES (3)",
     ];
-    let (orders, mut replies): (Vec<_>, Vec<_>) =
-        scripts.into_iter().map(|sql| order(sql, Touched::NOTHING)).unzip();
-    room.execute(orders);
+    let (writes, mut outcomes): (Vec<_>, Vec<_>) =
+        scripts.into_iter().map(|sql| queued(sql, Touched::NOTHING)).unzip();
+    room.execute(writes);
     let answered: Vec<bool> =
-        replies.iter_mut().map(|reply| matches!(reply.try_recv(), Ok(Reply::Answer(_)))).collect();
+        outcomes.iter_mut().map(|outcome| matches!(outcome.try_recv(), Ok(Ok(_)))).collect();
     assert_eq!(answered, [true, false, false, true]);
-    assert!(matches!(order_failed(&mut room), Reply::Failed(_)), "the next one is served as ever");
+    assert!(matches!(failed(&mut room), Err(CommandRefusal::Failed(_))), "the next one is served as ever");
     assert_eq!((room.count("SELECT sum(a) FROM t"), room.count("SELECT count(*) FROM t")), (4, 2));
     assert_eq!(room.count("SELECT count(*) FROM audit WHERE action = 'test.sql'"), 2);
 }
 
-fn order_failed(room: &mut Room) -> Reply {
-    let (order, mut reply) = order("INSERT INTO t VALUES (1)", Touched::NOTHING);
-    room.execute(vec![order]);
-    reply.try_recv().unwrap()
+fn failed(room: &mut Room) -> WriteOutcome {
+    let (write, mut outcome) = queued("INSERT INTO t VALUES (1)", Touched::NOTHING);
+    room.execute(vec![write]);
+    outcome.try_recv().unwrap()
 }
 
 #[test]
 fn a_change_that_is_committed_and_not_published_says_so_and_is_published_later() {
     let mut room = Room::open();
     let before = room.reader.load().generation;
-    let (hide, mut hidden) = order("ALTER TABLE endpoints RENAME TO elsewhere", Touched::ROUTING);
+    let (hide, mut hidden) = queued("ALTER TABLE endpoints RENAME TO elsewhere", Touched::ROUTING);
     room.execute(vec![hide]);
-    let Ok(Reply::Answer(answer)) = hidden.try_recv() else { panic!("it was committed") };
+    let Ok(Ok(answer)) = hidden.try_recv() else { panic!("it was committed") };
     assert_eq!((answer.status, answer.published), (StatusCode::OK, false));
     assert_eq!((room.reader.load().generation, room.publisher.is_owing()), (before, true));
 
-    let (show, mut shown) = order("ALTER TABLE elsewhere RENAME TO endpoints", Touched::NOTHING);
+    let (show, mut shown) = queued("ALTER TABLE elsewhere RENAME TO endpoints", Touched::NOTHING);
     room.execute(vec![show]);
-    let Ok(Reply::Answer(answer)) = shown.try_recv() else { panic!("it was committed") };
+    let Ok(Ok(answer)) = shown.try_recv() else { panic!("it was committed") };
     assert!(answer.published);
     assert_eq!((room.reader.load().generation, room.publisher.is_owing()), (before + 1, false));
 }

@@ -24,9 +24,7 @@ pub(crate) struct RemoveMember {
 }
 
 impl Command for PutMember {
-    type Output = ProjectMember;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<ProjectMember>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         projects::known(write, &self.project)?;
         let principal = principals::find(write.db, &self.principal)?;
         principal.ok_or_else(|| CommandRefusal::not_found("principal", &self.principal))?;
@@ -45,14 +43,12 @@ impl Command for PutMember {
         members::put(write.db, &after)?;
         let audit =
             AuditEntry::done("member.put", "member", &name(&after)).before(json!(before)).after(json!(after));
-        Ok(Done { output: after, version: None, audit, touched: Touched::NOTHING })
+        Done::new(&after, audit, Touched::NOTHING)
     }
 }
 
 impl Command for RemoveMember {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         projects::known(write, &self.project)?;
         let before = members::find(write.db, &self.project, &self.principal)?
             .ok_or_else(|| CommandRefusal::not_found("member", &self.principal))?;
@@ -66,7 +62,7 @@ impl Command for RemoveMember {
         }
         members::delete(write.db, &before.project, &before.principal)?;
         let audit = AuditEntry::done("member.remove", "member", &name(&before)).before(json!(before));
-        Ok(Done { output: (), version: None, audit, touched: Touched::NOTHING })
+        Ok(Done::without_output(audit, Touched::NOTHING))
     }
 }
 

@@ -1,78 +1,91 @@
-//! Admin writes. A write is a [`Command`], a value whose fields are already valid. Only [`execute`] opens a write
-//! transaction for commands, writes their audit records, and publishes what they touched, so that no command can omit
-//! a step.
+//! Admin writes. The admin API queues an [`AdminWrite`]: a [`Command`], whose fields are already valid, and its caller.
+//! Only [`execute`] opens a write transaction for commands, writes their audit records, and publishes what they touched,
+//! so that no command can omit a step. The outcome goes back to the caller.
 //!
 //! ```text
-//!  orders that wait -> BEGIN IMMEDIATE
-//!                        each:  SAVEPOINT, replay or apply, audit row, RELEASE   (refused, failed: ROLLBACK TO)
-//!                      COMMIT -> publish -> replies
+//!  AdminWrites that wait -> BEGIN IMMEDIATE
+//!                             each:  SAVEPOINT, replay or apply, audit row, RELEASE   (refused, failed: ROLLBACK TO)
+//!                           COMMIT -> publish -> WriteOutcomes
 //! ```
 //!
-//! Orders that are queued at the same time share one commit.
+//! Writes that are queued at the same time share one commit.
 
-pub(crate) mod allowlist;
 pub(crate) mod audit_only;
-pub(crate) mod backups;
 pub(crate) mod bindings;
 pub(crate) mod catalog;
 pub(crate) mod endpoints;
-mod idempotency;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;
-mod order;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod quotas;
 mod refusal;
-pub(crate) mod refusals;
-pub(crate) mod usage;
 
 #[cfg(test)]
 mod execute_tests;
 #[cfg(test)]
 mod tests;
 
+use std::fmt::Debug;
+
+use http::StatusCode;
 use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;
+use shared::error_kind::ErrorKind;
+use tokio::sync::oneshot;
 
-pub(crate) use order::{CommitOutcome, Idempotency, Order, OrderAnswer, OrderContext, OrderOf, Reply, Stage};
-pub(crate) use refusal::CommandRefusal;
+pub(crate) use refusal::{CommandRefusal, UNSEALED};
 
 use crate::actor::Actor;
 use crate::catalog::cache::CatalogCache;
 use crate::config::{Environment, Routing};
 use crate::publish::{Publisher, Touched, TouchedAccess};
-use crate::store::audit;
-use crate::vault::VaultKeys;
+use crate::store::audit::{self, AuditEntry};
+use crate::store::error::StoreError;
+use crate::store::idempotency::{self, StoredAnswer};
+use crate::vault::{SealPlace, VaultKeys};
 
-/// A change of the state.
-pub(crate) trait Command: Send + 'static {
-    /// The response body, serialized as JSON.
-    type Output: Serialize;
+/// A change of the state, and its caller.
+#[derive(Debug)]
+pub(crate) struct AdminWrite {
+    pub(crate) command: Box<dyn Command>,
+    pub(crate) actor: Actor,
+    /// The response status on success.
+    pub(crate) status: StatusCode,
+    pub(crate) idempotency: Option<Idempotency>,
+}
 
-    /// Changes rows. On a refusal, all its changes are rolled back.
-    fn apply(self, write: &Write<'_>) -> Result<Done<Self::Output>, CommandRefusal>;
-
-    /// Returns the answer in the form that is stored for repeated requests: without secrets that are shown only once.
-    fn kept(output: &Self::Output) -> serde_json::Result<Vec<u8>> {
-        serde_json::to_vec(output)
+impl AdminWrite {
+    /// Returns a change that is made in the background, whose outcome is not awaited.
+    pub(crate) fn unanswered(command: impl Command, actor: Actor) -> Self {
+        Self { command: Box::new(command), actor, status: StatusCode::NO_CONTENT, idempotency: None }
     }
+}
+
+/// The outcome of an [`AdminWrite`], after its commit.
+pub(crate) type WriteOutcome = Result<Answer, CommandRefusal>;
+
+/// A change of the state, as a value.
+pub(crate) trait Command: Debug + Send + 'static {
+    /// Changes rows. On a refusal, all its changes are rolled back.
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal>;
 
     /// Completes a stored answer for a repeated request. Returns an audit entry if that reveals a secret.
     fn replayed(
+        &self,
         _write: &Write<'_>,
         kept: Vec<u8>,
-    ) -> Result<(Vec<u8>, Option<audit::AuditEntry>), CommandRefusal> {
+    ) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
         Ok((kept, None))
     }
 }
 
-/// The context of a command.
+/// The open write in which a command runs.
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
-    /// The open transaction. Commands access it only through `store/`.
+    /// The savepoint of the write. Commands access it only through `store/` and `usage/`.
     pub(crate) db: &'a Connection,
     /// Seals and opens secrets.
     pub(crate) keys: &'a VaultKeys,
@@ -90,89 +103,217 @@ pub(crate) struct Write<'a> {
 
 /// The result of a command that was applied.
 #[derive(Debug)]
-pub(crate) struct Done<T> {
-    /// The output for the caller.
-    pub(crate) output: T,
-    /// The object's version after the change, if it has one; sent as the `ETag`.
-    pub(crate) version: Option<u64>,
-    /// The audit record.
-    pub(crate) audit: audit::AuditEntry,
+pub(crate) struct Done {
+    /// The output for the caller as JSON; empty if there is no content.
+    body: Vec<u8>,
+    /// The output for repeated requests, if it differs.
+    kept: Option<Vec<u8>>,
+    version: Option<u64>,
+    audit: AuditEntry,
     /// The parts that the next snapshot must rebuild.
-    pub(crate) touched: Touched,
+    touched: Touched,
 }
 
-/// The resources with which the writer thread executes orders.
-#[derive(Debug)]
-pub(crate) struct WriterResources<'a> {
-    pub(crate) db: &'a mut Connection,
-    pub(crate) keys: &'a VaultKeys,
-    pub(crate) publisher: &'a mut Publisher,
+impl Done {
+    pub(crate) fn new(
+        output: &impl Serialize,
+        audit: AuditEntry,
+        touched: Touched,
+    ) -> Result<Self, CommandRefusal> {
+        Ok(Self { body: json(output)?, ..Self::without_output(audit, touched) })
+    }
+
+    pub(crate) fn without_output(audit: AuditEntry, touched: Touched) -> Self {
+        Self { body: Vec::new(), kept: None, version: None, audit, touched }
+    }
+
+    /// Sets the object's version after the change, which is sent as the `ETag`.
+    pub(crate) fn version(self, version: impl Into<Option<u64>>) -> Self {
+        Self { version: version.into(), ..self }
+    }
+
+    /// Sets the output that is stored for repeated requests, without secrets that are shown only once.
+    pub(crate) fn kept(self, output: &impl Serialize) -> Result<Self, CommandRefusal> {
+        Ok(Self { kept: Some(json(output)?), ..self })
+    }
 }
 
-/// Executes `orders` in one commit and replies to each. An order that fails is rolled back alone. Returns the keys
-/// whose access was changed.
-pub(crate) fn execute(bench: &mut WriterResources<'_>, mut orders: Vec<Box<dyn Order>>) -> TouchedAccess {
-    let (settled, access) = match write(bench, &mut orders) {
-        Ok(touched) => {
+fn json(output: &impl Serialize) -> Result<Vec<u8>, CommandRefusal> {
+    serde_json::to_vec(output)
+        .map_err(|_| CommandRefusal::new(ErrorKind::Internal, "The answer could not be written as JSON."))
+}
+
+/// The identity of a request that may be repeated and then gets the answer of its first run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Idempotency {
+    /// The client's name for the request.
+    pub(crate) key: String,
+    /// SHA-256 of the request's path and body.
+    pub(crate) fingerprint: [u8; 32],
+}
+
+/// The answer to a write that was committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    /// JSON; empty if there is no content.
+    pub(crate) body: Vec<u8>,
+    /// The object's version, sent as the `ETag`.
+    pub(crate) version: Option<u64>,
+    /// True if this is the stored answer to an earlier request with the same idempotency key.
+    pub(crate) replayed: bool,
+    /// False if the change is stored but not yet in force.
+    pub(crate) published: bool,
+}
+
+/// A write in the queue of the writer thread, and the receiver of its outcome.
+pub(crate) type QueuedWrite = (AdminWrite, oneshot::Sender<WriteOutcome>);
+
+/// Executes the queued writes in one commit and sends each outcome. A write that fails is rolled back alone. Returns
+/// the keys whose access was changed.
+pub(crate) fn execute(
+    db: &mut Connection,
+    keys: &VaultKeys,
+    publisher: &mut Publisher,
+    queued: Vec<QueuedWrite>,
+) -> TouchedAccess {
+    let (writes, callers): (Vec<_>, Vec<_>) = queued.into_iter().unzip();
+    let (outcomes, access) = match commit(db, keys, publisher, writes) {
+        Ok((mut outcomes, touched)) => {
             let access = touched.access.clone();
-            (publish(bench, touched), access)
+            if let Err(error) = publisher.touch(touched, db) {
+                tracing::error!("a change was made and could not be put in force yet: {error}");
+                outcomes.iter_mut().flatten().for_each(|answer| answer.published = false);
+            }
+            (outcomes, access)
         }
         Err(error) => {
             tracing::error!("a change could not be made: {error}");
-            (CommitOutcome::Failed(error.sqlite_error_code()), TouchedAccess::Nothing)
+            let failed = || Err(CommandRefusal::Failed(StoreError::of(&error)));
+            (callers.iter().map(|_| failed()).collect(), TouchedAccess::Nothing)
         }
     };
-    for order in orders {
-        order.settle(settled);
+    for (caller, outcome) in callers.into_iter().zip(outcomes) {
+        // A caller that has left needs no outcome.
+        let _ = caller.send(outcome);
     }
     access
 }
 
-fn publish(bench: &mut WriterResources<'_>, touched: Touched) -> CommitOutcome {
-    match bench.publisher.touch(touched, bench.db) {
-        Ok(()) => CommitOutcome::Published,
-        Err(error) => {
-            tracing::error!("a change was made and could not be put in force yet: {error}");
-            CommitOutcome::Unpublished
-        }
-    }
-}
-
-fn write(bench: &mut WriterResources<'_>, orders: &mut [Box<dyn Order>]) -> rusqlite::Result<Touched> {
+/// Runs the writes in one transaction. Returns their outcomes, and what they touched together.
+fn commit(
+    db: &mut Connection,
+    keys: &VaultKeys,
+    publisher: &Publisher,
+    writes: Vec<AdminWrite>,
+) -> rusqlite::Result<(Vec<WriteOutcome>, Touched)> {
     let now_ms = shared::clock::unix_ms();
-    let mut tx = bench.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let mut touched = Touched::NOTHING;
-    for order in orders {
+    let mut tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let (mut outcomes, mut touched) = (Vec::with_capacity(writes.len()), Touched::NOTHING);
+    for AdminWrite { command, actor, status, idempotency } in writes {
         let savepoint = tx.savepoint()?;
-        let stage = Stage {
+        let write = Write {
             db: &savepoint,
-            keys: bench.keys,
-            file: bench.publisher.file(),
-            environment: bench.publisher.environment(),
-            catalog: bench.publisher.catalog(),
+            keys,
+            file: publisher.file(),
+            environment: publisher.environment(),
+            catalog: publisher.catalog(),
+            actor: &actor,
             now_ms,
         };
-        match order.run(&stage) {
-            order::OrderResult::Changed(more) => {
+        outcomes.push(match write.run(command, status, idempotency.as_ref()) {
+            Ok((answer, more)) => {
                 touched = touched.and(more);
                 savepoint.commit()?;
+                Ok(answer)
             }
-            order::OrderResult::Refused(entry) => {
-                savepoint.finish()?;
-                if let Some((actor, entry)) = entry {
-                    audit::append(&tx, bench.keys, &actor, now_ms, &entry)?;
-                }
-            }
-            order::OrderResult::Failed(error) => {
+            Err(CommandRefusal::Failed(StoreError::Sql(error))) => {
                 // An error such as a full disk rolls back the whole transaction, so nothing can be continued.
                 if savepoint.is_autocommit() {
                     return Err(error);
                 }
                 tracing::error!("a change could not be made: {error}");
                 savepoint.finish()?;
+                Err(CommandRefusal::Failed(StoreError::of(&error)))
             }
-        }
+            Err(mut refusal) => {
+                savepoint.finish()?;
+                if let Some(entry) = refusal.take_audit() {
+                    audit::append(&tx, keys, &actor, now_ms, &entry)?;
+                }
+                Err(refusal)
+            }
+        });
     }
     tx.commit()?;
-    Ok(touched)
+    Ok((outcomes, touched))
+}
+
+impl Write<'_> {
+    /// Replays the answer to an earlier request, or applies the command.
+    fn run(
+        &self,
+        command: Box<dyn Command>,
+        status: StatusCode,
+        idempotency: Option<&Idempotency>,
+    ) -> Result<(Answer, Touched), CommandRefusal> {
+        if let Some(asked) = idempotency
+            && let Some(answer) = replay(self, asked)?
+        {
+            let (body, entry) = command.replayed(self, answer.body)?;
+            if let Some(entry) = entry {
+                self.record(&entry)?;
+            }
+            return Ok((Answer { body, ..answer }, Touched::NOTHING));
+        }
+        let Done { body, kept, version, audit, touched } = command.apply(self)?;
+        self.record(&audit)?;
+        let answer = Answer { status, body, version, replayed: false, published: true };
+        if let Some(asked) = idempotency {
+            keep(self, asked, &answer, kept.as_deref().unwrap_or(&answer.body))?;
+        }
+        Ok((answer, touched))
+    }
+
+    fn record(&self, entry: &AuditEntry) -> rusqlite::Result<()> {
+        audit::append(self.db, self.keys, self.actor, self.now_ms, entry)
+    }
+}
+
+/// Returns the answer to an earlier request with the same key. Using the same key for a different request is a
+/// conflict.
+fn replay(write: &Write<'_>, asked: &Idempotency) -> Result<Option<Answer>, CommandRefusal> {
+    let kept = idempotency::find(write.db, write.actor.who.name(), &asked.key, write.now_ms)?;
+    let Some(kept) = kept else { return Ok(None) };
+    if kept.fingerprint != asked.fingerprint {
+        return Err(CommandRefusal::new(
+            ErrorKind::Conflict,
+            "This Idempotency-Key was used for another request. Take a new one.",
+        ));
+    }
+    let body = write.keys.open(&place(&asked.key), &kept.body)?;
+    Ok(Some(Answer {
+        status: StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK),
+        body: body.expose().clone(),
+        version: kept.version,
+        replayed: true,
+        published: true,
+    }))
+}
+
+/// Stores an answer for repeated requests, sealed, with `body` in place of its own.
+fn keep(write: &Write<'_>, asked: &Idempotency, answer: &Answer, body: &[u8]) -> Result<(), CommandRefusal> {
+    let kept = StoredAnswer {
+        fingerprint: asked.fingerprint.to_vec(),
+        status: answer.status.as_u16(),
+        version: answer.version,
+        body: write.keys.seal(&place(&asked.key), body)?,
+    };
+    idempotency::keep(write.db, write.actor.who.name(), &asked.key, &kept, write.now_ms)?;
+    Ok(())
+}
+
+/// The place of a stored answer, to which it is sealed.
+fn place(key: &str) -> SealPlace<'_> {
+    SealPlace { table: "idempotency", column: "body", id: key }
 }

@@ -39,9 +39,7 @@ pub(crate) struct DeletePrincipal {
 }
 
 impl Command for CreatePrincipal {
-    type Output = Principal;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let principal = Principal {
             id: new_id("prn", write.now_ms)?,
             name: self.name,
@@ -53,14 +51,12 @@ impl Command for CreatePrincipal {
         };
         store(write, &principal)?;
         let audit = AuditEntry::done("principal.create", "principal", &principal.id).after(json!(principal));
-        Ok(Done { version: Some(1), output: principal, audit, touched: Touched::NOTHING })
+        Ok(Done::new(&principal, audit, Touched::NOTHING)?.version(1))
     }
 }
 
 impl Command for EditPrincipal {
-    type Output = Principal;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Principal>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = Principal {
             name: self.name.unwrap_or_else(|| before.name.clone()),
@@ -74,14 +70,12 @@ impl Command for EditPrincipal {
         let audit = AuditEntry::done("principal.edit", "principal", &after.id)
             .before(json!(before))
             .after(json!(after));
-        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+        Ok(Done::new(&after, audit, Touched::ACCESS)?.version(after.version))
     }
 }
 
 impl Command for DeletePrincipal {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {
@@ -102,7 +96,7 @@ impl Command for DeletePrincipal {
         principals::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
-        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS })
+        Ok(Done::without_output(audit, Touched::ACCESS))
     }
 }
 

@@ -4,8 +4,8 @@ use serde_json::json;
 use shared::access::Allowlist;
 use shared::quota::Subject;
 
-use super::allowlist::AllowlistEdit;
 use super::{Command, CommandRefusal, Done, Write, quotas};
+use crate::change::AllowlistEdit;
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
 use crate::store::ids::new_id;
@@ -41,9 +41,7 @@ pub(crate) struct DeleteProject {
 }
 
 impl Command for CreateProject {
-    type Output = StoredProject;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<StoredProject>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         quotas::check_key_limits(write, "key_defaults", &self.key_defaults)?;
         let project = StoredProject {
             id: new_id("prj", write.now_ms)?,
@@ -57,14 +55,12 @@ impl Command for CreateProject {
         };
         store(write, &project)?;
         let audit = AuditEntry::done("project.create", "project", &project.id).after(json!(project));
-        Ok(Done { version: Some(1), output: project, audit, touched: Touched::NOTHING })
+        Ok(Done::new(&project, audit, Touched::NOTHING)?.version(1))
     }
 }
 
 impl Command for EditProject {
-    type Output = StoredProject;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<StoredProject>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::check_key_limits(write, "key_defaults", self.key_defaults.as_deref().unwrap_or_default())?;
         let after = StoredProject {
@@ -79,14 +75,12 @@ impl Command for EditProject {
         store(write, &after)?;
         let audit =
             AuditEntry::done("project.edit", "project", &after.id).before(json!(before)).after(json!(after));
-        Ok(Done { version: Some(after.version), output: after, audit, touched: Touched::ACCESS })
+        Ok(Done::new(&after, audit, Touched::ACCESS)?.version(after.version))
     }
 }
 
 impl Command for DeleteProject {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let keys = keys::living(write.db, &before.id, None)?;
         if keys > 0 {
@@ -106,7 +100,7 @@ impl Command for DeleteProject {
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
         // Provider instances may have been shared with it, so routing must be rebuilt as well.
-        Ok(Done { output: (), version: None, audit, touched: Touched::ACCESS.and(Touched::ROUTING) })
+        Ok(Done::without_output(audit, Touched::ACCESS.and(Touched::ROUTING)))
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::{Command, CommandRefusal, Done, Write};
 use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
@@ -44,9 +42,7 @@ pub(crate) struct DeleteProvider {
 }
 
 impl Command for CreateProvider {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if RESERVED.contains(&self.id.as_str()) {
             return Err(CommandRefusal::invalid(
                 "id",
@@ -71,14 +67,12 @@ impl Command for CreateProvider {
         let connection = store(write, blank, self.auth, &self.written.without_nulls())?;
         let shown = connection.shown();
         let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(shown.clone());
-        Ok(Done { version: connection.version(), output: shown, audit, touched: Touched::ROUTING })
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(connection.version()))
     }
 }
 
 impl Command for EditProvider {
-    type Output = Value;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Value>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
         let Some(held) = &before.held else { return Err(CommandRefusal::not_found("provider", &self.id)) };
         if let FieldChange::Set(owner) = &self.owner {
@@ -103,14 +97,12 @@ impl Command for EditProvider {
         let audit = AuditEntry::done("provider.edit", "provider", &after.id)
             .before(before.shown())
             .after(shown.clone());
-        Ok(Done { version: after.version(), output: shown, audit, touched: Touched::ROUTING })
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(after.version()))
     }
 }
 
 impl Command for DeleteProvider {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version, self.shadowed)?;
         let users = endpoints::with_provider(write.db, &self.id)?;
         let in_file = write.file.providers.iter().any(|provider| provider.id.as_str() == self.id);
@@ -122,7 +114,7 @@ impl Command for DeleteProvider {
         }
         providers::delete(write.db, &self.id)?;
         let audit = AuditEntry::done("provider.delete", "provider", &self.id).before(before.shown());
-        Ok(Done { output: (), version: None, audit, touched: Touched::ROUTING })
+        Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use shared::error_kind::ErrorKind;
 
 use crate::store::audit;
+use crate::store::error::StoreError;
 use crate::vault::{RandomError, SealError};
 
 /// The reason why a command was refused; nothing has been changed.
@@ -19,8 +20,8 @@ pub(crate) enum CommandRefusal {
         /// An audit record to write although nothing has changed.
         audit: Option<Box<audit::AuditEntry>>,
     },
-    /// The database failed.
-    Sql(rusqlite::Error),
+    /// The database or the commit failed.
+    Failed(StoreError),
     /// A secret could not be sealed or opened.
     Seal,
 }
@@ -60,7 +61,15 @@ impl CommandRefusal {
                 Self::Told { kind, message, param, audit: Some(Box::new(entry)) }
             }
             Self::Seal => Self::new(ErrorKind::Internal, UNSEALED).audited(entry),
-            Self::Sql(error) => Self::Sql(error),
+            Self::Failed(error) => Self::Failed(error),
+        }
+    }
+
+    /// Takes the audit record of the refusal, if it has one.
+    pub(super) fn take_audit(&mut self) -> Option<audit::AuditEntry> {
+        match self {
+            Self::Told { audit, .. } => audit.take().map(|entry| *entry),
+            Self::Failed(_) | Self::Seal => None,
         }
     }
 
@@ -81,7 +90,13 @@ impl CommandRefusal {
 
 impl From<rusqlite::Error> for CommandRefusal {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Sql(error)
+        Self::Failed(StoreError::Sql(error))
+    }
+}
+
+impl From<StoreError> for CommandRefusal {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
     }
 }
 
@@ -98,4 +113,4 @@ impl From<SealError> for CommandRefusal {
 }
 
 /// The error message for [`CommandRefusal::Seal`].
-pub(super) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";
+pub(crate) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";

@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::secret::Secret;
 
-use super::{Command, CommandRefusal, Write, allowlist::AllowlistEdit, members, principals, projects};
+use super::{Command, CommandRefusal, Write, members, principals, projects};
 use crate::actor::{Actor, Who};
 use crate::catalog::cache::CatalogCache;
-use crate::change::FieldChange;
+use crate::change::{AllowlistEdit, FieldChange};
 use crate::config::{Environment, Routing};
 use crate::store::audit;
 use crate::store::key_check::{make_keys, open_keys};
@@ -44,24 +44,24 @@ impl Office {
     }
 
     /// Runs a command as an administrator and returns its output.
-    pub(super) fn run<C: Command>(&self, command: C) -> Result<Value, No> {
+    pub(super) fn run(&self, command: impl Command) -> Result<Value, No> {
         self.run_as(Who::admin(), command)
     }
 
     /// Runs a command as `who` and returns its output. As in `execute`, a refusal rolls back its changes and is
     /// audited if it asks for it.
-    pub(super) fn run_as<C: Command>(&self, who: Who, command: C) -> Result<Value, No> {
+    pub(super) fn run_as(&self, who: Who, command: impl Command) -> Result<Value, No> {
         let actor = Actor { who, address: Some(IpAddr::from([127, 0, 0, 1])), request_id: None };
         let now_ms = self.now_ms.get();
         let Self { db, keys, file, environment, .. } = self;
         let catalog = &CatalogCache::default();
         let write = Write { db, keys, file, environment, catalog, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
-        match command.apply(&write) {
+        match Box::new(command).apply(&write) {
             Ok(done) => {
                 audit::append(&changes, &self.keys, &actor, now_ms, &done.audit).unwrap();
                 changes.commit().unwrap();
-                Ok(json!(done.output))
+                Ok(serde_json::from_slice(&done.body).unwrap_or_default())
             }
             Err(refusal) => {
                 changes.rollback().unwrap();

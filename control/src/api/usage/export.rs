@@ -56,7 +56,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let message = "Too many exports run at the same time. Try again when one has ended.";
         ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
     })?;
-    app.scribe.flush(FLUSH_TIME_MAX).await;
+    app.writer.flush(FLUSH_TIME_MAX).await;
     let db = app.exports.files.reader().map_err(StoreError::from)?;
     let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
     let (out, body) = stream::channel();

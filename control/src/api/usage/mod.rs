@@ -48,7 +48,7 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let question = question(app, &mut query)?;
     let part = part(&mut query, &question)?;
     query.finish()?;
-    app.scribe.flush(FLUSH_TIME_MAX).await;
+    app.writer.flush(FLUSH_TIME_MAX).await;
     let asked = question.clone();
     let found = app.readers.ask(move |db| {
         let page = page(db, &asked, &part)?;

@@ -16,8 +16,11 @@ use crate::api::field::any_moment;
 use crate::api::requests::FLUSH_TIME_MAX;
 use crate::api::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
-use crate::command::usage::NoteUsage;
+use crate::command::Done;
+use crate::command::audit_only::AuditOnly;
 use crate::money::MicroUsd;
+use crate::publish::Touched;
+use crate::store::audit::AuditEntry;
 use crate::store::overrides;
 use crate::usage::reprice::{Repriced, Repricing};
 
@@ -64,7 +67,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
     call.no_query()?;
     let asked: RepriceRequest = call.json()?;
     let mut repricing = repricing(call.app, &asked).await?;
-    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
     let mut audited = json!({
         "from_ms": repricing.from_ms,
         "to_ms": repricing.to_ms,
@@ -73,8 +76,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         "price": given(&asked, &repricing),
     });
     // Audit the intent first, so that it is recorded even if the process dies halfway.
-    let begun = NoteUsage { action: "usage.reprice", after: audited.clone() };
-    call.execute_each_time(StatusCode::NO_CONTENT, begun).await?;
+    call.record(AuditEntry::done("usage.reprice", "usage", "").after(audited.clone())).await?;
     let until = Instant::now() + ANSWER_TIME;
     let mut done = Repriced::default();
     let next_cursor = loop {
@@ -83,7 +85,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
             Ok((repricing, done, finished))
         };
         let finished;
-        (repricing, done, finished) = call.app.scribe.chore(step).await?;
+        (repricing, done, finished) = call.app.writer.chore(step).await?;
         if finished {
             break None;
         }
@@ -98,7 +100,8 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
     {
         audited.extend(figures);
     }
-    call.execute(StatusCode::OK, NoteUsage { action: "usage.repriced", after: audited }.with(answer)).await
+    let audit = AuditEntry::done("usage.repriced", "usage", "").after(audited);
+    call.execute(StatusCode::OK, AuditOnly(Done::new(&answer, audit, Touched::NOTHING)?)).await
 }
 
 async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiError> {

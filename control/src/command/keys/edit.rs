@@ -8,8 +8,7 @@ use shared::quota::Subject;
 use super::expect;
 use super::issue::check_acts_as;
 use super::lifecycle::{KeyOperation, follow};
-use crate::change::FieldChange;
-use crate::command::allowlist::AllowlistEdit;
+use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::publish::{ChangedKeys, Touched};
 use crate::store::audit::AuditEntry;
@@ -40,9 +39,7 @@ pub(crate) struct DeleteKey {
 }
 
 impl Command for EditKey {
-    type Output = StoredKey;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<StoredKey>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let edge = self.edge;
         let edited = self.settings(write, &before)?;
@@ -58,7 +55,7 @@ impl Command for EditKey {
         };
         let audit = AuditEntry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
         let touched = Touched::keys([before.id]);
-        Ok(Done { version: Some(after.version), output: after, audit, touched })
+        Ok(Done::new(&after, audit, touched)?.version(after.version))
     }
 }
 
@@ -99,9 +96,7 @@ fn moved(key: StoredKey, edge: KeyOperation, now_ms: u64) -> Result<StoredKey, C
 }
 
 impl Command for DeleteKey {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, KeyOperation::Delete)?;
         let quotas = if keys::delete(write.db, &before)? {
@@ -119,6 +114,6 @@ impl Command for DeleteKey {
         };
         let audit = AuditEntry::done("key.delete", "key", &before.id)
             .before(json!({"key": before, "quotas": quotas}));
-        Ok(Done { output: (), version: None, audit, touched })
+        Ok(Done::without_output(audit, touched))
     }
 }

@@ -8,7 +8,7 @@ use shared::key_hash::KeyHasher;
 use shared::secret::Secret;
 
 use super::replay;
-use crate::command::allowlist::AllowlistEdit;
+use crate::change::AllowlistEdit;
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::publish::Touched;
 use crate::store::audit::AuditEntry;
@@ -55,9 +55,7 @@ impl Serialize for PlainKey {
 }
 
 impl Command for IssueKey {
-    type Output = Issued;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let project = check_place(write, &self.project, self.acts_as.as_deref())?;
         quotas::check_key_limits(write, "limits", &self.limits)?;
         let mut limits = project.key_defaults;
@@ -88,14 +86,14 @@ impl Command for IssueKey {
         let audit = AuditEntry::done("key.create", "key", &issued.shown.id)
             .after(json!({"key": issued.shown, "quotas": issued.limits}));
         let touched = Touched::keys([issued.shown.id.clone()]);
-        Ok(Done { version: Some(1), output: issued, audit, touched })
+        Done::new(&issued, audit, touched)?.version(1).kept(&replay::kept(&issued))
     }
 
-    fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
-        replay::kept(issued)
-    }
-
-    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
+    fn replayed(
+        &self,
+        write: &Write<'_>,
+        kept: Vec<u8>,
+    ) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
         replay::replayed(write, kept)
     }
 }

@@ -13,8 +13,8 @@ use crate::store::keys::StoredKey;
 use crate::store::quotas::QuotaRow;
 
 /// An [`Issued`] without the key.
-#[derive(Serialize)]
-struct ReplayedKey<'a> {
+#[derive(Debug, Serialize)]
+pub(super) struct ReplayedKey<'a> {
     #[serde(flatten)]
     shown: &'a StoredKey,
     key: Option<()>,
@@ -23,8 +23,8 @@ struct ReplayedKey<'a> {
 }
 
 /// Returns the answer in its stored form, without the key.
-pub(super) fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
-    serde_json::to_vec(&ReplayedKey { shown: &issued.shown, key: None, limits: &issued.limits })
+pub(super) fn kept(issued: &Issued) -> ReplayedKey<'_> {
+    ReplayedKey { shown: &issued.shown, key: None, limits: &issued.limits }
 }
 
 /// Returns the answer to a repeated request, and its audit record.

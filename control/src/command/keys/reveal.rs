@@ -28,14 +28,12 @@ pub(crate) struct Revealed {
 }
 
 impl Command for Reveal {
-    type Output = Revealed;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Revealed>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let audit = AuditEntry::done("key.reveal", "key", &self.id);
         match open(write, &self.id) {
             Ok(key) => {
                 let output = Revealed { id: self.id, key: PlainKey(key) };
-                Ok(Done { output, version: None, audit, touched: Touched::NOTHING })
+                Done::new(&output, audit, Touched::NOTHING)
             }
             Err(refusal) => Err(refusal.audited(audit.refused())),
         }

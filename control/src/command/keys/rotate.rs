@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::issue::{Issued, check_place, issue};
+use super::issue::{check_place, issue};
 use super::lifecycle::{KeyOperation, follow};
 use super::{expect, replay};
 use crate::command::{Command, CommandRefusal, Done, Write};
@@ -23,9 +23,7 @@ pub(crate) struct Rotate {
 }
 
 impl Command for Rotate {
-    type Output = Issued;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<Issued>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         follow(before.state, KeyOperation::Rotate)?;
         if let Some(successor) = keys::successor(write.db, &before.id)? {
@@ -62,14 +60,14 @@ impl Command for Rotate {
             .before(json!(before))
             .after(json!({"old": after, "new": issued.shown}));
         let touched = Touched::keys([before.id, issued.shown.id.clone()]);
-        Ok(Done { version: Some(1), output: issued, audit, touched })
+        Done::new(&issued, audit, touched)?.version(1).kept(&replay::kept(&issued))
     }
 
-    fn kept(issued: &Issued) -> serde_json::Result<Vec<u8>> {
-        replay::kept(issued)
-    }
-
-    fn replayed(write: &Write<'_>, kept: Vec<u8>) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
+    fn replayed(
+        &self,
+        write: &Write<'_>,
+        kept: Vec<u8>,
+    ) -> Result<(Vec<u8>, Option<AuditEntry>), CommandRefusal> {
         replay::replayed(write, kept)
     }
 }

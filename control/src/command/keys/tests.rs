@@ -8,8 +8,7 @@ use shared::key_hash::KeyHasher;
 
 use super::*;
 use crate::actor::Who;
-use crate::change::FieldChange;
-use crate::command::allowlist::AllowlistEdit;
+use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::members;
 use crate::command::principals;
 use crate::command::projects;

@@ -40,9 +40,7 @@ pub(crate) struct DeleteQuota {
 }
 
 impl Command for CreateQuota {
-    type Output = QuotaRow;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<QuotaRow>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let row = QuotaRow {
             id: new_id("quo", write.now_ms)?,
             counted: known(write, self.counted)?,
@@ -64,14 +62,12 @@ impl Command for CreateQuota {
         }
         let audit = AuditEntry::done("quota.create", "quota", &row.id).after(json!(row));
         let touched = touched_by(write, &row.counted.subject, None)?;
-        Ok(Done { version: Some(1), output: row, audit, touched })
+        Ok(Done::new(&row, audit, touched)?.version(1))
     }
 }
 
 impl Command for EditQuota {
-    type Output = QuotaRow;
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<QuotaRow>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         let after = QuotaRow {
             limit: self.limit.unwrap_or(before.limit),
@@ -85,19 +81,17 @@ impl Command for EditQuota {
         let audit =
             AuditEntry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
         let touched = touched_by(write, &after.counted.subject, None)?;
-        Ok(Done { version: Some(after.version), output: after, audit, touched })
+        Ok(Done::new(&after, audit, touched)?.version(after.version))
     }
 }
 
 impl Command for DeleteQuota {
-    type Output = ();
-
-    fn apply(self, write: &Write<'_>) -> Result<Done<()>, CommandRefusal> {
+    fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
         quotas::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("quota.delete", "quota", &before.id).before(json!(before));
         let touched = touched_by(write, &before.counted.subject, Some(before.id))?;
-        Ok(Done { output: (), version: None, audit, touched })
+        Ok(Done::without_output(audit, touched))
     }
 }
 

@@ -4,8 +4,7 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::*;
-use crate::change::FieldChange;
-use crate::command::allowlist::AllowlistEdit;
+use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::keys::{DeleteKey, EditKey, IssueKey as CreateKey, KeyOperation, Rotate};
 use crate::command::tests::{Office, id};
 use crate::command::{principals, projects};

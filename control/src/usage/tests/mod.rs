@@ -29,7 +29,7 @@ use crate::usage::journal::{JOURNAL_BYTES_MAX, Journal, WorkerLog};
 use crate::usage::request_index::RUN;
 use crate::usage::requests::{Bounds, RequestFilter, page};
 use crate::usage::retention::RetentionPass;
-use crate::writer::{Writer, WriterDesk};
+use crate::writer::{Writer, WriterState};
 
 /// Creates a finished exchange; `n` distinguishes it from others.
 pub(crate) fn event(n: u64) -> UsageEvent {
@@ -473,7 +473,7 @@ fn many_threads_lose_and_double_nothing() {
     assert_eq!((process.stored(), process.files()), ([8_000; 3], 0));
 }
 
-fn desk(mut meter: Meter, home: &Path) -> WriterDesk {
+fn writer_state(mut meter: Meter, home: &Path) -> WriterState {
     let variables = [
         ("LLMGW_API_KEY", "administrator-key-of-the-tests".to_owned()),
         ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", BASE64_STANDARD.encode([3; 32])),
@@ -498,7 +498,7 @@ fn desk(mut meter: Meter, home: &Path) -> WriterDesk {
         out,
     };
     let publisher = Publisher::start(params, db).unwrap();
-    WriterDesk { meter, publisher, keys, retention }
+    WriterState { meter, publisher, keys, retention }
 }
 
 #[test]
@@ -509,7 +509,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
         let sql = "SELECT coalesce(sum(exchanges), 0) FROM usage";
         Connection::open(&db).unwrap().query_row(sql, [], |row| row.get(0)).unwrap()
     };
-    let writer = Writer::start(desk(meter, home.path()), &Alarm::default()).unwrap();
+    let writer = Writer::start(writer_state(meter, home.path()), &Alarm::default()).unwrap();
     let mut log = journal.log().unwrap();
     append(&mut log, 0..1);
     let appended = Instant::now();
@@ -522,7 +522,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
     }
     append(&mut log, 1..50);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    runtime.block_on(writer.scribe().flush(Duration::from_secs(10)));
+    runtime.block_on(writer.handle().flush(Duration::from_secs(10)));
     assert_eq!(count(), 50);
     append(&mut log, 50..60);
     drop(log);
@@ -537,7 +537,7 @@ fn the_writer_thread_makes_the_look_up_of_what_it_stores() {
     let Process { journal, meter, db, .. } = Process::start(home.path());
     let mut log = journal.log().unwrap();
     append(&mut log, 0..RUN + 100);
-    let writer = Writer::start(desk(meter, home.path()), &Alarm::default()).unwrap();
+    let writer = Writer::start(writer_state(meter, home.path()), &Alarm::default()).unwrap();
     let runs = || {
         let sql = "SELECT count(*) FROM usage_requests";
         Connection::open(&db).unwrap().query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap()
@@ -557,11 +557,11 @@ fn the_end_of_the_writer_thread_raises_the_alarm() {
     let Process { meter, .. } = Process::start(home.path());
     let (rung, ring) = std::sync::mpsc::channel();
     let alarm = Alarm::new(move || rung.send(()).unwrap());
-    let writer = Writer::start(desk(meter, home.path()), &alarm).unwrap();
-    let scribe = writer.scribe();
+    let writer = Writer::start(writer_state(meter, home.path()), &alarm).unwrap();
+    let handle = writer.handle();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let chore = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
-    runtime.block_on(scribe.chore(chore)).unwrap_err();
+    runtime.block_on(handle.chore(chore)).unwrap_err();
     ring.recv().unwrap();
     assert_eq!(alarm.cause(), Some("thread llmgw-writer ended: it panicked"));
 }

@@ -66,7 +66,7 @@ pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError
     let read = tokio::task::spawn_blocking(move || export(asked.file, &columns)).await;
     let export = read.map_err(|_| ApiError::parameter("file", "file could not be read."))??;
     let (from, to) = days(&export)?;
-    call.app.scribe.flush(FLUSH_TIME_MAX).await;
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
     let question = ReportQuestion {
         from_ms: start_ms(from)?,
         to_ms: start_ms(to.saturating_add(1.day()))?,
