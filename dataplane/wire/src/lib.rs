@@ -22,7 +22,9 @@ pub mod stream;
 pub mod tokens;
 pub mod translation;
 
+mod bedrock;
 mod claude;
 #[cfg(test)]
 mod cutting;
+mod gemini;
 mod passthrough;

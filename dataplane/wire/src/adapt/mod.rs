@@ -46,10 +46,9 @@ pub use tool_call_ids::with_tool_ids;
 
 pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 
-use crate::claude;
 use crate::extras::Extras;
-use crate::native;
 use crate::stream::AnswerStream;
+use crate::{bedrock, claude, gemini, native};
 
 /// An adaptation of one client dialect to one target dialect.
 #[derive(Debug)]
@@ -234,8 +233,8 @@ pub trait Answers: Debug {
 /// Returns the usage in a whole body, an answer or an error, of a target that speaks `target`.
 pub fn usage_in(target: Dialect, body: &[u8]) -> Option<(TokenCounts, Extras)> {
     match target {
-        Dialect::Gemini => Some((chat_over_gemini::usage_in(body)?, Extras::default())),
-        Dialect::Bedrock => Some((chat_over_bedrock::usage_in(body)?, Extras::default())),
+        Dialect::Gemini => Some((gemini::usage_in(body)?, Extras::default())),
+        Dialect::Bedrock => Some((bedrock::usage_in(body)?, Extras::default())),
         Dialect::Chat
         | Dialect::Responses
         | Dialect::Messages

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::envelope::StreamError;
 use crate::extras::{Extras, term};
-use crate::json;
+use crate::json::{self, inside_quotes, parse_raw};
 use crate::translation::BadAnswer;
 
 /// A chunk or a completion.
@@ -130,12 +130,12 @@ impl<'a> ChatDocument<'a> {
     /// Returns its usage, if there is any, and the reported quantities other than tokens. Usage is at the top, in
     /// `x_groq`, or in a choice as Moonshot sends it.
     pub(super) fn usage(&self) -> (Option<TokenCounts>, Extras) {
-        let read = |raw: &RawValue| serde_json::from_str::<Value>(raw.get()).ok();
+        let read = |raw| parse_raw::<Value>(Some(raw));
         let choices = || self.choices.iter().flatten().find_map(|choice| choice.usage.and_then(read));
         let groq = || self.x_groq.and_then(read).and_then(|groq| groq.get("usage").cloned());
         let usage = self.usage.and_then(read).filter(Value::is_object).or_else(groq).or_else(choices);
         let usage = usage.as_ref().map(UsageReader::of);
-        let tier = self.service_tier.and_then(inside).and_then(|tier| term(tier.as_bytes()));
+        let tier = self.service_tier.and_then(inside_quotes).and_then(|tier| term(tier.as_bytes()));
         let extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();
         (usage.and_then(|usage| usage.counts()), Extras { tier, ..extras })
     }
@@ -169,12 +169,12 @@ impl<'a> DocumentChoice<'a> {
 
     /// Returns the `finish_reason`. Empty if there is none.
     pub(super) fn finish_reason(&self) -> &'a str {
-        self.finish_reason.and_then(inside).unwrap_or_default()
+        self.finish_reason.and_then(inside_quotes).unwrap_or_default()
     }
 
     /// Returns the stop sequence that was reached, if the vendor reports it.
     pub(super) fn stop(&self) -> Option<String> {
-        json::unescape(inside(self.stop_reason?)?.as_bytes())
+        json::unescape(inside_quotes(self.stop_reason?)?.as_bytes())
     }
 
     /// Returns the delta or message.
@@ -186,19 +186,20 @@ impl<'a> DocumentChoice<'a> {
 impl<'a> DocumentMessage<'a> {
     /// Calls `each` with every text that is not empty, in the order in which clients expect them.
     pub(super) fn texts(&self, mut each: impl FnMut(ChatTextKind, AnswerText<'_>)) {
-        let reasoning = [self.reasoning_content, self.reasoning].into_iter().flatten().filter_map(inside);
+        let reasoning =
+            [self.reasoning_content, self.reasoning].into_iter().flatten().filter_map(inside_quotes);
         let mut reasoning = reasoning.filter(|text| !text.is_empty());
         if let Some(text) = reasoning.next() {
             each(ChatTextKind::Reasoning, AnswerText::Escaped(text));
         }
-        match self.content.map(|content| (content, inside(content))) {
+        match self.content.map(|content| (content, inside_quotes(content))) {
             Some((_, Some(text))) if !text.is_empty() => {
                 each(ChatTextKind::Content, AnswerText::Escaped(text))
             }
             Some((parts, None)) => each_part(parts, &mut each),
             Some((_, Some(_))) | None => {}
         }
-        if let Some(text) = self.refusal.and_then(inside).filter(|text| !text.is_empty()) {
+        if let Some(text) = self.refusal.and_then(inside_quotes).filter(|text| !text.is_empty()) {
             each(ChatTextKind::Refusal, AnswerText::Escaped(text));
         }
     }
@@ -218,13 +219,14 @@ impl<'a> DocumentMessage<'a> {
         let mut texts = texts.into_iter().filter_map(|(text, kind)| Some((text?, kind)));
         let (text, kind) = texts.next()?;
         let alone = texts.next().is_none() && self.refusal.is_none() && self.tool_calls.is_none();
-        Some((inside(text)?, kind)).filter(|_| alone)
+        Some((inside_quotes(text)?, kind)).filter(|_| alone)
     }
 }
 
 impl<'a> DocumentCall<'a> {
     fn fragment(&self, position: usize, siblings: usize) -> ChatCallDelta<'a> {
-        let text = |raw: Option<&'a RawValue>| AnswerText::Escaped(raw.and_then(inside).unwrap_or_default());
+        let text =
+            |raw: Option<&'a RawValue>| AnswerText::Escaped(raw.and_then(inside_quotes).unwrap_or_default());
         let called = self.custom.as_ref().or(self.function.as_ref());
         let (id, name) = (text(self.id), text(called.and_then(|called| called.name)));
         let input = called.and_then(|called| called.arguments.or(called.input));
@@ -237,7 +239,7 @@ impl<'a> DocumentCall<'a> {
             name,
             // Some vendors send an object.
             input: input.map_or_else(AnswerText::default, |input| {
-                inside(input).map_or_else(|| AnswerText::Plain(input.get()), AnswerText::Escaped)
+                inside_quotes(input).map_or_else(|| AnswerText::Plain(input.get()), AnswerText::Escaped)
             }),
             custom: self.custom.is_some(),
             signature: self.extra_content.and_then(thought_signature).map(Cow::Owned),
@@ -266,11 +268,6 @@ impl<'a> ChatChoice<'a> {
         choice.calls = calls.collect();
         choice
     }
-}
-
-/// Returns a string without its quotes, still escaped. `None` for other values.
-fn inside(raw: &RawValue) -> Option<&str> {
-    raw.get().strip_prefix('"')?.strip_suffix('"')
 }
 
 /// Calls `each` with the texts of a `content` that is an array. Most vendors send a string; Mistral's reasoning models

@@ -1,6 +1,7 @@
 //! The Messages dialect, Anthropic's protocol.
 
 mod count;
+pub(crate) mod document;
 mod event;
 mod judge;
 mod synthesize;

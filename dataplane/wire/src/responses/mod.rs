@@ -1,5 +1,6 @@
 //! The Responses dialect, OpenAI's protocol.
 
+pub(crate) mod document;
 mod envelope;
 mod event;
 mod failed;

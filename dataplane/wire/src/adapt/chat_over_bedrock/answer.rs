@@ -1,197 +1,97 @@
-//! The target's response types: a complete answer, and the events of a stream.
+//! Reads complete answers.
 
-use std::borrow::Cow;
-
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::usage::{ConverseUsage, tier};
-use crate::extras::Extras;
+use super::stream::BedrockSource;
+use crate::adapt::BadAnswer;
+use crate::adapt::chat_client::CallIdentity;
+use crate::adapt::through_chat::ChatTarget;
+use crate::bedrock::{ConverseAnswer, ConverseBlock, ConverseToolUse, ConverseUsage, Reasoning};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatUsage, ThinkingBlock, escape};
+use crate::envelope::StreamError;
+use crate::json::compact;
 
-/// A complete answer.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseAnswer<'a> {
-    #[serde(borrow)]
-    pub(super) output: Option<ConverseOutput<'a>>,
-    #[serde(borrow)]
-    pub(super) stop_reason: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) usage: Option<ConverseUsage<'a>>,
-    #[serde(borrow)]
-    service_tier: Option<&'a RawValue>,
-    #[serde(borrow)]
-    performance_config: Option<&'a RawValue>,
+/// Reads the answers to one request.
+#[derive(Debug)]
+pub(super) struct BedrockTarget {
+    pub(super) calls: CallIdentity,
+    /// The client handles signed thinking blocks.
+    pub(super) thinking_blocks: bool,
 }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct ConverseOutput<'a> {
-    #[serde(borrow)]
-    pub(super) message: Option<ConverseMessage<'a>>,
-}
+impl ChatTarget for BedrockTarget {
+    fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer> {
+        let answer: Option<ConverseAnswer<'_>> = serde_json::from_str(body).ok();
+        let Some((answer, message)) = answer.and_then(|mut answer| {
+            let message = answer.output.take()?.message?;
+            Some((answer, message))
+        }) else {
+            let error = StreamError::of_odd(body.as_bytes());
+            return Err(error.map_or(BadAnswer::Invalid("it is not a Converse response"), BadAnswer::Error));
+        };
+        let extras = answer.extras();
+        let mut choice = ChatChoice::default();
+        for block in message.content.into_iter().flatten() {
+            self.block(block, &mut choice);
+        }
+        let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
+        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
+        let counts = answer.usage.as_ref().map(ConverseUsage::counts);
+        let usage = counts.map(for_client);
+        Ok(ChatCompletion { choices: vec![choice], created_s: None, counts, usage, extras })
+    }
 
-#[derive(Debug, Deserialize)]
-pub(super) struct ConverseMessage<'a> {
-    #[serde(borrow)]
-    pub(super) content: Option<Vec<ConverseBlock<'a>>>,
-}
-
-/// A content block of a complete answer.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseBlock<'a> {
-    #[serde(borrow)]
-    pub(super) text: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) tool_use: Option<ConverseToolUse<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Option<Reasoning<'a>>,
-    #[serde(borrow)]
-    pub(super) citations_content: Option<Cited<'a>>,
-}
-
-/// Text with citations of its sources.
-#[derive(Debug, Deserialize)]
-pub(super) struct Cited<'a> {
-    #[serde(borrow)]
-    pub(super) content: Option<Vec<ConverseTextDelta<'a>>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct ConverseTextDelta<'a> {
-    #[serde(borrow)]
-    pub(super) text: Option<ConverseText<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseToolUse<'a> {
-    #[serde(borrow)]
-    pub(super) tool_use_id: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) name: Option<ConverseText<'a>>,
-    /// The arguments; present in complete answers only.
-    #[serde(borrow)]
-    pub(super) input: Option<&'a RawValue>,
-    /// Present only for a tool that the target runs itself.
-    #[serde(borrow, rename = "type")]
-    pub(super) kind: Option<ConverseText<'a>>,
-}
-
-/// Signed reasoning, in a complete answer or in a stream.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct Reasoning<'a> {
-    #[serde(borrow)]
-    pub(super) reasoning_text: Option<ReasoningText<'a>>,
-    #[serde(borrow)]
-    pub(super) text: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) signature: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) redacted_content: Option<ConverseText<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct ReasoningText<'a> {
-    #[serde(borrow)]
-    pub(super) text: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) signature: Option<ConverseText<'a>>,
-}
-
-/// The payload of any stream event.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseEvent<'a> {
-    #[serde(default)]
-    pub(super) content_block_index: u64,
-    #[serde(borrow)]
-    pub(super) start: Option<ConverseBlockStart<'a>>,
-    #[serde(borrow)]
-    pub(super) delta: Option<ConverseDelta<'a>>,
-    #[serde(borrow)]
-    pub(super) stop_reason: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) usage: Option<ConverseUsage<'a>>,
-    #[serde(borrow)]
-    service_tier: Option<&'a RawValue>,
-    #[serde(borrow)]
-    performance_config: Option<&'a RawValue>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseBlockStart<'a> {
-    #[serde(borrow)]
-    pub(super) tool_use: Option<ConverseToolUse<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub(super) struct ConverseDelta<'a> {
-    #[serde(borrow)]
-    pub(super) text: Option<ConverseText<'a>>,
-    #[serde(borrow)]
-    pub(super) tool_use: Option<ConverseInputDelta<'a>>,
-    #[serde(borrow)]
-    pub(super) reasoning_content: Option<Reasoning<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-pub(super) struct ConverseInputDelta<'a> {
-    #[serde(borrow)]
-    pub(super) input: Option<ConverseText<'a>>,
-}
-
-/// Returns the usage in a body, which may be an error.
-pub(in crate::adapt) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: ConverseUsageOnly<'_> = serde_json::from_slice(body).ok()?;
-    said.usage.as_ref().map(ConverseUsage::counts)
-}
-
-#[derive(Deserialize)]
-struct ConverseUsageOnly<'a> {
-    #[serde(borrow)]
-    usage: Option<ConverseUsage<'a>>,
-}
-
-/// A string, borrowed if it contains no escapes.
-#[derive(Debug, Deserialize)]
-pub(super) struct ConverseText<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
-
-impl ConverseAnswer<'_> {
-    /// Returns the reported usage other than tokens.
-    pub(super) fn extras(&self) -> Extras {
-        Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
+    fn source(&self) -> Box<dyn ChatSource> {
+        Box::new(BedrockSource::new(self))
     }
 }
 
-impl ConverseEvent<'_> {
-    /// Returns the reported usage other than tokens.
-    pub(super) fn extras(&self) -> Extras {
-        Extras { tier: tier(self.service_tier, self.performance_config), ..Extras::default() }
+impl BedrockTarget {
+    fn block<'a>(&self, block: ConverseBlock<'a>, choice: &mut ChatChoice<'a>) {
+        let cited = block.citations_content.and_then(|cited| cited.content).into_iter().flatten();
+        for text in block.text.into_iter().chain(cited.filter_map(|piece| piece.text)) {
+            choice.content.push_str(&escape(text.0));
+        }
+        if let Some(call) = block.tool_use.filter(ConverseToolUse::is_for_the_client) {
+            let position = choice.calls.len().try_into().unwrap_or(u64::MAX);
+            choice.calls.push(whole_call(call, position, &self.calls));
+        }
+        if let Some(reasoning) = block.reasoning_content {
+            self.reasoning(reasoning, choice);
+        }
     }
-}
 
-impl<'a> ConverseDelta<'a> {
-    /// Returns the text, borrowed from the event, if the delta holds nothing else. `None` if the text contains
-    /// escapes.
-    pub(super) fn only_text(&self) -> Option<&'a str> {
-        let alone = self.tool_use.is_none() && self.reasoning_content.is_none();
-        match self.text.as_ref().filter(|_| alone)?.0 {
-            Cow::Borrowed(text) => Some(text),
-            Cow::Owned(_) => None,
+    fn reasoning<'a>(&self, reasoning: Reasoning<'a>, choice: &mut ChatChoice<'a>) {
+        if let Some(said) = reasoning.reasoning_text {
+            let text = escape(said.text.map(|text| text.0).unwrap_or_default());
+            choice.reasoning.push_str(&text);
+            if self.thinking_blocks {
+                let signature = escape(said.signature.map(|signature| signature.0).unwrap_or_default());
+                choice.thinking_blocks.push(ThinkingBlock::Thinking { text, signature });
+            }
+        }
+        if let Some(data) = reasoning.redacted_content.filter(|_| self.thinking_blocks) {
+            choice.thinking_blocks.push(ThinkingBlock::Redacted(escape(data.0)));
         }
     }
 }
 
-impl ConverseToolUse<'_> {
-    /// True if the client has to run the tool; false if the target runs it.
-    pub(super) fn is_for_the_client(&self) -> bool {
-        self.kind.is_none()
+fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &CallIdentity) -> ChatCall<'a> {
+    let mut arguments = Vec::new();
+    compact(call.input.map_or("{}", RawValue::get).as_bytes(), &mut arguments);
+    ChatCall {
+        id: identity.call_id(call.tool_use_id.map(|id| id.0), position),
+        name: identity.tool_name(call.name.map(|name| name.0)),
+        // JSON stays valid UTF-8 when its white space is removed.
+        input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
+        ..ChatCall::default()
     }
+}
+
+/// Returns the usage that a chat client is to see.
+pub(super) fn for_client(counts: TokenCounts) -> ChatUsage {
+    ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() }
 }
 
 /// Translates the target's stop reason into chat's `finish_reason`. A truncated answer never ends with `tool_calls`,

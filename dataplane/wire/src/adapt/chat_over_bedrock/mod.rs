@@ -8,12 +8,8 @@ mod media;
 mod request;
 mod stream;
 mod thinking;
-mod usage;
-mod whole;
 
 use shared::operation::Dialect;
-
-pub(super) use answer::usage_in;
 
 use super::through_chat::{self, TargetSide};
 use super::{Adaptation, Traits};

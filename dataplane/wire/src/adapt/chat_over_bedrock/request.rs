@@ -3,10 +3,10 @@
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
+use super::answer::BedrockTarget;
 use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
 use super::thinking::{ConverseThinking, ThinkingContext};
-use super::whole::BedrockTarget;
 use crate::adapt::chat_client::{
     CallIdentity, ChatResponseFormat, ChatToolChoice, ChatTools, copy_stop, form, format, messages,
     refuse_listed, tools,

@@ -8,10 +8,9 @@
 //! without `metadata` is complete. Memory is bounded by the size of one message and by the number of calls open at
 //! once.
 
-use super::answer::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning, finish_reason};
-use super::usage::for_client;
-use super::whole::BedrockTarget;
+use super::answer::{BedrockTarget, finish_reason, for_client};
 use crate::adapt::chat_client::CallIdentity;
+use crate::bedrock::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning};
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
 };

@@ -7,13 +7,8 @@ mod contents;
 mod losses;
 mod request;
 mod stream;
-mod usage;
-mod whole;
 
 use shared::operation::Dialect;
-
-pub(super) use answer::{GeminiText, finish_reason, usage_in};
-pub(super) use usage::GeminiUsage;
 
 use super::Adaptation;
 use super::through_chat::{self, TargetSide};

@@ -2,10 +2,10 @@
 
 use simd_json::tape::Object;
 
+use super::answer::GeminiTarget;
 use super::config::write_config;
 use super::contents::GeminiContents;
 use super::losses::LOSSES;
-use super::whole::GeminiTarget;
 use crate::adapt::chat_client::{CallIdentity, ChatToolChoice, form, messages, refuse_listed, tools};
 use crate::adapt::loss::unknown;
 use crate::adapt::through_chat::AskedOfTarget;

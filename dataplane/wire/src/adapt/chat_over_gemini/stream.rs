@@ -7,13 +7,11 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::answer::{GeminiAnswer, GeminiCandidate, finish_reason};
-use super::usage::GeminiUsage;
+use super::answer::{chat_call, finish_reason, for_client, kind_of};
 use crate::adapt::chat_client::CallIdentity;
-use crate::chat::{
-    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChatUsage,
-};
+use crate::chat::{AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind};
 use crate::envelope::StreamError;
+use crate::gemini::{GeminiAnswer, GeminiCandidate, GeminiUsage};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::EventFinder;
 
@@ -135,7 +133,7 @@ impl GeminiReader {
         };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
             if let Some(call) = part.function_call {
-                let call = call.into_call(self.calls, part.thought_signature, &self.identity);
+                let call = chat_call(call, self.calls, part.thought_signature, &self.identity);
                 self.calls = self.calls.saturating_add(1);
                 if let Some(choice) = self.choices.get_mut(at) {
                     sink.delta(index, ChatDelta::Call(begun(&call, choice.calls)));
@@ -143,7 +141,7 @@ impl GeminiReader {
                 }
                 continue;
             }
-            let (is_thought, kind) = (part.is_thought(), part.kind());
+            let (is_thought, kind) = (part.is_thought(), kind_of(&part));
             if let Some(text) = part.text {
                 sink.delta(index, ChatDelta::Text(kind, AnswerText::Plain(&text.0)));
             }
@@ -181,7 +179,7 @@ impl GeminiReader {
             sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
         }
         if let Some(counts) = sink.state().usage {
-            sink.usage(ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() });
+            sink.usage(for_client(counts));
         }
         sink.done();
     }
@@ -219,5 +217,5 @@ fn piece_of<'a>(answer: &GeminiAnswer<'a>) -> Option<(&'a str, GeminiTextDelta)>
     let part = candidate.only_part()?;
     let Cow::Borrowed(text) = part.text.as_ref()?.0 else { return None };
     let usage = answer.usage_metadata.as_ref().map(GeminiUsage::counts);
-    Some((text, GeminiTextDelta { choice: candidate.index.unwrap_or(0), kind: part.kind(), usage }))
+    Some((text, GeminiTextDelta { choice: candidate.index.unwrap_or(0), kind: kind_of(part), usage }))
 }

@@ -3,11 +3,10 @@
 //! Signed thinking returns to the target only if the client keeps it. An answer contains `thinking_blocks`, as
 //! LiteLLM's answers do, if the request had a `thinking` member or contained such blocks.
 
+mod answer;
 mod losses;
 mod request;
-mod response;
 mod stream;
-mod target_types;
 mod usage;
 
 use shared::operation::Dialect;

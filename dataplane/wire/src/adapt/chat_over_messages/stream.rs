@@ -3,13 +3,13 @@
 //! Text is passed on as received. Memory is bounded: one incomplete event, and a few numbers for each of at most
 //! [`OPEN_MAX`] open blocks.
 
-use super::response::{MessagesTarget, arguments};
-use super::target_types::{self, MessagesBlock, MessagesEvent};
+use super::answer::{MessagesTarget, arguments, finish_reason};
 use super::usage::RunningUsage;
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
 };
 use crate::envelope::StreamError;
+use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::{EventFinder, lossy_text};
 
@@ -124,7 +124,7 @@ impl MessagesReader {
     }
 
     fn said(&mut self, said: &MessagesEvent<'_>, text: &str, sink: &mut dyn ChatSink) {
-        let kind = target_types::word(said.kind);
+        let kind = document::word(said.kind);
         if kind == "error" || said.error.is_some() {
             let error = StreamError::of_odd(text.as_bytes());
             let unnamed = || StreamError { message: UNNAMED.to_owned(), ..StreamError::default() };
@@ -133,7 +133,7 @@ impl MessagesReader {
         }
         match &*kind {
             "message_start" => {
-                let message: MessagesEvent<'_> = target_types::object(said.message).unwrap_or_default();
+                let message: MessagesEvent<'_> = document::object(said.message).unwrap_or_default();
                 message.usage.into_iter().for_each(|told| self.usage.hear(told));
                 sink.facts().input = self.usage.counts();
                 sink.facts().extras = self.usage.extras();
@@ -142,12 +142,12 @@ impl MessagesReader {
             "content_block_start" => {
                 self.block_begins(
                     index(said),
-                    &target_types::object(said.content_block).unwrap_or_default(),
+                    &document::object(said.content_block).unwrap_or_default(),
                     sink,
                 );
             }
             "content_block_delta" => {
-                self.delta(text, index(said), &target_types::object(said.delta).unwrap_or_default(), sink);
+                self.delta(text, index(said), &document::object(said.delta).unwrap_or_default(), sink);
             }
             "content_block_stop" => self.block_ends(index(said), sink),
             "message_delta" => self.message_delta(said, sink),
@@ -164,17 +164,15 @@ impl MessagesReader {
     }
 
     fn block_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
-        match &*target_types::word(begun.kind) {
-            "text" => {
-                self.text(ChatTextKind::Content, target_types::inner(begun.text).unwrap_or_default(), sink)
-            }
+        match &*document::word(begun.kind) {
+            "text" => self.text(ChatTextKind::Content, document::inner(begun.text).unwrap_or_default(), sink),
             "thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
                 self.thought(begun, sink);
             }
             "redacted_thinking" => {
                 self.thoughts = self.thoughts.saturating_add(1);
-                if let Some(data) = target_types::inner(begun.data) {
+                if let Some(data) = document::inner(begun.data) {
                     self.thinking_block(ThinkingPart::Redacted, data, sink);
                 }
             }
@@ -185,7 +183,7 @@ impl MessagesReader {
     }
 
     fn delta(&mut self, event: &str, block: u64, delta: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
-        let (piece, text) = match &*target_types::word(delta.kind) {
+        let (piece, text) = match &*document::word(delta.kind) {
             "text_delta" => (MessagesDeltaTarget::Text, delta.text),
             "thinking_delta" if !self.target.thinking_blocks => {
                 (MessagesDeltaTarget::Thinking, delta.thinking)
@@ -194,7 +192,7 @@ impl MessagesReader {
             "input_json_delta" => (MessagesDeltaTarget::Arguments(block), delta.partial_json),
             _ => return,
         };
-        let text = target_types::inner(text).unwrap_or_default();
+        let text = document::inner(text).unwrap_or_default();
         self.alike.learn(event.as_bytes(), text.as_bytes(), piece);
         self.piece(piece, text, sink);
     }
@@ -213,13 +211,13 @@ impl MessagesReader {
         said.usage.into_iter().for_each(|told| self.usage.hear(told));
         sink.facts().usage = self.usage.counts();
         sink.facts().extras = self.usage.extras();
-        let delta: MessagesBlock<'_> = target_types::object(said.delta).unwrap_or_default();
-        let stop_reason = target_types::word(delta.stop_reason);
+        let delta: MessagesBlock<'_> = document::object(said.delta).unwrap_or_default();
+        let stop_reason = document::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
             sink.facts().finished = true;
         }
-        self.text(ChatTextKind::Refusal, target_types::refusal(delta.stop_details).unwrap_or_default(), sink);
+        self.text(ChatTextKind::Refusal, document::refusal(delta.stop_details).unwrap_or_default(), sink);
     }
 
     fn text(&mut self, kind: ChatTextKind, escaped: &str, sink: &mut dyn ChatSink) {
@@ -231,11 +229,11 @@ impl MessagesReader {
 
     /// Passes on thoughts or their signature, which comes last.
     fn thought(&mut self, thought: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
-        if let Some(text) = target_types::inner(thought.thinking) {
+        if let Some(text) = document::inner(thought.thinking) {
             self.text(ChatTextKind::Reasoning, text, sink);
             self.thinking_block(ThinkingPart::Text, text, sink);
         }
-        if let Some(signature) = target_types::inner(thought.signature) {
+        if let Some(signature) = document::inner(thought.signature) {
             self.thinking_block(ThinkingPart::Signature, signature, sink);
         }
     }
@@ -249,7 +247,7 @@ impl MessagesReader {
     }
 
     fn call_begins(&mut self, block: u64, begun: &MessagesBlock<'_>, sink: &mut dyn ChatSink) {
-        let (Some(id), Some(name)) = (target_types::inner(begun.id), target_types::inner(begun.name)) else {
+        let (Some(id), Some(name)) = (document::inner(begun.id), document::inner(begun.name)) else {
             return fail(UNREADABLE, sink);
         };
         if self.open.len() >= OPEN_MAX {
@@ -301,7 +299,7 @@ impl MessagesReader {
         }
         self.begin(sink);
         let stop_reason = self.stop_reason.take().unwrap_or_default();
-        sink.finish(0, target_types::finish_reason(&stop_reason, self.calls > 0), None);
+        sink.finish(0, finish_reason(&stop_reason, self.calls > 0), None);
         sink.facts().usage = self.usage.counts();
         sink.usage(self.usage.for_client());
         sink.done();

@@ -3,12 +3,11 @@
 //! continued from turn to turn.
 
 mod answer;
-mod event;
 mod losses;
 mod messages;
 mod request;
+mod stream;
 mod tools;
-mod whole;
 
 use shared::operation::Dialect;
 

@@ -2,8 +2,8 @@
 
 use simd_json::prelude::ValueAsScalar as _;
 
+use super::answer::ResponsesTarget;
 use super::losses::{LOSSES, check};
-use super::whole::ResponsesTarget;
 use super::{messages, tools};
 use crate::adapt::chat_client::form;
 use crate::adapt::loss::unknown;

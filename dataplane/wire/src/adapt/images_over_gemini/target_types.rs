@@ -6,7 +6,8 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use crate::adapt::chat_over_gemini::{GeminiText, GeminiUsage, finish_reason};
+use crate::gemini::{GeminiUsage, is_filtered};
+use crate::json::BorrowedText;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -29,9 +30,9 @@ struct GeminiImageCandidate<'a> {
     #[serde(borrow)]
     content: Option<GeminiImageContent<'a>>,
     #[serde(borrow)]
-    finish_reason: Option<GeminiText<'a>>,
+    finish_reason: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    finish_message: Option<GeminiText<'a>>,
+    finish_message: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -45,7 +46,7 @@ struct GeminiImageContent<'a> {
 struct GeminiImagePart<'a> {
     thought: Option<bool>,
     #[serde(borrow)]
-    text: Option<GeminiText<'a>>,
+    text: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     inline_data: Option<InlineImage<'a>>,
 }
@@ -54,32 +55,32 @@ struct GeminiImagePart<'a> {
 #[serde(rename_all = "camelCase")]
 struct InlineImage<'a> {
     #[serde(borrow)]
-    mime_type: Option<GeminiText<'a>>,
+    mime_type: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    data: Option<GeminiText<'a>>,
+    data: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Prediction<'a> {
     #[serde(borrow)]
-    bytes_base64_encoded: Option<GeminiText<'a>>,
+    bytes_base64_encoded: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    mime_type: Option<GeminiText<'a>>,
+    mime_type: Option<BorrowedText<'a>>,
     /// The prompt as rewritten by the model.
     #[serde(borrow)]
-    prompt: Option<GeminiText<'a>>,
+    prompt: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    rai_filtered_reason: Option<GeminiText<'a>>,
+    rai_filtered_reason: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct GeminiImageFeedback<'a> {
     #[serde(borrow)]
-    block_reason: Option<GeminiText<'a>>,
+    block_reason: Option<BorrowedText<'a>>,
     #[serde(borrow)]
-    block_reason_message: Option<GeminiText<'a>>,
+    block_reason_message: Option<BorrowedText<'a>>,
 }
 
 /// The output tokens by modality.
@@ -94,7 +95,7 @@ struct GeminiImageUsage<'a> {
 #[serde(rename_all = "camelCase")]
 struct GeminiImageTokens<'a> {
     #[serde(borrow)]
-    modality: Option<GeminiText<'a>>,
+    modality: Option<BorrowedText<'a>>,
     token_count: Option<u64>,
 }
 
@@ -142,8 +143,9 @@ impl<'a> GeminiImageAnswer<'a> {
         let filtered =
             || self.predictions.iter().flatten().find_map(|image| image.rai_filtered_reason.as_ref());
         feedback.or_else(|| filtered().map(|text| &*text.0)).or_else(|| {
-            let refuses = |reason: &str| finish_reason(reason) == "content_filter";
-            self.ends().find(|(reason, _)| refuses(reason)).map(|(reason, message)| message.unwrap_or(reason))
+            self.ends()
+                .find(|(reason, _)| is_filtered(reason))
+                .map(|(reason, message)| message.unwrap_or(reason))
         })
     }
 

@@ -10,8 +10,8 @@ mod tools;
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
+use super::answer::MessagesTarget;
 use super::losses::{JSON_OBJECT, LOSSES, STOP, TEMPERATURE, refuse, refused};
-use super::response::MessagesTarget;
 use crate::adapt::chat_client::form;
 use crate::adapt::loss::unknown;
 use crate::adapt::through_chat::AskedOfTarget;

@@ -6,14 +6,14 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::stream::MessagesSource;
-use super::target_types::{self, MessagesBlock, MessagesEvent};
 use super::usage::RunningUsage;
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
 use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ThinkingBlock, escape};
 use crate::envelope::StreamError;
-use crate::json::compact;
+use crate::json::{compact, parse_raw};
+use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 
 /// Reads the answers to one request.
 #[derive(Clone, Debug)]
@@ -28,20 +28,20 @@ impl ChatTarget for MessagesTarget {
     fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer> {
         let answer = if body.trim_start().starts_with('{') { serde_json::from_str(body).ok() } else { None };
         let answer: MessagesEvent<'a> = answer.ok_or(BadAnswer::Invalid("it is not a JSON object"))?;
-        if answer.error.is_some() || target_types::word(answer.kind) == "error" {
+        if answer.error.is_some() || document::word(answer.kind) == "error" {
             let document: Value = serde_json::from_str(body).unwrap_or_default();
             let error = StreamError::of_document(&document).unwrap_or_default();
             return Err(BadAnswer::Error(error.in_open_ai_words()));
         }
-        let blocks: Option<Vec<&RawValue>> = target_types::read(answer.content);
+        let blocks: Option<Vec<&RawValue>> = parse_raw(answer.content);
         let blocks = blocks.ok_or(BadAnswer::Invalid("it has no content"))?;
         let mut choice = ChatChoice::default();
         for block in blocks {
             self.block(block, &mut choice)?;
         }
-        choice.refusal.push_str(target_types::refusal(answer.stop_details).unwrap_or_default());
-        let stop_reason = target_types::word(answer.stop_reason);
-        choice.finish_reason = target_types::finish_reason(&stop_reason, !choice.calls.is_empty()).into();
+        choice.refusal.push_str(document::refusal(answer.stop_details).unwrap_or_default());
+        let stop_reason = document::word(answer.stop_reason);
+        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
         let mut usage = RunningUsage::default();
         answer.usage.into_iter().for_each(|told| usage.hear(told));
         Ok(ChatCompletion {
@@ -61,9 +61,9 @@ impl ChatTarget for MessagesTarget {
 impl MessagesTarget {
     fn block<'a>(&self, raw: &'a RawValue, choice: &mut ChatChoice<'a>) -> Result<(), BadAnswer> {
         let block: MessagesBlock<'a> =
-            target_types::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
-        let text = |raw: Option<&'a RawValue>| target_types::inner(raw).unwrap_or_default();
-        match &*target_types::word(block.kind) {
+            document::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
+        let text = |raw: Option<&'a RawValue>| document::inner(raw).unwrap_or_default();
+        match &*document::word(block.kind) {
             "text" => choice.content.push_str(text(block.text)),
             "thinking" => {
                 choice.reasoning.push_str(text(block.thinking));
@@ -71,8 +71,7 @@ impl MessagesTarget {
             }
             "redacted_thinking" => self.thinking_block(&block, choice),
             "tool_use" => {
-                let (Some(id), Some(name)) = (target_types::inner(block.id), target_types::inner(block.name))
-                else {
+                let (Some(id), Some(name)) = (document::inner(block.id), document::inner(block.name)) else {
                     return Err(BadAnswer::Invalid("it calls a tool without a name or an id"));
                 };
                 choice.calls.push(ChatCall {
@@ -89,7 +88,7 @@ impl MessagesTarget {
     }
 
     fn thinking_block<'a>(&self, block: &MessagesBlock<'a>, choice: &mut ChatChoice<'a>) {
-        let text = |raw: Option<&'a RawValue>| Cow::Borrowed(target_types::inner(raw).unwrap_or_default());
+        let text = |raw: Option<&'a RawValue>| Cow::Borrowed(document::inner(raw).unwrap_or_default());
         if self.thinking_blocks {
             choice.thinking_blocks.push(match block.data {
                 Some(data) => ThinkingBlock::Redacted(text(Some(data))),
@@ -107,4 +106,40 @@ pub(super) fn arguments(input: Option<&RawValue>) -> String {
     compact(input.map_or("{}", RawValue::get).as_bytes(), &mut out);
     // JSON stays valid UTF-8 when its white space is removed.
     String::from_utf8(out).unwrap_or_default()
+}
+
+/// Translates the stop reason into chat's `finish_reason`.
+pub(super) fn finish_reason(stop_reason: &str, has_calls: bool) -> &'static str {
+    match stop_reason {
+        "max_tokens" | "model_context_window_exceeded" => "length",
+        "refusal" => "content_filter",
+        "tool_use" => "tool_calls",
+        // `end_turn`, `stop_sequence`, `pause_turn`, and unknown reasons. Some vendors send `end_turn` after a call.
+        _ if has_calls => "tool_calls",
+        _ => "stop",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_stop_reason_has_a_finish_reason() {
+        let rows = [
+            ("end_turn", false, "stop"),
+            ("end_turn", true, "tool_calls"),
+            ("stop_sequence", false, "stop"),
+            ("pause_turn", false, "stop"),
+            ("max_tokens", true, "length"),
+            ("model_context_window_exceeded", false, "length"),
+            ("tool_use", true, "tool_calls"),
+            ("refusal", false, "content_filter"),
+            ("something_new", false, "stop"),
+            ("", false, "stop"),
+        ];
+        for (stop, has_calls, want) in rows {
+            assert_eq!(finish_reason(stop, has_calls), want, "{stop}");
+        }
+    }
 }

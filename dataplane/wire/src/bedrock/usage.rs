@@ -4,13 +4,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::answer::ConverseText;
-use crate::chat::ChatUsage;
 use crate::extras::{joined, term};
+use crate::json::{BorrowedText, parse_raw};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ConverseUsage<'a> {
+pub(crate) struct ConverseUsage<'a> {
     input_tokens: Option<u64>,
     output_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
@@ -25,25 +24,25 @@ pub(super) struct ConverseUsage<'a> {
 struct CacheDetail<'a> {
     input_tokens: Option<u64>,
     #[serde(borrow)]
-    ttl: Option<ConverseText<'a>>,
+    ttl: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct ServiceTier<'a> {
     #[serde(borrow, rename = "type")]
-    kind: Option<ConverseText<'a>>,
+    kind: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
 struct PerformanceConfig<'a> {
     #[serde(borrow)]
-    latency: Option<ConverseText<'a>>,
+    latency: Option<BorrowedText<'a>>,
 }
 
 impl ConverseUsage<'_> {
     /// Returns the token counts. Cache reads and writes are separate classes.
-    pub(super) fn counts(&self) -> TokenCounts {
-        let details: Option<Vec<CacheDetail<'_>>> = read(self.cache_details);
+    pub(crate) fn counts(&self) -> TokenCounts {
+        let details: Option<Vec<CacheDetail<'_>>> = parse_raw(self.cache_details);
         let written = |is_hour: bool| {
             let details = details.iter().flatten();
             let matching = details.filter(move |detail| {
@@ -65,19 +64,9 @@ impl ConverseUsage<'_> {
     }
 }
 
-/// Returns the usage that a chat client is to see.
-pub(super) fn for_client(counts: TokenCounts) -> ChatUsage {
-    ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() }
-}
-
 /// Returns the service tier given by these members of an answer.
 pub(super) fn tier(service_tier: Option<&RawValue>, performance: Option<&RawValue>) -> Option<Box<str>> {
-    let service = read::<ServiceTier<'_>>(service_tier).and_then(|tier| tier.kind);
-    let latency = read::<PerformanceConfig<'_>>(performance).and_then(|config| config.latency);
+    let service = parse_raw::<ServiceTier<'_>>(service_tier).and_then(|tier| tier.kind);
+    let latency = parse_raw::<PerformanceConfig<'_>>(performance).and_then(|config| config.latency);
     joined([service, latency].into_iter().flatten().filter_map(|name| term(name.0.as_bytes())))
-}
-
-/// Parses a member; `None` if it does not have the expected form.
-fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(raw?.get()).ok()
 }

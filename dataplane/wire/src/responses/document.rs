@@ -5,18 +5,19 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
+use super::ResponseToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
-use crate::responses::ResponseToolUse;
+use crate::json::{inside_quotes, parse_raw};
 
 /// Any stream event, with the members used from all event types.
 #[derive(Debug, Deserialize)]
-pub(super) struct ResponseEvent<'a> {
+pub(crate) struct ResponseEvent<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
-    pub(super) output_index: Option<u64>,
-    pub(super) content_index: Option<u64>,
-    pub(super) summary_index: Option<u64>,
+    pub(crate) output_index: Option<u64>,
+    pub(crate) content_index: Option<u64>,
+    pub(crate) summary_index: Option<u64>,
     #[serde(borrow)]
     delta: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -36,7 +37,7 @@ pub(super) struct ResponseEvent<'a> {
 /// The part of the answer to which a delta is appended: a content part, by its item and part index, or the input of a
 /// call, by its item index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ResponseDeltaTarget {
+pub(crate) enum ResponseDeltaTarget {
     Text((u64, u64)),
     Refusal((u64, u64)),
     Thought((u64, u64)),
@@ -45,13 +46,13 @@ pub(super) enum ResponseDeltaTarget {
 
 /// A response: the body of a complete answer, or a member of the last event.
 #[derive(Debug, Deserialize)]
-pub(super) struct Response<'a> {
+pub(crate) struct Response<'a> {
     #[serde(borrow)]
     status: Option<&'a RawValue>,
     #[serde(borrow)]
     created_at: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) error: Option<&'a RawValue>,
+    pub(crate) error: Option<&'a RawValue>,
     #[serde(borrow)]
     incomplete_details: Option<IncompleteDetails<'a>>,
     #[serde(borrow)]
@@ -76,7 +77,7 @@ struct IncompleteDetails<'a> {
 
 /// An output item.
 #[derive(Debug, Deserialize)]
-pub(super) struct ResponseItem<'a> {
+pub(crate) struct ResponseItem<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -99,7 +100,7 @@ pub(super) struct ResponseItem<'a> {
 
 /// A part of a message or of reasoning.
 #[derive(Debug, Deserialize)]
-pub(super) struct ResponsePart<'a> {
+pub(crate) struct ResponsePart<'a> {
     #[serde(borrow, rename = "type")]
     kind: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -110,7 +111,7 @@ pub(super) struct ResponsePart<'a> {
 
 /// The kind of an item, from chat's point of view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ItemKind {
+pub(crate) enum ItemKind {
     Message,
     Reasoning,
     Function,
@@ -119,17 +120,17 @@ pub(super) enum ItemKind {
 }
 
 impl<'a> ResponseEvent<'a> {
-    pub(super) fn read(data: &'a str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(data: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(data)
     }
 
     #[inline]
-    pub(super) fn kind(&self) -> &'a str {
+    pub(crate) fn kind(&self) -> &'a str {
         bare(self.kind)
     }
 
     /// Returns the part to which the event's delta is appended, if it has one.
-    pub(super) fn piece(&self) -> Option<ResponseDeltaTarget> {
+    pub(crate) fn piece(&self) -> Option<ResponseDeltaTarget> {
         let index = self.output_index.unwrap_or_default();
         let part = (index, self.content_index.unwrap_or_default());
         Some(match self.kind() {
@@ -147,53 +148,53 @@ impl<'a> ResponseEvent<'a> {
     }
 
     #[inline]
-    pub(super) fn delta(&self) -> &'a str {
+    pub(crate) fn delta(&self) -> &'a str {
         bare(self.delta)
     }
 
     /// Returns the complete value that a `.done` event repeats.
-    pub(super) fn whole(&self) -> &'a str {
+    pub(crate) fn whole(&self) -> &'a str {
         bare(self.text.or(self.refusal).or(self.arguments).or(self.input))
     }
 
-    pub(super) fn item(&self) -> Option<ResponseItem<'a>> {
-        inner(self.item)
+    pub(crate) fn item(&self) -> Option<ResponseItem<'a>> {
+        parse_raw(self.item)
     }
 
-    pub(super) fn response(&self) -> Option<Response<'a>> {
-        inner(self.response)
+    pub(crate) fn response(&self) -> Option<Response<'a>> {
+        parse_raw(self.response)
     }
 }
 
 impl<'a> Response<'a> {
-    pub(super) fn read(body: &'a str) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(body: &'a str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(body)
     }
 
-    pub(super) fn has_output(&self) -> bool {
+    pub(crate) fn has_output(&self) -> bool {
         self.output.is_some()
     }
 
     /// Returns the items with their indexes. Items that cannot be parsed are skipped.
-    pub(super) fn items(&self) -> impl Iterator<Item = (u64, ResponseItem<'a>)> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = (u64, ResponseItem<'a>)> {
         let items = self.output.as_deref().unwrap_or_default();
-        (0..).zip(items).filter_map(|(place, item)| Some((place, inner(Some(*item))?)))
+        (0..).zip(items).filter_map(|(place, item)| Some((place, parse_raw(Some(*item))?)))
     }
 
-    pub(super) fn status(&self) -> &'a str {
+    pub(crate) fn status(&self) -> &'a str {
         bare(self.status)
     }
 
     fn usage(&self) -> Option<UsageReader> {
-        serde_json::from_str::<Value>(self.usage?.get()).ok().as_ref().map(UsageReader::of)
+        parse_raw::<Value>(self.usage).as_ref().map(UsageReader::of)
     }
 
-    pub(super) fn token_counts(&self) -> Option<TokenCounts> {
+    pub(crate) fn token_counts(&self) -> Option<TokenCounts> {
         self.usage()?.counts()
     }
 
     /// Returns the reported usage other than tokens.
-    pub(super) fn extras(&self) -> Extras {
+    pub(crate) fn extras(&self) -> Extras {
         let mut extras = self.usage().map(|usage| usage.extras()).unwrap_or_default();
         extras.tier = term(bare(self.service_tier).as_bytes());
         let mut tools = Units::ZERO;
@@ -203,12 +204,12 @@ impl<'a> Response<'a> {
     }
 
     /// Returns the creation time in whole seconds since the Unix epoch.
-    pub(super) fn created_s(&self) -> Option<u64> {
+    pub(crate) fn created_s(&self) -> Option<u64> {
         self.created_at?.get().split('.').next()?.parse().ok()
     }
 
     /// Returns chat's `finish_reason`.
-    pub(super) fn finish_reason(&self, has_calls: bool) -> &'static str {
+    pub(crate) fn finish_reason(&self, has_calls: bool) -> &'static str {
         let reason = self.incomplete_details.as_ref().map_or("", |details| bare(details.reason));
         match (self.status(), reason) {
             ("incomplete", "content_filter") => "content_filter",
@@ -220,7 +221,7 @@ impl<'a> Response<'a> {
 }
 
 impl<'a> ResponseItem<'a> {
-    pub(super) fn kind(&self) -> ItemKind {
+    pub(crate) fn kind(&self) -> ItemKind {
         match bare(self.kind) {
             "message" => ItemKind::Message,
             "reasoning" => ItemKind::Reasoning,
@@ -232,7 +233,7 @@ impl<'a> ResponseItem<'a> {
 
     /// Returns the billed tool use of the item.
     fn tool_use(&self) -> ResponseToolUse {
-        let action: Option<Action<'_>> = inner(self.action);
+        let action: Option<Action<'_>> = parse_raw(self.action);
         ResponseToolUse::of(
             bare(self.kind).as_bytes(),
             bare(action.and_then(|action| action.kind)).as_bytes(),
@@ -240,49 +241,44 @@ impl<'a> ResponseItem<'a> {
     }
 
     /// Returns the id by which results refer to the call.
-    pub(super) fn call_id(&self) -> &'a str {
+    pub(crate) fn call_id(&self) -> &'a str {
         let id = bare(self.call_id);
         if id.is_empty() { bare(self.id) } else { id }
     }
 
-    pub(super) fn name(&self) -> &'a str {
+    pub(crate) fn name(&self) -> &'a str {
         bare(self.name)
     }
 
     /// Returns the arguments, or the free text of a custom tool call.
-    pub(super) fn input(&self) -> &'a str {
+    pub(crate) fn input(&self) -> &'a str {
         bare(self.arguments.or(self.input))
     }
 
-    pub(super) fn content(&self) -> Vec<ResponsePart<'a>> {
-        inner(self.content).unwrap_or_default()
+    pub(crate) fn content(&self) -> Vec<ResponsePart<'a>> {
+        parse_raw(self.content).unwrap_or_default()
     }
 
     /// Returns the texts of reasoning: its summaries, or its content if there are none.
-    pub(super) fn thoughts(&self) -> impl Iterator<Item = &'a str> {
-        let summary: Vec<ResponsePart<'a>> = inner(self.summary).unwrap_or_default();
+    pub(crate) fn thoughts(&self) -> impl Iterator<Item = &'a str> {
+        let summary: Vec<ResponsePart<'a>> = parse_raw(self.summary).unwrap_or_default();
         let thoughts = if summary.is_empty() { self.content() } else { summary };
         thoughts.into_iter().map(|thought| thought.text())
     }
 }
 
 impl<'a> ResponsePart<'a> {
-    pub(super) fn is_refusal(&self) -> bool {
+    pub(crate) fn is_refusal(&self) -> bool {
         bare(self.kind) == "refusal"
     }
 
-    pub(super) fn text(&self) -> &'a str {
+    pub(crate) fn text(&self) -> &'a str {
         bare(self.text.or(self.refusal))
     }
-}
-
-/// Parses a member; `None` if it does not have the expected form.
-fn inner<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(raw?.get()).ok()
 }
 
 /// Returns a string in its escaped form. Empty if it is not a string.
 #[inline]
 fn bare(raw: Option<&RawValue>) -> &str {
-    raw.and_then(|raw| raw.get().strip_prefix('"')?.strip_suffix('"')).unwrap_or_default()
+    raw.and_then(inside_quotes).unwrap_or_default()
 }

@@ -5,13 +5,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use super::answer::GeminiText;
-use crate::chat::ChatUsage;
 use crate::extras::term;
+use crate::json::{BorrowedText, parse_raw};
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::adapt) struct GeminiUsage<'a> {
+pub(crate) struct GeminiUsage<'a> {
     prompt_token_count: Option<u64>,
     tool_use_prompt_token_count: Option<u64>,
     cached_content_token_count: Option<u64>,
@@ -37,13 +36,13 @@ pub(in crate::adapt) struct GeminiUsage<'a> {
 #[serde(rename_all = "camelCase")]
 struct GeminiModalityTokens<'a> {
     #[serde(borrow)]
-    modality: Option<GeminiText<'a>>,
+    modality: Option<BorrowedText<'a>>,
     token_count: Option<u64>,
 }
 
 impl GeminiUsage<'_> {
     /// Returns the counts, each token in one class. Images, video and documents in the prompt are billed like text.
-    pub(in crate::adapt) fn counts(&self) -> TokenCounts {
+    pub(crate) fn counts(&self) -> TokenCounts {
         let prompt = self.prompt_token_count.unwrap_or(0);
         let prompt = prompt.saturating_add(self.tool_use_prompt_token_count.unwrap_or(0));
         let cache_read = self.cached_content_token_count.unwrap_or(0).min(prompt);
@@ -66,21 +65,16 @@ impl GeminiUsage<'_> {
         }
     }
 
-    /// Returns the usage that a chat client is to see.
-    pub(super) fn for_client(&self) -> ChatUsage {
-        ChatUsage { counts: self.counts(), tells_reasoning: true, ..ChatUsage::default() }
-    }
-
     /// Returns the tokens of images in the candidates.
     fn image_tokens(&self) -> u64 {
         of(self.candidates_tokens_details, "IMAGE")
     }
 
     /// Returns the service tier, or Vertex AI's traffic type if the tier is missing.
-    pub(in crate::adapt) fn tier(&self) -> Option<Box<str>> {
-        let tier = read::<GeminiText<'_>>(self.service_tier);
+    pub(crate) fn tier(&self) -> Option<Box<str>> {
+        let tier = parse_raw::<BorrowedText<'_>>(self.service_tier);
         let tier = tier.and_then(|tier| term(tier.0.strip_prefix(TIER).unwrap_or(&tier.0).as_bytes()));
-        let traffic = || match &*read::<GeminiText<'_>>(self.traffic_type)?.0 {
+        let traffic = || match &*parse_raw::<BorrowedText<'_>>(self.traffic_type)?.0 {
             "PROVISIONED_THROUGHPUT" => term(b"provisioned"),
             "ON_DEMAND" | "TRAFFIC_TYPE_UNSPECIFIED" => None,
             other => term(other.strip_prefix("ON_DEMAND_").unwrap_or(other).as_bytes()),
@@ -91,15 +85,10 @@ impl GeminiUsage<'_> {
 
 /// Returns the tokens of `modality`.
 fn of(details: Option<&RawValue>, modality: &str) -> u64 {
-    let details: Vec<GeminiModalityTokens<'_>> = read(details).unwrap_or_default();
+    let details: Vec<GeminiModalityTokens<'_>> = parse_raw(details).unwrap_or_default();
     let is_meant =
         |detail: &&GeminiModalityTokens<'_>| detail.modality.as_ref().is_some_and(|text| text.0 == modality);
     details.iter().filter(is_meant).filter_map(|detail| detail.token_count).fold(0, u64::saturating_add)
-}
-
-/// Parses a member; `None` if it does not have the expected form.
-fn read<'a, T: Deserialize<'a>>(raw: Option<&'a RawValue>) -> Option<T> {
-    serde_json::from_str(raw?.get()).ok()
 }
 
 /// The prefix of service tier names.

@@ -1,0 +1,340 @@
+//! Reads Responses streams.
+
+use shared::usage::TokenCounts;
+
+use crate::adapt::tool_names::ToolNames;
+use crate::chat::{AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChatUsage};
+use crate::envelope::StreamError;
+use crate::passthrough::{Alike, Varying};
+use crate::responses::document::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
+use crate::sse::{EventFinder, lossy_text};
+
+/// Reads one Responses stream.
+#[derive(Debug)]
+pub(super) struct ResponsesSource {
+    events: EventFinder,
+    reader: ResponseReader,
+}
+
+/// The state needed to continue the answer.
+#[derive(Debug)]
+struct ResponseReader {
+    names: ToolNames,
+    begun: bool,
+    /// Recognises events that differ only in their delta.
+    alike: Alike<ResponseDeltaTarget>,
+    /// Calls, in the order of chat's indexes.
+    calls: Vec<ResponseCall>,
+    /// Message parts of which something has been passed on, as item and part index.
+    told: Vec<(u64, u64)>,
+    /// The reasoning part that was passed on last.
+    thought: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct ResponseCall {
+    output_index: u64,
+    custom: bool,
+    /// Some of its input has been passed on.
+    told: bool,
+}
+
+/// Maximum number of calls, and of message parts, in one answer.
+const PARTS_MAX: usize = 4096;
+
+/// The answer has more than [`PARTS_MAX`] calls or parts.
+#[derive(Clone, Copy, Debug)]
+struct TooMany;
+
+impl ResponsesSource {
+    pub(super) fn new(names: ToolNames) -> Self {
+        let reader = ResponseReader {
+            names,
+            begun: false,
+            alike: Alike::new(Varying::PaddingAndNumber),
+            calls: Vec::new(),
+            told: Vec::new(),
+            thought: None,
+        };
+        Self { events: EventFinder::default(), reader }
+    }
+}
+
+impl ChatSource for ResponsesSource {
+    fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
+        let read = events.push(chunk, |data| {
+            reader.event(data, sink);
+            !sink.has_ended()
+        });
+        if read.is_err() {
+            sink.fail(&bad("The upstream sent an event that is too large."));
+        }
+    }
+
+    fn end(&mut self, sink: &mut dyn ChatSink) {
+        let Self { events, reader } = self;
+        // An event cut off by the end of the stream is used only if it is terminal.
+        events.end(|data| {
+            if ResponseEvent::read(&lossy_text(data)).is_ok_and(|event| is_terminal(event.kind())) {
+                reader.event(data, sink);
+            }
+            false
+        });
+    }
+}
+
+fn is_terminal(kind: &str) -> bool {
+    matches!(kind, "response.completed" | "response.incomplete" | "response.failed" | "error")
+}
+
+impl ResponseReader {
+    fn event(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        if let Some(like) = self.alike.read(data) {
+            return self.piece(like.meaning, like.text, sink);
+        }
+        if data.first() != Some(&b'{') {
+            return;
+        }
+        let text = lossy_text(data);
+        let Ok(event) = ResponseEvent::read(&text) else {
+            let unreadable = || bad("The upstream sent an event that cannot be read.");
+            return sink.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable));
+        };
+        if let Some(piece) = event.piece() {
+            self.alike.learn(data, event.delta().as_bytes(), piece);
+            return self.piece(piece, event.delta(), sink);
+        }
+        let told = self.other(&event, data, sink);
+        fail_if(told, sink);
+    }
+
+    /// Handles an event without a delta.
+    fn other(
+        &mut self,
+        event: &ResponseEvent<'_>,
+        data: &[u8],
+        sink: &mut dyn ChatSink,
+    ) -> Result<(), TooMany> {
+        let index = event.output_index.unwrap_or_default();
+        let part = (index, event.content_index.unwrap_or_default());
+        match event.kind() {
+            "response.output_text.done" => {
+                self.whole_part(ChatTextKind::Content, part, event.whole(), sink)?;
+            }
+            "response.refusal.done" => self.whole_part(ChatTextKind::Refusal, part, event.whole(), sink)?,
+            "response.function_call_arguments.done" | "response.custom_tool_call_input.done" => {
+                self.whole_input(index, event.whole(), sink);
+            }
+            "response.output_item.added" => {
+                event.item().map_or(Ok(()), |item| self.call(index, &item, sink))?;
+            }
+            "response.output_item.done" => {
+                event.item().map_or(Ok(()), |item| self.item(index, &item, sink))?;
+            }
+            "response.created" => self.begin(sink),
+            "response.completed" | "response.incomplete" => match event.response() {
+                Some(response) => self.finish(&response, sink)?,
+                None => sink.fail(&bad("The upstream's last event holds no response.")),
+            },
+            "response.failed" => {
+                let response = event.response();
+                response.iter().for_each(|response| reported(response, sink));
+                sink.fail(&failure(response.as_ref()));
+            }
+            "error" => sink.fail(&odd_error(data)),
+            // An event without a type is ignored unless it is an error of another API.
+            "" => StreamError::of_odd(data).iter().for_each(|error| sink.fail(error)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Handles a delta.
+    fn piece(&mut self, piece: ResponseDeltaTarget, raw: &str, sink: &mut dyn ChatSink) {
+        match piece {
+            ResponseDeltaTarget::Text(part) => {
+                let told = self.part(ChatTextKind::Content, part, raw, sink);
+                fail_if(told, sink);
+            }
+            ResponseDeltaTarget::Refusal(part) => {
+                let told = self.part(ChatTextKind::Refusal, part, raw, sink);
+                fail_if(told, sink);
+            }
+            ResponseDeltaTarget::Thought(part) => self.thought(part, raw, sink),
+            ResponseDeltaTarget::Input(index) => self.input(index, raw, sink),
+        }
+    }
+
+    fn begin(&mut self, sink: &mut dyn ChatSink) {
+        if !std::mem::replace(&mut self.begun, true) {
+            sink.begin(0);
+        }
+    }
+
+    fn text(&mut self, kind: ChatTextKind, raw: &str, sink: &mut dyn ChatSink) {
+        if !raw.is_empty() {
+            self.begin(sink);
+            sink.delta(0, ChatDelta::Text(kind, AnswerText::Escaped(raw)));
+        }
+    }
+
+    fn part(
+        &mut self,
+        kind: ChatTextKind,
+        part: (u64, u64),
+        raw: &str,
+        sink: &mut dyn ChatSink,
+    ) -> Result<(), TooMany> {
+        if self.told.last() != Some(&part) && !self.told.contains(&part) {
+            if self.told.len() >= PARTS_MAX {
+                return Err(TooMany);
+            }
+            self.told.push(part);
+        }
+        self.text(kind, raw, sink);
+        Ok(())
+    }
+
+    /// Handles the complete text of a part, which is passed on only if none of it has been.
+    fn whole_part(
+        &mut self,
+        kind: ChatTextKind,
+        part: (u64, u64),
+        raw: &str,
+        sink: &mut dyn ChatSink,
+    ) -> Result<(), TooMany> {
+        if self.told.contains(&part) { Ok(()) } else { self.part(kind, part, raw, sink) }
+    }
+
+    /// Passes on reasoning, with a blank line between its parts.
+    fn thought(&mut self, part: (u64, u64), raw: &str, sink: &mut dyn ChatSink) {
+        if !raw.is_empty() && self.thought.replace(part).is_some_and(|before| before != part) {
+            self.text(ChatTextKind::Reasoning, r"\n\n", sink);
+        }
+        self.text(ChatTextKind::Reasoning, raw, sink);
+    }
+
+    /// Starts a call, unless the item is not a call or has been started already.
+    fn call(
+        &mut self,
+        output_index: u64,
+        item: &ResponseItem<'_>,
+        sink: &mut dyn ChatSink,
+    ) -> Result<(), TooMany> {
+        let custom = match item.kind() {
+            ItemKind::Function => false,
+            ItemKind::Custom => true,
+            ItemKind::Message | ItemKind::Reasoning | ItemKind::Other => return Ok(()),
+        };
+        if self.calls.iter().any(|call| call.output_index == output_index) {
+            return Ok(());
+        }
+        if self.calls.len() >= PARTS_MAX {
+            return Err(TooMany);
+        }
+        self.begin(sink);
+        sink.delta(
+            0,
+            ChatDelta::Call(ChatCallDelta {
+                begins: true,
+                index: self.calls.len().try_into().ok(),
+                id: AnswerText::Escaped(item.call_id()),
+                name: AnswerText::Escaped(&self.names.restore_escaped(item.name())),
+                custom,
+                ..ChatCallDelta::default()
+            }),
+        );
+        self.calls.push(ResponseCall { output_index, custom, told: false });
+        Ok(())
+    }
+
+    fn input(&mut self, output_index: u64, raw: &str, sink: &mut dyn ChatSink) {
+        let found = self.calls.iter_mut().enumerate().rfind(|(_, call)| call.output_index == output_index);
+        let Some((index, call)) = found.filter(|_| !raw.is_empty()) else { return };
+        call.told = true;
+        sink.delta(
+            0,
+            ChatDelta::Call(ChatCallDelta {
+                index: index.try_into().ok(),
+                input: AnswerText::Escaped(raw),
+                custom: call.custom,
+                ..ChatCallDelta::default()
+            }),
+        );
+    }
+
+    /// Handles the complete input of a call, which is passed on only if none of it has been.
+    fn whole_input(&mut self, output_index: u64, raw: &str, sink: &mut dyn ChatSink) {
+        if self.calls.iter().any(|call| call.output_index == output_index && !call.told) {
+            self.input(output_index, raw, sink);
+        }
+    }
+
+    /// Handles the end of an item: passes on the content that has not been passed on yet.
+    fn item(&mut self, index: u64, item: &ResponseItem<'_>, sink: &mut dyn ChatSink) -> Result<(), TooMany> {
+        self.call(index, item, sink)?;
+        match item.kind() {
+            ItemKind::Function | ItemKind::Custom => self.whole_input(index, item.input(), sink),
+            ItemKind::Message => {
+                for (position, part) in (0..).zip(&item.content()) {
+                    let is_refusal = part.is_refusal();
+                    let kind = if is_refusal { ChatTextKind::Refusal } else { ChatTextKind::Content };
+                    self.whole_part(kind, (index, position), part.text(), sink)?;
+                }
+            }
+            ItemKind::Reasoning | ItemKind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, response: &Response<'_>, sink: &mut dyn ChatSink) -> Result<(), TooMany> {
+        self.begin(sink);
+        if !sink.state().content {
+            for (index, item) in response.items() {
+                self.item(index, &item, sink)?;
+            }
+        }
+        reported(response, sink);
+        sink.finish(0, response.finish_reason(!self.calls.is_empty()), None);
+        sink.usage(for_client(sink.state().usage));
+        sink.done();
+        Ok(())
+    }
+}
+
+/// Records the usage reported in the response.
+fn reported(response: &Response<'_>, sink: &mut dyn ChatSink) {
+    let facts = sink.facts();
+    facts.usage = response.token_counts().or(facts.usage);
+    facts.extras.replace_by(response.extras());
+}
+
+/// Returns the usage that a chat client is to see. Unknown counts are 0.
+pub(super) fn for_client(counts: Option<TokenCounts>) -> ChatUsage {
+    let counts = counts.unwrap_or_default();
+    ChatUsage { counts, tells_cache_writes: true, tells_reasoning: true }
+}
+
+fn fail_if(told: Result<(), TooMany>, sink: &mut dyn ChatSink) {
+    if told.is_err() {
+        sink.fail(&bad("The upstream's answer has too many parts."));
+    }
+}
+
+/// Returns the error of a failed response.
+pub(super) fn failure(response: Option<&Response<'_>>) -> StreamError {
+    let error = response.and_then(|response| serde_json::from_str(response.error?.get()).ok());
+    error.as_ref().map_or_else(
+        || bad("The upstream's response failed, and it does not say why."),
+        StreamError::of_member,
+    )
+}
+
+fn odd_error(data: &[u8]) -> StreamError {
+    StreamError::of_odd(data).unwrap_or_else(|| bad("The upstream sent an error that it did not name."))
+}
+
+fn bad(message: &str) -> StreamError {
+    StreamError { message: message.to_owned(), status: Some(502), ..StreamError::default() }
+}
