@@ -14,9 +14,13 @@ use crate::json::{BorrowedText, parse_raw};
 pub(crate) struct GeminiAnswer<'a> {
     #[serde(borrow)]
     pub(crate) candidates: Option<Vec<GeminiCandidate<'a>>>,
+    /// Imagen's images.
+    #[serde(borrow)]
+    pub(crate) predictions: Option<Vec<ImagenPrediction<'a>>>,
+    #[serde(borrow)]
     pub(crate) prompt_feedback: Option<GeminiFeedback<'a>>,
     #[serde(borrow)]
-    pub(crate) usage_metadata: Option<GeminiUsage<'a>>,
+    pub(crate) usage_metadata: Option<&'a RawValue>,
     /// Replaces all other members.
     pub(crate) error: Option<&'a RawValue>,
 }
@@ -29,6 +33,8 @@ pub(crate) struct GeminiCandidate<'a> {
     #[serde(borrow)]
     pub(crate) content: Option<GeminiContent<'a>>,
     pub(crate) finish_reason: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) finish_message: Option<BorrowedText<'a>>,
     #[serde(borrow)]
     grounding_metadata: Option<&'a RawValue>,
 }
@@ -47,7 +53,7 @@ pub(crate) struct GeminiContent<'a> {
     pub(crate) parts: Option<Vec<GeminiPart<'a>>>,
 }
 
-/// A part: text, a thought or a call.
+/// A part: text, a thought, a call or inline bytes.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct GeminiPart<'a> {
@@ -56,6 +62,33 @@ pub(crate) struct GeminiPart<'a> {
     pub(crate) thought: Option<bool>,
     pub(crate) thought_signature: Option<BorrowedText<'a>>,
     pub(crate) function_call: Option<FunctionCall<'a>>,
+    #[serde(borrow)]
+    pub(crate) inline_data: Option<GeminiBlob<'a>>,
+}
+
+/// Bytes in base64, such as an image.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct GeminiBlob<'a> {
+    #[serde(borrow)]
+    pub(crate) mime_type: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) data: Option<BorrowedText<'a>>,
+}
+
+/// An image that Imagen made.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ImagenPrediction<'a> {
+    #[serde(borrow)]
+    pub(crate) bytes_base64_encoded: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) mime_type: Option<BorrowedText<'a>>,
+    /// The prompt as rewritten by the model.
+    #[serde(borrow)]
+    pub(crate) prompt: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) rai_filtered_reason: Option<BorrowedText<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -71,12 +104,14 @@ pub(crate) struct FunctionCall<'a> {
 pub(crate) struct GeminiFeedback<'a> {
     #[serde(borrow)]
     pub(crate) block_reason: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) block_reason_message: Option<BorrowedText<'a>>,
 }
 
 /// Returns the usage in a body, which may be an error.
 pub(crate) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: GeminiUsageOnly<'_> = serde_json::from_slice(body).ok()?;
-    said.usage_metadata.as_ref().map(GeminiUsage::counts)
+    let read: GeminiUsageOnly<'_> = serde_json::from_slice(body).ok()?;
+    read.usage_metadata.as_ref().map(GeminiUsage::counts)
 }
 
 #[derive(Deserialize)]
@@ -87,11 +122,16 @@ struct GeminiUsageOnly<'a> {
 }
 
 impl<'a> GeminiAnswer<'a> {
-    /// Returns the reported usage other than tokens.
-    pub(crate) fn extras(&self) -> Extras {
+    /// Returns the usage. `None` if there is none, or none that can be read.
+    pub(crate) fn usage(&self) -> Option<GeminiUsage<'a>> {
+        parse_raw(self.usage_metadata)
+    }
+
+    /// Returns the reported usage other than tokens; `usage` is that of the answer.
+    pub(crate) fn extras(&self, usage: Option<&GeminiUsage<'_>>) -> Extras {
         let grounded = |candidate: &GeminiCandidate<'_>| candidate.grounding_metadata.map_or(0, searches);
         let searches = self.candidates.iter().flatten().map(grounded).fold(0, u64::saturating_add);
-        let tier = self.usage_metadata.as_ref().and_then(GeminiUsage::tier);
+        let tier = usage.and_then(GeminiUsage::tier);
         Extras { units: Units { searches, ..Units::ZERO }, tier, ..Extras::default() }
     }
 

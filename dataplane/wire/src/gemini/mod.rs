@@ -1,4 +1,4 @@
-//! Gemini's protocol, generateContent: the types of its answers.
+//! Gemini's protocol, generateContent, and Imagen's `:predict`: the types of their answers.
 
 mod answer;
 mod usage;

@@ -52,7 +52,7 @@ impl GeminiUsage<'_> {
         let audio = audio.saturating_sub(of(self.cache_tokens_details, "AUDIO")).min(fresh);
         let candidates = self.candidates_token_count.unwrap_or(0);
         let spoken = of(self.candidates_tokens_details, "AUDIO").min(candidates);
-        let drawn = self.image_tokens().min(candidates.saturating_sub(spoken));
+        let drawn = self.image_tokens().unwrap_or(0).min(candidates.saturating_sub(spoken));
         TokenCounts {
             input: fresh.saturating_sub(audio),
             cache_read,
@@ -65,9 +65,9 @@ impl GeminiUsage<'_> {
         }
     }
 
-    /// Returns the tokens of images in the candidates.
-    fn image_tokens(&self) -> u64 {
-        of(self.candidates_tokens_details, "IMAGE")
+    /// Returns the tokens of images in the candidates, if the tokens are reported by modality.
+    pub(crate) fn image_tokens(&self) -> Option<u64> {
+        self.candidates_tokens_details.map(|_| of(self.candidates_tokens_details, "IMAGE"))
     }
 
     /// Returns the service tier, or Vertex AI's traffic type if the tier is missing.

@@ -183,6 +183,16 @@ fn what_is_no_event_of_the_target_ends_the_stream() {
 }
 
 #[test]
+fn an_answer_whose_usage_cannot_be_read_is_still_an_answer() {
+    let mut said = text("x");
+    said["usageMetadata"] = json!({"promptTokenCount": -1});
+    let whole = answers().whole(said.to_string().as_bytes()).unwrap();
+    assert_eq!((whole.usage, whole.output_bytes), (None, 1));
+    let (_, state) = relay(&[&events(&[said, finish("STOP")])]);
+    assert!(state.done && state.error.is_none() && state.usage.is_none());
+}
+
+#[test]
 fn candidates_are_choices_of_their_own() {
     let said = |index: u64, text: &str| {
         json!({"candidates": [{"index": index, "content": {"parts": [{"text": text},

@@ -27,8 +27,8 @@ impl ChatTarget for GeminiTarget {
         if answer.candidates.is_none() && !answer.is_blocked() && answer.usage_metadata.is_none() {
             return Err(BadAnswer::Invalid("it has no candidates"));
         }
-        let counts = answer.usage_metadata.as_ref().map(GeminiUsage::counts);
-        let extras = answer.extras();
+        let usage = answer.usage();
+        let (counts, extras) = (usage.as_ref().map(GeminiUsage::counts), answer.extras(usage.as_ref()));
         let blocked = answer.is_blocked();
         let mut calls = 0;
         let candidates = answer.candidates.into_iter().flatten().enumerate();

@@ -111,7 +111,6 @@ impl GeminiReader {
 
     fn answer(&mut self, answer: GeminiAnswer<'_>, sink: &mut dyn ChatSink) {
         note_usage(&answer, sink);
-        sink.facts().extras.replace_by(answer.extras());
         let blocked = answer.is_blocked();
         for candidate in answer.candidates.into_iter().flatten() {
             self.candidate(candidate, sink);
@@ -199,9 +198,9 @@ fn begun<'a>(call: &'a ChatCall<'a>, index: u64) -> ChatCallDelta<'a> {
 }
 
 fn note_usage(answer: &GeminiAnswer<'_>, sink: &mut dyn ChatSink) {
-    if let Some(usage) = &answer.usage_metadata {
-        sink.facts().usage = Some(usage.counts());
-    }
+    let (usage, facts) = (answer.usage(), sink.facts());
+    facts.usage = usage.as_ref().map(GeminiUsage::counts).or(facts.usage);
+    facts.extras.replace_by(answer.extras(usage.as_ref()));
 }
 
 /// Fails with the error in an unexpected event, which may be inside a list, or with a generic one.
@@ -216,6 +215,6 @@ fn piece_of<'a>(answer: &GeminiAnswer<'a>) -> Option<(&'a str, GeminiTextDelta)>
     let candidate = answer.only_candidate()?;
     let part = candidate.only_part()?;
     let Cow::Borrowed(text) = part.text.as_ref()?.0 else { return None };
-    let usage = answer.usage_metadata.as_ref().map(GeminiUsage::counts);
+    let usage = answer.usage().as_ref().map(GeminiUsage::counts);
     Some((text, GeminiTextDelta { choice: candidate.index.unwrap_or(0), kind: kind_of(part), usage }))
 }

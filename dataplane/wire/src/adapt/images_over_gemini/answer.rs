@@ -4,10 +4,11 @@ use bytes::Bytes;
 use shared::provider::path::UpstreamCall;
 use shared::usage::{TokenCounts, Units};
 
-use super::target_types::{GeminiImage, GeminiImageAnswer};
+use super::images::{GeminiImage, refusal, take_images, words};
 use crate::adapt::{Answers, BadAnswer, TranslatedAnswer};
 use crate::envelope::{StreamError, chat_stream_error};
 use crate::extras::Extras;
+use crate::gemini::{GeminiAnswer, GeminiUsage};
 use crate::json::JsonWriter;
 use crate::stream::{AnswerStream, StreamState, Trouble};
 
@@ -21,20 +22,23 @@ pub(super) struct ImageAnswers {
 
 impl Answers for ImageAnswers {
     fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
-        let mut answer = match serde_json::from_slice::<GeminiImageAnswer<'_>>(body) {
+        let mut answer = match serde_json::from_slice::<GeminiAnswer<'_>>(body) {
             Ok(answer) if answer.error.is_none() => answer,
             Ok(_) | Err(_) => {
                 let error = StreamError::of_odd(body);
                 return Err(error.map_or(BadAnswer::Invalid("it is no answer with images"), BadAnswer::Error));
             }
         };
-        let images = answer.take_images();
+        let images = take_images(&mut answer);
         if images.is_empty() {
-            let refusal = answer.refusal().map(refused);
-            return Err(refusal.map_or_else(|| BadAnswer::Nothing(answer.words()), BadAnswer::Error));
+            let refusal = refusal(&answer).map(refused);
+            return Err(refusal.map_or_else(|| BadAnswer::Nothing(words(&answer)), BadAnswer::Error));
         }
-        let (usage, tier) = answer.usage();
-        let body = self.write(&images, usage, answer.image_tokens());
+        let usage = answer.usage();
+        let tier = usage.as_ref().and_then(GeminiUsage::tier);
+        let image_tokens = usage.as_ref().and_then(GeminiUsage::image_tokens);
+        let usage = usage.as_ref().map(GeminiUsage::counts);
+        let body = self.write(&images, usage, image_tokens);
         let units = Units { images: images.len().try_into().unwrap_or(u64::MAX), ..Units::ZERO };
         Ok(TranslatedAnswer {
             body,

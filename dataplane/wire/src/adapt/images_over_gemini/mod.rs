@@ -2,11 +2,11 @@
 //! request path, which is built elsewhere, contains the model. Images are always inline and never streamed.
 
 mod answer;
+mod images;
 mod losses;
 mod model;
 mod request;
 mod size;
-mod target_types;
 
 use shared::operation::Dialect;
 
