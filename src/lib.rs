@@ -248,5 +248,6 @@ fn read(path: &Path) -> Result<Vec<u8>, StartError> {
 
 /// Returns a file of the console to control, which does not depend on the console crate.
 fn asset(path: &str) -> Option<control::Asset> {
-    console::asset(path).map(|asset| control::Asset { bytes: asset.bytes, content_type: asset.content_type })
+    let console::Asset { bytes, content_type, etag } = console::asset(path)?;
+    Some(control::Asset { bytes, content_type, etag })
 }

@@ -20,6 +20,7 @@ mod cancel;
 mod catalog;
 mod circuits;
 mod clouds;
+mod console;
 mod cors;
 mod counting;
 mod credentials;

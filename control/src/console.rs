@@ -1,9 +1,16 @@
 //! Serves the files of the console over HTTP, under a content security policy that only runs embedded code.
+//!
+//! Every path below `/console` is the page, because the page's own router reads it; only paths below `/console/assets/` are
+//! files. The names of those contain a hash of their content, so browsers keep them for good.
 
 use std::borrow::Cow;
 
-use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response};
+use http::header::{
+    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, VARY,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
@@ -16,42 +23,96 @@ pub struct Asset {
     pub bytes: Cow<'static, [u8]>,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
+    /// The value of `ETag`.
+    pub etag: Option<String>,
 }
 
 /// Returns the file for `path`, the part of the URL path after `/console`.
 pub(crate) fn answer(
     asset: fn(&str) -> Option<Asset>,
-    version: &str,
-    method: &Method,
+    parts: &Parts,
     path: &str,
 ) -> Result<Response<Body>, ApiError> {
-    if method != Method::GET && method != Method::HEAD {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::method_not_allowed("GET, HEAD"));
     }
-    let name = match path.strip_prefix('/').unwrap_or(path) {
-        "" => PAGE,
-        name => name,
-    };
-    let file =
-        asset(name).ok_or_else(|| ApiError::new(ErrorKind::NotFound, "The console has no such file."))?;
-    let bytes = if name == PAGE { with_version(file.bytes, version) } else { file.bytes };
-    let mut response = Response::new(full(bytes.into_owned()));
+    let name = path.strip_prefix('/').unwrap_or(path);
+    let found = if name.starts_with(ASSETS) { file(asset, name, &parts.headers) } else { None };
+    match found {
+        Some(response) => Ok(response),
+        None if name.starts_with(ASSETS) => Err(missing()),
+        None => page(&asset(PAGE).ok_or_else(missing)?, &parts.headers),
+    }
+}
+
+fn missing() -> ApiError {
+    ApiError::new(ErrorKind::NotFound, "The console has no such file.")
+}
+
+/// Returns the page, or 304 if the browser has it. The page is small and is not compressed.
+fn page(page: &Asset, asked: &HeaderMap) -> Result<Response<Body>, ApiError> {
+    let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok()).ok_or_else(missing)?;
+    let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    let is_known = known.flat_map(|line| line.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag.as_bytes()
+    });
+    let mut response = Response::new(full(if is_known { Vec::new() } else { page.bytes.to_vec() }));
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    } else {
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(page.content_type));
+    }
     let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(file.content_type));
-    for (name, value) in [(CONTENT_SECURITY_POLICY, POLICY), (CACHE_CONTROL, "no-cache")] {
+    headers.insert(ETAG, etag);
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-cache"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
         headers.insert(name, HeaderValue::from_static(value));
     }
     Ok(response)
 }
 
-/// Inserts the running version into the page; everything else in it is static.
-fn with_version(page: Cow<'static, [u8]>, version: &str) -> Cow<'static, [u8]> {
-    match std::str::from_utf8(&page) {
-        Ok(text) => Cow::Owned(text.replace("{{version}}", version).into_bytes()),
-        Err(_) => page,
+/// Returns a file below `/console/assets/` in the smallest form that the client accepts.
+fn file(asset: fn(&str) -> Option<Asset>, name: &str, asked: &HeaderMap) -> Option<Response<Body>> {
+    // The compressed forms are not files of their own.
+    if CODINGS.iter().any(|(_, suffix)| name.ends_with(suffix)) {
+        return None;
     }
+    let packed = CODINGS.iter().filter(|(coding, _)| accepts(asked, coding));
+    let packed =
+        packed.filter_map(|(coding, suffix)| Some((Some(*coding), asset(&format!("{name}{suffix}"))?)));
+    let (coding, file) = packed.chain(asset(name).map(|file| (None, file))).next()?;
+    let mut response = Response::new(full(file.bytes.into_owned()));
+    let headers = response.headers_mut();
+    for (name, value) in [(CONTENT_TYPE, file.content_type), (CACHE_CONTROL, KEPT), (VARY, "accept-encoding")]
+    {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if let Some(coding) = coding {
+        headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
+    }
+    Some(response)
+}
+
+/// True if the request lists `coding` in `Accept-Encoding` with a weight that is not 0.
+fn accepts(asked: &HeaderMap, coding: &str) -> bool {
+    let lines = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|item| {
+        let (name, weight) = item.split_once(';').unwrap_or((item, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case(coding) && weight.is_none_or(|weight| weight > 0.0)
+    })
 }
 
 const PAGE: &str = "index.html";
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; font-src 'self'; \
-     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const ASSETS: &str = "assets/";
+/// Content codings and the suffixes of the files in them, the smallest first.
+const CODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
+/// The names of the files change with their content.
+const KEPT: &str = "public, max-age=31536000, immutable";
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; \
+     media-src 'self' blob:; font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'";

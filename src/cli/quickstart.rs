@@ -88,7 +88,7 @@ fn told(told: &QuickstartNotice<'_>) -> String {
         "
 llmgw is running.
 
-  console        {origin}/console (a stand-in page in this release)
+  console        {origin}/console
   administrator  key {place}{made}
   configuration  {file}
   state          {state}

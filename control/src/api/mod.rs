@@ -146,7 +146,7 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
         return own_key::show(app, holder, &request.parts).await;
     }
     if let Some(rest) = below(path, "/console") {
-        return console::answer(app.asset, app.build.version, &request.parts.method, rest);
+        return console::answer(app.asset, &request.parts, rest);
     }
     if let (Some(rest), Some(actor)) = (below(path, ADMIN_API), &request.actor) {
         return admin(app, request, actor, rest.trim_matches('/')).await;

@@ -171,7 +171,7 @@ fn paths_and_methods_are_told_apart() {
         (Method::GET, "/oauth/callback/partner", 501, "not_implemented"),
         (Method::GET, "/admin/api/requests/none-such", 404, "not_found"),
         (Method::POST, "/console", 405, "method_not_allowed"),
-        (Method::GET, "/console/none.js", 404, "not_found"),
+        (Method::GET, "/console/assets/none.js", 404, "not_found"),
     ] {
         let (got, got_code, _) = gateway.refusal(method, path, admin);
         assert_eq!((got, got_code.as_str()), (status, code), "{path}");

@@ -1,6 +1,7 @@
 //! The admin API over a real state: authentication, responses, and correct figures.
 
 mod audit;
+mod console;
 mod gate;
 mod hygiene;
 mod principals;
@@ -183,9 +184,17 @@ impl Gateway {
     }
 }
 
+/// A console of a page, a script in three forms and a font.
 fn asset(path: &str) -> Option<Asset> {
-    let content_type = "text/html; charset=utf-8";
-    (path == "index.html").then(|| Asset { bytes: b"<p>{{version}}</p>"[..].into(), content_type })
+    let (bytes, content_type): (&'static [u8], _) = match path {
+        "index.html" => (b"<p>the page</p>", "text/html; charset=utf-8"),
+        "assets/a.js" => (b"plain", "text/javascript; charset=utf-8"),
+        "assets/a.js.br" => (b"brotli", "text/javascript; charset=utf-8"),
+        "assets/a.js.gz" => (b"gzip", "text/javascript; charset=utf-8"),
+        "assets/a.woff2" => (b"font", "font/woff2"),
+        _ => return None,
+    };
+    Some(Asset { bytes: bytes.into(), content_type, etag: Some("\"7\"".to_owned()) })
 }
 
 fn text(body: Body) -> String {

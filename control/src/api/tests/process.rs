@@ -1,4 +1,4 @@
-//! State, the console, and behaviour when the database or the journal fails.
+//! State, and behaviour when the database or the journal fails.
 
 use std::sync::Arc;
 
@@ -26,22 +26,6 @@ fn state_tells_how_the_gateway_is_doing() {
     let usage = &gateway.get("/admin/api/state")["usage"];
     assert_eq!((&usage["stored"], &usage["queued"], &usage["lost"]), (&json!(5), &json!(0), &json!(0)));
     assert_eq!(usage["failing_error"], Value::Null);
-    gateway.stop();
-}
-
-#[test]
-fn the_console_needs_no_key_and_runs_nothing_foreign() {
-    let gateway = Gateway::start();
-    for path in ["/console", "/console/", "/console/index.html"] {
-        let (status, page, response) = gateway.call(Method::GET, path, &[]);
-        assert_eq!((status.as_u16(), page), (200, json!("<p>1.2.3</p>")), "{path}");
-        let policy = response.headers()["content-security-policy"].to_str().unwrap();
-        assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"));
-        assert_eq!(response.headers()["x-content-type-options"], "nosniff");
-        assert_eq!(response.headers()["x-frame-options"], "DENY");
-    }
-    let (status, page, _) = gateway.call(Method::HEAD, "/console/", &[]);
-    assert_eq!((status.as_u16(), page), (200, json!("")));
     gateway.stop();
 }
 

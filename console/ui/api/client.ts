@@ -1,0 +1,209 @@
+// Calls of the admin API. One place handles an ended session, a gateway that does not answer, and errors.
+import { signal } from "@preact/signals";
+
+const ROOT = "/admin/api/";
+
+/** An error that the gateway answered. */
+export class Fault extends Error {
+  constructor(
+    readonly status: number,
+    readonly code: string,
+    message: string,
+    /** The name of the invalid field or parameter. */
+    readonly param: string | null,
+    readonly requestId: string | null,
+  ) {
+    super(message);
+  }
+}
+
+/** The gateway did not answer. */
+export class Unreachable extends Error {
+  constructor() {
+    super("The gateway does not answer.");
+  }
+}
+
+export type Answer<T> = { data: T; etag: string | null };
+
+export type Session = { key: string; csrf_token: string | null; expires_at_ms: number | null; idle_seconds_max: number };
+
+/** The session of this page; null while nobody is signed in. */
+export const session = signal<Session | null>(null);
+/** True while the sign-in is open. */
+export const signInWanted = signal(false);
+/** The time at which the gateway stopped answering. */
+export const offlineSince = signal<number | null>(null);
+/** Counts how often the gateway has answered again after it did not; pages that saw an error load again. */
+export const returns = signal(0);
+
+let waiting: (() => void)[] = [];
+
+/** Takes the session of a sign-in and repeats the calls that waited for it. */
+export function signedIn(opened: Session): void {
+  session.value = opened;
+  signInWanted.value = false;
+  const repeated = waiting;
+  waiting = [];
+  for (const go of repeated) go();
+}
+
+function askForSignIn(): Promise<void> {
+  signInWanted.value = true;
+  return new Promise((resolve) => waiting.push(resolve));
+}
+
+/** A random name for a request that must not be carried out twice. */
+export function newRepeatKey(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(16));
+  return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+export type Options = {
+  body?: unknown;
+  /** The version that the caller has seen. */
+  ifMatch?: string | number | null | undefined;
+  /** The name under which a repeated POST gets the first answer. */
+  repeatKey?: string;
+  signal?: AbortSignal;
+};
+
+/** The parts of a path, encoded. */
+export const at = (...parts: string[]): string => parts.map((part, i) => (i % 2 ? encodeURIComponent(part) : part)).join("/");
+
+function headersOf(method: string, options: Options): Record<string, string> {
+  const headers: Record<string, string> = { accept: "application/json" };
+  if (options.body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET" && session.value?.csrf_token) headers["x-csrf-token"] = session.value.csrf_token;
+  if (options.ifMatch != null) headers["if-match"] = typeof options.ifMatch === "number" ? `"${options.ifMatch}"` : options.ifMatch;
+  if (method === "POST") headers["idempotency-key"] = options.repeatKey ?? newRepeatKey();
+  return headers;
+}
+
+async function send(method: string, path: string, options: Options): Promise<Response> {
+  try {
+    const response = await fetch(ROOT + path, {
+      method,
+      headers: headersOf(method, options),
+      credentials: "same-origin",
+      cache: "no-store",
+      redirect: "error",
+      ...(options.body === undefined ? {} : { body: JSON.stringify(options.body) }),
+      ...(options.signal ? { signal: options.signal } : {}),
+    });
+    answered();
+    return response;
+  } catch (error) {
+    if (options.signal?.aborted) throw error;
+    silent();
+    throw new Unreachable();
+  }
+}
+
+async function faultOf(response: Response): Promise<Fault> {
+  const text = await response.text().catch(() => "");
+  try {
+    const { message, code, param, request_id } = JSON.parse(text).error;
+    return new Fault(response.status, code, message, param, request_id);
+  } catch {
+    return new Fault(
+      response.status,
+      "unknown",
+      `The gateway answered with status ${response.status}.`,
+      null,
+      response.headers.get("x-request-id"),
+    );
+  }
+}
+
+/** Calls the admin API. After an ended session it waits for a sign-in and repeats the call. */
+export async function call<T>(
+  method: "GET" | "POST" | "PUT" | "PATCH" | "DELETE",
+  path: string,
+  options: Options = {},
+): Promise<Answer<T>> {
+  const once = { ...options, repeatKey: options.repeatKey ?? newRepeatKey() };
+  for (let repeated = false; ; repeated = true) {
+    const response = await send(method, path, once);
+    if (response.status === 401) {
+      await response.body?.cancel();
+      await askForSignIn();
+      continue;
+    }
+    if (response.ok) {
+      const data = response.status === 204 ? undefined : await bodyOf(response);
+      return { data: data as T, etag: response.headers.get("etag") };
+    }
+    const fault = await faultOf(response);
+    // Another tab has signed in: its session has another token.
+    if (response.status === 403 && method !== "GET" && !repeated && (await renewToken())) continue;
+    throw fault;
+  }
+}
+
+async function bodyOf(response: Response): Promise<unknown> {
+  try {
+    return await response.json();
+  } catch {
+    silent();
+    throw new Unreachable();
+  }
+}
+
+async function renewToken(): Promise<boolean> {
+  const known = session.value?.csrf_token;
+  const response = await send("GET", "session", {});
+  if (!response.ok) return false;
+  const opened: Session = await response.json();
+  session.value = opened;
+  return opened.csrf_token !== known;
+}
+
+/** Returns the session of the cookie, or null. */
+export async function currentSession(): Promise<Session | null> {
+  const response = await send("GET", "session", {});
+  if (response.ok) return response.json();
+  await response.body?.cancel();
+  return null;
+}
+
+/** Opens a session with an administrator key. The key is sent in the body and kept nowhere. */
+export async function openSession(key: string): Promise<Session> {
+  const response = await send("POST", "session", { body: { key } });
+  if (response.ok) return response.json();
+  throw await faultOf(response);
+}
+
+/** Ends the session. */
+export async function closeSession(): Promise<void> {
+  await send("DELETE", "session", {}).then((response) => response.body?.cancel());
+  session.value = null;
+  signInWanted.value = true;
+}
+
+function answered(): void {
+  if (offlineSince.value === null) return;
+  offlineSince.value = null;
+  returns.value += 1;
+}
+
+function silent(): void {
+  if (offlineSince.value !== null) return;
+  offlineSince.value = Date.now();
+  setTimeout(knock, KNOCK_MS);
+}
+
+/** Asks until the gateway answers again. A hidden page does not ask. */
+async function knock(): Promise<void> {
+  if (offlineSince.value === null) return;
+  if (!document.hidden) {
+    const alive = await fetch("/health", { cache: "no-store" }).then(
+      (response) => response.ok,
+      () => false,
+    );
+    if (alive) return answered();
+  }
+  setTimeout(knock, KNOCK_MS);
+}
+
+const KNOCK_MS = 2000;

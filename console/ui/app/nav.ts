@@ -1,0 +1,88 @@
+// The pages: their groups, addresses, keys and components. A page whose routes the gateway lacks is not here.
+import type { ComponentType } from "preact";
+import { AccessPage } from "../page/access";
+import { AuditPage } from "../page/audit";
+import { BackupsPage } from "../page/backups";
+import { ConnectPage } from "../page/connect";
+import { HumanPage } from "../page/human";
+import { KeyPage } from "../page/key";
+import { KeysPage } from "../page/keys";
+import { ModelsPage } from "../page/models";
+import { ProjectPage } from "../page/project";
+import { ProviderPage } from "../page/provider";
+import { ProvidersPage } from "../page/providers";
+import { QuotasPage } from "../page/quotas";
+import { RequestPage } from "../page/request";
+import { RequestsPage } from "../page/requests";
+import { RoutePage } from "../page/route";
+import { RoutesPage } from "../page/routes";
+import { SettingsPage } from "../page/settings";
+import { UsagePage } from "../page/usage";
+import type { IconName } from "../part/icon";
+
+export type PageEntry = { title: string; path: string; icon: IconName; key: string };
+export type Group = { title: string | null; pages: PageEntry[] };
+
+/** The navigation, in its order. `key` follows `g` on the keyboard. */
+export const GROUPS: Group[] = [
+  {
+    title: null,
+    pages: [
+      { title: "Requests", path: "/requests", icon: "list", key: "r" },
+      { title: "Usage", path: "/usage", icon: "chart-column", key: "u" },
+    ],
+  },
+  {
+    title: "Serve",
+    pages: [
+      { title: "Providers", path: "/providers", icon: "plug", key: "p" },
+      { title: "Routes", path: "/routes", icon: "route", key: "t" },
+      { title: "Models", path: "/models", icon: "boxes", key: "m" },
+    ],
+  },
+  {
+    title: "Allow",
+    pages: [
+      { title: "Access", path: "/access", icon: "users", key: "a" },
+      { title: "API keys", path: "/keys", icon: "key-round", key: "k" },
+      { title: "Quotas", path: "/quotas", icon: "gauge", key: "q" },
+      { title: "Connect a client", path: "/connect", icon: "terminal", key: "c" },
+    ],
+  },
+  {
+    title: "Operate",
+    pages: [
+      { title: "Audit", path: "/audit", icon: "scroll-text", key: "d" },
+      { title: "Backups", path: "/backups", icon: "archive", key: "b" },
+      { title: "Settings", path: "/settings", icon: "settings-2", key: "s" },
+    ],
+  },
+];
+
+export const PAGES: PageEntry[] = GROUPS.flatMap((group) => group.pages);
+
+/** The page that `/` shows. */
+export const HOME = "/requests";
+
+/** Every pattern of a path and its component; the parts of the path are the component's properties. */
+// biome-ignore lint/suspicious/noExplicitAny: each component takes the parts of its own pattern
+export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
+  ["/requests", RequestsPage],
+  ["/requests/:id", RequestPage],
+  ["/usage", UsagePage],
+  ["/providers", ProvidersPage],
+  ["/providers/:id", ProviderPage],
+  ["/routes", RoutesPage],
+  ["/routes/:name", RoutePage],
+  ["/models", ModelsPage],
+  ["/access", AccessPage],
+  ["/access/humans/:id", HumanPage],
+  ["/access/projects/:id", ProjectPage],
+  ["/keys", KeysPage],
+  ["/keys/:id", KeyPage],
+  ["/quotas", QuotasPage],
+  ["/connect", ConnectPage],
+  ["/audit", AuditPage],
+  ["/backups", BackupsPage],
+  ["/settings", SettingsPage],
+];

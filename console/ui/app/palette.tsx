@@ -1,0 +1,127 @@
+// The search that `Ctrl K` opens: pages, actions, and a pasted request id.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { Icon, type IconName } from "../part/icon";
+import { PAGES } from "./nav";
+import { preferences } from "./preferences";
+import { go, href } from "./router";
+
+type Entry = { title: string; note: string; icon: IconName; run: () => void };
+
+/** Returns the entries whose title holds every word of `text`, those first whose title begins with it. */
+export function matching<E extends { title: string }>(entries: E[], text: string): E[] {
+  const wanted = text.trim().toLowerCase();
+  const words = wanted.split(/\s+/).filter(Boolean);
+  const found = entries.filter(({ title }) => words.every((word) => title.toLowerCase().includes(word)));
+  const begins = (entry: E): number => (entry.title.toLowerCase().startsWith(wanted) ? 0 : 1);
+  return found.sort((a, b) => begins(a) - begins(b));
+}
+
+export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () => void }) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const [text, setText] = useState("");
+  const [here, setHere] = useState(0);
+  useEffect(() => {
+    const before = document.activeElement;
+    dialog.current?.showModal();
+    return () => {
+      if (before instanceof HTMLElement && before.isConnected) before.focus();
+    };
+  }, []);
+  const entries = [...pasted(text), ...matching(all(onHelp), text)];
+  const run = (entry: Entry | undefined): void => {
+    if (!entry) return;
+    onClose();
+    entry.run();
+  };
+  const keys = (event: KeyboardEvent): void => {
+    const count = entries.length || 1;
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      setHere((here + (event.key === "ArrowDown" ? 1 : count - 1)) % count);
+    } else if (event.key === "Enter") {
+      event.preventDefault();
+      run(entries[here]);
+    }
+  };
+  return (
+    <dialog
+      ref={dialog}
+      class="dialog palette"
+      aria-label="Search or jump to"
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onMouseDown={(event) => event.target === event.currentTarget && onClose()}
+    >
+      <div class="dialog-box">
+        <div class="combo">
+          <Icon name="search" small />
+          <input
+            class="input"
+            role="combobox"
+            aria-label="Search or jump to"
+            aria-expanded="true"
+            aria-controls="palette"
+            aria-autocomplete="list"
+            aria-activedescendant={entries.length ? `palette-${here}` : undefined}
+            placeholder="Search or jump to…"
+            autocomplete="off"
+            spellcheck={false}
+            value={text}
+            onInput={(e) => {
+              setText(e.currentTarget.value);
+              setHere(0);
+            }}
+            onKeyDown={keys}
+          />
+        </div>
+        <div id="palette" role="listbox" aria-label="Found" class="palette-list">
+          {entries.map((entry, i) => (
+            <div
+              key={entry.title}
+              id={`palette-${i}`}
+              role="option"
+              tabIndex={-1}
+              aria-selected={i === here}
+              class="option"
+              onClick={() => run(entry)}
+              onKeyDown={keys}
+            >
+              <Icon name={entry.icon} small />
+              <span class="clip">{entry.title}</span>
+              <span class="faint">{entry.note}</span>
+            </div>
+          ))}
+        </div>
+        {entries.length === 0 && <p class="help palette-none">Nothing fits.</p>}
+      </div>
+    </dialog>
+  );
+}
+
+/** A pasted request id opens that request. */
+function pasted(text: string): Entry[] {
+  const id = text.trim();
+  if (!/^req_[0-9a-z]+$/i.test(id)) return [];
+  return [{ title: `Request ${id}`, note: "request", icon: "list", run: () => go(href(`/requests/${id}`)) }];
+}
+
+function all(onHelp: () => void): Entry[] {
+  const pages = PAGES.map((page): Entry => ({ title: page.title, note: "page", icon: page.icon, run: () => go(href(page.path)) }));
+  const actions: Entry[] = [
+    { title: "Mint a project key", note: "action", icon: "key-round", run: () => go(href("/keys", { new: "1" })) },
+    { title: "Switch between light and dark", note: "action", icon: "sun-moon", run: switchTheme },
+    { title: "Switch between UTC and local time", note: "action", icon: "clock", run: switchZone },
+    { title: "Show the keys", note: "action", icon: "keyboard", run: onHelp },
+  ];
+  return [...pages, ...actions];
+}
+
+function switchTheme(): void {
+  preferences.theme.value = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+}
+
+function switchZone(): void {
+  preferences.zone.value = preferences.zone.value === "utc" ? "local" : "utc";
+}

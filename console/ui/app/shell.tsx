@@ -1,0 +1,219 @@
+// The frame around every page: navigation, the way back, search, sign-out, and the bar that says when the gateway is silent.
+import { useEffect, useState } from "preact/hooks";
+import { closeSession, offlineSince, session, signInWanted } from "../api/client";
+import { forgetAll, useResource } from "../api/resource";
+import type { GatewayState } from "../api/types";
+import { Empty, Notices } from "../part/feedback";
+import { ago, clock, zoneName } from "../part/format";
+import { Brand, Icon } from "../part/icon";
+import { GROUPS, HOME, PAGES, ROUTES } from "./nav";
+import { Palette } from "./palette";
+import { isDark, preferences } from "./preferences";
+import { go, href, match, path } from "./router";
+import { Shortcuts, startShortcuts } from "./shortcuts";
+import { SignIn } from "./sign_in";
+
+export function App() {
+  const open = session.value !== null;
+  return (
+    <>
+      {open && <Shell />}
+      {signInWanted.value && <SignIn first={!open} />}
+      <Notices />
+    </>
+  );
+}
+
+function Shell() {
+  const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
+  useEffect(() => startShortcuts({ search: () => setOverlay("search"), help: () => setOverlay("keys") }), []);
+  return (
+    <>
+      <a class="skip" href="#content">
+        Skip to content
+      </a>
+      <div class="shell">
+        <Side />
+        <div class="main">
+          <Bar onSearch={() => setOverlay("search")} />
+          <OfflineBar />
+          <main class="page" id="content" tabIndex={-1}>
+            <Current />
+          </main>
+        </div>
+      </div>
+      {overlay === "search" && <Palette onClose={() => setOverlay("none")} onHelp={() => setOverlay("keys")} />}
+      {overlay === "keys" && <Shortcuts onClose={() => setOverlay("none")} />}
+    </>
+  );
+}
+
+function Current() {
+  const here = path.value;
+  useEffect(() => {
+    if (here === "/") go(href(HOME), "replace");
+  }, [here]);
+  for (const [pattern, Component] of ROUTES) {
+    const parts = match(pattern, here);
+    if (parts) return <Component key={here} {...parts} />;
+  }
+  if (here === "/") return null;
+  return (
+    <Empty
+      page
+      icon="search"
+      title="There is no such page"
+      action={
+        <a class="btn" href={href(HOME)}>
+          Go to the start
+        </a>
+      }
+    >
+      The console has nothing at <span class="mono wrap">{here}</span>.
+    </Empty>
+  );
+}
+
+/** The entry of the navigation that a path belongs to. */
+const entryOf = (here: string) => PAGES.find((page) => here === page.path || here.startsWith(`${page.path}/`));
+
+function Navigation({ id }: { id: string }) {
+  const current = entryOf(path.value);
+  return (
+    <>
+      {GROUPS.map((group) => (
+        <div key={group.title}>
+          {group.title && (
+            <div class="nav-group" id={`${id}-${group.title}`}>
+              {group.title}
+            </div>
+          )}
+          <ul class="nav" aria-labelledby={group.title ? `${id}-${group.title}` : undefined}>
+            {group.pages.map((page) => (
+              <li key={page.path}>
+                <a href={href(page.path)} aria-current={current === page ? "page" : undefined}>
+                  <Icon name={page.icon} />
+                  {page.title}
+                </a>
+              </li>
+            ))}
+          </ul>
+        </div>
+      ))}
+    </>
+  );
+}
+
+function Side() {
+  return (
+    <nav class="side" aria-label="Console">
+      <a class="brand" href={href("/")}>
+        <Brand />
+        llmgw
+      </a>
+      <Navigation id="side" />
+      <SideFoot />
+    </nav>
+  );
+}
+
+/** The version, since when the gateway runs, and what a person can switch everywhere. */
+function SideFoot() {
+  const state = useResource<GatewayState>("state").data.value;
+  const dark = isDark();
+  return (
+    <div class="side-foot">
+      <span>{state ? `${state.version} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}` : ""}</span>
+      <span class="pair-plain">
+        <button
+          type="button"
+          class="btn plain square small"
+          aria-label={dark ? "Light theme" : "Dark theme"}
+          onClick={() => {
+            preferences.theme.value = dark ? "light" : "dark";
+          }}
+        >
+          <Icon name="sun-moon" small />
+        </button>
+        <button type="button" class="btn plain square small" aria-label="Sign out" onClick={signOut}>
+          <Icon name="log-out" small />
+        </button>
+      </span>
+    </div>
+  );
+}
+
+async function signOut(): Promise<void> {
+  await closeSession();
+  forgetAll();
+}
+
+function Bar({ onSearch }: { onSearch: () => void }) {
+  const entry = entryOf(path.value);
+  const here = path.value;
+  const below = entry && here !== entry.path ? here.slice(entry.path.length + 1) : null;
+  return (
+    <header class="bar">
+      <details class="small-nav" key={here}>
+        <summary class="btn plain square" aria-label="Navigation">
+          <Icon name="menu" />
+        </summary>
+        <nav class="small-nav-box" aria-label="Console, small">
+          <Navigation id="small" />
+          <SideFoot />
+        </nav>
+      </details>
+      <nav class="crumbs" aria-label="Where you are">
+        {entry && below === null && <span aria-current="page">{entry.title}</span>}
+        {entry && below !== null && (
+          <>
+            <a href={href(entry.path)}>{entry.title}</a>
+            <Icon name="chevron-right" small />
+            <span aria-current="page" class="clip">
+              {decoded(below.split("/").at(-1) ?? "")}
+            </span>
+          </>
+        )}
+      </nav>
+      <span class="grow" />
+      <button
+        type="button"
+        class="btn plain small wide-only"
+        onClick={() => {
+          preferences.zone.value = preferences.zone.value === "utc" ? "local" : "utc";
+        }}
+        aria-label={`Times are ${preferences.zone.value === "utc" ? "UTC" : "local"}. Switch`}
+      >
+        <Icon name="clock" small />
+        {zoneName() === "UTC" ? "UTC" : "Local time"}
+      </button>
+      <button type="button" class="jump" aria-keyshortcuts="Meta+K Control+K" onClick={onSearch}>
+        <Icon name="search" small />
+        <span>Search or jump to…</span>
+        <span class="kbd">Ctrl K</span>
+      </button>
+    </header>
+  );
+}
+
+function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+function OfflineBar() {
+  const since = offlineSince.value;
+  return (
+    <div role="status" class="offline-place">
+      {since !== null && (
+        <p class="offline">
+          <Icon name="unplug" small />
+          No answer from the gateway since {clock(since, "second")} {zoneName()}, trying again.
+        </p>
+      )}
+    </div>
+  );
+}

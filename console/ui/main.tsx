@@ -1,0 +1,15 @@
+// The start of the console.
+import { render } from "preact";
+import { currentSession, session, signInWanted } from "./api/client";
+import { startPreferences } from "./app/preferences";
+import { startRouter } from "./app/router";
+import { App } from "./app/shell";
+import "./style/index.css";
+
+startPreferences();
+startRouter();
+const opened = await currentSession().catch(() => null);
+session.value = opened;
+signInWanted.value = opened === null;
+const root = document.getElementById("console");
+if (root) render(<App />, root);

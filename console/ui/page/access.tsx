@@ -1,0 +1,198 @@
+// Humans and projects: who uses the gateway, and for what.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed } from "../api/resource";
+import type { Principal, Project } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
+import { Dialog } from "../part/dialog";
+import { Empty } from "../part/feedback";
+import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { day, UNKNOWN } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { Card, Page, Tabs } from "../part/page";
+import { Table } from "../part/table";
+
+export function EnabledMark({ disabled }: { disabled: boolean }) {
+  return <State kind={disabled ? "off" : "ok"} word={disabled ? "disabled" : "enabled"} />;
+}
+
+export function AccessPage() {
+  const tab = param("tab") === "humans" ? "humans" : "projects";
+  const what = tab === "humans" ? "human" : "project";
+  return (
+    <Page
+      title="Access"
+      lead="A project is the unit of quota. Humans are its members, and keys may act as them."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+          <Icon name="plus" small />
+          New {what}
+        </button>
+      }
+    >
+      <Tabs
+        label="Access"
+        tabs={[
+          ["projects", "Projects"],
+          ["humans", "Humans"],
+        ]}
+      />
+      {tab === "humans" ? <Humans /> : <Projects />}
+      {param("new") && (tab === "humans" ? <NewHuman /> : <NewProject />)}
+    </Page>
+  );
+}
+
+const open = (): void => setParams({ new: "1" });
+const close = (): void => setParams({ new: null });
+
+const entries = (list: string[] | null): string => (list === null ? "all" : String(list.length));
+
+function Projects() {
+  const list = useList<Project>("projects");
+  return (
+    <Card bare>
+      <Table
+        list={list}
+        label="Projects"
+        rowKey={(project) => project.id}
+        least={720}
+        empty={
+          <Empty
+            icon="folder"
+            title="There is no project yet"
+            action={
+              <button type="button" class="btn primary" onClick={open}>
+                New project
+              </button>
+            }
+          >
+            Keys belong to a project, which bounds what they may use and spend.
+          </Empty>
+        }
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            cell: (project) => (
+              <a class="row-link" href={href(`/access/projects/${project.id}`)}>
+                {project.name}
+              </a>
+            ),
+          },
+          { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+          { head: "Endpoints", width: 104, cell: ({ endpoints }) => entries(endpoints) },
+          { head: "Models", width: 104, cell: ({ models }) => entries(models) },
+          { head: "Limits of new keys", width: 144, cell: ({ key_defaults }) => key_defaults.length || "none" },
+          { head: "Since", width: 128, cell: ({ created_at_ms }) => day(created_at_ms) },
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Humans() {
+  const list = useList<Principal>("principals");
+  return (
+    <Card bare>
+      <Table
+        list={list}
+        label="Humans"
+        rowKey={(human) => human.id}
+        least={640}
+        empty={
+          <Empty
+            icon="user"
+            title="There is no human yet"
+            action={
+              <button type="button" class="btn primary" onClick={open}>
+                New human
+              </button>
+            }
+          >
+            A human owns projects and private connections; keys may act as one.
+          </Empty>
+        }
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            cell: (human) => (
+              <a class="row-link" href={href(`/access/humans/${human.id}`)}>
+                {human.name}
+              </a>
+            ),
+          },
+          { head: "E-mail", width: "1fr", cell: ({ email }) => email ?? UNKNOWN },
+          { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+          { head: "Since", width: 128, cell: ({ created_at_ms }) => day(created_at_ms) },
+        ]}
+      />
+    </Card>
+  );
+}
+
+function NewProject() {
+  const [name, setName] = useState("");
+  const submission = useSubmission();
+  const create = (): void =>
+    void submission.run({ name }, async (repeatKey) => {
+      const { data } = await call<Project>("POST", "projects", { body: { name }, repeatKey });
+      changed("projects");
+      go(href(`/access/projects/${data.id}`));
+    });
+  return (
+    <Dialog title="New project" onClose={close}>
+      <Form submission={submission} onSubmit={create}>
+        <Field label="Name" name="name">
+          <Text value={name} onValue={setName} autoFocus />
+        </Field>
+        <Foot busy={submission.busy} />
+      </Form>
+    </Dialog>
+  );
+}
+
+function NewHuman() {
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const submission = useSubmission();
+  const create = (): void => {
+    const body = { name, ...(email.trim() ? { email: email.trim() } : {}) };
+    void submission.run(body, async (repeatKey) => {
+      const { data } = await call<Principal>("POST", "principals", { body, repeatKey });
+      changed("principals");
+      go(href(`/access/humans/${data.id}`));
+    });
+  };
+  return (
+    <Dialog title="New human" onClose={close}>
+      <Form submission={submission} onSubmit={create}>
+        <Field label="Name" name="name">
+          <Text value={name} onValue={setName} autoFocus />
+        </Field>
+        <Field label="E-mail" name="email" optional>
+          <Text type="email" value={email} onValue={setEmail} />
+        </Field>
+        <Foot busy={submission.busy} />
+      </Form>
+    </Dialog>
+  );
+}
+
+function Foot({ busy }: { busy: boolean }) {
+  return (
+    <>
+      <FormFooterError />
+      <div class="dialog-foot">
+        <button type="button" class="btn" onClick={close}>
+          Cancel
+        </button>
+        <button type="submit" class="btn primary" data-save disabled={busy}>
+          {busy ? "Creating…" : "Create"}
+        </button>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,203 @@
+// Who changed what, and what was refused.
+
+import { useState } from "preact/hooks";
+import { useList } from "../api/list";
+import type { AuditRecord } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Dialog } from "../part/dialog";
+import { Empty } from "../part/feedback";
+import { Select, Text } from "../part/form";
+import { clock, day, zoneName } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { Card, Facts, Page } from "../part/page";
+import { Table } from "../part/table";
+import { PERIODS, usePeriod } from "./requests";
+
+export function AuditPage() {
+  const from = usePeriod(param("period"));
+  const asked = { actor: param("actor"), action: param("action"), object: param("object"), outcome: param("outcome"), from };
+  const list = useList<AuditRecord>("audit", asked);
+  const isFiltered = Object.values(asked).some(Boolean);
+  const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
+  const open = param("open");
+  const shown = open ? list.pages.value.flatMap(({ rows }) => rows ?? []).find(({ id }) => String(id) === open) : undefined;
+  return (
+    <Page
+      title="Audit"
+      lead="Every change, every sign-in, every refusal. Records form a chain that shows if one was altered."
+      actions={
+        <a class="btn" href={`/admin/api/audit/export?format=csv&${exported}`} download="audit.csv">
+          <Icon name="download" small />
+          Export CSV
+        </a>
+      }
+    >
+      <Filters />
+      <Card bare>
+        <Table
+          list={list}
+          label="Audit records"
+          rowKey={(record) => String(record.id)}
+          least={960}
+          empty={
+            <Empty
+              icon="scroll-text"
+              title={isFiltered ? "No record fits the filter" : "There is no record yet"}
+              action={
+                isFiltered && (
+                  <a class="btn" href={href("/audit")}>
+                    Clear the filter
+                  </a>
+                )
+              }
+            />
+          }
+          columns={[
+            { head: `Time (${zoneName()})`, width: 176, cell: (record) => <Time of={record} /> },
+            { head: "Actor", width: "2fr", cell: ({ actor }) => actor },
+            { head: "Action", width: "2fr", cell: ({ action }) => <span class="mono">{action}</span> },
+            { head: "Object", width: "3fr", cell: (record) => <ObjectOf of={record} /> },
+            { head: "Outcome", width: 112, cell: ({ outcome }) => <State kind={outcome === "done" ? "ok" : "bad"} word={outcome} /> },
+            { head: "Address", width: 136, cell: ({ address }) => <span class="mono faint">{address}</span> },
+          ]}
+        />
+      </Card>
+      {shown && <Shown of={shown} />}
+    </Page>
+  );
+}
+
+function Time({ of }: { of: AuditRecord }) {
+  const { pathname, search } = location;
+  const query = new URLSearchParams(search);
+  query.set("open", String(of.id));
+  return (
+    <a class="row-link num" href={`${pathname}?${query}`}>
+      {day(of.at_ms).replace(/ \d{4}$/, "")} {clock(of.at_ms, "second")}
+    </a>
+  );
+}
+
+const PAGES: Record<string, string> = {
+  key: "/keys/",
+  project: "/access/projects/",
+  principal: "/access/humans/",
+  provider: "/providers/",
+  endpoint: "/routes/",
+};
+
+function ObjectOf({ of }: { of: AuditRecord }) {
+  const page = PAGES[of.object_kind];
+  return (
+    <>
+      <span class="muted">{of.object_kind}</span>{" "}
+      {page && of.object_id ? (
+        <a class="mono" href={href(page + encodeURIComponent(of.object_id))}>
+          {of.object_id}
+        </a>
+      ) : (
+        <span class="mono">{of.object_id}</span>
+      )}
+    </>
+  );
+}
+
+function Filters() {
+  const [actor, setActor] = useState(param("actor"));
+  const [action, setAction] = useState(param("action"));
+  const [object, setObject] = useState(param("object"));
+  return (
+    <form
+      class="filters"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setParams({ actor: actor.trim(), action: action.trim(), object: object.trim() });
+      }}
+    >
+      <Text type="search" data-filter value={actor} onValue={setActor} placeholder="Actor" aria-label="Actor" />
+      <Text type="search" value={action} onValue={setAction} placeholder="Action, such as key.create" aria-label="Action" />
+      <Text type="search" value={object} onValue={setObject} placeholder="Object, such as key/key_…" aria-label="Object" />
+      <button type="submit" class="btn">
+        Filter
+      </button>
+      <Select
+        aria-label="Outcome"
+        value={param("outcome")}
+        onValue={(outcome) => setParams({ outcome })}
+        options={[
+          ["", "Any outcome"],
+          ["done", "done"],
+          ["refused", "refused"],
+        ]}
+      />
+      <Select
+        aria-label="Period"
+        data-period
+        value={param("period")}
+        onValue={(period) => setParams({ period })}
+        options={[["", "All time"], ...Object.entries(PERIODS).map(([id, [name]]): [string, string] => [id, name])]}
+      />
+    </form>
+  );
+}
+
+/** The members of two states that differ, as path, before, after. */
+export function differences(before: unknown, after: unknown, path = ""): [string, string, string][] {
+  const isObject = (value: unknown): value is Record<string, unknown> =>
+    typeof value === "object" && value !== null && !Array.isArray(value);
+  if (isObject(before) || isObject(after)) {
+    const a = isObject(before) ? before : {};
+    const b = isObject(after) ? after : {};
+    const names = [...new Set([...Object.keys(a), ...Object.keys(b)])];
+    return names.flatMap((name) => differences(a[name], b[name], path ? `${path}.${name}` : name));
+  }
+  const text = (value: unknown): string =>
+    value === undefined || value === null ? "" : typeof value === "string" ? value : JSON.stringify(value);
+  return text(before) === text(after) ? [] : [[path, text(before), text(after)]];
+}
+
+function Shown({ of }: { of: AuditRecord }) {
+  const { before, after, ...rest } = of.detail ?? {};
+  const rows = [...differences(before, after), ...differences({}, rest)];
+  return (
+    <Dialog title={of.action} onClose={() => setParams({ open: null })} wide>
+      <Facts
+        rows={[
+          ["Record", String(of.id)],
+          ["Time", `${day(of.at_ms)} ${clock(of.at_ms, "ms")} ${zoneName()}`],
+          ["Actor", of.actor],
+          ["Object", <ObjectOf key="o" of={of} />],
+          ["Outcome", of.outcome],
+          ["Address", of.address],
+          ["Request", of.request_id && <span class="mono wrap">{of.request_id}</span>],
+        ]}
+      />
+      {rows.length > 0 && (
+        <div class="table-wrap" role="group" aria-label="Differences" tabIndex={0}>
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Member</th>
+                <th scope="col">Before</th>
+                <th scope="col">After</th>
+              </tr>
+            </thead>
+            <tbody>
+              {rows.map(([path, was, is]) => (
+                <tr key={path}>
+                  <td class="mono">{path}</td>
+                  <td class="conflict-cell">
+                    <del class="diff-del">{was}</del>
+                  </td>
+                  <td class="conflict-cell">
+                    <ins class="diff-ins">{is}</ins>
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Dialog>
+  );
+}

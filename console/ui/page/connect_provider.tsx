@@ -1,0 +1,222 @@
+// Connecting a provider: servers on this machine, the tiles of the registry, and the form of what was chosen.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { changed, useResource } from "../api/resource";
+import type { Detected, Page, Provider, RegistryEntry } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
+import { Dialog } from "../part/dialog";
+import { ErrorBox } from "../part/feedback";
+import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { plural } from "../part/format";
+import { Icon } from "../part/icon";
+
+/** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
+export type Kind = { id: string; name: string; type: string; registry: boolean; base_url?: string; api_key_env?: string; docs?: string };
+
+const OTHERS: Kind[] = [
+  { id: "compatible", name: "Any OpenAI-compatible server", type: "compatible", registry: false },
+  { id: "azure_openai", name: "Azure OpenAI", type: "azure_openai", registry: false },
+  { id: "echo", name: "Echo", type: "echo", registry: false },
+];
+
+const close = (): void => setParams({ connect: null });
+
+export function Connect() {
+  const registry = useResource<Page<RegistryEntry>>("registry");
+  const entries = registry.data.value?.data ?? [];
+  const kinds: Kind[] = [...entries.map((entry) => ({ ...entry, registry: true })), ...OTHERS];
+  const chosen = kinds.find(({ id }) => id === param("connect"));
+  if (chosen) return <ConnectForm kind={chosen} />;
+  return (
+    <Dialog title="Connect one provider" onClose={close} wide>
+      {registry.error.value && <ErrorBox error={registry.error.value} retry={() => registry.load()} />}
+      <Choose kinds={kinds} />
+    </Dialog>
+  );
+}
+
+function Choose({ kinds }: { kinds: Kind[] }) {
+  const [text, setText] = useState("");
+  const wanted = text.trim().toLowerCase();
+  const found = kinds.filter(({ id, name }) => `${id} ${name}`.toLowerCase().includes(wanted));
+  return (
+    <>
+      <Text type="search" value={text} onValue={setText} placeholder="Search by name" aria-label="Search by name" autoFocus />
+      {!wanted && <OnThisMachine />}
+      <h3 class="group-title">By name</h3>
+      <ul class="tiles">
+        {found.map(({ id, name, type }) => (
+          <li key={id}>
+            <button type="button" class="tile" onClick={() => setParams({ connect: id })}>
+              <b>{name}</b>
+              <span class="help">
+                {type === "local_server" ? "on a machine of yours" : type === "echo" ? "Answers with your own words" : "with an API key"}
+              </span>
+            </button>
+          </li>
+        ))}
+      </ul>
+      {found.length === 0 && <p class="help">Nothing fits. Connect it as an OpenAI-compatible server.</p>}
+    </>
+  );
+}
+
+/** Model servers that answer on this machine. */
+function OnThisMachine() {
+  const detected = useResource<Page<Detected>>("providers/detect");
+  const servers = detected.data.value?.data;
+  return (
+    <>
+      <div class="split">
+        <h3 class="group-title">On this machine</h3>
+        <button type="button" class="btn small" disabled={detected.busy.value} onClick={() => detected.load()}>
+          <Icon name="refresh-cw" small />
+          Look again
+        </button>
+      </div>
+      {servers?.length === 0 && (
+        <p class="help">
+          No model server answered on the usual ports (Ollama, LM Studio, llama.cpp, vLLM, SGLang). Start one and look again.
+        </p>
+      )}
+      {servers && servers.length > 0 && (
+        <ul class="tiles">
+          {servers.map((server) => (
+            <li key={server.base_url}>
+              <LocalTile of={server} />
+            </li>
+          ))}
+        </ul>
+      )}
+    </>
+  );
+}
+
+function LocalTile({ of }: { of: Detected }) {
+  const known = of.providers[0];
+  const submission = useSubmission();
+  const connect = (): void => {
+    const body = { id: of.registry_id, registry_id: of.registry_id, base_url: of.base_url };
+    void submission.run(body, (repeatKey) => create(body, repeatKey));
+  };
+  return (
+    <div class="tile">
+      <b>
+        {of.name}, {plural(of.models.length, "model")}
+      </b>
+      <span class="help mono wrap">{of.base_url}</span>
+      {known ? (
+        <a href={href(`/providers/${known}`)}>Connected as {known}</a>
+      ) : (
+        <button type="button" class="btn small" onClick={connect} disabled={submission.busy}>
+          Connect
+        </button>
+      )}
+      {submission.error && <p class="help bad">{submission.error.message}</p>}
+    </div>
+  );
+}
+
+async function create(body: object, repeatKey: string): Promise<void> {
+  const { data } = await call<Provider>("POST", "providers", { body, repeatKey });
+  changed("providers", "catalog", "health");
+  go(href(`/providers/${data.id}`));
+}
+
+type Fields = { id: string; api_key: string; base_url: string; region: string; project: string; location: string; models: string };
+
+/** The body that connects a provider of a kind; fields left empty are not sent. */
+export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
+  const { id, models, ...rest } = fields;
+  const given = Object.entries(rest).filter(([, value]) => value.trim() !== "");
+  const names = models
+    .split(/[\s,]+/)
+    .map((name) => name.trim())
+    .filter(Boolean);
+  return {
+    id,
+    ...(kind.registry ? { registry_id: kind.id } : { type: kind.type }),
+    ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])),
+    ...(names.length ? { models: names } : {}),
+  };
+}
+
+function ConnectForm({ kind }: { kind: Kind }) {
+  const [fields, setFields] = useState<Fields>({
+    id: kind.id,
+    api_key: "",
+    base_url: "",
+    region: "",
+    project: "",
+    location: "",
+    models: kind.type === "echo" ? "echo" : "",
+  });
+  const submission = useSubmission();
+  const set = (change: Partial<Fields>): void => setFields({ ...fields, ...change });
+  const needsKey = !["local_server", "echo"].includes(kind.type);
+  const hasAddress = !["bedrock", "vertex", "echo"].includes(kind.type);
+  const submit = (): void => {
+    const body = bodyOf(kind, fields);
+    void submission.run(body, (repeatKey) => create(body, repeatKey));
+  };
+  return (
+    <Dialog title={`Connect ${kind.name}`} onClose={close}>
+      <Form submission={submission} onSubmit={submit}>
+        <Field label="Name" name="id" help="Models are called NAME/MODEL.">
+          <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
+        </Field>
+        {needsKey && (
+          <Field
+            label="API key"
+            name="api_key"
+            help={
+              <>
+                Stored encrypted. It can be replaced, never shown. Or name a variable:{" "}
+                <code>{`\${ENV:${kind.api_key_env ?? "NAME"}}`}</code>.
+              </>
+            }
+          >
+            <Text type="password" value={fields.api_key} onValue={(api_key) => set({ api_key })} />
+          </Field>
+        )}
+        {hasAddress && (
+          <Field label="Base URL" name="base_url" optional={kind.base_url !== undefined || kind.type === "gemini"}>
+            <Text
+              inputMode="url"
+              value={fields.base_url}
+              onValue={(base_url) => set({ base_url })}
+              placeholder={kind.base_url ?? "https://…"}
+            />
+          </Field>
+        )}
+        {kind.type === "bedrock" && (
+          <Field label="Region" name="region">
+            <Text value={fields.region} onValue={(region) => set({ region })} placeholder="eu-west-1" />
+          </Field>
+        )}
+        {kind.type === "vertex" && (
+          <div class="form-row">
+            <Field label="Project" name="project" optional>
+              <Text value={fields.project} onValue={(project) => set({ project })} />
+            </Field>
+            <Field label="Location" name="location" optional>
+              <Text value={fields.location} onValue={(location) => set({ location })} placeholder="global" />
+            </Field>
+          </div>
+        )}
+        <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
+          <Text value={fields.models} onValue={(models) => set({ models })} />
+        </Field>
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={() => setParams({ connect: "choose" })}>
+            Back
+          </button>
+          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
+            {submission.busy ? "Connecting…" : "Connect"}
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}

@@ -1,0 +1,196 @@
+// One human: the projects they belong to, and the keys that act as them.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed, useResource } from "../api/resource";
+import type { Key, Page as PageOf, Principal, Project, Quota } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
+import { Copyable } from "../part/copy";
+import { Confirm } from "../part/dialog";
+import { EditDialog } from "../part/edit";
+import { Empty, Loaded, notify } from "../part/feedback";
+import { Field, Text } from "../part/form";
+import { day, UNKNOWN } from "../part/format";
+import { Icon } from "../part/icon";
+import { Limits } from "../part/limits_card";
+import { Menu } from "../part/menu";
+import { Card, Facts, Page } from "../part/page";
+import { Table } from "../part/table";
+import { EnabledMark } from "./access";
+import { KeyState } from "./keys";
+
+export function NameField({ value, onValue }: { value: string; onValue: (name: string) => void }) {
+  return (
+    <Field label="Name" name="name">
+      <Text value={value} onValue={onValue} />
+    </Field>
+  );
+}
+
+export function HumanPage({ id }: { id: string }) {
+  const human = useResource<Principal>(`principals/${encodeURIComponent(id)}`);
+  return (
+    <Loaded
+      resource={human}
+      missing={
+        <Empty
+          page
+          icon="user"
+          title="There is no such human"
+          action={
+            <a class="btn" href={href("/access", { tab: "humans" })}>
+              All humans
+            </a>
+          }
+        >
+          <span class="mono wrap">{id}</span> was deleted, or never existed.
+        </Empty>
+      }
+    >
+      {(data) => <One of={data} etag={human.etag} />}
+    </Loaded>
+  );
+}
+
+function One({ of, etag }: { of: Principal; etag: string | null }) {
+  const [deleting, setDeleting] = useState(false);
+  const quotas = useResource<PageOf<Quota>>(`quotas?principal=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
+  const switchState = (): void =>
+    void call("PATCH", `principals/${of.id}`, { body: { disabled: !of.disabled }, ifMatch: etag }).then(
+      () => changed("principals"),
+      (error: Error) => notify(error.message),
+    );
+  return (
+    <Page
+      title={of.name}
+      lead={of.email ?? "A human"}
+      actions={
+        <>
+          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
+            <Icon name="pencil" small />
+            Edit
+          </button>
+          <Menu
+            label={`Actions for ${of.name}`}
+            items={[
+              of.disabled ? { label: "Enable", icon: "play", run: switchState } : { label: "Disable", icon: "power", run: switchState },
+              { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleting(true) },
+            ]}
+          />
+        </>
+      }
+    >
+      <div class="cols main-side">
+        <div class="page-stack">
+          <Projects of={of} />
+          <Keys of={of} />
+          <Limits quotas={quotas} none="No limit of all keys that act as this human together." />
+        </div>
+        <Card bare>
+          <Facts
+            rows={[
+              ["State", <EnabledMark key="s" disabled={of.disabled} />],
+              ["E-mail", of.email ?? UNKNOWN],
+              ["Id", <Copyable key="i" text={of.id} label="the id" clip />],
+              ["Since", day(of.created_at_ms)],
+            ]}
+          />
+        </Card>
+      </div>
+      {param("edit") && (
+        <EditDialog
+          title={`Edit ${of.name}`}
+          path={`principals/${of.id}`}
+          of={of}
+          etag={etag}
+          fieldsOf={({ name, email }) => ({ name, email })}
+          labels={{ name: "Name", email: "E-mail" }}
+          onSaved={() => changed("principals")}
+          onClose={() => setParams({ edit: null })}
+        >
+          {(mine, set) => (
+            <>
+              <NameField value={mine.name} onValue={(name) => set({ name })} />
+              <Field label="E-mail" name="email" optional>
+                <Text type="email" value={mine.email ?? ""} onValue={(email) => set({ email: email || null })} />
+              </Field>
+            </>
+          )}
+        </EditDialog>
+      )}
+      {deleting && (
+        <Confirm
+          title={`Delete ${of.name}?`}
+          action="Delete"
+          run={async () => {
+            await call("DELETE", `principals/${of.id}`, { ifMatch: etag });
+            go(href("/access", { tab: "humans" }));
+            changed("principals");
+          }}
+          onClose={() => setDeleting(false)}
+        >
+          <p>Limits of this human go with them. Usage records stay.</p>
+        </Confirm>
+      )}
+    </Page>
+  );
+}
+
+function Projects({ of }: { of: Principal }) {
+  const projects = useList<Project>("projects", { principal: of.id });
+  return (
+    <Card title="Projects" bare>
+      <Table
+        list={projects}
+        label="Projects"
+        rowKey={(project) => project.id}
+        least={360}
+        empty={
+          <Empty icon="folder" title="In no project">
+            Add members on the page of a project.
+          </Empty>
+        }
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            cell: (project) => (
+              <a class="row-link" href={href(`/access/projects/${project.id}`)}>
+                {project.name}
+              </a>
+            ),
+          },
+          { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Keys({ of }: { of: Principal }) {
+  const keys = useList<Key>("keys", { acts_as: of.id });
+  return (
+    <Card title="Keys that act as them" bare>
+      <Table
+        list={keys}
+        label="Keys"
+        rowKey={(key) => key.id}
+        least={460}
+        empty={<Empty icon="key-round" title="No key acts as them" />}
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            cell: (key) => (
+              <a class="row-link" href={href(`/keys/${key.id}`)}>
+                {key.name}
+              </a>
+            ),
+          },
+          { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+          { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,257 @@
+// One project key: what it may do, what it has used, and its actions.
+import { Fault } from "../api/client";
+import { changed, useResource } from "../api/resource";
+import { suggestEndpoints, suggestModelEntries, suggestOperations } from "../api/suggest";
+import type { Key, Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Allowed } from "../part/choice";
+import { Copyable } from "../part/copy";
+import { EditDialog } from "../part/edit";
+import { Empty, Loaded } from "../part/feedback";
+import { Check, concerns, Field, Text } from "../part/form";
+import { count, day, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
+import { Icon } from "../part/icon";
+import { Limits } from "../part/limits_card";
+import { Ref } from "../part/links";
+import { Menu } from "../part/menu";
+import { dateEnd, dateOf } from "../part/moment";
+import { Card, Facts, Page } from "../part/page";
+import { useKeyActions } from "./key_actions";
+import { KeyState, monthStart, Spend } from "./keys";
+import { ActsAs } from "./mint_key";
+
+export function KeyPage({ id }: { id: string }) {
+  const key = useResource<Key>(`keys/${encodeURIComponent(id)}`);
+  return (
+    <Loaded resource={key} missing={<Missing id={id} />}>
+      {(data) => <One of={data} etag={key.etag} />}
+    </Loaded>
+  );
+}
+
+function Missing({ id }: { id: string }) {
+  return (
+    <Empty
+      page
+      icon="key-round"
+      title="There is no such key"
+      action={
+        <a class="btn" href={href("/keys")}>
+          All keys
+        </a>
+      }
+    >
+      <span class="mono wrap">{id}</span> was deleted, or never existed.
+    </Empty>
+  );
+}
+
+function One({ of, etag }: { of: Key; etag: string | null }) {
+  const { items, dialog } = useKeyActions(of);
+  const quotas = useResource<PageOf<Quota>>(`quotas?key=${encodeURIComponent(of.id)}&limit=100`);
+  const usage = useResource<Usage>(`usage?key=${encodeURIComponent(of.id)}&from=${monthStart()}`);
+  return (
+    <Page
+      title={of.name}
+      lead={
+        <>
+          <span class="mono">{of.prefix}…</span> opens the data plane for its project.
+        </>
+      }
+      actions={
+        <>
+          <a class="btn" href={href("/requests", { key: of.id })}>
+            <Icon name="list" small />
+            Its requests
+          </a>
+          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })} disabled={of.state === "revoked"}>
+            <Icon name="pencil" small />
+            Edit
+          </button>
+          <Menu label={`Actions for ${of.name}`} items={items} />
+        </>
+      }
+    >
+      <div class="cols main-side">
+        <div class="page-stack">
+          <Limits
+            quotas={quotas.data.value?.data}
+            none="No limit of its own. Limits of its project and its human count as well."
+            aside="all keys of its rotation together"
+          />
+          <MonthCard usage={usage.data.value} />
+        </div>
+        <FactsCard of={of} />
+      </div>
+      {dialog}
+      {param("edit") && of.state !== "revoked" && <Edit of={of} etag={etag} onClose={() => setParams({ edit: null })} />}
+    </Page>
+  );
+}
+
+function FactsCard({ of }: { of: Key }) {
+  const project = useResource<Project>(`projects/${encodeURIComponent(of.project)}`).data.value;
+  const human = useResource<Principal>(of.acts_as ? `principals/${encodeURIComponent(of.acts_as)}` : null).data.value;
+  const list = (entries: string[] | null): string => (entries === null ? "all" : entries.length ? entries.join(", ") : "none");
+  return (
+    <Card bare>
+      <Facts
+        rows={[
+          ["State", <KeyState key="s" state={of.state} />],
+          ["Project", <Ref key="p" kind="project" id={of.project} name={project?.name} />],
+          ["Acts as", of.acts_as ? <Ref key="h" kind="human" id={of.acts_as} name={human?.name} /> : "nobody"],
+          ["Expires", of.expires_at_ms === null ? "never" : `${moment(of.expires_at_ms)} ${zoneName()}`],
+          ["Last used", of.last_used_hour_ms === null ? "never" : `in the hour of ${moment(of.last_used_hour_ms)}`],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Endpoints", list(of.endpoints)],
+          ["Models", list(of.models)],
+          ["Operations", list(of.routes)],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Id", <Copyable key="i" text={of.id} label="the id" clip />],
+          ["Copy", of.recoverable && of.state !== "revoked" ? "kept, encrypted" : "none"],
+          ["Rotated from", of.rotated_from && <Ref kind="key" id={of.rotated_from} />],
+          ["Minted", day(of.created_at_ms)],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function MonthCard({ usage }: { usage: Usage | null }) {
+  const totals = usage?.totals;
+  return (
+    <section class="card" aria-label="This month">
+      <dl class="figures">
+        <Figure name="Requests" value={count(totals?.requests)} sub="this month, UTC" />
+        <Figure name="Tokens" value={short(totals?.tokens.total)} sub="in and out" />
+        <Figure name="Spend" value={totals ? <Spend figures={totals} /> : UNKNOWN} sub="known prices" />
+        <Figure name="First token" value={duration(totals?.first_content_us_avg)} sub="on average" />
+        <Figure name="Total" value={duration(totals?.duration_us_avg)} sub="on average" />
+      </dl>
+    </section>
+  );
+}
+
+function Figure({ name, value, sub }: { name: string; value: preact.ComponentChildren; sub: string }) {
+  return (
+    <div class="figure">
+      <dt>{name}</dt>
+      <dd class="value">
+        <b>{value}</b>
+      </dd>
+      <dd class="sub">{sub}</dd>
+    </div>
+  );
+}
+
+type Editable = Pick<Key, "name" | "acts_as" | "expires_at_ms" | "endpoints" | "models" | "routes" | "recoverable">;
+
+const editable = ({ name, acts_as, expires_at_ms, endpoints, models, routes, recoverable }: Key): Editable => ({
+  name,
+  acts_as,
+  expires_at_ms,
+  endpoints,
+  models,
+  routes,
+  recoverable,
+});
+
+const LABELS: Record<keyof Editable, string> = {
+  name: "Name",
+  acts_as: "Acts as",
+  expires_at_ms: "Expires",
+  endpoints: "Endpoints",
+  models: "Models",
+  routes: "Operations",
+  recoverable: "Encrypted copy",
+};
+
+/** The body of a change: the field of the expiry has another name in requests. */
+function bodyOf({ expires_at_ms, ...rest }: Partial<Editable>): Record<string, unknown> {
+  return expires_at_ms === undefined ? rest : { ...rest, expires_at: expires_at_ms };
+}
+
+function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: () => void }) {
+  return (
+    <EditDialog
+      title={`Edit ${of.name}`}
+      path={`keys/${of.id}`}
+      of={of}
+      etag={etag}
+      fieldsOf={editable}
+      labels={LABELS}
+      bodyOf={bodyOf}
+      onSaved={() => changed("keys")}
+      onClose={onClose}
+    >
+      {(mine, set, error) => (
+        <>
+          <Field label="Name" name="name">
+            <Text value={mine.name} onValue={(name) => set({ name })} />
+          </Field>
+          <ActsAs project={of.project} value={mine.acts_as ?? ""} onValue={(id) => set({ acts_as: id || null })} />
+          <Field label="Expires" name="expires_at" optional help="At the end of that day. Empty: never.">
+            <Text type="date" value={dateOf(mine.expires_at_ms)} onValue={(date) => set({ expires_at_ms: date ? dateEnd(date) : null })} />
+          </Field>
+          <Allowlists value={mine} onValue={set} error={error} />
+          {of.recoverable && (
+            <Check
+              label="Keep an encrypted copy"
+              help="Without it the copy is erased, and the key cannot be revealed again."
+              checked={mine.recoverable}
+              onChange={(recoverable) => set({ recoverable })}
+            />
+          )}
+        </>
+      )}
+    </EditDialog>
+  );
+}
+
+type ListsProps = {
+  value: Pick<Key, "endpoints" | "models" | "routes">;
+  onValue: (change: Partial<Pick<Key, "endpoints" | "models" | "routes">>) => void;
+  error: Error | null;
+};
+
+/** The three allowlists of a key or a project. */
+export function Allowlists({ value, onValue, error }: ListsProps) {
+  const wrong = (name: string): string | null => (error instanceof Fault && concerns(error.param, name) ? error.message : null);
+  return (
+    <>
+      <Allowed
+        label="Endpoints"
+        all="All"
+        value={value.endpoints}
+        onValue={(endpoints) => onValue({ endpoints })}
+        suggest={suggestEndpoints}
+        placeholder="Add an endpoint"
+        error={wrong("endpoints")}
+      />
+      <Allowed
+        label="Models"
+        all="All"
+        value={value.models}
+        onValue={(models) => onValue({ models })}
+        suggest={suggestModelEntries}
+        placeholder="Add a model, or all of a provider"
+        error={wrong("models")}
+      />
+      <Allowed
+        label="Operations"
+        all="All"
+        value={value.routes}
+        onValue={(routes) => onValue({ routes })}
+        suggest={suggestOperations}
+        placeholder="Add an operation"
+        error={wrong("routes")}
+      />
+    </>
+  );
+}

@@ -1,0 +1,164 @@
+// The project keys.
+import { useList } from "../api/list";
+import { useResource } from "../api/resource";
+import type { Key, Page as PageOf, Project, Quota, Usage, UsageLine } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Empty } from "../part/feedback";
+import { Select } from "../part/form";
+import { ago, dollars, plural, UNKNOWN } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { kindOf, limitName, shareOf } from "../part/limits";
+import { Card, Meter, Page } from "../part/page";
+import { Table } from "../part/table";
+import { KeyMenu } from "./key_actions";
+import { MintKey } from "./mint_key";
+
+const STATES = { active: "ok", expired: "off", disabled: "off", revoked: "bad" } as const;
+
+export function KeyState({ state }: { state: Key["state"] }) {
+  return <State kind={STATES[state]} word={state} />;
+}
+
+/** The first moment of the present month in UTC, by which money is summed. */
+export function monthStart(now = Date.now()): number {
+  const date = new Date(now);
+  return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
+}
+
+/** Costs, and how many attempts have no known price. */
+export function Spend({ figures }: { figures: Pick<UsageLine, "cost_micro_usd" | "requests_unpriced" | "requests"> | undefined }) {
+  if (!figures || figures.requests === 0) return <span class="faint">{UNKNOWN}</span>;
+  const { cost_micro_usd: cost, requests_unpriced: unpriced } = figures;
+  if (cost === 0 && unpriced > 0) return <span class="faint">{plural(unpriced, "unpriced", "unpriced")}</span>;
+  return (
+    <>
+      {dollars(cost)}
+      {unpriced > 0 && <span class="faint"> + {unpriced} unpriced</span>}
+    </>
+  );
+}
+
+/** The limit of which the largest share is used. */
+function Tightest({ quotas }: { quotas: Quota[] | undefined }) {
+  const worst = quotas?.reduce<Quota | null>((worst, quota) => (!worst || shareOf(quota) > shareOf(worst) ? quota : worst), null);
+  if (!worst) return <span class="faint">{UNKNOWN}</span>;
+  const share = shareOf(worst);
+  return (
+    <span class="meter-cell" title={limitName(worst)}>
+      <Meter share={share} kind={kindOf(share)} />
+      <span>{Math.round(share * 100)} %</span>
+    </span>
+  );
+}
+
+export function KeysPage() {
+  const state = param("state");
+  const project = param("project");
+  const list = useList<Key>("keys", { state, project });
+  const projects = useResource<PageOf<Project>>("projects?limit=500").data.value?.data ?? [];
+  const quotas = useResource<PageOf<Quota>>("quotas?kind=key&limit=500").data.value?.data;
+  const usage = useResource<Usage>(`usage?group_by=key&from=${monthStart()}`).data.value?.data;
+  const nameOf = (id: string): string => projects.find((project) => project.id === id)?.name ?? id;
+  const filtered = state !== "" || project !== "";
+  return (
+    <Page
+      title="API keys"
+      lead="A key opens the data plane for one project, within its limits."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+          <Icon name="plus" small />
+          Mint key
+        </button>
+      }
+    >
+      <div class="filters">
+        <Select
+          aria-label="State"
+          data-filter
+          value={state}
+          onValue={(state) => setParams({ state })}
+          options={[["", "Any state"], ...Object.keys(STATES).map((name): [string, string] => [name, name])]}
+        />
+        <Select
+          aria-label="Project"
+          value={project}
+          onValue={(project) => setParams({ project })}
+          options={[["", "Any project"], ...projects.map(({ id, name }): [string, string] => [id, name])]}
+        />
+      </div>
+      <Card bare>
+        <Table
+          list={list}
+          label="API keys"
+          rowKey={(key) => key.id}
+          least={1040}
+          empty={filtered ? <NoneFits /> : <None />}
+          columns={[
+            {
+              head: "Name",
+              width: "3fr",
+              cell: (key) => (
+                <a class="row-link" href={href(`/keys/${key.id}`)}>
+                  {key.name}
+                </a>
+              ),
+            },
+            { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+            { head: "State", width: 104, cell: (key) => <KeyState state={key.state} /> },
+            { head: "Project", width: "2fr", cell: (key) => nameOf(key.project) },
+            {
+              head: "Limits used",
+              width: 148,
+              cell: (key) => <Tightest quotas={quotas?.filter(({ subject }) => subject.id === key.family)} />,
+            },
+            {
+              head: "Spend this month",
+              width: 168,
+              number: true,
+              cell: (key) => <Spend figures={usage?.find(({ group }) => group.key === key.id)} />,
+            },
+            { head: "Last used", width: 104, cell: (key) => <LastUsed at={key.last_used_hour_ms} /> },
+            { head: "Actions", width: 56, quiet: true, cell: (key) => <KeyMenu of={key} /> },
+          ]}
+        />
+      </Card>
+      {param("new") && <MintKey onClose={() => setParams({ new: null })} project={project} />}
+    </Page>
+  );
+}
+
+/** Uses are known by the hour. */
+function LastUsed({ at }: { at: number | null }) {
+  if (at === null) return <span class="faint">never</span>;
+  return <>{Date.now() - at < 3_600_000 ? "this hour" : ago(at)}</>;
+}
+
+function None() {
+  return (
+    <Empty
+      icon="key-round"
+      title="There is no key yet"
+      action={
+        <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
+          Mint key
+        </button>
+      }
+    >
+      Give clients project keys, never the administrator key.
+    </Empty>
+  );
+}
+
+function NoneFits() {
+  return (
+    <Empty
+      icon="key-round"
+      title="No key fits the filter"
+      action={
+        <button type="button" class="btn" onClick={() => setParams({ state: null, project: null })}>
+          Clear the filter
+        </button>
+      }
+    />
+  );
+}

@@ -1,0 +1,211 @@
+// The catalog: what every connected provider can serve, with what is known of it and from where.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed, useResource } from "../api/resource";
+import type { CatalogOverride, Model, Page as PageOf, SyncOutcome } from "../api/types";
+import { param, setParams } from "../app/router";
+import { Copyable } from "../part/copy";
+import { Dialog } from "../part/dialog";
+import { Empty, notify } from "../part/feedback";
+import { Field, Form, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { day, plural, price, short, UNKNOWN } from "../part/format";
+import { Icon } from "../part/icon";
+import { Ref } from "../part/links";
+import { Card, Facts, Page } from "../part/page";
+import { Table } from "../part/table";
+import { priceOf } from "./provider";
+
+const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
+const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
+
+export function ModelsPage() {
+  const asked = { q: param("q"), provider: param("provider"), capability: param("capability"), priced: param("priced") };
+  const list = useList<Model>("catalog", asked);
+  const isFiltered = Object.values(asked).some(Boolean);
+  const submission = useSubmission();
+  const sync = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      const { data } = await call<{ data: SyncOutcome[] }>("POST", "catalog/sync", { body: {}, repeatKey });
+      changed("catalog", "providers");
+      const failed = data.data.filter(({ ok }) => !ok).length;
+      notify(`Read ${plural(data.data.length - failed, "list")}${failed ? `, ${failed} failed: see Providers` : ""}`);
+    });
+  const shown = param("open");
+  const open = shown ? list.pages.value.flatMap(({ rows }) => rows ?? []).find(({ id }) => id === shown) : undefined;
+  return (
+    <Page
+      title="Models"
+      lead="Catalog access alone does not prove inference entitlement. Unknown facts are –."
+      actions={
+        <button type="button" class="btn" onClick={sync} disabled={submission.busy}>
+          <Icon name="refresh-cw" small />
+          {submission.busy ? "Reading…" : "Sync catalog"}
+        </button>
+      }
+    >
+      <FormError error={submission.error} />
+      <Filters />
+      <Card bare>
+        <Table
+          list={list}
+          label="Models"
+          rowKey={(model) => model.id}
+          least={960}
+          empty={
+            <Empty
+              icon="boxes"
+              title={isFiltered ? "No model fits the filter" : "No model is known"}
+              action={
+                isFiltered && (
+                  <button type="button" class="btn" onClick={() => setParams({ q: null, provider: null, capability: null, priced: null })}>
+                    Clear the filter
+                  </button>
+                )
+              }
+            >
+              {isFiltered ? null : "Connect a provider and sync its catalog."}
+            </Empty>
+          }
+          columns={[
+            {
+              head: "Selector",
+              width: "4fr",
+              cell: (model) => (
+                <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
+                  {model.id}
+                </button>
+              ),
+            },
+            { head: "Context", width: 88, number: true, cell: (model) => short(model.context_window) },
+            { head: "Can", width: "2fr", cell: (model) => <Can of={model} /> },
+            { head: "Input a million", width: 120, number: true, cell: (model) => priceOf(model, "input") },
+            { head: "Output a million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
+            { head: "Facts from", width: "1fr", cell: ({ sources }) => <span class="muted">{sources.join(", ")}</span> },
+          ]}
+        />
+      </Card>
+      {open && <Shown of={open} />}
+    </Page>
+  );
+}
+
+function Can({ of }: { of: Model }) {
+  const can = CAPABILITIES.filter((name) => of[name] === true).map((name) => WORDS[name]);
+  const isUnknown = CAPABILITIES.every((name) => of[name] === null);
+  return <>{can.join(", ") || <span class="faint">{isUnknown ? UNKNOWN : "text alone"}</span>}</>;
+}
+
+function Filters() {
+  const [text, setText] = useState(param("q"));
+  return (
+    <form
+      class="filters"
+      onSubmit={(event) => {
+        event.preventDefault();
+        setParams({ q: text.trim() });
+      }}
+    >
+      <Text type="search" data-filter value={text} onValue={setText} placeholder="Search models" aria-label="Search models" />
+      <Select
+        aria-label="Can"
+        value={param("capability")}
+        onValue={(capability) => setParams({ capability })}
+        options={[["", "Any capability"], ...CAPABILITIES.map((name): [string, string] => [name, WORDS[name]])]}
+      />
+      <Select
+        aria-label="Price"
+        value={param("priced")}
+        onValue={(priced) => setParams({ priced })}
+        options={[
+          ["", "Priced or not"],
+          ["true", "price known"],
+          ["false", "price unknown"],
+        ]}
+      />
+      {param("provider") && (
+        <span class="tag accent">
+          Provider: {param("provider")}
+          <button type="button" class="tag-x" aria-label="Remove the filter Provider" onClick={() => setParams({ provider: null })}>
+            <Icon name="x" small />
+          </button>
+        </span>
+      )}
+    </form>
+  );
+}
+
+function Shown({ of }: { of: Model }) {
+  const history = useResource<PageOf<CatalogOverride>>(
+    `catalog/overrides?provider=${encodeURIComponent(of.provider)}&model=${encodeURIComponent(of.model)}&limit=100`,
+  ).data.value?.data;
+  const known = (value: boolean | null): string => (value === null ? UNKNOWN : value ? "yes" : "no");
+  const prices = Object.entries(of.prices ?? {}).filter((pair): pair is [string, number] => typeof pair[1] === "number");
+  return (
+    <Dialog title={of.display_name ?? of.model} onClose={() => setParams({ open: null })}>
+      <Facts
+        rows={[
+          ["Selector", <Copyable key="s" text={of.id} label="the selector" />],
+          ["Provider", <Ref key="p" kind="provider" id={of.provider} name={of.provider} />],
+          ...CAPABILITIES.map((name): [string, string] => [WORDS[name], known(of[name])]),
+          ["Context", short(of.context_window)],
+          ["Output", short(of.max_output_tokens)],
+          ["Protocols", of.protocols?.join(", ")],
+          ["Lacks", of.lacks.join(", ") || null],
+          ["Prices", prices.length ? prices.map(([name, amount]) => `${name.replace(/_/g, " ")} ${price(amount)}`).join(", ") : "unknown"],
+          ["Facts from", of.sources.join(", ")],
+          [
+            "Corrections",
+            history?.length
+              ? history.map(({ effective_from_ms }) => (effective_from_ms ? `from ${day(effective_from_ms)}` : "always")).join(", ")
+              : "none",
+          ],
+        ]}
+      />
+      <PriceForm of={of} />
+    </Dialog>
+  );
+}
+
+/** Sets the price of a model from a day on. */
+function PriceForm({ of }: { of: Model }) {
+  const [input, setInput] = useState("");
+  const [output, setOutput] = useState("");
+  const [from, setFrom] = useState("");
+  const submission = useSubmission();
+  const save = (): void => {
+    const number = (text: string): number | null => (text.trim() ? Number(text) : null);
+    const body = {
+      provider: of.provider,
+      model: of.model,
+      ...(from ? { effective_from: `${from}T00:00:00Z` } : {}),
+      facts: { prices: { input: number(input), output: number(output) } },
+    };
+    void submission.run(body, async (repeatKey) => {
+      await call("POST", "catalog/overrides", { body, repeatKey });
+      changed("catalog");
+      notify(`The price of ${of.id} is set`);
+    });
+  };
+  return (
+    <Form submission={submission} onSubmit={save} label="Price from a day on">
+      <div class="form-row">
+        <Field label="Input ($ a million)" name="facts.prices.input">
+          <Text inputMode="decimal" value={input} onValue={setInput} />
+        </Field>
+        <Field label="Output ($ a million)" name="facts.prices.output">
+          <Text inputMode="decimal" value={output} onValue={setOutput} />
+        </Field>
+        <Field label="From (UTC)" name="effective_from" optional>
+          <Text type="date" value={from} onValue={setFrom} />
+        </Field>
+      </div>
+      <FormFooterError />
+      <div class="dialog-foot">
+        <button type="submit" class="btn" data-save disabled={submission.busy}>
+          Set price
+        </button>
+      </div>
+    </Form>
+  );
+}

@@ -1,0 +1,330 @@
+// One project: its members, what its keys may use, its limits and its keys.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed, useResource } from "../api/resource";
+import type { Key, KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
+import { Copyable } from "../part/copy";
+import { Confirm, Dialog } from "../part/dialog";
+import { EditDialog } from "../part/edit";
+import { Empty, Loaded, notify } from "../part/feedback";
+import { Field, Form, FormFooterError, Select, useSubmission } from "../part/form";
+import { day, plural, UNKNOWN } from "../part/format";
+import { Icon } from "../part/icon";
+import { amount, limitName } from "../part/limits";
+import { Limits } from "../part/limits_card";
+import { Ref } from "../part/links";
+import { Menu } from "../part/menu";
+import { Card, Facts, Page, Tabs } from "../part/page";
+import { Table } from "../part/table";
+import { EnabledMark } from "./access";
+import { NameField } from "./human";
+import { Allowlists } from "./key";
+import { KeyState, monthStart, Spend } from "./keys";
+
+const ROLES: [Role, string][] = [
+  ["owner", "owner"],
+  ["admin", "admin"],
+  ["member", "member"],
+  ["viewer", "viewer"],
+];
+
+export function ProjectPage({ id }: { id: string }) {
+  const project = useResource<Project>(`projects/${encodeURIComponent(id)}`);
+  return (
+    <Loaded
+      resource={project}
+      missing={
+        <Empty
+          page
+          icon="folder"
+          title="There is no such project"
+          action={
+            <a class="btn" href={href("/access")}>
+              All projects
+            </a>
+          }
+        >
+          <span class="mono wrap">{id}</span> was deleted, or never existed.
+        </Empty>
+      }
+    >
+      {(data) => <One of={data} etag={project.etag} />}
+    </Loaded>
+  );
+}
+
+const list = (entries: string[] | null): string => (entries === null ? "all" : entries.length ? entries.join(", ") : "none");
+const defaults = (limits: KeyLimit[]): string =>
+  limits.map((limit) => `${limitName({ model: null, endpoint: null, ...limit })}: ${amount(limit.metric, limit.limit)}`).join("; ") ||
+  "none";
+
+function One({ of, etag }: { of: Project; etag: string | null }) {
+  const [deleting, setDeleting] = useState(false);
+  const tab = param("tab");
+  const totals = useResource<Usage>(`usage?project=${encodeURIComponent(of.id)}&from=${monthStart()}`).data.value?.totals;
+  const switchState = (): void =>
+    void call("PATCH", `projects/${of.id}`, { body: { disabled: !of.disabled }, ifMatch: etag }).then(
+      () => changed("projects"),
+      (error: Error) => notify(error.message),
+    );
+  return (
+    <Page
+      title={of.name}
+      lead="A project"
+      actions={
+        <>
+          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
+            <Icon name="pencil" small />
+            Edit
+          </button>
+          <Menu
+            label={`Actions for ${of.name}`}
+            items={[
+              of.disabled ? { label: "Enable", icon: "play", run: switchState } : { label: "Disable", icon: "power", run: switchState },
+              { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleting(true) },
+            ]}
+          />
+        </>
+      }
+    >
+      <div class="cols main-side">
+        <div class="page-stack">
+          <Tabs
+            label={of.name}
+            tabs={[
+              ["members", "Members"],
+              ["keys", "Keys"],
+              ["limits", "Limits"],
+            ]}
+          />
+          {tab === "keys" ? <Keys of={of} /> : tab === "limits" ? <ProjectLimits of={of} /> : <Members of={of} />}
+        </div>
+        <Card bare>
+          <Facts
+            rows={[
+              ["State", <EnabledMark key="s" disabled={of.disabled} />],
+              ["Spend", totals ? <Spend key="m" figures={totals} /> : UNKNOWN],
+              ["Requests", totals ? `${plural(totals.requests, "request")} this month` : UNKNOWN],
+            ]}
+          />
+          <Facts
+            rows={[
+              ["Endpoints", list(of.endpoints)],
+              ["Models", list(of.models)],
+              ["Operations", list(of.routes)],
+              ["New keys", defaults(of.key_defaults)],
+            ]}
+          />
+          <Facts
+            rows={[
+              ["Id", <Copyable key="i" text={of.id} label="the id" clip />],
+              ["Since", day(of.created_at_ms)],
+            ]}
+          />
+        </Card>
+      </div>
+      {param("edit") && (
+        <EditDialog
+          title={`Edit ${of.name}`}
+          path={`projects/${of.id}`}
+          of={of}
+          etag={etag}
+          fieldsOf={({ name, endpoints, models, routes }) => ({ name, endpoints, models, routes })}
+          labels={{ name: "Name", endpoints: "Endpoints", models: "Models", routes: "Operations" }}
+          onSaved={() => changed("projects")}
+          onClose={() => setParams({ edit: null })}
+        >
+          {(mine, set, error) => (
+            <>
+              <NameField value={mine.name} onValue={(name) => set({ name })} />
+              <Allowlists value={mine} onValue={set} error={error} />
+            </>
+          )}
+        </EditDialog>
+      )}
+      {deleting && (
+        <Confirm
+          title={`Delete ${of.name}?`}
+          action="Delete"
+          typed={totals?.requests ? of.name : undefined}
+          run={async () => {
+            await call("DELETE", `projects/${of.id}`, { ifMatch: etag });
+            go(href("/access"));
+            changed("projects");
+          }}
+          onClose={() => setDeleting(false)}
+        >
+          <p>Its members and limits go with it. Usage records stay.</p>
+        </Confirm>
+      )}
+    </Page>
+  );
+}
+
+function ProjectLimits({ of }: { of: Project }) {
+  const quotas = useResource<PageOf<Quota>>(`quotas?project=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
+  return <Limits quotas={quotas} none="No limit of the project as a whole." />;
+}
+
+function Members({ of }: { of: Project }) {
+  const members = useList<Member>(`projects/${of.id}/members`);
+  const humans = useResource<PageOf<Principal>>("principals?limit=500").data.value?.data ?? [];
+  const [leaving, setLeaving] = useState<Member | null>(null);
+  const nameOf = (id: string): string => humans.find((human) => human.id === id)?.name ?? id;
+  const path = (id: string): string => `projects/${of.id}/members/${encodeURIComponent(id)}`;
+  const setRole = (member: Member, role: string): void =>
+    void call("PUT", path(member.principal), { body: { role } })
+      .then(() => notify(`${nameOf(member.principal)} is ${role} of ${of.name}.`))
+      .catch((error: Error) => notify(error.message))
+      .then(() => members.load());
+  return (
+    <Card
+      title="Members"
+      bare
+      aside={
+        <button type="button" class="btn small" onClick={() => setParams({ member: "new" })}>
+          Add member
+        </button>
+      }
+    >
+      <Table
+        list={members}
+        label="Members"
+        rowKey={(member) => member.principal}
+        least={460}
+        empty={
+          <Empty icon="users" title="It has no members">
+            Keys that act as nobody need none.
+          </Empty>
+        }
+        columns={[
+          { head: "Human", width: "1fr", cell: ({ principal }) => <Ref kind="human" id={principal} name={nameOf(principal)} /> },
+          {
+            head: "Role",
+            width: 136,
+            cell: (member) => (
+              <span class="btn-cell">
+                <Select
+                  aria-label={`Role of ${nameOf(member.principal)}`}
+                  value={member.role}
+                  onValue={(role) => setRole(member, role)}
+                  options={ROLES}
+                />
+              </span>
+            ),
+          },
+          { head: "Since", width: 120, cell: ({ created_at_ms }) => day(created_at_ms) },
+          {
+            head: "Actions",
+            width: 92,
+            quiet: true,
+            cell: (member) => (
+              <button
+                type="button"
+                class="btn plain small"
+                onClick={() => setLeaving(member)}
+                aria-label={`Remove ${nameOf(member.principal)}`}
+              >
+                Remove
+              </button>
+            ),
+          },
+        ]}
+      />
+      {param("member") && <AddMember of={of} humans={humans} onDone={() => members.load()} />}
+      {leaving && (
+        <Confirm
+          title={`Remove ${nameOf(leaving.principal)}?`}
+          action="Remove"
+          run={async () => {
+            await call("DELETE", path(leaving.principal));
+            void members.load();
+          }}
+          onClose={() => setLeaving(null)}
+        >
+          <p>
+            {nameOf(leaving.principal)} leaves {of.name}. The human stays.
+          </p>
+        </Confirm>
+      )}
+    </Card>
+  );
+}
+
+function AddMember({ of, humans, onDone }: { of: Project; humans: Principal[]; onDone: () => void }) {
+  const [human, setHuman] = useState("");
+  const [role, setRole] = useState<string>("member");
+  const submission = useSubmission();
+  const close = (): void => setParams({ member: null });
+  const add = (): void =>
+    void submission.run({ human, role }, async () => {
+      await call("PUT", `projects/${of.id}/members/${encodeURIComponent(human || "none")}`, { body: { role } });
+      const name = humans.find(({ id }) => id === human)?.name ?? human;
+      notify(`${name} is ${role} of ${of.name}.`);
+      onDone();
+      close();
+    });
+  return (
+    <Dialog title={`Add a member to ${of.name}`} onClose={close}>
+      <Form submission={submission} onSubmit={add}>
+        <Field label="Human" name="principal">
+          <Select
+            value={human}
+            onValue={setHuman}
+            options={[["", "Choose a human"], ...humans.map(({ id, name }): [string, string] => [id, name])]}
+          />
+        </Field>
+        <Field label="Role" name="role">
+          <Select value={role} onValue={setRole} options={ROLES} />
+        </Field>
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="btn primary" data-save disabled={submission.busy || !human}>
+            Add
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}
+
+function Keys({ of }: { of: Project }) {
+  const keys = useList<Key>("keys", { project: of.id });
+  return (
+    <Card
+      title="Keys"
+      bare
+      aside={
+        <a class="btn small" href={href("/keys", { project: of.id, new: "1" })}>
+          Mint key
+        </a>
+      }
+    >
+      <Table
+        list={keys}
+        label="Keys"
+        rowKey={(key) => key.id}
+        least={460}
+        empty={<Empty icon="key-round" title="It has no keys" />}
+        columns={[
+          {
+            head: "Name",
+            width: "1fr",
+            cell: (key) => (
+              <a class="row-link" href={href(`/keys/${key.id}`)}>
+                {key.name}
+              </a>
+            ),
+          },
+          { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+          { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
+        ]}
+      />
+    </Card>
+  );
+}

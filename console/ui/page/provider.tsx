@@ -1,0 +1,414 @@
+// One provider: the evidence that it works, its models, its credential, and who may use it.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed, useResource } from "../api/resource";
+import { suggestModels } from "../api/suggest";
+import type { Endpoint, Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
+import { go, href, param } from "../app/router";
+import { Combobox } from "../part/combobox";
+import { Confirm, Dialog } from "../part/dialog";
+import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
+import { Field, Form, FormError, FormFooterError, Text, useSubmission } from "../part/form";
+import { ago, count, day, dollars, duration, moment, plural, price, UNKNOWN, zoneName } from "../part/format";
+import { Mark } from "../part/icon";
+import { type Item, Menu } from "../part/menu";
+import { Card, Facts, Page } from "../part/page";
+import { Table } from "../part/table";
+import { CircuitMark, ProviderStateMark } from "./providers";
+
+export function ProviderPage({ id }: { id: string }) {
+  const source = param("source");
+  const provider = useResource<Provider>(`providers/${encodeURIComponent(id)}${source ? `?source=${encodeURIComponent(source)}` : ""}`);
+  return (
+    <Loaded
+      resource={provider}
+      missing={
+        <Empty
+          page
+          icon="plug"
+          title="There is no such provider"
+          action={
+            <a class="btn" href={href("/providers")}>
+              All providers
+            </a>
+          }
+        >
+          <span class="mono wrap">{id}</span> was deleted, or never existed.
+        </Empty>
+      }
+    >
+      {(data) => <One of={data} etag={provider.etag} />}
+    </Loaded>
+  );
+}
+
+type Doing = "credential" | "disable" | "delete" | "test" | null;
+
+const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
+
+function One({ of, etag }: { of: Provider; etag: string | null }) {
+  const [doing, setDoing] = useState<Doing>(null);
+  const [model, setModel] = useState("");
+  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data.find(({ provider }) => provider === of.id);
+  const isFile = of.source === "file";
+  const close = (): void => setDoing(null);
+  const suffix = of.shadowed ? "?source=api" : "";
+  const patch = async (body: object): Promise<void> => {
+    await call("PATCH", `providers/${encodeURIComponent(of.id)}${suffix}`, { body, ifMatch: etag });
+    refresh();
+  };
+  const items: Item[] = [
+    { label: "Replace credential", icon: "key-round", run: () => setDoing("credential"), disabled: isFile || of.auth !== "api_key" },
+    of.disabled
+      ? {
+          label: "Enable",
+          icon: "play",
+          run: () => void patch({ disabled: false }).catch((error: Error) => notify(error.message)),
+          disabled: isFile,
+        }
+      : { label: "Disable", icon: "power", run: () => setDoing("disable"), disabled: isFile },
+    { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: isFile },
+  ];
+  const prove = (model: string): void => {
+    setModel(model);
+    setDoing("test");
+  };
+  return (
+    <Page
+      title={of.id}
+      lead={
+        <>
+          {of.registry_id ?? of.type}
+          {of.base_url && (
+            <>
+              {" at "}
+              <span class="mono wrap">{of.base_url}</span>
+            </>
+          )}
+        </>
+      }
+      actions={<Menu label={`Actions for ${of.id}`} items={items} />}
+    >
+      {of.reason && (
+        <div class="alert warn" role="status">
+          {of.reason}
+        </div>
+      )}
+      {isFile && <p class="alert">It is defined in the configuration file. Change it there; the gateway reads the file again by itself.</p>}
+      <div class="cols main-side">
+        <div class="page-stack">
+          <EvidenceCard of={of} onTest={() => prove("")} />
+          <Models of={of} onProve={prove} />
+        </div>
+        <FactsCard of={of} health={health} />
+      </div>
+      {doing === "test" && <Test of={of} given={model} onClose={close} />}
+      {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
+      {doing === "disable" && (
+        <Confirm title={`Disable ${of.id}?`} action="Disable" danger={false} run={() => patch({ disabled: true })} onClose={close}>
+          <p>Nothing is sent there from the next request on. It stays a target and is passed over.</p>
+          <Users of={of} />
+        </Confirm>
+      )}
+      {doing === "delete" && (
+        <Confirm
+          title={`Delete ${of.id}?`}
+          action="Delete"
+          typed={health?.recent.requests ? of.id : undefined}
+          run={async () => {
+            await call("DELETE", `providers/${encodeURIComponent(of.id)}${suffix}`, { ifMatch: etag });
+            go(href("/providers"));
+            refresh();
+          }}
+          onClose={close}
+        >
+          <p>Its credential is erased. Its usage records stay.</p>
+          <Users of={of} />
+        </Confirm>
+      )}
+    </Page>
+  );
+}
+
+/** The endpoints that would lose a target. */
+function Users({ of }: { of: Provider }) {
+  const endpoints = useResource<PageOf<Endpoint>>(`endpoints?provider=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
+  if (!endpoints) return null;
+  if (endpoints.length === 0) return <p>No endpoint has it as a target.</p>;
+  const only = endpoints.filter(({ failover }) => failover.every(({ provider }) => provider === of.id)).map(({ name }) => name);
+  return (
+    <>
+      <p class="wrap">
+        {plural(endpoints.length, "endpoint")} lose{endpoints.length === 1 ? "s" : ""} a target:{" "}
+        <b>{endpoints.map(({ name }) => name).join(", ")}</b>.
+      </p>
+      {only.length > 0 && (
+        <p class="wrap">
+          Without any target: <b>{only.join(", ")}</b>.
+        </p>
+      )}
+    </>
+  );
+}
+
+function EvidenceCard({ of, onTest }: { of: Provider; onTest: () => void }) {
+  const [read, setRead] = useState<SyncOutcome | null>(null);
+  const submission = useSubmission();
+  const evidence = of.evidence;
+  const isReady = of.state === "ready";
+  const sync = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      const { data } = await call<SyncOutcome>("POST", `providers/${encodeURIComponent(of.id)}/sync`, { body: {}, repeatKey });
+      setRead(data);
+      refresh();
+    });
+  const { reachable, catalog, inference } = evidence ?? {};
+  return (
+    <Card title="Evidence">
+      <ul class="evidence">
+        <EvidenceLine name="Reachable" at={reachable?.at_ms} note={reachable?.by} error={reachable?.last_error} />
+        <EvidenceLine
+          name="Catalog read"
+          at={catalog?.synced_at_ms}
+          note={catalog?.synced_at_ms ? plural(catalog.models, "model") : null}
+          error={catalog?.last_error}
+          action={
+            <button type="button" class="btn small" onClick={sync} disabled={!isReady || submission.busy}>
+              {submission.busy ? "Reading…" : "Sync catalog"}
+            </button>
+          }
+        />
+        <EvidenceLine
+          name="Inference proven"
+          at={inference?.proven_at_ms}
+          note={inference?.model ? `by ${inference.model}` : null}
+          error={inference?.last_error}
+          action={
+            <button type="button" class="btn small" onClick={onTest} disabled={!isReady}>
+              Test completion
+            </button>
+          }
+        />
+      </ul>
+      <p class="help">Catalog access alone does not prove inference entitlement.</p>
+      {read?.ok && (
+        <p role="status">
+          Read {plural(read.models, "model")} at {moment(read.at_ms)}: {count(read.added)} new, {count(read.removed)} gone.
+        </p>
+      )}
+      <FormError error={submission.error} />
+    </Card>
+  );
+}
+
+type LineProps = {
+  name: string;
+  at: number | null | undefined;
+  note?: string | null | undefined;
+  error?: Failure | null | undefined;
+  action?: preact.JSX.Element;
+};
+
+function EvidenceLine({ name, at, note, error, action }: LineProps) {
+  // A failure that is older than the proof says nothing about now.
+  const failed = error && (at == null || error.at_ms >= at) ? error : null;
+  return (
+    <li class="evidence-line">
+      <Mark kind={failed ? "bad" : at == null ? "off" : "ok"} />
+      <div>
+        <b>{name}</b> <span class="muted">{note}</span>
+        {failed && (
+          <p class="help bad wrap">
+            {failed.status ? `${failed.status}: ` : ""}
+            {failed.message} {failed.hint}
+          </p>
+        )}
+      </div>
+      <span class="faint num">{at == null ? "not yet" : `${moment(at)} ${zoneName()}`}</span>
+      {action ?? <span />}
+    </li>
+  );
+}
+
+function Models({ of, onProve }: { of: Provider; onProve: (model: string) => void }) {
+  const list = useList<Model>("catalog", { provider: of.id });
+  const proven = of.evidence?.inference.model;
+  return (
+    <Card title="Models" bare>
+      <Table
+        list={list}
+        label="Models"
+        rowKey={(model) => model.id}
+        least={720}
+        empty={
+          <Empty icon="boxes" title="No model is known">
+            Sync the catalog, or name models when you connect the provider.
+          </Empty>
+        }
+        columns={[
+          { head: "Model", width: "3fr", cell: (model) => <span class="mono">{model.model}</span> },
+          { head: "Context", width: 96, number: true, cell: (model) => count(model.context_window) },
+          { head: "Input a million", width: 116, number: true, cell: (model) => priceOf(model, "input") },
+          { head: "Output a million", width: 124, number: true, cell: (model) => priceOf(model, "output") },
+          { head: "Proven", width: 88, cell: (model) => (model.model === proven ? ago(of.evidence?.inference.proven_at_ms) : UNKNOWN) },
+          {
+            head: "Actions",
+            width: 88,
+            quiet: true,
+            cell: (model) => (
+              <button
+                type="button"
+                class="btn plain small"
+                onClick={() => onProve(model.model)}
+                aria-label={`Prove ${model.model}`}
+                disabled={of.state !== "ready"}
+              >
+                Prove
+              </button>
+            ),
+          },
+        ]}
+      />
+    </Card>
+  );
+}
+
+export function priceOf(model: Model, kind: "input" | "output"): string {
+  const value = model.prices?.[kind];
+  return typeof value === "number" ? price(value) : UNKNOWN;
+}
+
+function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
+  const { credential } = of;
+  const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
+  return (
+    <Card bare>
+      <Facts
+        rows={[
+          ["State", <ProviderStateMark key="s" of={of} />],
+          ["Circuit", health && <CircuitMark key="c" circuit={health.circuit} />],
+          ["Served", health && `${plural(health.recent.requests, "request")} since ${moment(health.recent.since_ms)}`],
+          ["First token", health && `${duration(health.recent.first_content_us_avg)} on average`],
+          [
+            "Last failure",
+            health?.last_failure && `${health.last_failure.status ?? health.last_failure.result}, ${ago(health.last_failure.at_ms)}`,
+          ],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Credential", of.auth === "local" ? "none needed" : (credential.reference ?? (credential.set ? four : "none"))],
+          ["Replaced", credential.updated_at_ms ? day(credential.updated_at_ms) : null],
+          ["Protocols", of.protocols.join(", ")],
+          ["Timeout", `${of.timeout} s, ${of.stream_idle_timeout} s of silence in a stream`],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Owner", of.owner ? "private" : "shared by all projects"],
+          ["Region", of.region ?? of.location],
+          ["Project", of.project],
+          ["Defined in", of.source === "file" ? "the configuration file" : `this console, version ${of.version}`],
+        ]}
+      />
+    </Card>
+  );
+}
+
+function Test({ of, given, onClose }: { of: Provider; given: string; onClose: () => void }) {
+  const [model, setModel] = useState(given);
+  const [trial, setTrial] = useState<Trial | null>(null);
+  const submission = useSubmission();
+  const isHosted = of.auth !== "local";
+  const test = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      setTrial(null);
+      const { data } = await call<Trial>("POST", `providers/${encodeURIComponent(of.id)}/test`, { body: { model }, repeatKey });
+      setTrial(data);
+      refresh();
+    });
+  return (
+    <Dialog title="Test completion" onClose={onClose}>
+      <Form submission={submission} onSubmit={test}>
+        <Field label="Model" name="model">
+          {given ? (
+            <Text value={model} onValue={setModel} class="mono" />
+          ) : (
+            <Text value={model} onValue={setModel} class="mono" autoFocus />
+          )}
+        </Field>
+        {!given && (
+          <Combobox
+            label="Find a model"
+            placeholder="Find a model of the catalog"
+            suggest={async (text) => (await suggestModels(`${of.id}/${text}`)).filter(({ value }) => value.startsWith(`${of.id}/`))}
+            onPick={(picked) => setModel(picked.slice(of.id.length + 1))}
+          />
+        )}
+        <p class="help">
+          Sends one real request of at most 128 output tokens.{" "}
+          {isHosted ? "Hosted test requests may be billable." : "Loading a model can take a minute."}
+        </p>
+        {trial && <TrialResult trial={trial} />}
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={onClose}>
+            Close
+          </button>
+          <button type="submit" class="btn primary" disabled={submission.busy}>
+            {submission.busy ? "Waiting for the answer…" : "Test completion"}
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}
+
+/** What a test has shown. */
+export function TrialResult({ trial }: { trial: Trial }) {
+  if (!trial.ok) return <ErrorBox error={new Error(`${trial.status}: ${trial.error ?? "failed"}${trial.hint ? ` ${trial.hint}` : ""}`)} />;
+  const tokens = trial.record?.tokens;
+  const cost = trial.record?.cost_micro_usd;
+  return (
+    <div class="alert" role="status">
+      <p class="wrap">
+        {trial.served_model ?? "It"} answered “{trial.answer.slice(0, 200)}”.
+      </p>
+      <p class="help">
+        First token {trial.first_content_ms === null ? UNKNOWN : duration(trial.first_content_ms * 1000)}
+        {tokens && `, ${count(tokens.input)} tokens in, ${count(tokens.output)} out`}
+        {cost != null && `, ${dollars(cost)}`}.
+      </p>
+    </div>
+  );
+}
+
+function Credential({ of, patch, onClose }: { of: Provider; patch: (body: object) => Promise<void>; onClose: () => void }) {
+  const [key, setKey] = useState("");
+  const submission = useSubmission();
+  const save = (): void =>
+    void submission.run("credential", async () => {
+      await patch({ api_key: key });
+      notify(`The credential of ${of.id} was replaced`);
+      onClose();
+    });
+  return (
+    <Dialog title={`Replace the credential of ${of.id}`} onClose={onClose}>
+      <Form submission={submission} onSubmit={save}>
+        <Field label="API key" name="api_key" help="Stored encrypted. It can be replaced, never shown.">
+          <Text type="password" value={key} onValue={setKey} autoFocus />
+        </Field>
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={onClose}>
+            Cancel
+          </button>
+          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
+            Replace
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}

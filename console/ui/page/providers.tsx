@@ -1,0 +1,153 @@
+// The connected providers, with what is known of each.
+import { useList } from "../api/list";
+import { useResource } from "../api/resource";
+import type { Circuit, Evidence, Page as PageOf, Provider, ProviderHealth } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Empty } from "../part/feedback";
+import { Select } from "../part/form";
+import { ago, count, duration, moment, UNKNOWN } from "../part/format";
+import { Icon, Mark, type MarkKind, State } from "../part/icon";
+import { Card, Page } from "../part/page";
+import { Table } from "../part/table";
+import { Connect } from "./connect_provider";
+
+const STATES: Record<Provider["state"], [MarkKind, string]> = {
+  ready: ["ok", "ready"],
+  disabled: ["off", "disabled"],
+  not_connected: ["warn", "not connected"],
+  shadowed: ["off", "shadowed by the file"],
+  faulty: ["bad", "faulty"],
+};
+
+export function ProviderStateMark({ of, health }: { of: Provider; health?: ProviderHealth | undefined }) {
+  if (of.state === "ready" && health && health.circuit.state !== "closed") return <CircuitMark circuit={health.circuit} />;
+  const [kind, word] = STATES[of.state];
+  return (
+    <span title={of.reason ?? undefined}>
+      <State kind={kind} word={word} />
+    </span>
+  );
+}
+
+/** The state of a circuit; an open one says when it tries again. */
+export function CircuitMark({ circuit }: { circuit: Circuit }) {
+  if (circuit.state === "closed") return <State kind="ok" word="closed" />;
+  if (circuit.state === "half_open") return <State kind="warn" word="failing, half open" />;
+  return <State kind="bad" word={`failing, next try in ${Math.ceil((circuit.retry_in_ms ?? 0) / 1000)} s`} />;
+}
+
+const FACTS: [string, (evidence: Evidence) => number | null][] = [
+  ["Reachable", ({ reachable }) => reachable.at_ms],
+  ["Catalog read", ({ catalog }) => catalog.synced_at_ms],
+  ["Inference proven", ({ inference }) => inference.proven_at_ms],
+];
+
+/** Three facts as three marks, hollow where not proven. Their words are spoken. */
+export function EvidenceMarks({ evidence }: { evidence: Evidence | undefined }) {
+  if (!evidence) return <span class="faint">{UNKNOWN}</span>;
+  return (
+    <span class="marks">
+      {FACTS.map(([name, timeOf]) => {
+        const at = timeOf(evidence);
+        const text = `${name}: ${at === null ? "no" : moment(at)}`;
+        return (
+          <span key={name} title={text}>
+            <Mark kind={at === null ? "off" : "ok"} />
+            <span class="sr">{text}. </span>
+          </span>
+        );
+      })}
+    </span>
+  );
+}
+
+export function ProvidersPage() {
+  const state = param("state");
+  const list = useList<Provider>("providers", { state });
+  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data;
+  const healthOf = (id: string): ProviderHealth | undefined => health?.find(({ provider }) => provider === id);
+  return (
+    <Page
+      title="Providers"
+      lead="Where requests go. Reachable, catalog read and inference proven are three facts."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ connect: "choose" })}>
+          <Icon name="plus" small />
+          Connect provider
+        </button>
+      }
+    >
+      <div class="filters">
+        <Select
+          aria-label="State"
+          data-filter
+          value={state}
+          onValue={(state) => setParams({ state })}
+          options={[["", "Any state"], ...Object.entries(STATES).map(([id, [, word]]): [string, string] => [id, word])]}
+        />
+      </div>
+      <Card bare>
+        <Table
+          list={list}
+          label="Providers"
+          rowKey={(provider) => `${provider.source} ${provider.id}`}
+          least={1000}
+          empty={
+            state ? (
+              <Empty
+                icon="plug"
+                title="No provider fits the filter"
+                action={
+                  <button type="button" class="btn" onClick={() => setParams({ state: null })}>
+                    Clear the filter
+                  </button>
+                }
+              />
+            ) : (
+              <Empty
+                icon="plug"
+                title="No provider is connected"
+                action={
+                  <button type="button" class="btn primary" onClick={() => setParams({ connect: "choose" })}>
+                    Connect provider
+                  </button>
+                }
+              >
+                Connect one provider. You can add more later.
+              </Empty>
+            )
+          }
+          columns={[
+            {
+              head: "Name",
+              width: "2fr",
+              cell: (provider) => (
+                <a class="row-link" href={href(`/providers/${provider.id}`, { source: provider.shadowed ? provider.source : null })}>
+                  {provider.id}
+                </a>
+              ),
+            },
+            { head: "Kind", width: "1fr", cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
+            { head: "State", width: "2fr", cell: (provider) => <ProviderStateMark of={provider} health={healthOf(provider.id)} /> },
+            { head: "Evidence", width: 84, cell: (provider) => <EvidenceMarks evidence={provider.evidence} /> },
+            {
+              head: "Models listed",
+              width: 112,
+              number: true,
+              cell: ({ evidence }) => (evidence?.catalog.synced_at_ms ? count(evidence.catalog.models) : UNKNOWN),
+            },
+            { head: "Served lately", width: 112, number: true, cell: ({ id }) => count(healthOf(id)?.recent.requests) },
+            { head: "First token", width: 104, number: true, cell: ({ id }) => duration(healthOf(id)?.recent.first_content_us_avg) },
+            { head: "Last failure", width: 112, cell: ({ id }) => ago(healthOf(id)?.last_failure?.at_ms) },
+            {
+              head: "Defined in",
+              width: 96,
+              cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
+            },
+          ]}
+        />
+      </Card>
+      {param("connect") && <Connect />}
+    </Page>
+  );
+}

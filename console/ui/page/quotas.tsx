@@ -1,0 +1,294 @@
+// Limits, what is used of them, and when they are reached at this rate.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed, useResource } from "../api/resource";
+import type { Key, Metric, Page as PageOf, Period, Principal, Project, Provider, Quota, Subject } from "../api/types";
+import { param, setParams } from "../app/router";
+import { Confirm, Dialog } from "../part/dialog";
+import { EditDialog } from "../part/edit";
+import { Empty } from "../part/feedback";
+import { Field, Form, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { moment, UNKNOWN } from "../part/format";
+import { Icon } from "../part/icon";
+import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/limits";
+import { Ref } from "../part/links";
+import { Menu } from "../part/menu";
+import { Card, Meter, Page } from "../part/page";
+import { Table } from "../part/table";
+
+const KINDS: [Subject["kind"], string][] = [
+  ["key", "Key"],
+  ["project", "Project"],
+  ["principal", "Human"],
+  ["provider", "Provider"],
+  ["gateway", "Gateway"],
+];
+
+const WINDOW_MS: Partial<Record<Period, number>> = { hour: 3_600_000, day: 86_400_000, week: 604_800_000 };
+
+/** The moment at which a limit is reached if use goes on as in its window so far; null if it is not, or not known. */
+export function reachedAt(quota: Pick<Quota, "used" | "limit" | "window" | "resets_at_ms">, now: number): number | null {
+  const { used, limit, window, resets_at_ms: resets } = quota;
+  if (!resets || used <= 0 || !window) return null;
+  const end = new Date(resets);
+  const length = window === "month" ? resets - Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1) : WINDOW_MS[window];
+  if (!length) return null;
+  const since = now - (resets - length);
+  if (since <= 0) return null;
+  const at = resets - length + (since * limit) / used;
+  return at < resets ? Math.max(at, now) : null;
+}
+
+export function QuotasPage() {
+  const kind = param("kind");
+  const list = useList<Quota>("quotas", { kind });
+  const names = useNames(kind);
+  return (
+    <Page
+      title="Quotas"
+      lead="A hard limit rejects what would exceed it; one that warns rejects nothing."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+          <Icon name="plus" small />
+          New quota
+        </button>
+      }
+    >
+      <div class="filters">
+        <Select
+          aria-label="Kind"
+          data-filter
+          value={kind}
+          onValue={(kind) => setParams({ kind })}
+          options={[["", "Of anything"], ...KINDS.map(([id, name]): [string, string] => [id, `Of a ${name.toLowerCase()}`])]}
+        />
+      </div>
+      <Card bare>
+        <Table
+          list={list}
+          label="Quotas"
+          rowKey={(quota) => quota.id}
+          least={1000}
+          empty={
+            <Empty
+              icon="gauge"
+              title={kind ? "No quota fits the filter" : "There is no quota yet"}
+              action={
+                <button type="button" class="btn" onClick={() => setParams(kind ? { kind: null } : { new: "1" })}>
+                  {kind ? "Clear the filter" : "New quota"}
+                </button>
+              }
+            >
+              {kind ? null : "Without one, keys are bounded by their allowlists alone."}
+            </Empty>
+          }
+          columns={[
+            { head: "Of", width: "2fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Limit", width: "3fr", cell: (quota) => limitName(quota) },
+            { head: "Used", width: 176, cell: (quota) => <Used of={quota} /> },
+            { head: "Of which held", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },
+            { head: "Allowed", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.limit) },
+            { head: "Resets", width: 116, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
+            { head: "Reached", width: 116, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
+            { head: "Does", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
+            { head: "Actions", width: 56, quiet: true, cell: (quota) => <QuotaMenu of={quota} /> },
+          ]}
+        />
+      </Card>
+      {param("new") && <NewQuota />}
+    </Page>
+  );
+}
+
+type Names = Map<string, string>;
+
+/** The names of keys, projects and humans. */
+function useNames(kind: string): Names {
+  const wants = (name: string): boolean => kind === "" || kind === name;
+  const keys = useResource<PageOf<Key>>(wants("key") ? "keys?limit=500" : null).data.value?.data ?? [];
+  const projects = useResource<PageOf<Project>>(wants("project") ? "projects?limit=500" : null).data.value?.data ?? [];
+  const humans = useResource<PageOf<Principal>>(wants("principal") ? "principals?limit=500" : null).data.value?.data ?? [];
+  return new Map([...keys, ...projects, ...humans].map(({ id, name }) => [id, name]));
+}
+
+function SubjectOf({ of, names }: { of: Subject; names: Names }) {
+  if (of.kind === "gateway") return <>the gateway</>;
+  const kind = of.kind === "principal" ? "human" : of.kind;
+  return (
+    <>
+      <span class="muted">{kind}</span> <Ref kind={kind} id={of.id} name={names.get(of.id) ?? of.id} />
+    </>
+  );
+}
+
+function Used({ of }: { of: Quota }) {
+  const share = shareOf(of);
+  return (
+    <span class="meter-cell">
+      <Meter share={share} kind={kindOf(share)} />
+      <span class="num">{amount(of.metric, of.used)}</span>
+    </span>
+  );
+}
+
+function QuotaMenu({ of }: { of: Quota }) {
+  const [doing, setDoing] = useState<"edit" | "delete" | null>(null);
+  const close = (): void => setDoing(null);
+  return (
+    <div class="actions">
+      <Menu
+        label={`Actions for ${limitName(of)}`}
+        items={[
+          { label: "Change", icon: "pencil", run: () => setDoing("edit") },
+          { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
+        ]}
+      />
+      {doing === "edit" && (
+        <EditDialog
+          title={`Change ${limitName(of)}`}
+          path={`quotas/${of.id}`}
+          of={of}
+          etag={`"${of.version}"`}
+          fieldsOf={({ limit, enforcement }) => ({ limit, enforcement })}
+          labels={{ limit: "Limit", enforcement: "When it is reached" }}
+          onSaved={() => changed("quotas")}
+          onClose={close}
+        >
+          {(mine, set) => (
+            <>
+              <AmountField metric={of.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
+              <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />
+            </>
+          )}
+        </EditDialog>
+      )}
+      {doing === "delete" && (
+        <Confirm
+          title={`Delete ${limitName(of)}?`}
+          action="Delete"
+          run={async () => {
+            await call("DELETE", `quotas/${of.id}`, { ifMatch: of.version });
+            changed("quotas");
+          }}
+          onClose={close}
+        >
+          <p>Nothing is rejected by it from the next request on. What was used stays in the records.</p>
+        </Confirm>
+      )}
+    </div>
+  );
+}
+
+/** An amount in the unit of a metric; money is typed in dollars. */
+function AmountField({ metric, value, onValue }: { metric: Metric; value: number; onValue: (limit: number) => void }) {
+  const unit = metric === "cost_micro_usd" ? 1e6 : 1;
+  const [text, setText] = useState(Number.isNaN(value) ? "" : String(value / unit));
+  return (
+    <Field label={metric === "cost_micro_usd" ? "Limit ($)" : "Limit"} name="limit">
+      <Text
+        inputMode="decimal"
+        value={text}
+        onValue={(text) => {
+          setText(text);
+          onValue(text.trim() ? Math.round(Number(text) * unit) : Number.NaN);
+        }}
+      />
+    </Field>
+  );
+}
+
+function Enforcement({ value, onValue }: { value: Quota["enforcement"]; onValue: (value: Quota["enforcement"]) => void }) {
+  return (
+    <Field label="When it is reached" name="enforcement">
+      <Select
+        value={value}
+        onValue={(value) => onValue(value as Quota["enforcement"])}
+        options={[
+          ["hard", "reject"],
+          ["warn", "warn, reject nothing"],
+        ]}
+      />
+    </Field>
+  );
+}
+
+function NewQuota() {
+  const [kind, setKind] = useState<Subject["kind"]>("project");
+  const [id, setId] = useState("");
+  const [metric, setMetric] = useState<Metric>("cost_micro_usd");
+  const [window, setWindow] = useState<Period>("month");
+  const [limit, setLimit] = useState(Number.NaN);
+  const [enforcement, setEnforcement] = useState<Quota["enforcement"]>("hard");
+  const submission = useSubmission();
+  const close = (): void => setParams({ new: null });
+  const create = (): void => {
+    const body = {
+      subject: kind === "gateway" ? { kind } : { kind, id },
+      metric,
+      ...(metric === "concurrent_requests" ? {} : { window }),
+      limit: Number.isNaN(limit) ? null : limit,
+      enforcement,
+    };
+    void submission.run(body, async (repeatKey) => {
+      await call("POST", "quotas", { body, repeatKey });
+      changed("quotas");
+      close();
+    });
+  };
+  return (
+    <Dialog title="New quota" onClose={close}>
+      <Form submission={submission} onSubmit={create}>
+        <div class="form-row">
+          <Field label="Of a" name="subject.kind">
+            <Select
+              value={kind}
+              onValue={(value) => {
+                setKind(value as Subject["kind"]);
+                setId("");
+              }}
+              options={KINDS}
+            />
+          </Field>
+          {kind !== "gateway" && <Whose kind={kind} value={id} onValue={setId} />}
+        </div>
+        <div class="form-row">
+          <Field label="Counts" name="metric">
+            <Select value={metric} onValue={(value) => setMetric(value as Metric)} options={METRICS} />
+          </Field>
+          {metric !== "concurrent_requests" && (
+            <Field label="In" name="window">
+              <Select value={window} onValue={(value) => setWindow(value as Period)} options={WINDOWS} />
+            </Field>
+          )}
+        </div>
+        <AmountField key={metric} metric={metric} value={Number.NaN} onValue={setLimit} />
+        <Enforcement value={enforcement} onValue={setEnforcement} />
+        {metric === "cost_micro_usd" && enforcement === "hard" && (
+          <p class="alert warn">Targets whose price is not known are passed over for keys under a hard limit on cost.</p>
+        )}
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
+            {submission.busy ? "Creating…" : "Create"}
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}
+
+const PATHS = { key: "keys", project: "projects", principal: "principals", provider: "providers" } as const;
+
+function Whose({ kind, value, onValue }: { kind: keyof typeof PATHS; value: string; onValue: (id: string) => void }) {
+  const objects = useResource<PageOf<{ id: string; name?: string } & Partial<Provider>>>(`${PATHS[kind]}?limit=500`).data.value?.data ?? [];
+  const options = objects.map(({ id, name }): [string, string] => [id, name ?? id]);
+  return (
+    <Field label="Which" name="subject">
+      <Select value={value} onValue={onValue} options={[["", options.length ? "Choose" : UNKNOWN], ...options]} />
+    </Field>
+  );
+}

@@ -1,0 +1,245 @@
+// One request: how it ended, where its time went, what it cost.
+import { useResource } from "../api/resource";
+import type { RequestRecord } from "../api/types";
+import { href } from "../app/router";
+import { Copyable, CopyButton } from "../part/copy";
+import { Empty, Loaded } from "../part/feedback";
+import { ago, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
+import { Mark } from "../part/icon";
+import { Ref } from "../part/links";
+import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
+import { Card, Facts, Meter, Page } from "../part/page";
+import { Waterfall } from "../part/waterfall";
+import { inputOf, outputOf } from "./requests";
+
+export function RequestPage({ id }: { id: string }) {
+  const request = useResource<RequestRecord>(`requests/${encodeURIComponent(id)}`);
+  return (
+    <Loaded
+      resource={request}
+      missing={
+        <Empty
+          page
+          icon="list"
+          title="There is no record of such a request"
+          action={
+            <a class="btn" href={href("/requests")}>
+              All requests
+            </a>
+          }
+        >
+          <span class="mono wrap">{id}</span> was refused before it was admitted, is still running, or its record was deleted.
+        </Empty>
+      }
+    >
+      {(data) => <One of={data} />}
+    </Loaded>
+  );
+}
+
+/** One sentence about how a request went. */
+export function sentenceOf(record: RequestRecord): string {
+  const steps = record.trace ?? [];
+  const passed = steps.filter(isPassedOver).length;
+  const failed = steps.filter((step) => !isPassedOver(step) && step.result !== "served");
+  const parts = [`It asked for ${record.selector || "nothing"}.`];
+  for (const step of failed.slice(0, 3)) parts.push(`${step.provider} ${stepWords(step)}.`);
+  if (failed.length > 3) parts.push(`${failed.length - 3} more attempts failed.`);
+  if (passed) parts.push(`${plural(passed, "target")} ${passed === 1 ? "was" : "were"} passed over.`);
+  return parts.join(" ");
+}
+
+function titleOf(record: RequestRecord): string {
+  if (record.outcome === "completed" && record.provider) return `Answered by ${record.provider} / ${record.model}`;
+  const [, word] = outcomeOf(record);
+  return record.provider
+    ? `${word[0]?.toUpperCase()}${word.slice(1)} at ${record.provider} / ${record.model}`
+    : `Failed with ${record.status}`;
+}
+
+function One({ of }: { of: RequestRecord }) {
+  const [kind, word] = outcomeOf(of);
+  const lost = (of.trace ?? []).filter(({ result }) => result !== "served").reduce((sum, step) => sum + (step.spent_us ?? 0), 0);
+  const isAfterFailover = of.outcome === "completed" && (of.trace?.length ?? 0) > 1;
+  const streaming = of.first_content_us === null ? 0 : of.duration_us - of.first_content_us;
+  const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? `${Math.round(outputOf(of) / (streaming / 1e6))}` : UNKNOWN;
+  return (
+    <Page
+      title={titleOf(of)}
+      lead={<span class="wrap">{sentenceOf(of)}</span>}
+      actions={<CopyButton text={`${location.origin}${href(`/requests/${encodeURIComponent(of.request_id)}`)}`} label="Copy link" />}
+    >
+      <section class="card" aria-label="Figures">
+        <dl class="figures">
+          <div class="figure">
+            <dt>Outcome</dt>
+            <dd class="value">
+              <span class="state outcome">
+                <Mark kind={kind} />
+                <b>{word}</b>
+              </span>
+            </dd>
+            <dd class="sub">
+              HTTP {of.status}
+              {isAfterFailover && <span class="warn"> · after failover</span>}
+              {of.error && <span class="bad"> · {of.error}</span>}
+            </dd>
+          </div>
+          <Figure
+            name="First token"
+            value={duration(of.first_content_us)}
+            sub={lost ? `${duration(lost)} lost to failed attempts` : "no attempt failed"}
+          />
+          <Figure name="Total" value={duration(of.duration_us)} sub={of.stream ? "streamed" : "in one piece"} />
+          <Figure name="Speed" value={speed} sub="output tokens a second" />
+          <Figure
+            name="Cost"
+            value={dollars(of.cost_micro_usd)}
+            sub={
+              of.cost_micro_usd === null
+                ? "price unknown"
+                : of.lost_micro_usd
+                  ? `+ ${dollars(of.lost_micro_usd)} of failed attempts`
+                  : "by known prices"
+            }
+          />
+        </dl>
+      </section>
+      <div class="cols main-side">
+        <div class="page-stack">
+          <Card title="What happened" aside={<span class="faint">times from the arrival of the request</span>} bare>
+            {of.trace?.length ? <Waterfall record={of} /> : <p class="card-body muted">No target was tried.</p>}
+          </Card>
+          <TokensCard of={of} />
+          <Card title="Content">
+            <p class="muted">Prompts and answers are not kept.</p>
+          </Card>
+        </div>
+        <FactsCard of={of} />
+      </div>
+    </Page>
+  );
+}
+
+function Figure({ name, value, sub }: { name: string; value: string; sub: string }) {
+  return (
+    <div class="figure">
+      <dt>{name}</dt>
+      <dd class="value">
+        <b>{value}</b>
+      </dd>
+      <dd class="sub">{sub}</dd>
+    </div>
+  );
+}
+
+const CLASSES: [string, string][] = [
+  ["input", "Input"],
+  ["cache_read", "Input from cache"],
+  ["cache_write", "Written to cache"],
+  ["cache_write_1h", "Written to cache for an hour"],
+  ["audio_input", "Audio in"],
+  ["image_input", "Images in"],
+  ["output", "Output"],
+  ["reasoning", "Reasoning"],
+  ["audio_output", "Audio out"],
+  ["image_output", "Images out"],
+];
+
+const PROVENANCE: Record<string, [string, string]> = {
+  reported: ["ok", "Reported by the upstream"],
+  measured: ["ok", "Measured by the gateway"],
+  estimated: ["warn", "Estimated by the gateway"],
+  none: ["", "Unknown"],
+};
+
+function TokensCard({ of }: { of: RequestRecord }) {
+  const [kind, word] = PROVENANCE[of.provenance] ?? ["", of.provenance];
+  const total = inputOf(of) + outputOf(of);
+  const rows = CLASSES.filter(([name]) => of.tokens[name]);
+  const units = Object.entries(of.units).filter(([, amount]) => amount > 0);
+  return (
+    <Card title="Tokens and cost" aside={<span class={`tag ${kind}`}>{word}</span>} bare>
+      <div class="table-wrap" role="group" aria-label="Tokens" tabIndex={0}>
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Class</th>
+              <th scope="col" class="num">
+                Tokens
+              </th>
+              <th scope="col">Share</th>
+            </tr>
+          </thead>
+          <tbody>
+            {rows.map(([name, title]) => (
+              <tr key={name}>
+                <td>{title}</td>
+                <td class="num">{count(of.tokens[name])}</td>
+                <td>
+                  <Meter share={(of.tokens[name] ?? 0) / total} />
+                </td>
+              </tr>
+            ))}
+            {units.map(([name, amount]) => (
+              <tr key={name}>
+                <td>{name.replace(/_/g, " ")}</td>
+                <td class="num">{count(amount)}</td>
+                <td />
+              </tr>
+            ))}
+            <tr>
+              <td>
+                <b>Together</b>
+              </td>
+              <td class="num">
+                <b>{of.provenance === "none" ? UNKNOWN : count(total)}</b>
+              </td>
+              <td class="num">
+                <span class="faint">{of.price}</span> <b>{dollars(of.cost_micro_usd)}</b>
+              </td>
+            </tr>
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
+function FactsCard({ of }: { of: RequestRecord }) {
+  const tags = Object.entries(of.tags);
+  return (
+    <Card bare>
+      <Facts
+        rows={[
+          ["Request", <Copyable key="r" text={of.request_id} label="the request id" clip />],
+          ["Began", `${day(of.started_at_ms)} ${clock(of.started_at_ms, "ms")} ${zoneName()}, ${ago(of.started_at_ms)}`],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Key", of.key.startsWith("key_") ? <Ref key="k" kind="key" id={of.key} name={of.key_name} /> : of.key],
+          ["Project", of.project && <Ref key="p" kind="project" id={of.project} name={of.project_name} />],
+          ["Acts as", of.principal && <Ref key="h" kind="human" id={of.principal} name={of.principal_name} />],
+          ["End user", of.end_user && <span class="mono clip">{of.end_user}</span>],
+          ["Tags", tags.length ? tags.map(([name, value]) => `${name}=${value}`).join(", ") : null],
+        ]}
+      />
+      <Facts
+        rows={[
+          ["Asked", `${of.operation.replace(/_/g, " ")}${of.stream ? ", streamed" : ""}`],
+          [
+            "Selector",
+            <span key="s" class="mono wrap">
+              {of.selector}
+            </span>,
+          ],
+          ["Provider", of.provider && <Ref key="v" kind="provider" id={of.provider} name={of.provider} />],
+          ["Model", of.model && <span class="mono wrap">{of.model}</span>],
+          ["Tier", of.tier],
+          ["Upstream’s id", of.upstream_id && <Copyable key="u" text={of.upstream_id} label="the upstream's id" clip />],
+        ]}
+      />
+    </Card>
+  );
+}

@@ -1,0 +1,163 @@
+// The named endpoints: what clients may put into `model`, and the targets behind each.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { useList } from "../api/list";
+import { changed } from "../api/resource";
+import { suggestModels } from "../api/suggest";
+import type { Endpoint, Target } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
+import { Combobox } from "../part/combobox";
+import { Dialog } from "../part/dialog";
+import { Empty } from "../part/feedback";
+import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { Icon, Mark, State } from "../part/icon";
+import { Card, Page } from "../part/page";
+import { Table } from "../part/table";
+
+/** Splits a selector at its first slash: model names may hold more of them. */
+export function targetOf(selector: string): Target {
+  const slash = selector.indexOf("/");
+  return { provider: selector.slice(0, slash), model: selector.slice(slash + 1) };
+}
+
+export const sameTarget = (a: Target, b: Target): boolean => a.provider === b.provider && a.model === b.model;
+
+export function RoutesPage() {
+  const list = useList<Endpoint>("endpoints");
+  return (
+    <Page
+      title="Routes"
+      lead="An endpoint gives clients one name. Its targets are tried from the first until one begins to answer."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+          <Icon name="plus" small />
+          New endpoint
+        </button>
+      }
+    >
+      <Card bare>
+        <Table
+          list={list}
+          label="Endpoints"
+          rowKey={(endpoint) => `${endpoint.source} ${endpoint.name}`}
+          least={760}
+          empty={
+            <Empty
+              icon="route"
+              title="There is no endpoint yet"
+              action={
+                <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
+                  New endpoint
+                </button>
+              }
+            >
+              Give clients one name. Without one they ask for exact models.
+            </Empty>
+          }
+          columns={[
+            {
+              head: "Name",
+              width: "1fr",
+              cell: (endpoint) => (
+                <a
+                  class="row-link"
+                  href={href(`/routes/${encodeURIComponent(endpoint.name)}`, { source: endpoint.shadowed ? endpoint.source : null })}
+                >
+                  {endpoint.name}
+                </a>
+              ),
+            },
+            { head: "Targets, in order", width: "3fr", cell: (endpoint) => <Targets of={endpoint} /> },
+            { head: "State", width: 176, cell: (endpoint) => <EndpointState of={endpoint} /> },
+            {
+              head: "Defined in",
+              width: 108,
+              cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
+            },
+          ]}
+        />
+      </Card>
+      {param("new") && <NewEndpoint />}
+    </Page>
+  );
+}
+
+function Targets({ of }: { of: Endpoint }) {
+  return (
+    <>
+      {of.failover.map((target, i) => {
+        const passed = of.passed_over.find((other) => sameTarget(other, target));
+        return (
+          <span key={`${target.provider}/${target.model}`} title={passed ? `passed over: ${passed.reason}` : undefined}>
+            {i > 0 && <span class="faint"> → </span>}
+            <Mark kind={passed ? "off" : "ok"} /> {target.provider}/{target.model}
+            {passed && <span class="sr"> (passed over)</span>}
+          </span>
+        );
+      })}
+    </>
+  );
+}
+
+export function EndpointState({ of }: { of: Endpoint }) {
+  if (of.shadowed) return <State kind="off" word="shadowed by the file" />;
+  const usable = of.failover.length - of.passed_over.length;
+  if (usable <= 0) return <State kind="bad" word="no usable target" />;
+  if (of.passed_over.length) return <State kind="warn" word={`${usable} of ${of.failover.length} usable`} />;
+  return <State kind="ok" word="usable" />;
+}
+
+function NewEndpoint() {
+  const [name, setName] = useState("");
+  const [targets, setTargets] = useState<string[]>([]);
+  const submission = useSubmission();
+  const close = (): void => setParams({ new: null });
+  const create = (): void => {
+    const body = { name, failover: targets.map(targetOf) };
+    void submission.run(body, async (repeatKey) => {
+      await call("POST", "endpoints", { body, repeatKey });
+      changed("endpoints");
+      go(href(`/routes/${encodeURIComponent(name)}`));
+    });
+  };
+  return (
+    <Dialog title="Give clients one name" onClose={close}>
+      <Form submission={submission} onSubmit={create}>
+        <Field
+          label="Named endpoint"
+          name="name"
+          help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
+        >
+          <Text value={name} onValue={setName} placeholder="default" autoFocus />
+        </Field>
+        <Field label="Targets" name="failover" help="Only models of the catalog can be chosen.">
+          <Combobox
+            label="Targets"
+            placeholder="Add a target"
+            suggest={async (text) => (await suggestModels(text)).filter(({ value }) => !targets.includes(value))}
+            onPick={(picked) => setTargets([...targets, picked])}
+          />
+        </Field>
+        <ol class="chosen">
+          {targets.map((target) => (
+            <li key={target} class="tag">
+              {target}
+              <button type="button" aria-label={`Remove ${target}`} onClick={() => setTargets(targets.filter((other) => other !== target))}>
+                <Icon name="x" small />
+              </button>
+            </li>
+          ))}
+        </ol>
+        <FormFooterError />
+        <div class="dialog-foot">
+          <button type="button" class="btn" onClick={close}>
+            Cancel
+          </button>
+          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
+            {submission.busy ? "Creating…" : "Create endpoint"}
+          </button>
+        </div>
+      </Form>
+    </Dialog>
+  );
+}

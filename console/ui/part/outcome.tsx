@@ -1,0 +1,54 @@
+// How exchanges and attempts ended, in words and shapes.
+import type { RequestRecord, Step } from "../api/types";
+import { type MarkKind, State } from "./icon";
+
+const OUTCOMES: Record<RequestRecord["outcome"], [MarkKind, string]> = {
+  completed: ["ok", "completed"],
+  failed: ["bad", "failed"],
+  cancelled: ["off", "client left"],
+  cut: ["bad", "cut off"],
+  interrupted: ["warn", "interrupted"],
+};
+
+export const outcomeOf = ({ outcome }: Pick<RequestRecord, "outcome">): [MarkKind, string] => OUTCOMES[outcome] ?? ["off", outcome];
+
+export function OutcomeMark({ of }: { of: Pick<RequestRecord, "outcome" | "status"> }) {
+  const [kind, word] = outcomeOf(of);
+  return <State kind={kind} word={of.outcome === "failed" || of.outcome === "cut" ? `${word}, ${of.status}` : word} />;
+}
+
+/** Why a target was passed over. */
+const PASSED: Record<string, string> = {
+  circuit_open: "its circuit is open",
+  no_vision: "it takes no images",
+  no_dialect: "it does not speak the protocol",
+  unsupported: "its protocol cannot say this request",
+  elsewhere: "the request refers to something another target made",
+  not_ready: "it is not ready",
+  not_allowed: "the key or its project may not use it",
+  private: "it is private to another human",
+  no_price: "its price is not known, and the key has a limit on cost",
+  over_quota: "a limit is used up",
+};
+
+/** Why an attempt failed. */
+const FAILED: Record<string, string> = {
+  unreachable: "could not be reached",
+  no_socket: "the gateway had no socket left",
+  address_refused: "its address is never dialled",
+  timed_out: "did not answer in time",
+  invalid: "answered something invalid",
+  stream_error: "sent an error before any content",
+  stream_ended: "ended before any content",
+  cancelled: "the client left",
+  budget_exhausted: "the time for failover ran out",
+};
+
+export const isPassedOver = (step: Step): boolean => step.result in PASSED;
+
+/** What happened at a target, in words. */
+export function stepWords(step: Step): string {
+  if (step.result === "served") return "answered";
+  if (step.result === "status") return `answered ${step.status ?? "an error"}`;
+  return PASSED[step.result] ?? FAILED[step.result] ?? step.result;
+}

@@ -1,0 +1,172 @@
+import { expect, test } from "vitest";
+import { Fault } from "../api/client";
+import type { RequestRecord, UsageLine } from "../api/types";
+import { matching } from "../app/palette";
+import { match } from "../app/router";
+import { wordsOf } from "../app/sign_in";
+import { differences } from "../page/audit";
+import { filled } from "../page/connect";
+import { bodyOf } from "../page/connect_provider";
+import { reachedAt } from "../page/quotas";
+import { changesOf as changesOfRoute } from "../page/route";
+import { targetOf } from "../page/routes";
+import texts from "../page/snippets.json";
+import { bucketsOf, seriesOf } from "../page/usage";
+import { changesOf, contested, merged } from "../part/conflict";
+import { concerns } from "../part/form";
+import { moved } from "../part/reorder";
+import { barsOf, ticksOf } from "../part/waterfall";
+
+test("patterns match whole paths, and names may hold dots and encoded slashes", () => {
+  expect(match("/keys", "/keys")).toEqual({});
+  expect(match("/keys/:id", "/keys/key_1")).toEqual({ id: "key_1" });
+  expect(match("/routes/:name", "/routes/claude-opus-5.5")).toEqual({ name: "claude-opus-5.5" });
+  expect(match("/models/:id", "/models/a%2Fb")).toEqual({ id: "a/b" });
+  for (const path of ["/keys/", "/keys/a/b", "/key", "/models/%zz"]) expect(match("/models/:id", path)).toBeNull();
+});
+
+test("a refused sign-in says why", () => {
+  const words = (status: number, code: string) => wordsOf(new Fault(status, code, "the server's", null, null));
+  expect(words(401, "invalid_key")).toBe("This is not an administrator key of this gateway.");
+  expect(words(403, "forbidden")).toBe("This is a project key. Project keys cannot administer the gateway.");
+  expect(words(403, "forbidden_origin")).toBe("the server's");
+  expect(words(429, "too_many")).toBe("Too many wrong keys from your address. The right key still works.");
+});
+
+test("a lost race is merged field by field", () => {
+  const before = { name: "a", models: ["x"], note: null as string | null };
+  const theirs = { name: "b", models: ["x"], note: null };
+  const mine = { name: "a", models: ["x", "y"], note: null };
+  expect(changesOf(before, mine)).toEqual({ models: ["x", "y"] });
+  expect(contested(before, theirs, mine)).toEqual(["name", "models"]);
+  expect(merged(before, theirs, mine)).toEqual({ name: "b", models: ["x", "y"], note: null });
+});
+
+test("the server's parameter names a field or a part of it", () => {
+  expect(concerns("limits[0].limit", "limits")).toBe(true);
+  expect(concerns("name", "name")).toBe(true);
+  expect(concerns("names", "name")).toBe(false);
+  expect(concerns(null, "name")).toBe(false);
+});
+
+test("the search finds entries by every word", () => {
+  const entries = ["API keys", "Mint a project key", "Keys of the house"].map((title) => ({ title }));
+  expect(matching(entries, "key").map(({ title }) => title)).toEqual(["Keys of the house", "API keys", "Mint a project key"]);
+  expect(matching(entries, "key mint").map(({ title }) => title)).toEqual(["Mint a project key"]);
+});
+
+test("items move within their list", () => {
+  expect(moved(["a", "b", "c"], 2, 0)).toEqual(["c", "a", "b"]);
+  expect(moved(["a", "b", "c"], 0, 1)).toEqual(["b", "a", "c"]);
+  const same = ["a", "b"];
+  for (const [from, to] of [
+    [0, -1],
+    [1, 2],
+    [1, 1],
+  ] as const)
+    expect(moved(same, from, to)).toBe(same);
+});
+
+test("a draft of an endpoint says what it changes", () => {
+  const of = (...ids: string[]) => ids.map(targetOf);
+  const before = { failover: of("a/x", "b/y", "c/z/1"), preamble: "" };
+  expect(changesOfRoute(before, before)).toEqual([]);
+  expect(changesOfRoute(before, { failover: of("b/y", "a/x", "d/w"), preamble: "p" })).toEqual([
+    "b/y moved up to 1",
+    "d/w added",
+    "c/z/1 removed",
+    "preamble changed",
+  ]);
+});
+
+test("what connects a provider holds the fields that were filled", () => {
+  const empty = { id: "mine", api_key: "", base_url: "", region: "", project: "", location: "", models: "" };
+  expect(bodyOf({ id: "groq", name: "Groq", type: "compatible", registry: true }, { ...empty, api_key: " k " })).toEqual({
+    id: "mine",
+    registry_id: "groq",
+    api_key: "k",
+  });
+  expect(bodyOf({ id: "echo", name: "Echo", type: "echo", registry: false }, { ...empty, models: "a, b" })).toEqual({
+    id: "mine",
+    type: "echo",
+    models: ["a", "b"],
+  });
+});
+
+test("the texts of clients are filled with the address and the endpoint", () => {
+  const filling = { origin: "http://127.0.0.1:8787", model: "default", context: null, vision: null };
+  expect(filled("{{base}}/v1 {{model}} {{key}} {{other}}", filling)).toBe("http://127.0.0.1:8787/v1 default YOUR-KEY {{other}}");
+  expect(filled("{{base_from_container}}", filling)).toBe("http://host.docker.internal:8787");
+  expect(filled("{{reachable_check}}|{{context_window}}", { ...filling, origin: "https://gw.example", context: 200_000 })).toBe("|200000");
+  for (const { code, note = "", steps = [] } of texts.snippets as { code: string; note?: string; steps?: string[] }[]) {
+    expect(filled([code, note, ...steps].join("\n"), filling)).not.toContain("{{");
+  }
+});
+
+test("attempts are laid end to end, and time that no record accounts for is one block", () => {
+  const step = (result: string, spent_us?: number) => ({
+    provider: "p",
+    model: "m",
+    result,
+    ...(spent_us === undefined ? {} : { spent_us }),
+  });
+  const record = {
+    duration_us: 8_000,
+    first_content_us: 3_000,
+    trace: [step("status", 400), step("circuit_open"), step("served", 1_000)],
+  } as unknown as RequestRecord;
+  expect(barsOf(record).map(({ kind, from, until }) => [kind, from, until])).toEqual([
+    ["failed", 0, 400],
+    ["passed", 400, 400],
+    ["unrecorded", 400, 2_000],
+    ["served", 2_000, 8_000],
+  ]);
+  expect(ticksOf(8_430_000)).toEqual([0, 2e6, 4e6, 6e6, 8e6]);
+});
+
+test("an audit record shows the members that differ", () => {
+  expect(differences({ a: 1, b: { c: "x", d: [1] } }, { a: 1, b: { c: "y", d: [1, 2] }, e: null })).toEqual([
+    ["b.c", "x", "y"],
+    ["b.d", "[1]", "[1,2]"],
+  ]);
+  expect(differences(null, { name: "new" })).toEqual([["name", "", "new"]]);
+});
+
+test("a limit is reached when use goes on at its rate", () => {
+  const day = 86_400_000;
+  const resets = Date.UTC(2026, 10, 23);
+  const quota = (used: number, window: "day" | "month" | "minute" | "total" = "day") => ({
+    used,
+    limit: 100,
+    window,
+    resets_at_ms: resets,
+  });
+  const noon = resets - day / 2;
+  expect(reachedAt(quota(80), noon)).toBe(resets - day + (day / 2) * 1.25);
+  expect(reachedAt(quota(40), noon)).toBeNull();
+  expect(reachedAt(quota(0), noon)).toBeNull();
+  expect(reachedAt(quota(80, "total"), noon)).toBeNull();
+  const december = Date.UTC(2026, 11, 1);
+  expect(reachedAt({ used: 90, limit: 100, window: "month", resets_at_ms: december }, Date.UTC(2026, 10, 16))).toBe(
+    Date.UTC(2026, 10, 1) + (15 * day) / 0.9,
+  );
+});
+
+test("usage is stacked by its largest groups, and the rest is one series", () => {
+  const hour = 3_600_000;
+  const times = bucketsOf(hour / 2, 3 * hour, hour);
+  expect(times).toEqual([0, hour, 2 * hour]);
+  const line = (model: string | null, at: number, requests: number) =>
+    ({ group: { model }, bucket_start_ms: at, requests }) as unknown as UsageLine;
+  const names = ["a", "b", "c", "d", "e", "f", "g"];
+  const series = seriesOf(
+    [...names.map((name, i) => line(name, hour, 10 - i)), line("a", 0, 1)],
+    "model",
+    ({ requests }) => requests,
+    times,
+  );
+  expect(series.map(({ name }) => name)).toEqual(["a", "b", "c", "d", "e", "2 more"]);
+  expect(series[0]?.values).toEqual([1, 10, 0]);
+  expect(series[5]?.values).toEqual([0, 5 + 4, 0]);
+  expect(seriesOf([line(null, 0, 1)], "model", ({ requests }) => requests, times)[0]?.name).toBe("none");
+});

@@ -1,0 +1,77 @@
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { call, Fault, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
+
+type Sent = { method: string; path: string; headers: Record<string, string>; body: unknown };
+
+let sent: Sent[] = [];
+let answers: (() => Response)[] = [];
+
+const json =
+  (status: number, body: unknown, headers: Record<string, string> = {}) =>
+  () =>
+    new Response(JSON.stringify(body), { status, headers });
+const fault = (status: number, code: string, param: string | null = null) =>
+  json(status, { error: { message: `no: ${code}`, type: "t", code, param, request_id: "req_1" } });
+const opened = (csrf_token: string) => ({ key: "admin", csrf_token, expires_at_ms: 1, idle_seconds_max: 3600 });
+
+beforeEach(() => {
+  sent = [];
+  answers = [];
+  session.value = opened("one");
+  signInWanted.value = false;
+  offlineSince.value = null;
+  vi.stubGlobal("document", { hidden: true });
+  vi.stubGlobal("fetch", async (path: string, init: RequestInit) => {
+    sent.push({ method: init.method ?? "GET", path, headers: init.headers as Record<string, string>, body: init.body });
+    const answer = answers.shift();
+    if (!answer) throw new TypeError("no network");
+    return answer();
+  });
+});
+
+afterEach(() => vi.unstubAllGlobals());
+
+test("an ended session waits for a sign-in and repeats the call with the new token", async () => {
+  answers = [fault(401, "invalid_key"), json(201, { id: "prj_1" })];
+  const made = call<{ id: string }>("POST", "projects", { body: { name: "blue" } });
+  await vi.waitFor(() => expect(signInWanted.value).toBe(true));
+  signedIn(opened("two"));
+  expect((await made).data).toEqual({ id: "prj_1" });
+  expect(signInWanted.value).toBe(false);
+  expect(sent.map(({ headers }) => headers["x-csrf-token"])).toEqual(["one", "two"]);
+  expect(sent[0]?.headers["idempotency-key"]).toMatch(/^[0-9a-f]{32}$/);
+  expect(sent[1]?.headers["idempotency-key"]).toBe(sent[0]?.headers["idempotency-key"]);
+  expect(sent[1]?.body).toBe('{"name":"blue"}');
+});
+
+test("a token that another tab has replaced is read again", async () => {
+  answers = [fault(403, "forbidden"), json(200, opened("two")), json(200, {})];
+  await call("PATCH", "keys/key_1", { body: {}, ifMatch: 3 });
+  expect(sent.map(({ path }) => path)).toEqual(["/admin/api/keys/key_1", "/admin/api/session", "/admin/api/keys/key_1"]);
+  expect(sent[2]?.headers).toMatchObject({ "x-csrf-token": "two", "if-match": '"3"' });
+});
+
+test("a refusal that is not about the token is an error at once", async () => {
+  answers = [fault(403, "forbidden"), json(200, opened("one"))];
+  await expect(call("DELETE", "keys/key_1")).rejects.toMatchObject({ status: 403 });
+});
+
+test("an error has the server's message, the field it names and the request's id", async () => {
+  answers = [fault(400, "invalid_request", "name")];
+  const error = await call("POST", "projects", { body: {} }).catch((error: unknown) => error);
+  expect(error).toBeInstanceOf(Fault);
+  expect(error).toMatchObject({ status: 400, message: "no: invalid_request", param: "name", requestId: "req_1" });
+});
+
+test("an answer that is no JSON is an error with its status", async () => {
+  answers = [() => new Response("<html>", { status: 502 })];
+  await expect(call("GET", "state")).rejects.toMatchObject({ status: 502, code: "unknown" });
+});
+
+test("a gateway that does not answer is noticed, and its return as well", async () => {
+  await expect(call("GET", "state")).rejects.toBeInstanceOf(Unreachable);
+  expect(offlineSince.value).not.toBeNull();
+  answers = [json(200, {})];
+  await call("GET", "state");
+  expect(offlineSince.value).toBeNull();
+});

@@ -1,0 +1,18 @@
+// How the console is built: one script and one style sheet with hashed names, identical bytes on every machine.
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  base: "/console/",
+  build: {
+    outDir: "../dist",
+    emptyOutDir: true,
+    // The first browsers with light-dark() and popovers.
+    target: ["chrome123", "firefox125", "safari17.5"],
+    assetsInlineLimit: 0,
+    modulePreload: false,
+    reportCompressedSize: false,
+    rolldownOptions: { output: { codeSplitting: false } },
+  },
+  server: { proxy: { "/admin": "http://127.0.0.1:8787", "/health": "http://127.0.0.1:8787" } },
+  test: { include: ["test/**/*.test.ts"], environment: "node" },
+});

@@ -1,0 +1,62 @@
+//! The console's files as the built binary serves them (CON-1). Chromium drives the pages in `tests/console/run.sh`.
+
+use std::io::Read as _;
+
+use bytes::Bytes;
+use flate2::read::GzDecoder;
+
+use crate::support::client::Whole;
+use crate::support::{Client, Gateway, Yaml};
+
+async fn get(gateway: &Gateway, path: &str, headers: &[(&str, &str)]) -> Whole {
+    let client = Client::new(gateway.address(), None);
+    let client = headers.iter().fold(client, |client, (name, value)| client.with(name, value));
+    client.send("GET", path, Bytes::new()).await.unwrap()
+}
+
+/// The paths of the script and the style sheet that the page refers to.
+fn assets(page: &Whole) -> Vec<String> {
+    let text = String::from_utf8(page.body.to_vec()).unwrap();
+    let paths = text.split('"').filter(|part| part.starts_with("/console/assets/"));
+    paths.filter(|path| path.ends_with(".js") || path.ends_with(".css")).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn a_link_to_any_page_of_the_console_opens_it() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let start = get(&gateway, "/console", &[]).await;
+    for path in
+        ["/console/", "/console/requests", "/console/routes/claude-opus-5.5", "/console/keys/key_1?edit=1"]
+    {
+        let page = get(&gateway, path, &[]).await;
+        assert_eq!((page.status, &page.body), (200, &start.body), "{path}");
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.ends_with("require-trusted-types-for 'script'; trusted-types 'none'"), "{policy}");
+    }
+    let etag = start.header("etag").unwrap();
+    assert_eq!(get(&gateway, "/console/keys", &[("if-none-match", etag)]).await.status, 304);
+}
+
+#[tokio::test]
+async fn a_browser_gets_compressed_files_and_keeps_them() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let paths = assets(&get(&gateway, "/console", &[]).await);
+    assert_eq!(paths.len(), 2, "{paths:?}");
+    for path in paths {
+        let plain = get(&gateway, &path, &[]).await;
+        let brotli = get(&gateway, &path, &[("accept-encoding", "gzip, deflate, br, zstd")]).await;
+        let gzip = get(&gateway, &path, &[("accept-encoding", "gzip")]).await;
+        assert_eq!(
+            (brotli.header("content-encoding"), gzip.header("content-encoding")),
+            (Some("br"), Some("gzip"))
+        );
+        assert!(brotli.body.len() < gzip.body.len() && gzip.body.len() < plain.body.len() / 2, "{path}");
+        let mut unpacked = Vec::new();
+        GzDecoder::new(&gzip.body[..]).read_to_end(&mut unpacked).unwrap();
+        assert_eq!(unpacked, plain.body, "{path}");
+        for answer in [plain, brotli, gzip] {
+            assert_eq!(answer.header("cache-control"), Some("public, max-age=31536000, immutable"));
+            assert_eq!(answer.header("vary"), Some("accept-encoding"));
+        }
+    }
+}
