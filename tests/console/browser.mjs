@@ -1,0 +1,88 @@
+// Chromium, and everything that a page of the console must not do: log errors, ask other origins, break its policy.
+
+import { createRequire } from "node:module";
+import { readFileSync } from "node:fs";
+
+const require = createRequire(new URL("../../console/ui/package.json", import.meta.url));
+const { chromium } = require("playwright-core");
+const AXE = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+export class Browser {
+  /** What went wrong on any page. */
+  faults = [];
+  /** Faults of a gateway that does not answer are expected while it is stopped. */
+  isStopped = false;
+
+  async start(executablePath, origin) {
+    this.origin = origin;
+    const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-proxy-server"];
+    this.browser = await chromium.launch({ executablePath, args });
+  }
+
+  async context({ width = 1440, theme = "light" } = {}) {
+    const context = await this.browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme });
+    context.setDefaultTimeout(30_000);
+    context.on("request", (request) => {
+      const url = new URL(request.url());
+      if (url.origin !== this.origin) this.faults.push(`a request to ${url.origin}`);
+    });
+    context.on("page", (page) => this.watch(page));
+    await context.exposeBinding("reportPolicy", (_source, text) => this.faults.push(`policy: ${text}`));
+    await context.addInitScript(() => {
+      document.addEventListener("securitypolicyviolation", (event) => globalThis.reportPolicy(`${event.violatedDirective} ${event.blockedURI}`));
+    });
+    return context;
+  }
+
+  watch(page) {
+    page.on("pageerror", (error) => this.faults.push(`error: ${error.message}`));
+    page.on("dialog", async (dialog) => {
+      this.faults.push(`a dialog: ${dialog.message()}`);
+      await dialog.dismiss();
+    });
+    page.on("console", (message) => {
+      const { url } = message.location();
+      // Chromium logs each answer that is an error; the checks cause these on purpose.
+      const isAnswer = message.text().startsWith("Failed to load resource") && (this.isStopped || /status of (40[01349]|412|429)/.test(message.text()));
+      if (message.type() === "error" && !isAnswer) this.faults.push(`console: ${message.text()} ${url}`);
+    });
+  }
+
+  /** A page that is signed in, at a path below /console. */
+  async signedIn(key, path, options) {
+    const page = await (await this.context(options)).newPage();
+    await page.goto(`${this.origin}/console${path}`);
+    await signIn(page, key);
+    await page.locator("main h1").waitFor();
+    return page;
+  }
+
+  stop() {
+    return this.browser.close();
+  }
+}
+
+export async function signIn(page, key) {
+  await page.getByLabel("Administrator key").fill(key);
+  await page.getByRole("button", { name: "Sign in" }).click();
+  await page.getByRole("dialog", { name: "Sign in to llmgw" }).waitFor({ state: "detached" });
+}
+
+/** Waits until what the page reads is there. */
+export async function settled(page) {
+  await page.waitForLoadState("networkidle");
+  await page.waitForFunction(() => document.querySelector("[aria-busy=true]") === null);
+}
+
+/** The violations of axe-core's rules, as lines. */
+export async function axe(page) {
+  await page.evaluate(AXE);
+  return page.evaluate(async (tags) => {
+    const { violations } = await globalThis.axe.run(document, { runOnly: tags });
+    return violations.flatMap(({ id, nodes }) => nodes.map(({ target, failureSummary }) => `${id} at ${target.join(" ")}: ${failureSummary}`));
+  }, TAGS);
+}
+
+/** How far the page scrolls sideways, in pixels. */
+export const sideways = (page) => page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

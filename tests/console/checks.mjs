@@ -1,0 +1,481 @@
+// The checks, each named as a fact. They share one gateway: a check makes the objects it needs.
+
+import assert from "node:assert/strict";
+
+import { axe, settled, sideways, signIn } from "./browser.mjs";
+
+/** Texts of strangers. A name is one line of at most 200 characters. */
+export const STRANGE = [
+  "<img src=x onerror=alert(1)>",
+  "<script>alert(1)</script>",
+  '"><svg onload=alert(1)>',
+  "{{7*7}} ${7*7} </title>",
+  "javascript:alert(1)",
+  "שלום עולם",
+  "🦊".repeat(99),
+  "W".repeat(200),
+];
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+
+async function project(gateway, name = "blue") {
+  const { data } = await gateway.api("GET", "projects?limit=500");
+  return data.find((known) => known.name === name) ?? gateway.api("POST", "projects", { name });
+}
+
+/** Fills the form of a new key. */
+async function fillKey(page, name) {
+  await page.getByLabel("Name", { exact: true }).fill(name);
+  await page.getByLabel("Project", { exact: true }).last().selectOption({ label: "blue" });
+  await settled(page);
+}
+
+export const checks = {
+  async a_refused_sign_in_says_why({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const { key } = await gateway.api("POST", "keys", { name: "a project's", project: id });
+    const page = await (await browser.context()).newPage();
+    await page.goto(`${browser.origin}/console/keys`);
+    for (const [wrong, words] of [
+      ["nonsense", "This is not an administrator key of this gateway."],
+      [key, "This is a project key. Project keys cannot administer the gateway."],
+    ]) {
+      await page.getByLabel("Administrator key").fill(wrong);
+      await button(page, "Sign in").click();
+      await page.getByText(words).waitFor();
+    }
+    assert.deepEqual(await axe(page), []);
+    assert.equal(await page.locator("nav").count(), 0, "nothing of the console is shown before");
+  },
+
+  async a_link_that_was_opened_while_signed_out_arrives_after_signing_in({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "linked", project: id });
+    const page = await browser.signedIn(gateway.key, `/keys/${made.id}?edit=1`);
+    await page.getByRole("dialog", { name: "Edit linked" }).waitFor();
+    const cookies = await page.context().cookies(`${browser.origin}/admin/api/state`);
+    assert.deepEqual(cookies.map(({ httpOnly, sameSite, path }) => [httpOnly, sameSite, path]), [[true, "Strict", "/admin/api"]]);
+    await page.keyboard.press("Escape");
+    await button(page, "Sign out").click();
+    await page.getByRole("heading", { name: "Sign in to llmgw" }).waitFor();
+    assert.deepEqual(await page.context().cookies(`${browser.origin}/admin/api/state`), []);
+  },
+
+  async a_minted_key_is_shown_once_listed_and_opens_the_gateway({ gateway, browser }) {
+    await project(gateway);
+    const page = await browser.signedIn(gateway.key, "/keys");
+    await button(page, "Mint key").click();
+    assert.match(page.url(), /\?new=1$/);
+    await button(page.getByRole("dialog"), "Mint key").click();
+    await page.getByText("name must be").waitFor();
+    await fillKey(page, "minted here");
+    await button(page.getByRole("dialog"), "Mint key").click();
+    const key = await page.locator("[data-secret]").innerText();
+    assert.match(key, /^llmgw_[A-Za-z0-9]{49}$/);
+    await page.keyboard.press("Escape");
+    await page.mouse.click(5, 5);
+    assert.equal(await page.locator("[data-secret]").innerText(), key, "only its button closes it");
+    assert.deepEqual(await axe(page), []);
+    await button(page, "I have copied it").click();
+    await page.getByRole("link", { name: "minted here" }).waitFor();
+    const kept = await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }) + location.href);
+    assert.ok(!kept.includes(key), "the key is gone");
+    assert.equal(await gateway.chat(key, "default", "hi"), 200);
+    assert.equal(await gateway.chat(`${key.slice(0, -1)}x`, "default", "hi"), 401);
+  },
+
+  async an_ended_session_loses_nothing_and_the_request_is_repeated({ gateway, browser }) {
+    await project(gateway);
+    const page = await browser.signedIn(gateway.key, "/keys?new=1");
+    await fillKey(page, "after the end");
+    await page.context().clearCookies();
+    await button(page.getByRole("dialog"), "Mint key").click();
+    await page.getByText("Nothing you typed is lost.").waitFor();
+    assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "after the end");
+    await signIn(page, gateway.key);
+    await page.locator("[data-secret]").waitFor();
+    const { data } = await gateway.api("GET", "keys?limit=500");
+    assert.equal(data.filter(({ name }) => name === "after the end").length, 1);
+  },
+
+  async a_lost_race_shows_three_columns_and_loses_nothing({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "contested", project: id });
+    const page = await browser.signedIn(gateway.key, `/keys/${made.id}?edit=1`);
+    await page.getByLabel("Name", { exact: true }).fill("mine");
+    await gateway.api("PATCH", `keys/${made.id}`, { name: "theirs", endpoints: ["default"] });
+    await button(page, "Save").click();
+    const dialog = page.getByRole("dialog", { name: "Edit contested: changed meanwhile" });
+    await dialog.waitFor();
+    assert.deepEqual(await dialog.locator("thead th").allInnerTexts(), ["Field", "Before", "Theirs", "Yours"]);
+    assert.deepEqual(await dialog.locator("tbody th").allInnerTexts(), ["Name", "Endpoints"]);
+    assert.deepEqual(await axe(page), []);
+    await button(page, "Save these").click();
+    await page.getByRole("heading", { name: "mine" }).waitFor();
+    const now = await gateway.api("GET", `keys/${made.id}`);
+    assert.deepEqual([now.name, now.endpoints], ["mine", ["default"]]);
+  },
+
+  async a_key_is_rotated_revealed_disabled_revoked_and_deleted({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "worn", project: id });
+    assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
+    const page = await browser.signedIn(gateway.key, `/keys/${made.id}`);
+    const act = async (name) => {
+      await button(page, "Actions for worn").click();
+      await page.getByRole("menuitem", { name }).click();
+    };
+    await act("Reveal");
+    await page.getByText("This is recorded in the audit.").waitFor();
+    await button(page, "Reveal").click();
+    assert.equal(await page.locator("[data-secret]").innerText(), made.key);
+    await button(page, "I have copied it").click();
+    await act("Rotate");
+    await page.getByText("The old key works until").waitFor();
+    await button(page, "Rotate").click();
+    const rotated = await page.locator("[data-secret]").innerText();
+    await button(page, "I have copied it").click();
+    assert.deepEqual([await gateway.chat(rotated, "default", "hi"), await gateway.chat(made.key, "default", "hi")], [200, 200]);
+    await act("Disable");
+    await button(page, "Disable").click();
+    await page.locator(".state", { hasText: "disabled" }).waitFor();
+    assert.equal(await gateway.chat(made.key, "default", "hi"), 401);
+    await act("Enable");
+    await page.locator(".state", { hasText: "active" }).waitFor();
+    await act("Revoke");
+    await page.getByText("It was used for").waitFor();
+    await page.getByLabel("Type worn to go on").fill("worn");
+    await button(page, "Revoke").click();
+    await page.locator(".state", { hasText: "revoked" }).waitFor();
+    await act("Delete");
+    await button(page, "Delete").click();
+    await page.getByRole("heading", { name: "API keys" }).waitFor();
+    await assert.rejects(gateway.api("GET", `keys/${made.id}`), /404/);
+  },
+
+  async the_address_is_the_state({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "resting", project: id });
+    await gateway.api("PATCH", `keys/${made.id}`, { state: "disabled" });
+    const page = await browser.signedIn(gateway.key, "/keys");
+    await page.getByLabel("State").selectOption("disabled");
+    await page.getByRole("link", { name: "resting" }).click();
+    await page.getByRole("heading", { name: "resting" }).waitFor();
+    await page.goBack();
+    await page.getByRole("link", { name: "resting" }).waitFor();
+    assert.equal(await page.getByLabel("State").inputValue(), "disabled");
+    await page.reload();
+    await settled(page);
+    assert.equal(await page.getByLabel("State").inputValue(), "disabled");
+    assert.equal(await page.locator("a.row-link").count(), 1);
+    await page.goBack();
+    await settled(page);
+    assert.equal(await page.getByLabel("State").inputValue(), "");
+  },
+
+  async a_long_list_keeps_few_rows_in_the_document({ gateway, browser }) {
+    const { id } = await project(gateway, "many");
+    for (let n = 0; n < 150; n += 1) await gateway.api("POST", "keys", { name: `key ${n}`, project: id });
+    const page = await browser.signedIn(gateway.key, `/keys?project=${id}`);
+    await settled(page);
+    const rows = () => page.locator("tbody tr:not(.gap)").count();
+    assert.ok((await rows()) < 80, `${await rows()} rows`);
+    const last = page.getByRole("link", { name: "key 149", exact: true });
+    for (let n = 0; n < 40 && !(await last.count()); n += 1) {
+      await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+      await page.waitForTimeout(100);
+    }
+    await last.waitFor();
+    assert.ok((await rows()) < 80, `${await rows()} rows`);
+  },
+
+  async keys_do_everything({ gateway, browser }) {
+    await project(gateway);
+    const page = await browser.signedIn(gateway.key, "/keys");
+    await settled(page);
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("mint");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog", { name: "Mint a project key" }).waitFor();
+    await page.keyboard.type("by keyboard");
+    assert.equal(await page.getByLabel("Name", { exact: true }).inputValue(), "by keyboard");
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await page.keyboard.press("j");
+    assert.ok(await page.evaluate(() => document.activeElement.matches("a.row-link")));
+    await page.keyboard.press(".");
+    await page.getByRole("menuitem", { name: "Rotate" }).waitFor();
+    await page.keyboard.press("Escape");
+    assert.ok(await page.evaluate(() => document.activeElement.matches("[data-menu]")), "the focus is back");
+    await page.keyboard.press("?");
+    await page.getByRole("dialog", { name: "Keys" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+  },
+
+  async a_provider_is_connected_proven_disabled_and_deleted({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/providers");
+    await button(page, "Connect provider").click();
+    await page.getByText("No model server answered on the usual ports").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await page.getByLabel("Search by name").fill("groq");
+    await button(page, "Groq with an API key").click();
+    await page.getByText("Stored encrypted.").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("not a name");
+    await page.getByLabel("API key", { exact: true }).fill("gsk-secret-of-the-test");
+    await button(page, "Connect").click();
+    await page.getByText("id is 1 to 64 letters").waitFor();
+    await page.getByLabel("Name", { exact: true }).fill("groq");
+    await button(page, "Connect").click();
+    await page.getByRole("heading", { name: "groq", level: 1 }).waitFor();
+    await settled(page);
+    assert.ok(!(await page.content()).includes("gsk-secret-of-the-test"), "a credential is never shown");
+    await page.goto(`${browser.origin}/console/providers?connect=echo`);
+    await page.getByLabel("Name", { exact: true }).fill("trial");
+    await button(page, "Connect").click();
+    await page.getByRole("heading", { name: "trial", level: 1 }).waitFor();
+    await button(page, "Prove echo").click();
+    assert.deepEqual(await axe(page), []);
+    await button(page.getByRole("dialog"), "Test completion").click();
+    await page.getByText("answered “").waitFor();
+    await button(page.getByRole("dialog"), "Close").first().click();
+    await page.getByText("by echo").waitFor();
+    await gateway.api("POST", "endpoints", { name: "on-trial", failover: [{ provider: "trial", model: "echo" }] });
+    await button(page, "Actions for trial").click();
+    await page.getByRole("menuitem", { name: "Disable" }).click();
+    await page.getByText("1 endpoint loses a target: on-trial").waitFor();
+    await button(page, "Disable").click();
+    await page.locator(".state", { hasText: "disabled" }).waitFor();
+    await gateway.api("DELETE", "endpoints/on-trial");
+    await button(page, "Actions for trial").click();
+    await page.getByRole("menuitem", { name: "Delete" }).click();
+    await page.getByText("No endpoint has it as a target.").waitFor();
+    const typed = page.getByLabel("Type trial to go on");
+    if (await typed.count()) await typed.fill("trial");
+    await button(page, "Delete").click();
+    await page.getByRole("heading", { name: "Providers", level: 1 }).waitFor();
+    await assert.rejects(gateway.api("GET", "providers/trial"), /404/);
+  },
+
+  async an_endpoint_is_made_reordered_by_keyboard_and_published({ gateway, browser }) {
+    for (const id of ["one", "two"]) await gateway.api("POST", "providers", { id, type: "echo", models: ["echo"] });
+    const page = await browser.signedIn(gateway.key, "/routes");
+    await button(page, "New endpoint").click();
+    await page.getByLabel("Named endpoint").fill("claude-opus-5.5");
+    for (const id of ["one", "two"]) {
+      await page.getByRole("combobox", { name: "Targets" }).fill(`${id}/echo`);
+      await page.getByRole("option", { name: `${id}/echo` }).click();
+    }
+    await button(page, "Create endpoint").click();
+    await page.getByRole("heading", { name: "claude-opus-5.5", level: 1 }).waitFor();
+    await settled(page);
+    await button(page, "Move two/echo").focus();
+    for (const key of [" ", "ArrowUp", " "]) await page.keyboard.press(key);
+    await page.getByText("two/echo moved up to 1").waitFor();
+    assert.deepEqual(await axe(page), []);
+    const before = await gateway.api("GET", "endpoints/claude-opus-5.5");
+    await gateway.api("PUT", "endpoints/claude-opus-5.5", { failover: before.failover, preamble: "Be brief." });
+    await page.keyboard.press("Control+s");
+    await page.getByRole("dialog", { name: "claude-opus-5.5 was changed meanwhile" }).waitFor();
+    await button(page, "Save these").click();
+    await page.getByText("claude-opus-5.5 is published").waitFor();
+    const now = await gateway.api("GET", "endpoints/claude-opus-5.5");
+    assert.deepEqual([now.failover.map(({ provider }) => provider), now.preamble], [["two", "one"], "Be brief."]);
+    await button(page, "Test now").click();
+    await page.getByText("Hosted test requests may be billable.").waitFor();
+    await button(page.getByRole("dialog"), "Test now").click();
+    await page.getByText("answered “").waitFor();
+    await page.keyboard.press("Escape");
+    await button(page, "Actions for claude-opus-5.5").click();
+    await page.getByRole("menuitem", { name: "Delete" }).click();
+    await page.getByLabel("Type claude-opus-5.5 to go on").fill("claude-opus-5.5");
+    await button(page, "Delete").click();
+    await page.getByRole("heading", { name: "Routes", level: 1 }).waitFor();
+  },
+
+  async a_human_becomes_the_owner_of_a_project({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/access?tab=humans&new=1");
+    await page.getByLabel("Name", { exact: true }).fill("Ada");
+    await page.getByLabel("E-mail").fill("not an address");
+    await button(page, "Create").click();
+    await page.locator(".help.bad").waitFor();
+    await page.getByLabel("E-mail").fill("ada@example.org");
+    await button(page, "Create").click();
+    await page.getByRole("heading", { name: "Ada", level: 1 }).waitFor();
+    await page.goto(`${browser.origin}/console/access?new=1`);
+    await page.getByLabel("Name", { exact: true }).fill("agents");
+    await button(page, "Create").click();
+    await page.getByRole("heading", { name: "agents", level: 1 }).waitFor();
+    await button(page, "Add member").click();
+    await page.getByLabel("Human", { exact: true }).selectOption({ label: "Ada" });
+    await page.getByLabel("Role", { exact: true }).selectOption("owner");
+    await button(page, "Add").click();
+    await page.getByText("Ada is owner of agents.").waitFor();
+    await page.getByRole("link", { name: "Ada" }).click();
+    await page.getByRole("link", { name: "agents" }).waitFor();
+    await page.goBack();
+    await button(page, "Remove Ada").click();
+    await button(page, "Remove").click();
+    await page.getByRole("dialog").getByRole("alert").waitFor();
+  },
+
+  async a_request_is_found_and_shows_where_its_time_went({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "asker", project: id });
+    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "no-such-model", "hi");
+    const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}`);
+    await settled(page);
+    assert.equal(await page.locator("a.row-link").count(), 2);
+    await page.getByLabel("Outcome").selectOption("cut");
+    await page.getByRole("heading", { name: "No request fits the filter" }).waitFor();
+    await page.getByLabel("Outcome").selectOption("completed");
+    await page.locator("a.row-link").click();
+    await page.getByRole("heading", { name: "Answered by echo / echo" }).waitFor();
+    await page.getByRole("heading", { name: "What happened" }).waitFor();
+    await page.getByRole("link", { name: "asker" }).click();
+    await page.getByRole("heading", { name: "asker", level: 1 }).waitFor();
+    await page.goBack();
+    const record = new URL(page.url()).pathname.split("/").at(-1);
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type(record);
+    await page.getByRole("option", { name: `Request ${record}` }).waitFor();
+  },
+
+  async quotas_prices_backups_settings_and_the_audit_work({ gateway, browser }) {
+    await project(gateway, "bounded");
+    const page = await browser.signedIn(gateway.key, "/quotas?new=1");
+    await page.getByLabel("Which").selectOption({ label: "bounded" });
+    await button(page, "Create").click();
+    await page.getByRole("dialog").getByRole("alert").waitFor();
+    await page.getByLabel("Limit ($)").fill("5");
+    await button(page, "Create").click();
+    await page.getByRole("cell", { name: "$5.00" }).waitFor();
+    await page.getByRole("row", { name: "bounded" }).getByRole("button").click();
+    await page.getByRole("menuitem", { name: "Change" }).click();
+    await page.getByLabel("Limit ($)").fill("7.5");
+    await button(page, "Save").click();
+    await page.getByRole("cell", { name: "$7.50" }).waitFor();
+    await page.goto(`${browser.origin}/console/models?open=echo%2Fecho`);
+    await page.getByLabel("Input ($ a million)").fill("0.5");
+    await page.getByLabel("Output ($ a million)").fill("1");
+    await button(page, "Set price").click();
+    await page.getByText("The price of echo/echo is set").waitFor();
+    await page.getByRole("cell", { name: "$0.50" }).waitFor();
+    await page.goto(`${browser.origin}/console/backups`);
+    await button(page, "Create backup").click();
+    await page.locator(".state", { hasText: "whole" }).waitFor();
+    await page.goto(`${browser.origin}/console/settings`);
+    await button(page, "Dark").click();
+    await page.getByLabel("Search the settings").fill("LLMGW_API_KEY");
+    await page.getByRole("cell", { name: "••••" }).first().waitFor();
+    await page.reload();
+    assert.equal(await page.evaluate(() => document.documentElement.dataset.theme), "dark");
+    const stored = await page.evaluate(() => Object.keys(localStorage));
+    assert.deepEqual(stored, ["llmgw.console"]);
+    await page.goto(`${browser.origin}/console/audit?action=quota.edit`);
+    await settled(page);
+    await page.locator("a.row-link").first().click();
+    await page.getByRole("dialog").getByRole("cell", { name: "7500000" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+  },
+
+  async usage_is_summed_by_anything_and_leads_to_the_requests({ gateway, browser }) {
+    const { id } = await project(gateway, "counted");
+    const made = await gateway.api("POST", "keys", { name: "counter", project: id });
+    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "default", "hi");
+    const page = await browser.signedIn(gateway.key, `/usage?by=key&period=24h&project=${id}&figure=requests`);
+    const row = page.getByRole("row", { name: "counter" });
+    assert.equal(await row.locator("td").nth(1).innerText(), "3");
+    await page.getByRole("group", { name: "Requests by key." }).press("End");
+    await page.locator(".chart-tip b").getByText("3", { exact: true }).waitFor();
+    await row.getByRole("link").click();
+    await page.getByRole("heading", { name: "Requests", level: 1 }).waitFor();
+    await settled(page);
+    assert.equal(await page.locator("a.row-link").count(), 3);
+  },
+
+  async a_client_gets_its_text_with_the_address_and_the_endpoint({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/connect?client=claude-code");
+    const code = page.getByRole("group", { name: "Text for Claude Code" });
+    await code.getByText(`ANTHROPIC_BASE_URL=${browser.origin}`).waitFor();
+    await code.getByText("claude --model default").waitFor();
+    await page.getByRole("link", { name: "Codex" }).click();
+    await page.getByText("Write this to ~/.codex/config.toml.").waitFor();
+  },
+
+  async texts_of_strangers_are_text({ gateway, browser }) {
+    const paths = [["/keys", "API keys"], ["/access", "Access"], ["/access?tab=humans", "Access"]];
+    for (const name of STRANGE) {
+      const project = await gateway.api("POST", "projects", { name });
+      const human = await gateway.api("POST", "principals", { name });
+      await gateway.api("PUT", `projects/${project.id}/members/${human.id}`, { role: "owner" });
+      const key = await gateway.api("POST", "keys", { name, project: project.id, acts_as: human.id });
+      const own = [`/keys/${key.id}`, `/access/projects/${project.id}`, `/access/humans/${human.id}`];
+      paths.push([own[STRANGE.indexOf(name) % 3], name]);
+    }
+    const page = await browser.signedIn(gateway.key, "/keys");
+    for (const [path, title] of paths) {
+      await page.goto(`${browser.origin}/console${path}`);
+      await page.getByRole("heading", { level: 1, name: title, exact: true }).waitFor();
+      await settled(page);
+      assert.equal(await sideways(page), 0, title);
+      assert.equal(await page.locator("main img, main script, main svg[onload]").count(), 0);
+    }
+  },
+
+  async a_gateway_that_stops_is_noticed_and_its_return_asks_for_the_key_again({ gateway, browser }) {
+    await project(gateway);
+    const page = await browser.signedIn(gateway.key, "/keys");
+    await settled(page);
+    browser.isStopped = true;
+    await gateway.stop();
+    await page.getByLabel("State").selectOption("active");
+    await page.getByText("No answer from the gateway since").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await gateway.start();
+    await page.getByText("You were signed out").waitFor();
+    browser.isStopped = false;
+    await signIn(page, gateway.key);
+    await page.locator("a.row-link").first().waitFor();
+    assert.equal(await page.getByText("No answer from the gateway").count(), 0);
+  },
+
+  async every_page_is_accessible_narrow_and_wide_light_and_dark({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const made = await gateway.api("POST", "keys", { name: "seen", project: id, limits: [{ metric: "requests", window: "day", limit: 4 }] });
+    await gateway.chat(made.key, "default", "hi");
+    const ada = await gateway.api("POST", "principals", { name: "Grace", email: "grace@example.org" });
+    await gateway.api("PUT", `projects/${id}/members/${ada.id}`, { role: "owner" });
+    const { data } = await gateway.api("GET", "requests?limit=1");
+    const paths = [
+      "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
+      "/audit", "/backups", "/settings", "/connect", "/providers", "/providers?state=faulty", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes?new=1", "/access", "/access?tab=humans&new=1",
+      `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/humans/${ada.id}`,
+      "/keys", "/keys?new=1", "/keys?project=none", `/keys/${made.id}`, `/keys/${made.id}?edit=1`, "/keys/none", "/nothing/here",
+    ];
+    const views = [["light", 1440], ["dark", 390]];
+    await Promise.all(views.map(([theme, width]) => look(gateway, browser, paths, { theme, width })));
+  },
+};
+
+/** Looks at pages with axe-core, for sideways scrolling, and counts what each asks of the gateway. */
+async function look(gateway, browser, paths, view) {
+  const page = await browser.signedIn(gateway.key, paths[0], view);
+  const faults = [];
+  for (const path of paths) {
+    const asked = [];
+    const count = (request) => /\/admin\/api\/(?!session|state)/.test(request.url()) && asked.push(request.url());
+    await page.goto("about:blank");
+    page.on("request", count);
+    await page.goto(`${browser.origin}/console${path}`);
+    await settled(page);
+    page.off("request", count);
+    const at = `${path} ${view.theme} ${view.width}`;
+    // A dialog asks for what it offers to choose from.
+    const isDialog = /=1|=choose/.test(path);
+    if (!isDialog && asked.length > 4) faults.push(`${at} asks ${asked.length} times: ${asked.join(" ")}`);
+    faults.push(...(await axe(page)).map((fault) => `${at}: ${fault}`));
+    if (await sideways(page)) faults.push(`${at} scrolls sideways by ${await sideways(page)}`);
+  }
+  assert.deepEqual(faults, []);
+}

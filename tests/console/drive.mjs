@@ -1,0 +1,32 @@
+// Runs the checks of the console, one after the other, and counts them.
+
+import { Browser } from "./browser.mjs";
+import { checks } from "./checks.mjs";
+import { Gateway } from "./gateway.mjs";
+
+const [binary, home, chromium, ...only] = process.argv.slice(2);
+const gateway = new Gateway(binary, home);
+await gateway.start();
+const browser = new Browser();
+await browser.start(chromium, gateway.origin);
+let passed = 0;
+let failed = 0;
+const chosen = Object.entries(checks).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+for (const [name, check] of chosen) {
+  const started = performance.now();
+  browser.faults.length = 0;
+  try {
+    await check({ gateway, browser });
+    if (browser.faults.length) throw new Error([...new Set(browser.faults)].join("\n"));
+    passed += 1;
+    console.log(`ok      ${name} (${Math.round(performance.now() - started)} ms)`);
+  } catch (error) {
+    failed += 1;
+    console.log(`FAILED  ${name}: ${error.stack}`);
+  }
+  for (const context of browser.browser.contexts()) await context.close().catch(() => {});
+}
+await browser.stop();
+await gateway.stop();
+console.log(`console: ${passed} passed, ${failed} failed, 0 skipped`);
+process.exit(failed ? 1 : 0);

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# usage: run.sh PATH-OF-LLMGW [PART-OF-A-NAME...]   drives the console in Chromium against the built gateway: sign-in, a key's mint, lists,
+# an ended session, lost races, strangers' texts, axe-core on each page, and what the browser logs.
+# With parts of names only those checks run. Chromium is Debian's package: root installs it where it is missing. The last line counts the checks.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+shift
+ui=$here/../../console/ui
+
+say() { echo "console: $*" >&2; }
+command -v npm >/dev/null || { say "npm is needed: Node.js 20 or newer"; exit 1; }
+if ! command -v chromium >/dev/null; then
+    say "installing chromium with apt-get"
+    { apt-get install -y -qq --no-install-recommends chromium ||
+        { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }; } >&2 ||
+        { say "chromium is needed"; exit 1; }
+fi
+# The step `console` has installed them already, as a rule.
+[ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/axe-core" ] ||
+    (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
+
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+timeout --kill-after=5 600 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
