@@ -55,8 +55,8 @@ fn walk(node: &Value, path: &mut YamlPath, paths: &mut Vec<YamlPath>) {
 /// used as is. The archive is rejected, or unpacked within the size limit into files with the known names.
 pub fn archive(input: &[u8]) {
     let Some((first, content)) = input.split_first() else { return };
-    let scratch = TemporaryDirectory::somewhere().expect("a folder");
-    let (packed, out) = (scratch.path().join("archive"), scratch.path().join("out"));
+    let directory = TemporaryDirectory::somewhere().expect("a folder");
+    let (packed, out) = (directory.path().join("archive"), directory.path().join("out"));
     let compressed = first % 2 == 0;
     let content = if compressed { zstd::encode_all(content, 1).expect("memory") } else { content.to_vec() };
     fs::write(&packed, content).and_then(|()| fs::create_dir(&out)).expect("a file");

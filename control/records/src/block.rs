@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use shared::usage::Lost;
 
 use crate::digest::digest;
-use crate::record::more;
+use crate::record::rare_fields;
 use crate::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
 use crate::varint;
 
@@ -118,7 +118,7 @@ impl Block {
         for step in trace {
             step.put(&mut self.record, &mut text);
         }
-        let lost = more::lost(&record.lost).filter_map(|(place, lost)| {
+        let lost = rare_fields::lost(&record.lost).filter_map(|(place, lost)| {
             let step = { trace }.nth(place)?;
             // Adds them as texts of a step, which keeps the last places of the exchange's own names for the next
             // record.
@@ -227,7 +227,7 @@ mod tests {
     fn a_record_after_one_with_a_failed_attempt_keeps_its_own_target() {
         let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
         let target = ["o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", ""];
-        let lost = more::pack_lost([(0, &Lost { cost_nano_usd: Some(5), ..Lost::default() })]);
+        let lost = rare_fields::pack_lost([(0, &Lost { cost_nano_usd: Some(5), ..Lost::default() })]);
         let mut failed = Vec::new();
         Record { names: target, lost: lost.into(), ..Record::default() }.put(&mut failed, text);
         for provider in ["p0", "p1"] {

@@ -16,7 +16,7 @@ use shared::error_kind::ErrorKind;
 use shared::usage::{Outcome, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
-use crate::record::more::pack_lost;
+use crate::record::rare_fields::pack_lost;
 use crate::record::{Record, RecordName, RecordStep, bounded, bounded_cost};
 use crate::{names, varint};
 

@@ -17,4 +17,4 @@ mod names;
 mod record;
 pub mod varint;
 
-pub use record::{Record, RecordName, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost, more};
+pub use record::{Record, RecordName, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost, rare_fields};

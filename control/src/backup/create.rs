@@ -23,8 +23,8 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     if !dir.join(DATABASE).exists() {
         return Err(OpenError::Absent { path: dir.join(DATABASE) }.into());
     }
-    let shelf = BackupDirectory::take(dir)?;
-    let draft = shelf.draft()?;
+    let directory = BackupDirectory::take(dir)?;
+    let draft = directory.draft()?;
     let now = Timestamp::from_millisecond(i64::try_from(shared::clock::unix_ms()).unwrap_or_default())
         .unwrap_or_default();
     let manifest = gather(dir, draft.path(), now)?;
@@ -39,8 +39,8 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     if found != manifest {
         return Err(BackupError::unsound(&packed, "it does not read as it was written"));
     }
-    let archive = shelf.keep(&packed, &archive_name(now))?;
-    shelf.prune(kept);
+    let archive = directory.keep(&packed, &archive_name(now))?;
+    directory.prune(kept);
     Ok(archive)
 }
 

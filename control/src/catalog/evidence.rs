@@ -63,13 +63,13 @@ impl CatalogFailure {
     /// Builds the failure for an upstream response with `status`, whose text `message` may quote one of `secrets`.
     pub(crate) fn answered(at_ms: u64, status: u16, message: &str, secrets: &[&str]) -> Self {
         let hint = hint_of_status(status).map(Cow::Borrowed);
-        Self { at_ms, status: Some(status), message: told(message, secrets), hint }
+        Self { at_ms, status: Some(status), message: one_line(message, secrets), hint }
     }
 
     /// Builds the failure for a request without a response; `message` is the reason.
     pub(crate) fn unanswered(at_ms: u64, message: &str, secrets: &[&str]) -> Self {
         let hint = Some(Cow::Borrowed(hint_of_silence(message)));
-        Self { at_ms, status: None, message: told(message, secrets), hint }
+        Self { at_ms, status: None, message: one_line(message, secrets), hint }
     }
 }
 
@@ -113,7 +113,7 @@ fn hint_of_silence(message: &str) -> &'static str {
 }
 
 /// Redacts credentials from `message`, removes control characters and limits its length.
-fn told(message: &str, secrets: &[&str]) -> String {
+fn one_line(message: &str, secrets: &[&str]) -> String {
     let clean = diagnostic(message, secrets);
     let line: String =
         clean.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MESSAGE_CHARS_MAX).collect();

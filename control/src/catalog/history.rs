@@ -54,11 +54,11 @@ impl History {
             let (provider, model) = (known.provider.as_str(), known.model.id.as_str());
             history.periods(provider, model).first.clone_from(&known.without_override);
         }
-        for said in overrides {
-            let Some(prices) = said.facts.prices else { continue };
-            let label = label_of_override(&prices, said.effective_from_ms);
+        for change in overrides {
+            let Some(prices) = change.facts.prices else { continue };
+            let label = label_of_override(&prices, change.effective_from_ms);
             let priced = Priced { prices, label };
-            history.periods(&said.provider, &said.model).later.push((said.effective_from_ms, priced));
+            history.periods(&change.provider, &change.model).later.push((change.effective_from_ms, priced));
         }
         history
     }

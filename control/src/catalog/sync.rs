@@ -201,7 +201,7 @@ async fn page_of(
     let answered =
         |message: &str| CatalogFailure::answered(unix_ms(), answer.status().as_u16(), message, &secrets);
     if !answer.status().is_success() {
-        return Err(answered(&said(&answer)));
+        return Err(answered(&error_text(&answer)));
     }
     let body = answer.body().clone();
     // Parsing a long list takes a while and must not block this thread.
@@ -252,7 +252,7 @@ fn with_pair(url: &str, name: &str, value: &str) -> String {
 }
 
 /// Returns the error text of an upstream's response, from the usual fields.
-fn said(answer: &Response<Bytes>) -> String {
+fn error_text(answer: &Response<Bytes>) -> String {
     let body = serde_json::from_slice::<Value>(answer.body()).unwrap_or_default();
     let places = ["/error/message", "/message", "/detail", "/error"];
     let text = places.iter().find_map(|place| body.pointer(place)?.as_str());

@@ -135,7 +135,7 @@ impl CompletionReading {
             return;
         }
         let Ok(event) = serde_json::from_slice::<Value>(data) else { return };
-        let TestEvent { text, is_thought, model, usage, error, is_end } = self.protocol.hear(&event);
+        let TestEvent { text, is_thought, model, usage, error, is_end } = self.protocol.read(&event);
         if let Some(error) = error {
             self.trial.error = Some(cut(error));
         }

@@ -99,14 +99,14 @@ impl TestProtocol {
     }
 
     /// Extracts the content of `event`.
-    pub(crate) fn hear(self, event: &Value) -> TestEvent<'_> {
-        let heard = match self {
+    pub(crate) fn read(self, event: &Value) -> TestEvent<'_> {
+        let event = match self {
             Self::Chat => chat(event),
             Self::Responses => responses(event),
             Self::Messages => messages(event),
         };
-        let usage = heard.usage.filter(|usage| usage.is_object());
-        TestEvent { usage, text: heard.text.filter(|text| !text.is_empty()), ..heard }
+        let usage = event.usage.filter(|usage| usage.is_object());
+        TestEvent { usage, text: event.text.filter(|text| !text.is_empty()), ..event }
     }
 }
 
@@ -163,6 +163,6 @@ fn messages(event: &Value) -> TestEvent<'_> {
 /// Returns the error message of an event or response body, from any of the places that the dialects use.
 pub(crate) fn message(event: &Value) -> &str {
     let places = ["/error/message", "/response/error/message", "/message"];
-    let said = places.iter().find_map(|place| text(event, place));
-    said.unwrap_or("The gateway gave an answer that it should not give.")
+    let message = places.iter().find_map(|place| text(event, place));
+    message.unwrap_or("The gateway gave an answer that it should not give.")
 }

@@ -51,8 +51,8 @@ impl Notes {
 
     /// Adds a fault of the node at `path`, unless the node or an ancestor of it was already rejected.
     pub(super) fn add(&mut self, path: &[YamlStep], message: impl Into<String>) {
-        let told = self.pruned.iter().any(|pruned| path.starts_with(pruned));
-        if !told && self.notes.len() < NOTES_MAX {
+        let reported = self.pruned.iter().any(|pruned| path.starts_with(pruned));
+        if !reported && self.notes.len() < NOTES_MAX {
             self.notes.push((path.to_vec(), YamlSpot::Key, message.into()));
         }
     }
@@ -62,13 +62,13 @@ impl Notes {
         &mut self,
         tree: &mut serde_json::Value,
         place: &[YamlStep],
-        misfits: Vec<schema::SchemaFault>,
+        faults: Vec<schema::SchemaFault>,
     ) {
-        for misfit in misfits {
-            schema::prune(tree, &misfit.path);
-            let path: YamlPath = place.iter().cloned().chain(misfit.path).collect();
+        for fault in faults {
+            schema::prune(tree, &fault.path);
+            let path: YamlPath = place.iter().cloned().chain(fault.path).collect();
             self.pruned.push(list_around(&path));
-            self.notes.push((path, YamlSpot::Key, misfit.message));
+            self.notes.push((path, YamlSpot::Key, fault.message));
         }
         compact(tree);
     }
@@ -82,9 +82,9 @@ impl Notes {
     /// Returns all faults in the order of the text.
     pub(super) fn into_faults(self) -> Vec<ConfigFault> {
         let mut faults: Vec<(Position, ConfigFault)> = Vec::new();
-        let told = (LOCATED_BYTES_MAX / self.text.len().max(1)).clamp(1, FAULTS_MAX);
-        let untold = self.notes.len().saturating_sub(told);
-        for (path, spot, message) in self.notes.into_iter().take(told) {
+        let reported = (LOCATED_BYTES_MAX / self.text.len().max(1)).clamp(1, FAULTS_MAX);
+        let unreported = self.notes.len().saturating_sub(reported);
+        for (path, spot, message) in self.notes.into_iter().take(reported) {
             let position = yaml::locate(&self.text, &path, spot);
             let place = FaultPlace::Spot {
                 file: self.file.clone(),
@@ -95,8 +95,8 @@ impl Notes {
             faults.push((position, ConfigFault { place, message }));
         }
         faults.sort_by_key(|(position, _)| (position.line, position.column));
-        let rest = (untold > 0)
-            .then(|| ConfigFault::file(&self.file, format!("{untold} more faults are not told yet")));
+        let rest = (unreported > 0)
+            .then(|| ConfigFault::file(&self.file, format!("{unreported} more faults are not told yet")));
         self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).chain(rest).collect()
     }
 }
@@ -155,8 +155,8 @@ fn parse(text: String, mut notes: Notes) -> FileReading {
         // `providers:` with no value is an empty section.
         sections.retain(|_, section| !section.is_null());
     }
-    let misfits = schema::check(&tree);
-    notes.take_out(&mut tree, &[], misfits);
+    let faults = schema::check(&tree);
+    notes.take_out(&mut tree, &[], faults);
     let raw = serde_json::from_value(tree).unwrap_or_else(|_| {
         // The schema is generated from these types, so a tree that fits it can be read; this is only a safeguard.
         notes.add(&[], "does not fit the schema of the configuration");

@@ -31,18 +31,18 @@ pub(super) struct SchemaFault {
 
 /// Returns all nodes of `tree` that do not fit the schema, in the order of the tree.
 pub(super) fn check(tree: &Value) -> Vec<SchemaFault> {
-    let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
+    let mut check = Check { path: YamlPath::new(), faults: Vec::new() };
     check.node(json(), tree);
-    check.misfits
+    check.faults
 }
 
 /// Returns all nodes of `tree` that do not fit the schema of a provider instance.
 pub(super) fn check_provider(tree: &Value) -> Vec<SchemaFault> {
-    let mut check = Check { path: YamlPath::new(), misfits: Vec::new() };
+    let mut check = Check { path: YamlPath::new(), faults: Vec::new() };
     if let Some(schema) = json().pointer("/$defs/Provider") {
         check.node(schema, tree);
     }
-    check.misfits
+    check.faults
 }
 
 /// Removes the node at `path` from `tree`. Removing the root leaves an empty map.
@@ -71,7 +71,7 @@ pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
 
 struct Check {
     path: YamlPath,
-    misfits: Vec<SchemaFault>,
+    faults: Vec<SchemaFault>,
 }
 
 impl Check {
@@ -84,7 +84,7 @@ impl Check {
             return self.word(&words, node);
         }
         if !fits_type(schema, node) {
-            return self.misfit(format!("expected {}, found {}", expected(schema), found(node)));
+            return self.fault(format!("expected {}, found {}", expected(schema), found(node)));
         }
         match node {
             Value::Object(map) => self.map(schema, map),
@@ -108,7 +108,7 @@ impl Check {
                     .map(|branch| expected(resolve(branch)))
                     .filter(|shape| shape != "nothing")
                     .collect();
-                self.misfit(format!("expected {}, found {}", shapes.join(" or "), found(node)));
+                self.fault(format!("expected {}, found {}", shapes.join(" or "), found(node)));
             }
         }
     }
@@ -119,9 +119,9 @@ impl Check {
             Some(word) if words.contains(&word) => {}
             Some(word) => {
                 let hint = did_you_mean(word, words.iter().copied());
-                self.misfit(format!("must be one of {list}{hint}"));
+                self.fault(format!("must be one of {list}{hint}"));
             }
-            None => self.misfit(format!("must be one of {list}; found {}", found(node))),
+            None => self.fault(format!("must be one of {list}; found {}", found(node))),
         }
     }
 
@@ -140,21 +140,21 @@ impl Check {
         let required = schema.get("required").and_then(Value::as_array);
         for name in required.into_iter().flatten().filter_map(Value::as_str) {
             if !map.contains_key(name) {
-                self.misfit(format!("{name} is missing"));
+                self.fault(format!("{name} is missing"));
             }
         }
     }
 
     fn unknown(&mut self, key: &str, properties: Option<&Map<String, Value>>) {
         if key == "<<" {
-            return self.misfit("merge keys are not used here; repeat the settings".to_owned());
+            return self.fault("merge keys are not used here; repeat the settings".to_owned());
         }
         let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let hint = match nearest(key, known.iter().copied()) {
             Some(near) => format!("; did you mean {near}?"),
             None => format!("; known here: {}", known.join(", ")),
         };
-        self.misfit(format!("unknown key{hint}"));
+        self.fault(format!("unknown key{hint}"));
     }
 
     fn list(&mut self, schema: &Value, list: &[Value]) {
@@ -172,15 +172,15 @@ impl Check {
         let low = bound("minimum").filter(|minimum| number < *minimum);
         let high = bound("maximum").filter(|maximum| number > *maximum);
         match (low, high) {
-            (Some(minimum), _) => self.misfit(format!("must be at least {minimum}")),
-            (None, Some(maximum)) => self.misfit(format!("must be at most {maximum}")),
+            (Some(minimum), _) => self.fault(format!("must be at least {minimum}")),
+            (None, Some(maximum)) => self.fault(format!("must be at most {maximum}")),
             (None, None) => {}
         }
     }
 
-    fn misfit(&mut self, message: String) {
-        if self.misfits.len() < MISFITS_MAX {
-            self.misfits.push(SchemaFault { path: self.path.clone(), message });
+    fn fault(&mut self, message: String) {
+        if self.faults.len() < FAULTS_MAX {
+            self.faults.push(SchemaFault { path: self.path.clone(), message });
         }
     }
 }
@@ -251,4 +251,4 @@ fn found(node: &Value) -> &'static str {
     }
 }
 
-const MISFITS_MAX: usize = 100;
+const FAULTS_MAX: usize = 100;

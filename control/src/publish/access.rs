@@ -130,7 +130,7 @@ struct ProjectAccess {
 
 impl ProjectAccess {
     fn of(row: projects::StoredProject) -> Self {
-        Self { id: ProjectId::new(row.id), allowlist: said(row.allowlist) }
+        Self { id: ProjectId::new(row.id), allowlist: restricting(row.allowlist) }
     }
 }
 
@@ -142,11 +142,11 @@ fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySubject) -> A
         project: Some(project.id.clone()),
         acts_as: key.acts_as.map(PrincipalId::new),
         expires_at_ms: key.expires_at_ms,
-        allowlists: said(key.allowlist).into_iter().chain(project.allowlist.clone()).collect(),
+        allowlists: restricting(key.allowlist).into_iter().chain(project.allowlist.clone()).collect(),
     }
 }
 
 /// Returns the list unless it is empty.
-fn said(allowlist: Allowlist) -> Option<Arc<Allowlist>> {
+fn restricting(allowlist: Allowlist) -> Option<Arc<Allowlist>> {
     (allowlist != Allowlist::default()).then(|| Arc::new(allowlist))
 }

@@ -30,9 +30,9 @@ pub(crate) struct Publisher {
     /// Providers and endpoints of the current configuration file.
     file: Routing,
     /// Stored keys for providers of the file that have none in the file.
-    kept_keys: StoredKeys,
+    stored_keys: StoredKeys,
     /// Provider instances of the database.
-    holdings: DatabaseInstances,
+    database_instances: DatabaseInstances,
     /// File and database merged, for the API.
     view: ViewCell,
     keys: Arc<VaultKeys>,
@@ -76,16 +76,16 @@ impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
         let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
-        let kept_keys = StoredKeys::read(db, &keys)?;
+        let stored_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: AccessHalf::default(),
             routes: Routes::default(),
             catalog,
             tokens,
             next_change_at_ms: None,
-            file: kept_keys.fill(config.routing.clone()),
-            kept_keys,
-            holdings: DatabaseInstances::default(),
+            file: stored_keys.fill(config.routing.clone()),
+            stored_keys,
+            database_instances: DatabaseInstances::default(),
             view: ViewCell::default(),
             owed: Touched::NOTHING,
             report: None,
@@ -128,7 +128,7 @@ impl Publisher {
         report: ReloadReport,
         db: &Connection,
     ) -> rusqlite::Result<()> {
-        self.file = self.kept_keys.fill(file);
+        self.file = self.stored_keys.fill(file);
         self.report = Some(report);
         self.touch(Touched::ROUTING, db)
     }
@@ -171,8 +171,8 @@ impl Publisher {
     }
 
     fn read_routing(&mut self, db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
-        self.holdings.refresh(db, &self.keys, &self.config.environment)?;
-        let (routing, view) = merge(&self.file, &self.holdings, endpoints::all(db)?);
+        self.database_instances.refresh(db, &self.keys, &self.config.environment)?;
+        let (routing, view) = merge(&self.file, &self.database_instances, endpoints::all(db)?);
         self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         self.tokens.want(routes::grants(&routing));

@@ -8,10 +8,10 @@ use std::time::Duration;
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
-use super::dues;
 use super::files::{Files, MAIN, has_usage_apart, is_apart};
 use super::migrate;
 use super::open::connect_reader;
+use super::usage_effects;
 
 /// A consistent view of all databases of a state at one moment. Writers are not blocked.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ConsistentView {
             files.usage = files.usage.filter(|usage| usage.exists());
             let db = files.reader()?;
             db.execute_batch(BEGIN)?;
-            let is_settled = files.usage.is_none() || dues::is_settled(&db)?;
+            let is_settled = files.usage.is_none() || usage_effects::is_settled(&db)?;
             // The start of a gateway may just have moved the usage.
             if is_apart(&db)? == apart && (is_settled || tries >= TRIES_MAX) {
                 return Ok(Self { db });

@@ -8,7 +8,6 @@ pub(crate) mod chain;
 pub(crate) mod checkpoints;
 pub(crate) mod copy;
 pub(crate) mod credentials;
-pub(crate) mod dues;
 pub(crate) mod endpoints;
 pub(crate) mod error;
 pub(crate) mod files;
@@ -29,6 +28,7 @@ pub(crate) mod readers;
 pub(crate) mod relocate;
 pub(crate) mod row_sums;
 pub(crate) mod sealed;
+pub(crate) mod usage_effects;
 pub(crate) mod vault;
 
 /// Milliseconds of an hour.

@@ -16,7 +16,6 @@ use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::dues;
 use super::error::OpenError;
 use super::files::{Files, MAIN, SCHEMA, USAGE, attach, detach, is_apart};
 use super::migrate;
@@ -25,6 +24,7 @@ use super::open::{
     sql_error,
 };
 use super::row_sums;
+use super::usage_effects;
 
 /// The result of `settle`: the location of usage.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Places {
     fn fold(&self, db: &mut Connection) -> rusqlite::Result<()> {
         attach(db, &self.usage)?;
         row_sums::forget(db, SCHEMA)?;
-        dues::deliver(db)?;
+        usage_effects::deliver(db)?;
         detach(db)?;
         let usage = connect_writer(&self.usage)?;
         usage.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(()))?;
@@ -221,7 +221,7 @@ fn take_back(db: &mut Connection) -> rusqlite::Result<u64> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     migrate::make_usage(&tx)?;
     let copied = copy(&tx, SCHEMA, MAIN)?;
-    dues::clear(&tx)?;
+    usage_effects::clear(&tx)?;
     tx.execute(SET_PLACE, [false])?;
     tx.commit()?;
     Ok(copied)

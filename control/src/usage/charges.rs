@@ -1,5 +1,5 @@
 //! Charges stored usage to quotas: adds it to the windows of the quotas that bound it, in the transaction that stores
-//! it (or queues it there, see `store/dues.rs`). Settled usage is therefore never lost and never counted twice.
+//! it (or queues it there, see `store/usage_effects.rs`). Settled usage is therefore never lost and never counted twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters};
 
 use crate::publish::TouchedAccess;
-use crate::store::dues;
 use crate::store::quotas::{Rules, parts};
+use crate::store::usage_effects;
 
 /// The charges of the batch that is being stored.
 #[derive(Debug)]
@@ -89,7 +89,9 @@ impl Charges {
 
     /// Writes the amounts. Must be called before the commit.
     pub(super) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
-        self.sums.drain().try_for_each(|((id, start_ms), amount)| dues::quota_used(tx, &id, start_ms, amount))
+        self.sums
+            .drain()
+            .try_for_each(|((id, start_ms), amount)| usage_effects::quota_used(tx, &id, start_ms, amount))
     }
 
     /// Updates the counters in memory. Must be called after the commit.

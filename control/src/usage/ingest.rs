@@ -19,12 +19,12 @@ use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::journal::notes;
 use super::journal::tracked::Tracked;
-use super::marks;
+use super::read_positions;
 use super::request_index::RequestIndex;
 use super::requests;
 use super::table::{Stored, UsageTable};
 use crate::publish::TouchedAccess;
-use crate::store::dues;
+use crate::store::usage_effects;
 
 /// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]
@@ -188,7 +188,7 @@ impl Meter {
         let stored = self.usage.finish(&tx)?;
         tx.commit()?;
         self.charges.committed();
-        dues::deliver(&mut self.db)?;
+        usage_effects::deliver(&mut self.db)?;
         paths.iter().try_for_each(fs::remove_file)?;
         Ok(stored.added)
     }
@@ -256,7 +256,7 @@ impl Meter {
 
     /// Registers the files of earlier processes, and finds read positions of files that no longer exist.
     fn catch_up(&mut self) -> rusqlite::Result<()> {
-        let mut stored = marks::all(&self.db)?;
+        let mut stored = read_positions::all(&self.db)?;
         for segment in self.inbox.segments.try_iter() {
             let mark = stored.remove(&segment.id).unwrap_or(0);
             let mut tracked = Tracked::new(segment, mark);
@@ -284,7 +284,7 @@ impl Meter {
             self.tracked.iter_mut().for_each(Tracked::roll_back);
         }
         let round = round?;
-        dues::deliver(&mut self.db)?;
+        usage_effects::deliver(&mut self.db)?;
         self.recovered();
         Ok(round)
     }
@@ -307,11 +307,11 @@ impl Meter {
             room = room.saturating_sub(taken.events);
             garbage += taken.garbage;
             if let Some(bytes) = tracked.mark() {
-                marks::set(&tx, tracked.segment.id, bytes)?;
+                read_positions::set(&tx, tracked.segment.id, bytes)?;
             }
         }
         for file in &self.gone {
-            marks::forget(&tx, *file)?;
+            read_positions::forget(&tx, *file)?;
         }
         charges.store(&tx)?;
         let stored = usage.finish(&tx)?;

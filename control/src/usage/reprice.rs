@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use records::block::{self, Block};
-use records::more::{lost, pack_lost};
+use records::rare_fields::{lost, pack_lost};
 use records::{Record, RecordName, Trace, bounded_cost};
 use rusqlite::{Connection, TransactionBehavior, named_params};
 use shared::operation::Operation;
@@ -18,8 +18,8 @@ use super::rollup::{Difference, GROUPED, correct, grouped};
 use super::table::put;
 use crate::catalog::history::History;
 use crate::store::HOUR_MS;
-use crate::store::dues;
 use crate::store::quotas::{Corrections, Costs};
+use crate::store::usage_effects;
 
 /// A repricing job: the exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ impl Repricing {
         tx.commit()?;
         corrections.apply(&self.counters);
         (self.after, *done) = (after, so_far);
-        dues::deliver(db)?;
+        usage_effects::deliver(db)?;
         Ok(finished)
     }
 

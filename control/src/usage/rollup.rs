@@ -9,7 +9,7 @@ use records::{Record, RecordName, TEXTS};
 use rusqlite::{Connection, ToSql};
 
 use super::sums::{UsageSums, columns};
-use crate::store::dues;
+use crate::store::usage_effects;
 use crate::store::{HOUR_MS, signed};
 
 /// The sums of the exchanges that were added to a block since sums were last stored.
@@ -96,7 +96,7 @@ impl Rollup {
                 *newest = group.hour.max(*newest);
             }
         }
-        used.into_iter().try_for_each(|(key, hour)| dues::key_used(tx, key, hour))
+        used.into_iter().try_for_each(|(key, hour)| usage_effects::key_used(tx, key, hour))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use records::{Record, RecordName, Trace, more};
+use records::{Record, RecordName, Trace, rare_fields};
 use rusqlite::Row;
 use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 
@@ -81,7 +81,7 @@ impl UsageSums {
         mut each: impl FnMut(&Record<'_>, &Self),
     ) {
         each(record, &Self::of(record));
-        for (place, lost) in more::lost(&record.lost) {
+        for (place, lost) in rare_fields::lost(&record.lost) {
             let Some(step) = trace.clone().nth(place) else { continue };
             let mut attempt = record.clone();
             attempt.set_name(RecordName::Provider, step.provider);

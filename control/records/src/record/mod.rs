@@ -8,7 +8,7 @@
 //! Bits of `status` mark the presence of the parts in brackets, which earlier releases did not write: price and cost;
 //! the amount for quotas of cost; and the fields that most exchanges lack (`more.rs`).
 
-pub mod more;
+pub mod rare_fields;
 
 use std::borrow::Cow;
 
@@ -38,7 +38,7 @@ pub struct Record<'a> {
     pub vendor_cost_nano_usd: Option<u64>,
     /// The vendor's id of the request, or empty.
     pub upstream_id: &'a str,
-    /// The packed consumption of failed attempts: see [`more::lost`].
+    /// The packed consumption of failed attempts: see [`rare_fields::lost`].
     pub lost: Cow<'a, [u8]>,
     pub head_us: Option<u64>,
     pub first_content_us: Option<u64>,
@@ -105,7 +105,7 @@ impl<'a> Record<'a> {
             text(out, at, name);
         }
         let with_quota = if self.quota_nano_usd.is_some() { WITH_QUOTA } else { 0 };
-        let with_more = if more::is_empty(self) { 0 } else { WITH_MORE };
+        let with_more = if rare_fields::is_empty(self) { 0 } else { WITH_MORE };
         let parts = WITH_COST | with_quota | with_more;
         varint::put(out, parts | u64::from(self.status) << 1 | u64::from(self.stream));
         let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = self.tokens;
@@ -120,7 +120,7 @@ impl<'a> Record<'a> {
             varint::put(out, nano);
         }
         if with_more != 0 {
-            more::put(self, out, text);
+            rare_fields::put(self, out, text);
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Record<'a> {
             record.quota_nano_usd = Some(varint::take(bytes)?);
         }
         if status & WITH_MORE != 0 {
-            more::take(&mut record, bytes, texts)?;
+            rare_fields::take(&mut record, bytes, texts)?;
         }
         Some((record, Trace { bytes: rest, texts }))
     }

@@ -2,7 +2,7 @@
 //! violated. The fuzz targets call them.
 
 use records::frame::{self, FileId, Frame, JournalSpot};
-use records::{Record, Texts, Trace, block, bounded, more, varint};
+use records::{Record, Texts, Trace, block, bounded, rare_fields, varint};
 use shared::usage::{TokenCounts, Units};
 
 /// Checks the parser of usage journal files: it passes over each byte once, and accepts a record only at the record's
@@ -65,6 +65,6 @@ fn record_bytes(bytes: &[u8]) {
 
 fn look(record: &Record<'_>, trace: Trace<'_>) {
     assert_eq!(record.tokens.list().len(), TokenCounts::COUNT);
-    more::lost(&record.lost).for_each(drop);
+    rare_fields::lost(&record.lost).for_each(drop);
     trace.for_each(drop);
 }

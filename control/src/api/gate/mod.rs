@@ -35,7 +35,7 @@ use crate::actor::{Actor, Who};
 pub(crate) struct Gate {
     snapshot: SnapshotReader,
     sessions: Sessions,
-    guesses: WrongKeys,
+    wrong_keys: WrongKeys,
     /// True if the gateway terminates TLS itself.
     is_tls: bool,
 }
@@ -51,8 +51,8 @@ pub(super) struct SignedIn {
 
 impl Gate {
     pub(crate) fn new(snapshot: SnapshotReader, csrf_key: hmac::Key, is_tls: bool) -> Self {
-        let (sessions, guesses) = (Sessions::new(csrf_key), WrongKeys::default());
-        Self { snapshot, sessions, guesses, is_tls }
+        let (sessions, wrong_keys) = (Sessions::new(csrf_key), WrongKeys::default());
+        Self { snapshot, sessions, wrong_keys, is_tls }
     }
 
     /// Authenticates the caller. The local mode grants no access here.
@@ -112,7 +112,7 @@ impl Gate {
         let snapshot = self.snapshot.load();
         let hash = snapshot.key_hasher.hash(key);
         let Some(access) = snapshot.access.keys.get(&hash) else {
-            self.guesses.note(address, monotonic_ms()).map_err(too_many)?;
+            self.wrong_keys.note(address, monotonic_ms()).map_err(too_many)?;
             return Err(invalid("The key is not valid."));
         };
         if access.expires_at_ms.is_some_and(|at| at <= unix_ms()) {

@@ -86,40 +86,40 @@ mod tests {
 
     #[test]
     fn an_address_has_its_burst_then_its_pace() {
-        let guesses = WrongKeys::default();
+        let wrong_keys = WrongKeys::default();
         let here = IpAddr::from([10, 0, 0, 1]);
         for n in 0..20 {
-            assert_eq!(guesses.note(here, 1_000), Ok(()), "{n}");
+            assert_eq!(wrong_keys.note(here, 1_000), Ok(()), "{n}");
         }
-        assert_eq!(guesses.note(here, 1_000), Err(6_000));
-        assert_eq!(guesses.note(here, 6_999), Err(1), "a refused one costs nothing more");
-        assert_eq!(guesses.note(here, 7_000), Ok(()));
-        assert_eq!(guesses.note(here, 7_000), Err(6_000));
-        assert_eq!(guesses.note(IpAddr::from([10, 0, 0, 2]), 7_000), Ok(()), "another address");
+        assert_eq!(wrong_keys.note(here, 1_000), Err(6_000));
+        assert_eq!(wrong_keys.note(here, 6_999), Err(1), "a refused one costs nothing more");
+        assert_eq!(wrong_keys.note(here, 7_000), Ok(()));
+        assert_eq!(wrong_keys.note(here, 7_000), Err(6_000));
+        assert_eq!(wrong_keys.note(IpAddr::from([10, 0, 0, 2]), 7_000), Ok(()), "another address");
     }
 
     #[test]
     fn a_network_of_ipv6_is_one_address_and_mapped_ipv4_is_ipv4() {
-        let guesses = WrongKeys::default();
+        let wrong_keys = WrongKeys::default();
         for n in 0..20 {
             let address: Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
-            assert_eq!(guesses.note(address.into(), 0), Ok(()));
-            assert_eq!(guesses.note(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into(), 0), Ok(()));
+            assert_eq!(wrong_keys.note(address.into(), 0), Ok(()));
+            assert_eq!(wrong_keys.note(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped().into(), 0), Ok(()));
         }
-        assert!(guesses.note("2001:db8:1:2:ffff::".parse().unwrap(), 0).is_err());
-        assert!(guesses.note(IpAddr::from([10, 0, 0, 1]), 0).is_err());
-        assert!(guesses.note("2001:db8:1:3::".parse().unwrap(), 0).is_ok());
+        assert!(wrong_keys.note("2001:db8:1:2:ffff::".parse().unwrap(), 0).is_err());
+        assert!(wrong_keys.note(IpAddr::from([10, 0, 0, 1]), 0).is_err());
+        assert!(wrong_keys.note("2001:db8:1:3::".parse().unwrap(), 0).is_ok());
     }
 
     #[test]
     fn a_flood_from_everywhere_is_bounded_in_memory_and_number() {
-        let guesses = WrongKeys::default();
-        let mut heard = 0;
+        let wrong_keys = WrongKeys::default();
+        let mut accepted = 0;
         for n in 0..1_000_000_u32 {
             // 1,000 addresses a second for 1,000 seconds.
-            heard += u32::from(guesses.note(IpAddr::from(n.to_be_bytes()), u64::from(n)).is_ok());
+            accepted += u32::from(wrong_keys.note(IpAddr::from(n.to_be_bytes()), u64::from(n)).is_ok());
         }
-        assert!((50_000..=52_000).contains(&heard), "{heard}");
-        assert!(guesses.0.lock().unwrap().of_address.len() <= ADDRESSES_MAX);
+        assert!((50_000..=52_000).contains(&accepted), "{accepted}");
+        assert!(wrong_keys.0.lock().unwrap().of_address.len() <= ADDRESSES_MAX);
     }
 }

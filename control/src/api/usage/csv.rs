@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use jiff::Timestamp;
-use records::{Record, RecordName, more};
+use records::{Record, RecordName, rare_fields};
 use shared::usage::{Class, TokenCounts, counted};
 
 use super::export::ChargedExchange;
@@ -62,7 +62,7 @@ pub(super) fn line(
         out.push(b',');
         text(out, record.name(name));
     }
-    let lost = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
+    let lost = rare_fields::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
     value(out, Some(MicroUsd(lost)));
     value(out, record.vendor_cost_nano_usd.map(MicroUsd));
     out.push(b',');

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
-use records::{Record, more};
+use records::{Record, rare_fields};
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
@@ -170,7 +170,7 @@ pub(super) struct ChargedExchange<'a> {
 
 impl<'a> ChargedExchange<'a> {
     fn of(charge: &'a Charge, record: &Record<'_>) -> Self {
-        let lost = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd);
+        let lost = rare_fields::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd);
         let known = record.cost_nano_usd.into_iter().chain(lost).reduce(u64::saturating_add);
         Self { amount: known.and_then(|cost| charge.amount(cost)), currency: charge.currency() }
     }

@@ -82,11 +82,11 @@ struct Overriding {
 
 impl Merger {
     /// Creates a merger with the overrides in force at `now_ms`.
-    pub(crate) fn new(shelf: &Arc<CatalogCache>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
+    pub(crate) fn new(cache: &Arc<CatalogCache>, db: &Connection, now_ms: u64) -> rusqlite::Result<Self> {
         let overrides = Overrides::at(now_ms, overrides::all(db)?);
         Ok(Self {
-            cache: Arc::clone(shelf),
-            list: shelf.list(),
+            cache: Arc::clone(cache),
+            list: cache.list(),
             overrides,
             now_ms,
             next_hours_at_ms: None,
@@ -148,8 +148,8 @@ impl Merger {
             (FactSource::Upstream, offer.map(|offer| &offer.facts)),
             (FactSource::List, listed_now.as_ref()),
         ];
-        let said = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
-        let facts = said().fold(Facts::default(), |known, (_, facts)| known.or(facts));
+        let stated = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
+        let facts = stated().fold(Facts::default(), |known, (_, facts)| known.or(facts));
         let of = |source| PricesFrom {
             source,
             as_of: match source {
@@ -159,12 +159,12 @@ impl Merger {
                 FactSource::List => Some(self.list.as_of.clone()),
             },
         };
-        let mut priced = said().filter_map(|(source, facts)| Some((source, facts.prices.as_ref()?)));
+        let mut priced = stated().filter_map(|(source, facts)| Some((source, facts.prices.as_ref()?)));
         let prices_from = priced.clone().next().map(|(source, _)| of(source));
         let without_override = priced
             .find(|(source, _)| *source != FactSource::Override)
             .map(|(source, prices)| standing(prices, &of(source), listed));
-        let sources = said().map(|(source, _)| source).collect();
+        let sources = stated().map(|(source, _)| source).collect();
         KnownModel {
             provider: provider.id.clone(),
             audio: facts.audio,

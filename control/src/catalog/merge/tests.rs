@@ -23,7 +23,7 @@ providers:
 ";
 
 struct Setting {
-    shelf: Arc<CatalogCache>,
+    cache: Arc<CatalogCache>,
     db: Connection,
     providers: Vec<Arc<Provider>>,
 }
@@ -45,7 +45,7 @@ impl Setting {
         let config = load(&Arc::new(Environment::read(variables))).unwrap().config;
         let mut db = Connection::open_in_memory().unwrap();
         migrate(&mut db).unwrap();
-        Self { shelf: Arc::default(), db, providers: config.routing.providers }
+        Self { cache: Arc::default(), db, providers: config.routing.providers }
     }
 
     fn say(&self, id: &str, model: &str, effective_from_ms: u64, facts: Facts) {
@@ -64,7 +64,7 @@ impl Setting {
     fn offer(&self, offers: &[(&str, Facts)]) {
         let provider = self.providers.iter().find(|provider| provider.id.as_str() == "main").unwrap();
         let instance = instance(provider);
-        self.shelf.change(&instance, &KeyHasher::new(&Secret::new([0; 32])), |entry| {
+        self.cache.change(&instance, &KeyHasher::new(&Secret::new([0; 32])), |entry| {
             entry.evidence.catalog.synced_at_ms = Some(1_795_000_000_000);
             let offer = |facts: &Facts| ListedModel { facts: facts.clone(), ..ListedModel::default() };
             entry.models = offers.iter().map(|(id, facts)| ((*id).to_owned(), offer(facts))).collect();
@@ -74,13 +74,13 @@ impl Setting {
 
     /// Returns every model at `now_ms`, and the time of the next change.
     fn at(&self, now_ms: u64) -> (BTreeMap<String, KnownModel>, Option<u64>) {
-        let mut merger = Merger::new(&self.shelf, &self.db, now_ms).unwrap();
+        let mut merger = Merger::new(&self.cache, &self.db, now_ms).unwrap();
         for provider in &self.providers {
             let models = merger.models_of(provider);
             assert!(models.is_sorted_by(|a, b| a.id < b.id), "routing searches them");
         }
         let next = merger.finish();
-        let known = self.shelf.known();
+        let known = self.cache.known();
         let all = known.iter().map(|known| (format!("{}/{}", known.provider, known.model.id), known.clone()));
         (all.collect(), next)
     }
@@ -135,7 +135,7 @@ fn label(known: &KnownModel) -> &str {
 
 /// Returns the start of the label of gpt-4o-mini by the price list.
 fn of_list(setting: &Setting) -> String {
-    format!("list {} in 0.15 cached 0.075 out 0.6", setting.shelf.list().as_of)
+    format!("list {} in 0.15 cached 0.075 out 0.6", setting.cache.list().as_of)
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn endpoints_keep_their_models_until_a_catalog_says_otherwise() {
         preamble: None,
     };
     let ids = |setting: &Setting| {
-        let merger = Merger::new(&setting.shelf, &setting.db, 1).unwrap();
+        let merger = Merger::new(&setting.cache, &setting.db, 1).unwrap();
         let mut merger = merger.with_endpoints(std::slice::from_ref(&endpoint));
         let main = setting.providers.iter().find(|provider| provider.id.as_str() == "main").unwrap();
         merger.models_of(main).iter().any(|model| model.id.as_str() == "once-listed")
@@ -221,8 +221,8 @@ fn an_instance_that_has_moved_has_no_catalog() {
         lists: Vec::new(),
         ..setting.providers.iter().find(|p| p.id.as_str() == "main").unwrap().origin.clone().unwrap()
     };
-    assert!(setting.shelf.entry("main", "https://api.openai.com/v1/models").is_some());
-    assert!(setting.shelf.entry("main", &url_of(&moved)).is_none());
+    assert!(setting.cache.entry("main", "https://api.openai.com/v1/models").is_some());
+    assert!(setting.cache.entry("main", &url_of(&moved)).is_none());
 }
 
 #[test]
@@ -258,7 +258,7 @@ providers:
         let (known, next_ms) = setting.at(now_ms);
         assert_eq!((input(&known["main/deepseek-v4-pro"]), next_ms), (Some(want), Some(next)));
         assert_eq!(input(&known["main/deepseek-flash"]), Some(7_000_000), "the configuration knows no hours");
-        let history = History::new(&setting.shelf.known(), Vec::new());
+        let history = History::new(&setting.cache.known(), Vec::new());
         let at = |at_ms| {
             let (prices, label) = history.at("main", "deepseek-v4-pro", at_ms).unwrap();
             (input_of(prices).unwrap(), label.contains("in 1.32"))
@@ -285,7 +285,7 @@ fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
     setting.say("o5", "gone", 1_000, priced(5));
     setting.say("o6", "gpt-4o-mini", 1_000, Facts { vision: Some(false), ..Facts::default() });
     let (known, _) = setting.at(5_000);
-    let history = History::new(&setting.shelf.known(), overrides::all(&setting.db).unwrap());
+    let history = History::new(&setting.cache.known(), overrides::all(&setting.db).unwrap());
     let at = |model: &str, at_ms| {
         history.at("main", model, at_ms).map(|(prices, label)| (input_of(prices).unwrap(), label))
     };

@@ -81,8 +81,8 @@ pub(crate) fn provider_of(
         let message = "is shown in place of a secret; send the secret, or leave this header out";
         notes.add(&[&place[..], &[key("headers"), key(header)]].concat(), message);
     }
-    let misfits = schema::check_provider(&tree);
-    notes.take_out(&mut tree, &place, misfits);
+    let faults = schema::check_provider(&tree);
+    notes.take_out(&mut tree, &place, faults);
     let raw: raw::Provider = serde_json::from_value(tree).unwrap_or_else(|_| {
         notes.add(&place, "does not fit the schema of a provider");
         raw::Provider::default()

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use records::{Record, RecordName, Trace, more};
+use records::{Record, RecordName, Trace, rare_fields};
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
 use super::{KEPT_MS, Rules};
-use crate::store::dues;
+use crate::store::usage_effects;
 
 /// The corrections of one transaction.
 #[derive(Debug, Default)]
@@ -42,7 +42,7 @@ struct LostCost {
 impl Costs {
     /// Returns the costs of `record`.
     pub(crate) fn of(record: &Record<'_>) -> Self {
-        let lost = more::lost(&record.lost).map(|(place, lost)| {
+        let lost = rare_fields::lost(&record.lost).map(|(place, lost)| {
             let (cost, held) = (lost.cost_nano_usd, lost.quota_nano_usd);
             LostCost { place, cost, held }
         });
@@ -96,8 +96,9 @@ impl Corrections {
     /// Writes the corrections. Must be called before the commit.
     pub(crate) fn store(&mut self, tx: &Connection) -> rusqlite::Result<()> {
         let sums = self.sums.drain();
-        sums.filter(|(_, change)| *change != 0)
-            .try_for_each(|((id, start_ms), change)| dues::quota_corrected(tx, &id, start_ms, change))
+        sums.filter(|(_, change)| *change != 0).try_for_each(|((id, start_ms), change)| {
+            usage_effects::quota_corrected(tx, &id, start_ms, change)
+        })
     }
 
     /// Corrects the counters in memory. Must be called after the commit.

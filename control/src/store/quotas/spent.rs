@@ -1,6 +1,6 @@
 //! The consumption for which a stored record counts.
 
-use records::{Record, RecordName, Trace, more};
+use records::{Record, RecordName, Trace, rare_fields};
 use shared::quota::Spent;
 use shared::usage::Outcome;
 
@@ -14,7 +14,7 @@ pub(crate) fn parts<'a>(
     let outcome = if failed { Outcome::Failed } else { Outcome::Completed };
     let spent = Spent::of(outcome, &record.tokens, record.cost_nano_usd.or(record.quota_nano_usd));
     let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
-    let lost = more::lost(&record.lost).filter_map(move |(place, lost)| {
+    let lost = rare_fields::lost(&record.lost).filter_map(move |(place, lost)| {
         let step = { trace }.nth(place)?;
         Some((Spent::of_lost(&lost), (step.provider, step.model)))
     });

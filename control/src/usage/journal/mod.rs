@@ -10,7 +10,7 @@
 
 pub(super) mod notes;
 pub(super) mod segment;
-pub(super) mod spares;
+pub(super) mod spare_files;
 pub(super) mod tracked;
 
 use std::fs::{self, DirBuilder, File};
@@ -26,7 +26,7 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 
 use self::notes::{Notes, is_notes};
 use self::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
-use self::spares::{SpareExchange, Spares};
+use self::spare_files::{SpareExchange, SpareFiles};
 use crate::usage::gauge::{Gauge, add, read};
 use crate::vault::random;
 
@@ -45,7 +45,7 @@ pub(crate) struct Journal {
 pub(crate) struct Inbox {
     pub(crate) dir: PathBuf,
     pub(crate) segments: Receiver<Arc<Segment>>,
-    pub(crate) spares: Spares,
+    pub(crate) spares: SpareFiles,
     /// The note files of earlier processes: exchanges that may not have ended.
     pub(crate) notes: Vec<PathBuf>,
 }
@@ -75,7 +75,7 @@ impl Journal {
             add(&gauge.segments, 1);
             let _ = segments.send(Arc::new(Segment::left_over(path, id, bytes)));
         }
-        let (exchange, spares) = spares::exchange(dir.clone(), origin()?);
+        let (exchange, spares) = spare_files::exchange(dir.clone(), origin()?);
         let notes = notes.into_iter().map(|(path, _)| path).collect();
         let inbox = Inbox { dir: dir.clone(), segments: fresh, spares, notes };
         Ok((Self { dir, segments, exchange, gauge }, inbox))

@@ -11,7 +11,7 @@ use records::frame::{self, Frame, JournalSpot};
 use records::{Record, Texts, Trace};
 
 use super::segment::Segment;
-use super::spares::Spares;
+use super::spare_files::SpareFiles;
 use crate::usage::gauge::Gauge;
 
 /// A journal file that is still needed.
@@ -148,7 +148,7 @@ impl Tracked {
     }
 
     /// Recycles or deletes the file. Returns true if the file no longer exists under this name.
-    pub(in crate::usage) fn leave(&mut self, spares: &mut Spares, gauge: &Gauge, now: Instant) -> bool {
+    pub(in crate::usage) fn leave(&mut self, spares: &mut SpareFiles, gauge: &Gauge, now: Instant) -> bool {
         if self.is_left_alone(now) {
             return false;
         }

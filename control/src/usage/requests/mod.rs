@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::time::Instant;
 
-use records::{Record, RecordName, RecordStep, Trace, block, more};
+use records::{Record, RecordName, RecordStep, Trace, block, rare_fields};
 use rusqlite::{Connection, named_params};
 use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
@@ -442,7 +442,7 @@ impl RequestRow {
         let name = |name| record.name(name).to_owned();
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let or_none = |name| some(record.name(name));
-        let lost_nano_usd = more::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
+        let lost_nano_usd = rare_fields::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
         Self {
             request_id: record.request_id.to_owned(),
             started_at_ms: record.started_at_ms,
@@ -492,7 +492,7 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
         lost: None,
     };
     let mut steps: Vec<RequestStep> = trace.map(step).collect();
-    for (place, lost) in more::lost(&record.lost) {
+    for (place, lost) in rare_fields::lost(&record.lost) {
         if let Some(step) = steps.get_mut(place) {
             step.lost = Some(LostShown::of(lost));
         }

@@ -14,7 +14,7 @@ use super::{Process, append, event, frames, large, only_file, paths};
 use crate::usage::gauge::read;
 use crate::usage::journal::JOURNAL_BYTES_MAX;
 use crate::usage::journal::segment::file_name;
-use crate::usage::journal::spares::AHEAD as SPARES_AHEAD;
+use crate::usage::journal::spare_files::AHEAD as SPARES_AHEAD;
 
 /// Simulates a disk that takes no new files: moves the journal's directory away until it is dropped.
 struct NoFolder {

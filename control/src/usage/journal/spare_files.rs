@@ -33,7 +33,7 @@ pub(in crate::usage) struct SpareExchange {
 
 /// The writer thread's end.
 #[derive(Debug)]
-pub(crate) struct Spares {
+pub(crate) struct SpareFiles {
     dir: PathBuf,
     next: FileId,
     ready: Sender<Spare>,
@@ -47,12 +47,12 @@ pub(crate) struct Spares {
 }
 
 /// Creates the two ends, for files in `dir` that are named after `origin`.
-pub(in crate::usage) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, Spares) {
+pub(in crate::usage) fn exchange(dir: PathBuf, origin: u64) -> (SpareExchange, SpareFiles) {
     let (ready, unused) = bounded(SPARES_MAX);
     let (given, full) = bounded(SPARES_MAX);
     let ours = SpareExchange { ready: unused.clone(), full: given };
     let next = FileId { origin, number: 0 };
-    (ours, Spares { dir, next, ready, unused, full, kept: Vec::new(), retry_at: None })
+    (ours, SpareFiles { dir, next, ready, unused, full, kept: Vec::new(), retry_at: None })
 }
 
 impl SpareExchange {
@@ -66,7 +66,7 @@ impl SpareExchange {
     }
 }
 
-impl Spares {
+impl SpareFiles {
     /// Creates files until enough are ready. After a failure it creates none for [`MAKE_PAUSE`].
     pub(in crate::usage) fn refill(&mut self) {
         while self.ready.len() < AHEAD && self.retry_at.is_none_or(|retry_at| retry_at <= Instant::now()) {
