@@ -9,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::{Bytes, BytesMut};
 use http::{Request, Response, StatusCode, response};
+use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
@@ -153,7 +154,10 @@ impl UpstreamConnection {
         if let Some(next) = self.next.take() {
             return Poll::Ready(Some(next));
         }
-        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let Some(body) = self.body.as_mut().filter(|body| !body.is_end_stream()) else {
+            self.body = None;
+            return Poll::Ready(None);
+        };
         let next = std::task::ready!(self.driver.poll_with(cx, |inner| poll_incoming(body, inner)));
         if !matches!(next, Some(Ok(_))) {
             self.body = None;
@@ -195,7 +199,8 @@ impl Driver {
         self.quiet.ask_again();
     }
 
-    /// Polls `want` and the connection alternately until `want` is ready or both wait for the socket.
+    /// Polls the connection and `want` alternately until `want` is ready or both wait for the socket. `want` gets only what
+    /// the connection has brought.
     fn poll_with<T>(
         &mut self,
         cx: &mut Context<'_>,
@@ -207,9 +212,6 @@ impl Driver {
         self.tally.begin_turn();
         loop {
             self.quiet.begin_round();
-            if let Poll::Ready(value) = want(&mut Context::from_waker(&self.waker)) {
-                return Poll::Ready(value);
-            }
             self.poll_connection();
             if let Poll::Ready(value) = want(&mut Context::from_waker(&self.waker)) {
                 return Poll::Ready(value);
