@@ -39,6 +39,26 @@ impl Fate {
     }
 }
 
+/// Returns the row of a field that is kept.
+pub(super) const fn exact(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Exact, note }
+}
+
+/// Returns the row of a field that becomes `note`.
+pub(super) const fn mapped(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Mapped, note }
+}
+
+/// Returns the row of a field that may be dropped.
+pub(super) const fn hint(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Hint, note }
+}
+
+/// Returns the row of a field that is rejected; `note` completes the sentence that begins with its path.
+pub(super) const fn rejected(field: &'static str, note: &'static str) -> Loss {
+    Loss { field, fate: Fate::Rejected, note }
+}
+
 /// Returns the top-level names of a request that no row of its table covers, if they look like names.
 pub(super) fn unknown(request: &Object<'_, '_>, rows: &[Loss]) -> Vec<String> {
     let first = |row: &Loss| row.field.split(['.', '=', '[']).next().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use super::document::{ChatDocument, DocumentChoice};
 use super::source::ChatSource;
-use super::{AnswerText, ChatDelta, ChatSink, ChatTextKind, ChatUsage};
+use super::{AnswerText, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
 use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
 use crate::sse::{EventFinder, lossy_text};
@@ -96,7 +96,7 @@ fn note_usage(chunk: &ChatDocument<'_>, sink: &mut dyn ChatSink) {
     let (counts, extras) = chunk.usage();
     if let Some(counts) = counts {
         sink.facts().usage = Some(counts);
-        sink.usage(ChatUsage { counts, ..ChatUsage::default() });
+        sink.usage(ClientUsage { counts, ..ClientUsage::default() });
     }
     sink.facts().extras.replace_by(extras);
 }

@@ -3,7 +3,7 @@
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::form::{ChatForm, in_old_words, put_usage, signed};
-use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ChatUsage};
+use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
 use crate::envelope::{StreamError, chat_stream_error, event_of};
 use crate::json::{meant_bytes, quote};
 use crate::stream::{StreamState, Trouble};
@@ -146,7 +146,7 @@ impl ChatSink for ChunkWriter {
         self.state.finished = true;
     }
 
-    fn usage(&mut self, usage: ChatUsage) {
+    fn usage(&mut self, usage: ClientUsage) {
         if self.include_usage {
             self.out.put_slice(&self.head);
             self.put(&["],\"usage\":"]);

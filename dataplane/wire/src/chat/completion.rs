@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::ChatUsage;
+use super::ClientUsage;
 use crate::extras::Extras;
 use crate::json::meant_bytes;
 
@@ -18,7 +18,7 @@ pub(crate) struct ChatCompletion<'a> {
     /// The usage that the target reports.
     pub(crate) counts: Option<TokenCounts>,
     /// The usage that the client is to see.
-    pub(crate) usage: Option<ChatUsage>,
+    pub(crate) usage: Option<ClientUsage>,
     /// The reported quantities other than tokens.
     pub(crate) extras: Extras,
 }

@@ -78,7 +78,7 @@ pub(crate) enum ThinkingPart {
 
 /// Usage for the client.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ChatUsage {
+pub(crate) struct ClientUsage {
     pub(crate) counts: TokenCounts,
     /// True if the target reports cache writes, so that a count of zero is known.
     pub(crate) tells_cache_writes: bool,
@@ -97,7 +97,7 @@ pub(crate) trait ChatSink: Debug {
     /// Ends a choice. `reason` is chat's `finish_reason`; `stop` is the stop sequence that was reached, if it is known.
     fn finish(&mut self, choice: u64, reason: &str, stop: Option<&str>);
     /// Takes the usage that the client is to see. A later one replaces an earlier one.
-    fn usage(&mut self, usage: ChatUsage);
+    fn usage(&mut self, usage: ClientUsage);
     /// Ends a complete answer.
     fn done(&mut self);
     /// Ends the answer with the upstream's error, whose text is not sanitized yet.
@@ -114,6 +114,13 @@ pub(crate) trait ChatSink: Debug {
     fn reserve(&mut self, _bytes: usize) {}
     /// Appends what has been written to `out`.
     fn flush(&mut self, out: &mut Vec<Bytes>);
+}
+
+impl ClientUsage {
+    /// Returns the usage of a target that reports reasoning but cache writes only if there are any.
+    pub(crate) fn with_reasoning(counts: TokenCounts) -> Self {
+        Self { counts, tells_reasoning: true, ..Self::default() }
+    }
 }
 
 impl<'a> AnswerText<'a> {

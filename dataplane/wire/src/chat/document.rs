@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::{
-    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChatUsage, FinishReason,
+    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ClientUsage, FinishReason,
     UsageReader, thought_signature,
 };
 use crate::envelope::StreamError;
@@ -110,7 +110,7 @@ pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswe
         stop: choice.stop(),
         ..ChatChoice::of(message)
     };
-    let usage = counts.map(|counts| ChatUsage { counts, ..ChatUsage::default() });
+    let usage = counts.map(|counts| ClientUsage { counts, ..ClientUsage::default() });
     Ok(ChatCompletion { choices: vec![read], created_s: None, counts, usage, extras })
 }
 

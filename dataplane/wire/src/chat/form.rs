@@ -2,7 +2,7 @@
 
 use bytes::BufMut;
 
-use super::{ChatCall, ChatChoice, ChatCompletion, ChatUsage, ThinkingBlock};
+use super::{ChatCall, ChatChoice, ChatCompletion, ClientUsage, ThinkingBlock};
 use crate::json::{JsonWriter, quote};
 use crate::translation::TranslatedAnswer;
 
@@ -145,7 +145,7 @@ pub(super) fn signed(signature: &str) -> String {
 
 /// Writes usage in chat's form: the prompt includes cached and audio input; the completion includes reasoning, audio
 /// and images (CHAT-3).
-pub(super) fn put_usage(usage: &ChatUsage, out: &mut impl BufMut) {
+pub(super) fn put_usage(usage: &ClientUsage, out: &mut impl BufMut) {
     let counts = &usage.counts;
     let (prompt, completion) = (counts.input_total(), counts.output_total());
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);

@@ -20,7 +20,7 @@ pub(crate) use chunk_source::ChunkSource;
 pub(crate) use chunk_writer::ChunkWriter;
 pub(crate) use completion::{ChatCall, ChatChoice, ChatCompletion, ThinkingBlock};
 pub(crate) use delta::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ChatUsage, ThinkingDelta, ThinkingPart,
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage, ThinkingDelta, ThinkingPart,
     escape,
 };
 pub(crate) use document::read_completion;

@@ -1,14 +1,13 @@
 //! Reads complete answers.
 
 use serde_json::value::RawValue;
-use shared::usage::TokenCounts;
 
 use super::stream::BedrockSource;
 use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
 use crate::bedrock::{ConverseAnswer, ConverseBlock, ConverseToolUse, ConverseUsage, Reasoning};
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatUsage, ThinkingBlock, escape};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ClientUsage, ThinkingBlock, escape};
 use crate::envelope::StreamError;
 use crate::json::compact;
 
@@ -38,7 +37,7 @@ impl ChatTarget for BedrockTarget {
         let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
         choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
         let counts = answer.usage.as_ref().map(ConverseUsage::counts);
-        let usage = counts.map(for_client);
+        let usage = counts.map(ClientUsage::with_reasoning);
         Ok(ChatCompletion { choices: vec![choice], created_s: None, counts, usage, extras })
     }
 
@@ -87,11 +86,6 @@ fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &CallIdent
         input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
         ..ChatCall::default()
     }
-}
-
-/// Returns the usage that a chat client is to see.
-pub(super) fn for_client(counts: TokenCounts) -> ChatUsage {
-    ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() }
 }
 
 /// Translates the target's stop reason into chat's `finish_reason`. A truncated answer never ends with `tool_calls`,

@@ -1,6 +1,7 @@
 //! The fate of each field of a chat request at a Bedrock Converse target.
 
-use crate::adapt::{Fate, Loss};
+use crate::adapt::Loss;
+use crate::adapt::loss::{hint, mapped, rejected};
 
 /// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
@@ -129,15 +130,3 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("prompt_cache_options", "dropped"),
     hint("prompt_cache_retention", "dropped"),
 ];
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
-}

@@ -8,11 +8,12 @@
 //! without `metadata` is complete. Memory is bounded by the size of one message and by the number of calls open at
 //! once.
 
-use super::answer::{BedrockTarget, finish_reason, for_client};
+use super::answer::{BedrockTarget, finish_reason};
 use crate::adapt::chat_client::CallIdentity;
 use crate::bedrock::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning};
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage, ThinkingDelta,
+    ThinkingPart,
 };
 use crate::envelope::StreamError;
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
@@ -233,7 +234,7 @@ impl ConverseReader {
 /// Ends the answer with the usage reported so far.
 fn done(sink: &mut dyn ChatSink) {
     if let Some(counts) = sink.state().usage {
-        sink.usage(for_client(counts));
+        sink.usage(ClientUsage::with_reasoning(counts));
     }
     sink.done();
 }

@@ -1,13 +1,12 @@
 //! Reads complete answers.
 
 use serde_json::value::RawValue;
-use shared::usage::TokenCounts;
 
 use super::stream::GeminiSource;
 use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ChatUsage, escape};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ClientUsage, escape};
 use crate::envelope::StreamError;
 use crate::gemini::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, GeminiUsage, is_filtered};
 use crate::json::{BorrowedText, compact};
@@ -38,7 +37,7 @@ impl ChatTarget for GeminiTarget {
             let finish_reason = if blocked { "content_filter" } else { "stop" }.into();
             choices.push(ChatChoice { finish_reason, ..ChatChoice::default() });
         }
-        let usage = counts.map(for_client);
+        let usage = counts.map(ClientUsage::with_reasoning);
         Ok(ChatCompletion { choices, created_s: None, counts, usage, extras })
     }
 
@@ -102,11 +101,6 @@ pub(super) fn chat_call<'a>(
         custom: false,
         signature: signature.map(|signature| signature.0),
     }
-}
-
-/// Returns the usage that a chat client is to see.
-pub(super) fn for_client(counts: TokenCounts) -> ChatUsage {
-    ChatUsage { counts, tells_reasoning: true, ..ChatUsage::default() }
 }
 
 /// Translates the target's finish reason into chat's.

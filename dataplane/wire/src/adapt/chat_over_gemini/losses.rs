@@ -1,6 +1,7 @@
 //! Table of losses: the fate of each field of a chat request for a Gemini generateContent target.
 
-use crate::adapt::{Fate, Loss, Rejection, read};
+use crate::adapt::loss::{hint, mapped, rejected};
+use crate::adapt::{Loss, Rejection, read};
 
 /// The rows of the table: field, fate and note.
 pub(super) static LOSSES: &[Loss] = &[
@@ -125,16 +126,4 @@ pub(super) const AUDIO_REFERENCE: &str = "messages.*.audio";
 /// Returns the rejection of the value at `path`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, path: impl Into<String>) -> Rejection {
     read::refuse(LOSSES, field, path)
-}
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
 }

@@ -7,9 +7,11 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::answer::{chat_call, finish_reason, for_client, kind_of};
+use super::answer::{chat_call, finish_reason, kind_of};
 use crate::adapt::chat_client::CallIdentity;
-use crate::chat::{AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind};
+use crate::chat::{
+    AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage,
+};
 use crate::envelope::StreamError;
 use crate::gemini::{GeminiAnswer, GeminiCandidate, GeminiUsage};
 use crate::passthrough::{Alike, Varying};
@@ -178,7 +180,7 @@ impl GeminiReader {
             sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
         }
         if let Some(counts) = sink.state().usage {
-            sink.usage(for_client(counts));
+            sink.usage(ClientUsage::with_reasoning(counts));
         }
         sink.done();
     }

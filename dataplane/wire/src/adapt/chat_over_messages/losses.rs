@@ -1,5 +1,6 @@
 //! The fate of each field of a chat request at a Messages target.
 
+use crate::adapt::loss::{exact, hint, mapped, rejected};
 use crate::adapt::{Fate, Loss, Rejection, read};
 
 /// The table of fields.
@@ -137,20 +138,4 @@ pub(super) fn refused(name: &str) -> Option<&'static Loss> {
 pub(super) fn refuse(field: &'static str, path: impl Into<String>) -> Rejection {
     let why = read::row(LOSSES, field).map_or("cannot be said to this target", |row| row.note);
     Rejection::new(path, &format!("{why}."))
-}
-
-const fn exact(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Exact, note }
-}
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
-use crate::chat::ChatUsage;
+use crate::chat::ClientUsage;
 use crate::extras::Extras;
 use crate::messages;
 
@@ -31,8 +31,8 @@ impl RunningUsage {
     }
 
     /// Returns the usage that a chat client is to see. Unknown counts are 0.
-    pub(super) fn for_client(&self) -> ChatUsage {
-        ChatUsage {
+    pub(super) fn for_client(&self) -> ClientUsage {
+        ClientUsage {
             counts: self.counts().unwrap_or_default(),
             tells_cache_writes: true,
             tells_reasoning: self.0.tells_thinking(),

@@ -1,6 +1,6 @@
 //! The fate of each field of a chat request at a Responses target (CHAT-5).
 
-use crate::adapt::loss::{Fate, Loss};
+use crate::adapt::loss::{Fate, Loss, exact, hint, mapped, rejected};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
@@ -74,22 +74,6 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("function_call", "as `tool_choice`"),
     hint("*", "what is not known here is dropped"),
 ];
-
-const fn exact(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Exact, note }
-}
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
-}
 
 /// Returns the rejection of `param` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {

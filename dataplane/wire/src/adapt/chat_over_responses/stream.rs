@@ -3,7 +3,7 @@
 use shared::usage::TokenCounts;
 
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChatUsage};
+use crate::chat::{AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage};
 use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
 use crate::responses::document::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
@@ -311,9 +311,9 @@ fn reported(response: &Response<'_>, sink: &mut dyn ChatSink) {
 }
 
 /// Returns the usage that a chat client is to see. Unknown counts are 0.
-pub(super) fn for_client(counts: Option<TokenCounts>) -> ChatUsage {
+pub(super) fn for_client(counts: Option<TokenCounts>) -> ClientUsage {
     let counts = counts.unwrap_or_default();
-    ChatUsage { counts, tells_cache_writes: true, tells_reasoning: true }
+    ClientUsage { counts, tells_cache_writes: true, tells_reasoning: true }
 }
 
 fn fail_if(told: Result<(), TooMany>, sink: &mut dyn ChatSink) {

@@ -1,6 +1,7 @@
 //! The fate of each field of an images request at Google's models.
 
-use crate::adapt::{Fate, Loss, Rejection, read};
+use crate::adapt::loss::{hint, mapped, rejected};
+use crate::adapt::{Loss, Rejection, read};
 
 /// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
@@ -50,16 +51,4 @@ pub(super) const TRANSPARENT: &str = "background=transparent";
 /// Returns the rejection of the member at `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, path: &str) -> Rejection {
     read::refuse(LOSSES, field, path)
-}
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
 }

@@ -14,7 +14,9 @@ use shared::usage::TokenCounts;
 use super::calls::{StreamedCalls, TooMuch, WAITING_BYTES_MAX};
 use super::event::{MessagesEventWriter, OpenBlock};
 use super::{Ending, MessagesForm};
-use crate::chat::{ChatDelta, ChatSink, ChatTextKind, ChatUsage, FinishReason, ThinkingDelta, ThinkingPart};
+use crate::chat::{
+    ChatDelta, ChatSink, ChatTextKind, ClientUsage, FinishReason, ThinkingDelta, ThinkingPart,
+};
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::stream::{StreamState, Trouble};
 
@@ -89,7 +91,7 @@ impl ChatSink for MessagesSink {
         }
     }
 
-    fn usage(&mut self, usage: ChatUsage) {
+    fn usage(&mut self, usage: ClientUsage) {
         self.usage = Some(usage.counts);
     }
 

@@ -10,7 +10,7 @@ use crate::adapt::through_chat::ChatClient;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ChatUsage,
+    AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ClientUsage,
     FinishReason,
 };
 use crate::envelope::StreamError;
@@ -82,7 +82,7 @@ impl ChatSink for ResponsesSink {
         }
     }
 
-    fn usage(&mut self, usage: ChatUsage) {
+    fn usage(&mut self, usage: ClientUsage) {
         self.usage = Some(usage.counts);
     }
 

@@ -2,7 +2,7 @@
 
 use simd_json::prelude::ValueAsScalar as _;
 
-use crate::adapt::loss::{Fate, Loss};
+use crate::adapt::loss::{Fate, Loss, exact, hint, mapped, rejected};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
@@ -155,22 +155,6 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("service_tier", "the target serves as it serves"),
     rejected("*", "is not known here, so that nobody can say whether this target may pass over it."),
 ];
-
-const fn exact(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Exact, note }
-}
-
-const fn mapped(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Mapped, note }
-}
-
-const fn hint(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Hint, note }
-}
-
-const fn rejected(field: &'static str, note: &'static str) -> Loss {
-    Loss { field, fate: Fate::Rejected, note }
-}
 
 /// Returns the rejection of the value at `param`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
