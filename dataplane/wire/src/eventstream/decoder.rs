@@ -8,6 +8,11 @@
 //! A message within one read is not copied. Of a split message at most [`MESSAGE_BYTES_MAX`] are buffered; its length
 //! is used only after the prelude's checksum has been verified. After an error nothing more is read.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "the lengths of a message are verified before it is cut; a wrong one must fail in the fuzzer"
+)]
+
 use std::fmt;
 
 use super::EventStreamMessage;
@@ -115,18 +120,15 @@ impl EventStreamDecoder {
 
 /// Returns the length of the message at the start of `bytes`. `None` if the prelude is incomplete.
 fn length(bytes: &[u8]) -> Result<Option<usize>, EventStreamFault> {
-    let Some((prelude, sum)) = bytes.get(..PRELUDE_BYTES).and_then(|bytes| bytes.split_last_chunk::<4>())
-    else {
-        return Ok(None);
-    };
-    if u32::from_be_bytes(*sum) != crc32fast::hash(prelude) {
+    let Some(prelude) = bytes.first_chunk::<PRELUDE_BYTES>() else { return Ok(None) };
+    if word(prelude, 8) != crc32fast::hash(&prelude[..8]) {
         return Err(EventStreamFault::Sum);
     }
-    let (total, headers) = (word(prelude, 0), word(prelude, 4));
+    let (total, headers) = (size(prelude, 0), size(prelude, 4));
     if total > MESSAGE_BYTES_MAX {
         return Err(EventStreamFault::TooLarge);
     }
-    if headers > total.saturating_sub(AROUND_BYTES) || total < AROUND_BYTES {
+    if total < AROUND_BYTES || headers > total - AROUND_BYTES {
         return Err(EventStreamFault::Lengths);
     }
     Ok(Some(total))
@@ -134,18 +136,22 @@ fn length(bytes: &[u8]) -> Result<Option<usize>, EventStreamFault> {
 
 /// Parses a complete message whose length has been verified.
 fn message(whole: &[u8]) -> Result<EventStreamMessage<'_>, EventStreamFault> {
-    let (before, sum) = whole.split_last_chunk::<4>().ok_or(EventStreamFault::Lengths)?;
-    if u32::from_be_bytes(*sum) != crc32fast::hash(before) {
+    let end = whole.len() - 4;
+    if word(whole, end) != crc32fast::hash(&whole[..end]) {
         return Err(EventStreamFault::Sum);
     }
-    let body = before.get(PRELUDE_BYTES..).ok_or(EventStreamFault::Lengths)?;
-    let (headers, payload) = body.split_at_checked(word(whole, 4)).ok_or(EventStreamFault::Lengths)?;
+    let (headers, payload) = whole[PRELUDE_BYTES..end].split_at(size(whole, 4));
     EventStreamMessage::new(headers, payload).ok_or(EventStreamFault::Headers)
 }
 
-fn word(bytes: &[u8], at: usize) -> usize {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk::<4>);
-    word.and_then(|word| u32::from_be_bytes(*word).try_into().ok()).unwrap_or(usize::MAX)
+/// Returns the number at index `at`, which is followed by at least three bytes.
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Returns the same as a size. What does not fit is larger than every limit.
+fn size(bytes: &[u8], at: usize) -> usize {
+    word(bytes, at).try_into().unwrap_or(usize::MAX)
 }
 
 /// The size of the two lengths and their checksum.

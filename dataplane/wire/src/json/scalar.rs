@@ -128,7 +128,7 @@ pub(crate) fn whole_decimal(raw: &[u8]) -> Option<u64> {
         return None;
     }
     let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
-    digits.truncate(digits.len().saturating_sub(zeros));
+    digits.truncate(digits.len() - zeros);
     if digits.is_empty() {
         return Some(0);
     }

@@ -6,7 +6,7 @@ pub fn unescape(raw: &[u8]) -> Option<String> {
     if stands_for_itself(raw) {
         return std::str::from_utf8(raw).ok().map(str::to_owned);
     }
-    let mut quoted = Vec::with_capacity(raw.len().saturating_add(2));
+    let mut quoted = Vec::with_capacity(raw.len() + 2);
     quoted.push(b'"');
     quoted.extend_from_slice(raw);
     quoted.push(b'"');

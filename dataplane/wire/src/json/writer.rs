@@ -122,7 +122,7 @@ const KEPT_BYTES_MAX: usize = 64 * 1024;
 pub fn compact(json: &[u8], out: &mut Vec<u8>) {
     let mut rest = json;
     while let Some(at) = rest.iter().position(|byte| matches!(byte, b'"' | b' ' | b'\t' | b'\n' | b'\r')) {
-        let (before, from) = rest.split_at_checked(at).unwrap_or_default();
+        let (before, from) = rest.split_at(at);
         out.extend_from_slice(before);
         let length = match from.split_first() {
             Some((b'"', inside)) => super::text_length(inside).map_or(from.len(), |length| length + 2),

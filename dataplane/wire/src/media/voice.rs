@@ -46,7 +46,7 @@ impl VoiceScan {
 impl JsonSink for VoiceScan {
     fn open(&mut self, at: JsonPlace, _object: bool) {
         if at.depth == 0 {
-            self.first = at.offset.saturating_add(1);
+            self.first = at.offset + 1;
         }
         self.value(at.depth, None);
     }
@@ -63,7 +63,7 @@ impl JsonSink for VoiceScan {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        let room = NAME_BYTES_MAX.saturating_sub(self.name.len());
+        let room = NAME_BYTES_MAX - self.name.len();
         if self.is_key {
             self.name.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         } else if self.scalar.is_some() && self.word.len() < NAME_BYTES_MAX {

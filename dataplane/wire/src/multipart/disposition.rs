@@ -45,7 +45,7 @@ fn unquote(text: &str) -> Option<(String, &str)> {
     let mut chars = text.char_indices();
     while let Some((at, char)) = chars.next() {
         match char {
-            '"' => return Some((value, text.get(at.saturating_add(1)..)?)),
+            '"' => return Some((value, text.get(at + 1..)?)),
             '\\' => value.push(chars.next()?.1),
             other => value.push(other),
         }

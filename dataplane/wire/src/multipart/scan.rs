@@ -1,5 +1,10 @@
 //! Reads a form in pieces. Keeps the values of its known fields and the positions of `model`.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions come from searches of the same bytes; a wrong one must fail in the fuzzer"
+)]
+
 use std::fmt;
 use std::ops::Range;
 
@@ -175,8 +180,8 @@ impl FormScan {
                 FormScanState::Value(wanted, from) => self.value(wanted, from, piece)?,
                 FormScanState::End => piece.len(),
             };
-            self.read = self.read.saturating_add(taken);
-            piece = piece.get(taken..).unwrap_or_default();
+            self.read += taken;
+            piece = &piece[taken..];
         }
         Ok(())
     }
@@ -206,35 +211,37 @@ impl FormScan {
     fn skip(&mut self, piece: &[u8]) -> usize {
         let length = self.delimiter.needle().len();
         if self.file.from.is_some() {
-            let room = WAVE_HEAD_BYTES.saturating_sub(self.file.head.len());
-            self.file.head.extend_from_slice(piece.get(..room).unwrap_or(piece));
+            let room = WAVE_HEAD_BYTES - self.file.head.len();
+            self.file.head.extend_from_slice(&piece[..room.min(piece.len())]);
         }
-        let reach = length.saturating_sub(1);
+        let reach = length - 1;
         let before = self.kept.len();
-        self.kept.extend_from_slice(piece.get(..reach).unwrap_or(piece));
+        self.kept.extend_from_slice(&piece[..reach.min(piece.len())]);
         let found = match self.delimiter.find(&self.kept) {
-            Some(at) => Some(at.saturating_add(length).saturating_sub(before)),
-            None => self.delimiter.find(piece).map(|at| at.saturating_add(length)),
+            Some(at) => Some(at + length - before),
+            None => self.delimiter.find(piece).map(|at| at + length),
         };
         if let Some(end) = found {
-            self.file_ends(self.read.saturating_add(end).saturating_sub(length));
+            self.file_ends(self.read + end);
             self.enter(FormScanState::Line);
             return end;
         }
         if piece.len() >= reach {
             self.kept.clear();
-            self.kept.extend_from_slice(piece.get(piece.len().saturating_sub(reach)..).unwrap_or_default());
+            self.kept.extend_from_slice(&piece[piece.len() - reach..]);
         } else {
+            // Nothing, as long as the kept bytes fit.
             let surplus = self.kept.len().saturating_sub(reach);
             self.kept.drain(..surplus);
         }
         piece.len()
     }
 
-    /// Ends the ignored part at `end`. If it is the form's only file, sets its duration.
+    /// Ends the ignored part, whose delimiter ends at offset `end`. If the part is the form's only file, sets its duration.
     fn file_ends(&mut self, end: usize) {
         if let Some(from) = self.file.from.take() {
-            let length = u64::try_from(end.saturating_sub(from)).unwrap_or(u64::MAX);
+            let length = end - self.delimiter.needle().len() - from;
+            let length = u64::try_from(length).unwrap_or(u64::MAX);
             let wave_ms = wave_ms(&self.file.head, length);
             self.form.wave_ms = wave_ms.filter(|_| self.files == 1);
         }
@@ -248,7 +255,7 @@ impl FormScan {
             if !self.kept.trim_ascii().is_empty() {
                 return Err(FormFault::Broken);
             }
-            self.parts = self.parts.saturating_add(1);
+            self.parts += 1;
             if self.parts > PARTS_MAX {
                 return Err(FormFault::TooManyParts);
             }
@@ -264,9 +271,9 @@ impl FormScan {
         if found == FormSearch::End {
             let name = part_name(&self.kept);
             let wanted = name.as_deref().and_then(FormField::named);
-            let from = self.read.saturating_add(taken);
+            let from = self.read + taken;
             if name.is_some_and(|name| name == FILE) {
-                self.files = self.files.saturating_add(1);
+                self.files += 1;
                 self.file = FormFile { from: Some(from), head: Vec::new() };
             }
             self.enter(wanted.map_or(FormScanState::Skip, |wanted| FormScanState::Value(wanted, from)));
@@ -283,7 +290,7 @@ impl FormScan {
             match wanted {
                 FormField::Model => {
                     let model = value.map_err(|_| FormFault::ModelNotText)?;
-                    self.form.models.push(from..from.saturating_add(model.len()));
+                    self.form.models.push(from..from + model.len());
                     self.form.model = model;
                 }
                 FormField::Stream => {
@@ -315,15 +322,16 @@ enum FormSearch {
 /// start an `end` do not count towards the limit.
 fn gather(kept: &mut Vec<u8>, piece: &[u8], end: &[u8], bytes_max: usize) -> (usize, FormSearch) {
     let before = kept.len();
-    let surely_more = bytes_max.saturating_add(end.len());
-    let piece = piece.get(..surely_more.saturating_sub(before)).unwrap_or(piece);
+    let surely_more = bytes_max + end.len();
+    let piece = &piece[..(surely_more - before).min(piece.len())];
     kept.extend_from_slice(piece);
+    // An end may have started in the bytes before.
     let from = before.saturating_sub(end.len());
-    match memmem::find(kept.get(from..).unwrap_or_default(), end) {
+    match memmem::find(&kept[from..], end) {
         Some(at) => {
-            let length = from.saturating_add(at);
+            let length = from + at;
             kept.truncate(length);
-            (length.saturating_add(end.len()).saturating_sub(before), FormSearch::End)
+            (length + end.len() - before, FormSearch::End)
         }
         None if kept.len() >= surely_more => (piece.len(), FormSearch::TooMuch),
         None => (piece.len(), FormSearch::Nothing),

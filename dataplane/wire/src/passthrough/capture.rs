@@ -38,11 +38,11 @@ impl Capture {
 
     fn copy_span(&mut self, before: usize, piece: &[u8]) {
         let Some(span) = &self.span else { return };
-        let after = before.saturating_add(piece.len());
+        let after = before + piece.len();
         let from = span.start.saturating_add(self.bytes.len()).saturating_sub(before);
         let to = if self.open { after } else { span.end.min(after) }.saturating_sub(before);
         let Some(bytes) = piece.get(from..to) else { return };
-        if self.bytes.len().saturating_add(bytes.len()) > CAPTURE_BYTES_MAX {
+        if self.bytes.len() + bytes.len() > CAPTURE_BYTES_MAX {
             self.overflowed = true;
             self.bytes = Vec::new();
         } else {

@@ -50,7 +50,7 @@ impl<F: DocumentFacts> Gather<F> {
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
         let result = self.scanner.push(piece, &mut self.told);
         self.told.facts.capture().copy(self.before, piece);
-        self.before = self.before.saturating_add(piece.len());
+        self.before += piece.len();
         result
     }
 
@@ -132,7 +132,7 @@ impl<F: DocumentFacts> JsonSink for Gathering<F> {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        let room = KEY_BYTES_MAX.saturating_sub(self.taken.len());
+        let room = KEY_BYTES_MAX - self.taken.len();
         self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         self.length += bytes.len();
     }

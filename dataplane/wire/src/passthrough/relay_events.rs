@@ -7,6 +7,11 @@
 //! without its blank line is dropped while the stream has not finished, because no client would read it and it would
 //! swallow the error event that the gateway appends.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions come from searches of the same bytes; a wrong one must fail in the fuzzer"
+)]
+
 use std::fmt::Debug;
 use std::ops::Range;
 
@@ -193,8 +198,8 @@ impl<J: Judge> PassingStream<J> {
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // Bytes before `passed` have been written to `out`; bytes before `start` have been judged.
         let (mut passed, mut start) = (0, self.pass_alike(&chunk));
-        while let Some(length) = self.blocks.find(chunk.get(start..).unwrap_or_default()) {
-            let end = start.saturating_add(length);
+        while let Some(length) = self.blocks.find(&chunk[start..]) {
+            let end = start + length;
             let verdict = self.judge_in(&chunk, start, end);
             self.passed = matches!(verdict, EventVerdict::Pass | EventVerdict::LastPass);
             if verdict != EventVerdict::Pass {
@@ -207,7 +212,7 @@ impl<J: Judge> PassingStream<J> {
                 }
             }
             start = end;
-            start = start.saturating_add(self.pass_alike(chunk.get(start..).unwrap_or_default()));
+            start += self.pass_alike(&chunk[start..]);
         }
         if start < chunk.len() {
             push_slice(&chunk, passed, start, out);
@@ -224,28 +229,28 @@ impl<J: Judge> PassingStream<J> {
     fn pass_alike(&mut self, rest: &[u8]) -> usize {
         let mut length = 0_usize;
         let Some(key) = self.judge.text_key().filter(|_| self.blocks.at_start()) else { return length };
-        while let Some(fit) = rest.get(length..).and_then(|rest| self.template.fit(rest, key)) {
-            let text = rest.get(length..).and_then(|rest| rest.get(fit.text_at..)?.get(..fit.text));
-            self.judge.state_mut().add_text(text.map_or(fit.text, meant_bytes));
+        while let Some(fit) = self.template.fit(&rest[length..], key) {
+            let text = &rest[length + fit.text_at..][..fit.text];
+            self.judge.state_mut().add_text(meant_bytes(text));
             self.judge.passed_alike(fit.number);
             self.passed = true;
-            length = length.saturating_add(fit.length);
+            length += fit.length;
         }
         length
     }
 
     fn judge_in(&mut self, chunk: &Bytes, start: usize, end: usize) -> EventVerdict {
-        let event = chunk.get(start..end).unwrap_or_default();
+        let event = &chunk[start..end];
         let Some((name, data)) = plain_event(event, self.blocks.found_lines()).filter(|_| self.begun) else {
             return self.judge_event(event).verdict;
         };
-        let before = event.len().wrapping_sub(data.len());
+        let before = event.len() - data.len();
         let judged = self.judge.judge(name, trim_line_end(data));
         if let (Some(text), Some(key)) = (judged.text, self.judge.text_key())
             // A CR could still be followed by its LF.
             && event.ends_with(b"\n")
         {
-            self.template.learn(event, key, text.start.wrapping_add(before)..text.end.wrapping_add(before));
+            self.template.learn(event, key, text.start + before..text.end + before);
         }
         if let EventVerdict::Change(change) = &judged.verdict {
             return EventVerdict::Replace(change.of(event, before));
@@ -336,7 +341,7 @@ impl<J: Judge> PassingStream<J> {
         let mut oversized = Oversized { scan: J::Oversized::default(), broken: false };
         oversized.scan.named(data_of(block).name);
         match memchr::memmem::find(block, b"data:") {
-            Some(at) => oversized.push(block.get(at.saturating_add(5)..).unwrap_or_default()),
+            Some(at) => oversized.push(&block[at + 5..]),
             None => oversized.broken = true,
         }
         self.pass_part(&oversized, part, out);
@@ -403,7 +408,7 @@ impl<S: OversizedScan> Oversized<S> {
 
 fn push_slice(chunk: &Bytes, from: usize, to: usize, out: &mut Vec<Bytes>) {
     if from < to {
-        out.push(if to.wrapping_sub(from) == chunk.len() { chunk.clone() } else { chunk.slice(from..to) });
+        out.push(if to - from == chunk.len() { chunk.clone() } else { chunk.slice(from..to) });
     }
 }
 
@@ -426,5 +431,5 @@ fn plain_event(event: &[u8], lines: u32) -> Option<(&[u8], &[u8])> {
 
 fn trim_line_end(data: &[u8]) -> &[u8] {
     let end = data.iter().rev().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
-    data.get(..data.len().saturating_sub(end)).unwrap_or_default()
+    &data[..data.len() - end]
 }

@@ -65,7 +65,7 @@ pub fn build(
         let mut span = edit.span.clone();
         let text: Bytes = match (edit.change, &quoted) {
             (BodyChange::Model { key_bytes }, _) => {
-                last_model = last_model.saturating_sub(1);
+                last_model -= 1;
                 let is_last = last_model == 0;
                 let missing =
                     if is_last { missing(shape, head, ask, quoted.as_deref()) } else { String::new() };
@@ -76,7 +76,7 @@ pub fn build(
                     }
                     Some(model) => Bytes::copy_from_slice(model.as_bytes()),
                     None => {
-                        span.start = span.start.saturating_sub(key_bytes);
+                        span.start -= key_bytes;
                         [version.trim_start_matches(','), &missing].concat().into()
                     }
                 }
@@ -121,7 +121,7 @@ impl System {
             }
             Self::Block { only } => format!(r#"{{"type":"text","text":{quoted}}}{}"#, comma(only)),
             Self::Text { only } => {
-                let inside = quoted.get(1..quoted.len().saturating_sub(1)).unwrap_or_default();
+                let inside = &quoted[1..quoted.len() - 1];
                 format!("{inside}{}", if only { "" } else { r"\n\n" })
             }
             Self::Null => quoted.to_owned(),
@@ -132,7 +132,7 @@ impl System {
 /// Replaces ranges of a document, given as `segments`. The ranges must be sorted and must not overlap.
 pub(crate) fn splice(segments: &[Bytes], edits: Vec<(Range<usize>, Bytes)>) -> Vec<Bytes> {
     let mut source = SegmentCursor { segments: segments.iter(), current: Bytes::new(), offset: 0 };
-    let mut out = Vec::with_capacity(segments.len().saturating_add(edits.len().saturating_mul(2)));
+    let mut out = Vec::with_capacity(segments.len() + 2 * edits.len());
     for (span, text) in edits {
         source.advance(span.start, |slice| out.push(slice));
         if !text.is_empty() {
@@ -156,19 +156,15 @@ struct SegmentCursor<'a> {
 impl SegmentCursor<'_> {
     /// Advances to `end`, or to the end of the document, and passes the bytes in between to `slice`.
     fn advance(&mut self, end: usize, mut slice: impl FnMut(Bytes)) {
-        loop {
-            let wanted = end.saturating_sub(self.offset).min(self.current.len());
-            if wanted > 0 {
-                slice(self.current.split_to(wanted));
-                self.offset = self.offset.saturating_add(wanted);
+        while self.offset < end {
+            if self.current.is_empty() {
+                let Some(segment) = self.segments.next() else { return };
+                self.current = segment.clone();
+                continue;
             }
-            if self.offset >= end {
-                return;
-            }
-            match self.segments.next() {
-                Some(segment) => self.current = segment.clone(),
-                None => return,
-            }
+            let wanted = (end - self.offset).min(self.current.len());
+            slice(self.current.split_to(wanted));
+            self.offset += wanted;
         }
     }
 }

@@ -3,6 +3,11 @@
 //! A line ends with LF, CR or CRLF, in any mixture; an empty line ends a block. Each byte is read once, however the
 //! input is cut.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions come from searches of the piece; a wrong one must fail in the fuzzer"
+)]
+
 use std::borrow::Cow;
 
 use memchr::memchr2;
@@ -30,9 +35,9 @@ impl Blocks {
             if self.after_cr {
                 let next = *piece.get(at)?;
                 self.after_cr = false;
-                at = at.saturating_add(usize::from(next == b'\n'));
+                at += usize::from(next == b'\n');
             }
-            let rest = piece.get(at..)?;
+            let rest = &piece[at..];
             if !self.in_line {
                 match *rest.first()? {
                     byte @ (b'\n' | b'\r') => return Some(self.block_ends(piece, at, byte)),
@@ -41,9 +46,10 @@ impl Blocks {
             }
             let end = memchr2(b'\n', b'\r', rest)?;
             self.in_line = false;
-            self.after_cr = rest.get(end) == Some(&b'\r');
+            self.after_cr = rest[end] == b'\r';
+            // The lines of a block are not bounded, and only one and two are told apart.
             self.lines = self.lines.saturating_add(1);
-            at = at.saturating_add(end).saturating_add(1);
+            at += end + 1;
         }
     }
 
@@ -69,10 +75,10 @@ impl Blocks {
 
     fn block_ends(&mut self, piece: &[u8], at: usize, byte: u8) -> usize {
         self.found_lines = std::mem::take(&mut self.lines);
-        let mut end = at.saturating_add(1);
+        let mut end = at + 1;
         if byte == b'\r' {
             match piece.get(end) {
-                Some(b'\n') => end = end.saturating_add(1),
+                Some(b'\n') => end += 1,
                 Some(_) => {}
                 None => self.after_cr = true,
             }
@@ -118,12 +124,9 @@ pub fn data_of(block: &[u8]) -> BlockData<'_> {
 
 /// Splits a line into name and value. A comment has an empty name.
 pub(super) fn field(line: &[u8]) -> (&[u8], &[u8]) {
-    let Some((name, value)) =
-        memchr::memchr(b':', line).and_then(|colon| Some((line.get(..colon)?, line.get(colon + 1..)?)))
-    else {
-        return (line, b"");
-    };
-    (name, value.strip_prefix(b" ").unwrap_or(value))
+    let Some(colon) = memchr::memchr(b':', line) else { return (line, b"") };
+    let value = &line[colon + 1..];
+    (&line[..colon], value.strip_prefix(b" ").unwrap_or(value))
 }
 
 #[cfg(test)]

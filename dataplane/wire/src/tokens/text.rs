@@ -2,6 +2,11 @@
 //!
 //! Text is split into runs of letters, digits, blanks, line ends and other ASCII, and single letters of other scripts.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions are within the text; a wrong one must fail in the fuzzer"
+)]
+
 const HUMP: u64 = 1_020;
 const HUMP_LETTER: u64 = 120;
 /// A hump of up to this length is usually one token.
@@ -18,7 +23,7 @@ pub fn milli_tokens(text: &str) -> u64 {
     let (mut sum, mut at) = (0_u64, 0_usize);
     while let Some(&first) = bytes.get(at) {
         let kind = CharacterKind::of(first);
-        let rest = bytes.get(at..).unwrap_or_default();
+        let rest = &bytes[at..];
         let length = match kind {
             CharacterKind::Other => 1,
             CharacterKind::Letter
@@ -27,22 +32,20 @@ pub fn milli_tokens(text: &str) -> u64 {
             | CharacterKind::LineEnd
             | CharacterKind::Sign => rest.iter().take_while(|byte| CharacterKind::of(**byte) == kind).count(),
         };
-        let run = rest.get(..length).unwrap_or_default();
+        let run = &rest[..length];
         let more = match kind {
             CharacterKind::Letter => humps(run),
-            CharacterKind::Digit => DIGITS.saturating_mul(number(length.div_ceil(3))),
+            CharacterKind::Digit => DIGITS * number(length.div_ceil(3)),
             CharacterKind::Blank if length == 1 => 0,
             CharacterKind::Blank => BLANKS,
             CharacterKind::LineEnd => LINE_ENDS,
-            CharacterKind::Sign => {
-                SIGNS.saturating_add(SIGN.saturating_mul(number(length.saturating_sub(1))))
-            }
+            CharacterKind::Sign => SIGNS + SIGN * number(length - 1),
             CharacterKind::Other => {
                 text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, other_script)
             }
         };
-        sum = sum.saturating_add(more);
-        at = at.saturating_add(length);
+        sum += more;
+        at += length;
     }
     sum
 }
@@ -79,15 +82,14 @@ fn humps(run: &[u8]) -> u64 {
         let is_last = capitals == rest.len();
         let length = match capitals {
             2.. if is_last => capitals,
-            2.. => capitals.saturating_sub(1),
+            2.. => capitals - 1,
             capitals => {
-                let after = rest.get(capitals..).unwrap_or_default();
-                capitals.saturating_add(after.iter().take_while(|byte| byte.is_ascii_lowercase()).count())
+                capitals + rest[capitals..].iter().take_while(|byte| byte.is_ascii_lowercase()).count()
             }
         };
-        let long = HUMP_LETTER.saturating_mul(number(length.saturating_sub(HUMP_LETTERS)));
-        sum = sum.saturating_add(HUMP).saturating_add(long);
-        rest = rest.get(length.max(1)..).unwrap_or_default();
+        let long = HUMP_LETTER * number(length.saturating_sub(HUMP_LETTERS));
+        sum += HUMP + long;
+        rest = &rest[length..];
     }
     sum
 }

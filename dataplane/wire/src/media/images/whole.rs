@@ -70,7 +70,7 @@ pub fn synthesize_stream(whole: &[u8]) -> Option<Vec<u8>> {
     let created = answer.remove("created");
     let usage = answer.remove("usage");
     let Some(Value::Array(images)) = answer.remove("data") else { return None };
-    let mut stream = Vec::with_capacity(whole.len().saturating_add(256));
+    let mut stream = Vec::with_capacity(whole.len() + 256);
     let last = images.len().saturating_sub(1);
     for (position, image) in images.into_iter().enumerate() {
         let Value::Object(image) = image else { return None };

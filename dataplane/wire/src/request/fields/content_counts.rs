@@ -141,12 +141,8 @@ impl ContentCounts {
             (RequestMember::System, _) => *system = self.open_text.max(*system),
             (RequestMember::Tools, _) => *tools = length.max(*tools),
             (RequestMember::Functions, _) => *functions = length.max(*functions),
-            (RequestMember::Search, _) => {
-                self.size.provider_tools = self.size.provider_tools.saturating_add(1)
-            }
-            (RequestMember::Other | RequestMember::Metadata, true) => {
-                self.other = self.other.saturating_add(length)
-            }
+            (RequestMember::Search, _) => self.size.provider_tools += 1,
+            (RequestMember::Other | RequestMember::Metadata, true) => self.other += length,
             _ => {}
         }
     }
@@ -154,8 +150,8 @@ impl ContentCounts {
     /// Counts a string as text.
     #[inline]
     pub(super) fn add_text(&mut self, length: TextLength) {
-        self.open_text = self.open_text.saturating_add(length.meant);
-        self.open_strings = self.open_strings.saturating_add(length.raw);
+        self.open_text += length.meant;
+        self.open_strings += length.raw;
     }
 
     /// Sets the character count of a conversation that is one string.
@@ -176,9 +172,9 @@ impl ContentCounts {
     #[inline]
     pub(super) fn close(&mut self, at: JsonPlace) {
         if let Some(arguments) = self.arguments.filter(|arguments| arguments.at.depth == at.depth) {
-            let strings = self.open_strings.saturating_sub(arguments.strings);
-            let length = at.offset.saturating_sub(arguments.at.offset);
-            self.other = self.other.saturating_add(length.saturating_sub(strings));
+            let strings = self.open_strings - arguments.strings;
+            let length = at.offset - arguments.at.offset;
+            self.other += length - strings;
             self.arguments = None;
         }
     }
@@ -204,7 +200,7 @@ impl ContentCounts {
             b"type" if depth >= PART_DEPTH => InnerKey::Type,
             b"type" if depth == ITEM_DEPTH => InnerKey::ItemType,
             b"image_url" | b"image" => {
-                self.picture_names = self.picture_names.saturating_add(1);
+                self.picture_names += 1;
                 InnerKey::Address
             }
             b"url" | b"file_url" | b"video_url" | b"audio_url" | b"document_url" => InnerKey::Address,
@@ -226,7 +222,7 @@ impl ContentCounts {
     #[inline]
     pub(super) fn scalar_ends(&mut self) {
         self.key = InnerKey::Other;
-        self.size.numbers = self.size.numbers.saturating_add(1);
+        self.size.numbers += 1;
     }
 
     /// Ends a string inside the conversation or system text; `glance` is its start.
@@ -249,11 +245,11 @@ impl ContentCounts {
             }
             InnerKey::ItemType => {
                 let is_stored = &*unescaped(glance) == b"item_reference";
-                self.size.stored_items = self.size.stored_items.saturating_add(u64::from(is_stored));
+                self.size.stored_items += u64::from(is_stored);
                 false
             }
             InnerKey::Data if self.data_is_text => {
-                self.files_inside = self.files_inside.saturating_add(1);
+                self.files_inside += 1;
                 false
             }
             InnerKey::Data | InnerKey::Binary => {
@@ -275,7 +271,7 @@ impl ContentCounts {
             | InnerKey::UserId => false,
         };
         if is_binary {
-            self.open_strings = self.open_strings.saturating_add(length.raw);
+            self.open_strings += length.raw;
         } else {
             self.add_text(length);
         }
@@ -287,7 +283,7 @@ impl ContentCounts {
         if std::mem::take(&mut self.key) == InnerKey::ToolType {
             let name = unescaped(glance);
             let is_run = PROVIDER_TOOLS.iter().any(|start| name.starts_with(start));
-            self.size.provider_tools = self.size.provider_tools.saturating_add(u64::from(is_run));
+            self.size.provider_tools += u64::from(is_run);
         }
     }
 
@@ -306,15 +302,15 @@ impl ContentCounts {
         match blob {
             BlobKind::Picture(Some(picture)) if size.picture_sizes.len() < PICTURE_SIZES_MAX => {
                 size.picture_sizes.push(picture);
-                size.pictures = size.pictures.saturating_add(1);
+                size.pictures += 1;
             }
-            BlobKind::Picture(_) => size.pictures = size.pictures.saturating_add(1),
-            BlobKind::Wave { ms } => size.audio_ms = size.audio_ms.saturating_add(ms),
-            BlobKind::Audio { bytes } => size.audio_bytes = size.audio_bytes.saturating_add(bytes),
+            BlobKind::Picture(_) => size.pictures += 1,
+            BlobKind::Wave { ms } => size.audio_ms += ms,
+            BlobKind::Audio { bytes } => size.audio_bytes += bytes,
             BlobKind::File { bytes } => {
-                size.files = size.files.saturating_add(1);
-                size.file_bytes = size.file_bytes.saturating_add(bytes);
-                self.files_inside = self.files_inside.saturating_add(1);
+                size.files += 1;
+                size.file_bytes += bytes;
+                self.files_inside += 1;
             }
         }
     }
@@ -323,14 +319,14 @@ impl ContentCounts {
         (self.data_is_text, self.data_is_sound) = (name == b"text", false);
         match name {
             b"image_url" | b"input_image" | b"image" => {
-                self.picture_types = self.picture_types.saturating_add(1);
+                self.picture_types += 1;
                 return Ended::Image;
             }
             b"input_file" | b"document" | b"document_url" | b"video_url" | b"input_video" | b"audio_url"
-            | b"container_upload" => self.file_types = self.file_types.saturating_add(1),
+            | b"container_upload" => self.file_types += 1,
             // In Messages, `file` is how a picture or document is referenced.
-            b"file" if shape.has_system_messages() => self.file_types = self.file_types.saturating_add(1),
-            b"content" => self.files_inside = self.files_inside.saturating_add(1),
+            b"file" if shape.has_system_messages() => self.file_types += 1,
+            b"content" => self.files_inside += 1,
             _ => {}
         }
         Ended::Other

@@ -196,7 +196,7 @@ impl Fields {
         self.edits.len() > EDITS_MAX || self.texts.len() > TEXTS_BYTES_MAX
     }
 
-    /// Returns the last value of a member.
+    /// Returns the last value of a member. A member whose value is not kept is absent.
     pub(in crate::request) fn value(&self, field: RequestMember) -> MemberValue {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
@@ -240,7 +240,7 @@ impl Fields {
         self.inside.end(self.field, span.len(), value);
         match (self.field, value) {
             (RequestMember::Model, _) => {
-                let key_bytes = self.value_start.saturating_sub(self.key_start);
+                let key_bytes = self.value_start - self.key_start;
                 self.edit(span, BodyChange::Model { key_bytes });
             }
             (field, _) if field.is_own() => self.remove(end),
@@ -290,7 +290,7 @@ impl Fields {
 
     /// Adds an insertion right after the first byte of the open value.
     fn mark(&mut self, change: BodyChange) {
-        let inside = self.value_start.saturating_add(1);
+        let inside = self.value_start + 1;
         self.edit(inside..inside, change);
     }
 
@@ -322,7 +322,7 @@ impl Fields {
     /// Ends a value inside `stream_options`.
     pub(super) fn option_ends(&mut self, end: usize, is_true: bool) {
         if self.inside.key == InnerKey::IncludeUsage {
-            self.inner_includes = self.inner_includes.saturating_add(1);
+            self.inner_includes += 1;
             self.include_usage = is_true;
             if !is_true {
                 self.edit(self.inner_start..end, BodyChange::Usage("true"));
@@ -336,12 +336,12 @@ impl Fields {
     pub(super) fn wanted(&self, depth: u32, key: bool) -> usize {
         match (depth, key) {
             (1, true) => KEY_BYTES_MAX,
-            (1, false) if self.field.is_name() => NAME_BYTES_MAX.saturating_add(1),
+            (1, false) if self.field.is_name() => NAME_BYTES_MAX + 1,
             (1, false) => 0,
             (2, false)
                 if matches!(self.field, RequestMember::StoredConversation | RequestMember::Metadata) =>
             {
-                NAME_BYTES_MAX.saturating_add(1)
+                NAME_BYTES_MAX + 1
             }
             (_, true) if self.field.has_inner_names() => KEY_BYTES_MAX,
             _ if self.field.has_inner_names() => self.inside.key.glance_bytes(),
@@ -466,7 +466,7 @@ impl Fields {
         if std::mem::take(&mut self.wants_comma)
             && let Some(last) = self.edits.last_mut()
         {
-            last.span.end = at.saturating_add(1);
+            last.span.end = at + 1;
         }
         self.last_comma = Some(at);
     }

@@ -82,7 +82,7 @@ impl JsonSink for Fields {
     }
 
     fn piece(&mut self, bytes: &[u8]) {
-        let room = self.take_max.saturating_sub(self.taken.len());
+        let room = self.take_max - self.taken.len();
         if room > 0 {
             self.taken.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
         }

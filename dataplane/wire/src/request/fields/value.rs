@@ -35,12 +35,13 @@ pub(in crate::request) struct TextSpan {
 impl TextSpan {
     pub(super) fn new(range: &Range<usize>) -> Self {
         // The kept bytes are bounded far below 4 GiB.
-        let place = |at: usize| at.try_into().unwrap_or(0);
+        let place = |at: usize| at.try_into().unwrap_or(u32::MAX);
         Self { from: place(range.start), to: place(range.end) }
     }
 
     pub(in crate::request) fn of(self, texts: &[u8]) -> &[u8] {
-        let place = |at: u32| usize::try_from(at).unwrap_or(0);
+        let place = |at: u32| usize::try_from(at).unwrap_or(usize::MAX);
+        // The model's name takes the bytes along if all other kept texts are empty.
         texts.get(place(self.from)..place(self.to)).unwrap_or_default()
     }
 }
