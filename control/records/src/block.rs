@@ -6,6 +6,8 @@
 //!  requests  u32, u32, ...                         a digest of each request id
 //! ```
 
+#![expect(clippy::indexing_slicing, reason = "there is a place for each number of a text")]
+
 use std::collections::HashMap;
 
 use shared::usage::Lost;
@@ -63,14 +65,12 @@ impl BlockNames {
         }
         let known = if text.is_empty() { Some(0) } else { self.places.get(text).copied() };
         let place = known.unwrap_or_else(|| self.add(text));
-        if let Some(last) = self.last.get_mut(at) {
-            *last = place;
-        }
+        self.last[at] = place;
         place
     }
 
     fn last_place(&self, at: usize) -> u32 {
-        self.last.get(at).copied().unwrap_or_default()
+        self.last[at]
     }
 
     fn add(&mut self, text: &str) -> u32 {
@@ -109,9 +109,7 @@ impl Block {
         let mut text = |out: &mut Vec<u8>, at: usize, text: &str| {
             let is_known = as_before && at < FIRST_NAMES;
             let place = if is_known { names.last_place(at) } else { names.place(at, text) };
-            if let Some(here) = places.get_mut(at) {
-                *here = place;
-            }
+            places[at] = place;
             varint::put(out, u64::from(place));
         };
         record.put(&mut self.record, &mut text);

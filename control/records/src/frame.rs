@@ -142,7 +142,7 @@ pub fn first(bytes: &[u8], spot: Option<JournalSpot>) -> Frame<'_> {
 
 /// Returns the number of bytes before the next marker, ignoring one at the start, or before the end.
 pub fn after_marker(bytes: &[u8]) -> usize {
-    let rest = bytes.get(1..).unwrap_or_default();
+    let rest = bytes.split_first().map_or(bytes, |(_, rest)| rest);
     next_marker(rest).map_or(bytes.len(), |at| at + 1)
 }
 

@@ -84,7 +84,7 @@ fn short_texts<const N: usize>(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut end = 0_usize;
     for _ in 0..N {
         let length = *bytes.get(end).filter(|length| **length < 0x80)?;
-        end = end.saturating_add(usize::from(length)).saturating_add(1);
+        end += 1 + usize::from(length);
     }
     bytes.split_at_checked(end)
 }

@@ -166,12 +166,12 @@ fn copy(
     let (mut buffer, mut bytes) = (vec![0; BUFFER_BYTES], 0_u64);
     loop {
         let read = entry.read(&mut buffer).map_err(broken(archive))?;
-        let piece = buffer.get(..read).unwrap_or_default();
+        let piece = buffer.split_at(read).0;
         if piece.is_empty() {
             break;
         }
         hasher.update(piece);
-        bytes = bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+        bytes += read as u64;
         out.write_all(piece).map_err(at(Path::new(&file.name)))?;
     }
     if bytes != file.bytes || hasher.hex() != file.sha256 {
@@ -186,7 +186,7 @@ fn end(archive: &Path, mut rest: Packed) -> Result<(), BackupError> {
     let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = rest.read(&mut buffer).map_err(broken(archive))?;
-        let piece = buffer.get(..read).unwrap_or_default();
+        let piece = buffer.split_at(read).0;
         if piece.is_empty() {
             return Ok(());
         }

@@ -73,12 +73,12 @@ impl ManifestFile {
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
             let read = file.read(&mut buffer)?;
-            let piece = buffer.get(..read).unwrap_or_default();
+            let piece = buffer.split_at(read).0;
             if piece.is_empty() {
                 return Ok(Self { name: name.to_owned(), bytes, sha256: hasher.hex() });
             }
             hasher.update(piece);
-            bytes = bytes.saturating_add(u64::try_from(read).unwrap_or(u64::MAX));
+            bytes += read as u64;
         }
     }
 }

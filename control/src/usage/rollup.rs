@@ -1,6 +1,8 @@
 //! The tables `usage_hour` and `usage_day`: sums of `usage` by time and by everything that usage can be grouped by. A
 //! batch is summed in memory first, so that a thousand records of one model write only one row of each table.
 
+#![expect(clippy::indexing_slicing, reason = "there is a place for each name")]
+
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
@@ -29,7 +31,7 @@ struct RollupGroup {
 
 impl RollupGroup {
     fn of(record: &Record<'_>, places: &[u32; TEXTS]) -> Self {
-        let names = GROUPED.map(|name| places.get(name as usize).copied().unwrap_or_default());
+        let names = GROUPED.map(|name| places[name as usize]);
         Self { hour: record.started_at_ms / HOUR_MS, names }
     }
 }
@@ -41,9 +43,7 @@ impl Rollup {
         for at in &pushed.lost {
             let mut places = pushed.places;
             for (name, place) in [(RecordName::Provider, at.provider), (RecordName::Model, at.model)] {
-                if let Some(here) = places.get_mut(name as usize) {
-                    *here = place;
-                }
+                places[name as usize] = place;
             }
             self.add(RollupGroup::of(record, &places), &UsageSums::of_lost(&at.lost));
         }

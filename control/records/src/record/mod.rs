@@ -81,8 +81,9 @@ pub struct RecordStep<'a> {
 }
 
 impl<'a> Record<'a> {
+    #[expect(clippy::indexing_slicing, reason = "there is a place for each name")]
     pub fn name(&self, name: RecordName) -> &'a str {
-        self.names.get(name as usize).copied().unwrap_or_default()
+        self.names[name as usize]
     }
 
     /// Returns the text; `None` if it is empty.
@@ -90,10 +91,9 @@ impl<'a> Record<'a> {
         Some(self.name(name)).filter(|text| !text.is_empty())
     }
 
+    #[expect(clippy::indexing_slicing, reason = "there is a place for each name")]
     pub fn set_name(&mut self, name: RecordName, text: &'a str) {
-        if let Some(place) = self.names.get_mut(name as usize) {
-            *place = text;
-        }
+        self.names[name as usize] = text;
     }
 
     /// Appends everything except the trace. `text` appends a text; its second parameter is the number of the text.
@@ -135,7 +135,7 @@ impl<'a> Record<'a> {
         let names_on = *bytes;
         let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
         let names_read = match texts {
-            Texts::Inline => names_on.get(..names_on.len() - bytes.len()).unwrap_or_default(),
+            Texts::Inline => names_on.split_at(names_on.len() - bytes.len()).0,
             // A place identifies a name only within its own list.
             Texts::Listed(_) => &[],
         };

@@ -117,7 +117,7 @@ pub(in crate::usage) fn write_zeros(file: &File, bytes: u64) -> io::Result<()> {
     while at < bytes {
         let zeros = usize::try_from(bytes - at).ok().and_then(|left| ZEROS.get(..left)).unwrap_or(&ZEROS);
         file.write_all_at(zeros, at)?;
-        at = at.saturating_add(zeros.len() as u64);
+        at += zeros.len() as u64;
     }
     Ok(())
 }

@@ -133,8 +133,8 @@ impl Tracked {
                     }
                     Frame::Blank(length) => length,
                 };
-                rest = rest.get(passed..).unwrap_or_default();
-                self.read = self.read.saturating_add(u64::try_from(passed).unwrap_or(u64::MAX));
+                rest = rest.split_at(passed).1;
+                self.read += passed as u64;
             }
         }
         Ok(taken)
