@@ -12,11 +12,11 @@ pub(crate) const TURN_BYTES: usize = 512 << 10;
 pub(crate) fn fitting<'a, 'b>(bufs: &'a [IoSlice<'b>], left: usize) -> &'a [IoSlice<'b>] {
     let mut bytes = 0_usize;
     let fits = |buf: &&IoSlice<'_>| {
-        bytes = bytes.saturating_add(buf.len());
+        bytes += buf.len();
         bytes <= left
     };
     let count = bufs.iter().take_while(fits).count();
-    bufs.get(..count).unwrap_or_default()
+    bufs.split_at(count).0
 }
 
 /// Maximum bytes of slices that are joined before they are written.

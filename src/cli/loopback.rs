@@ -28,7 +28,7 @@ pub(super) fn ask(address: SocketAddr, path: &str, limits: HttpLimits) -> io::Re
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset && !answer.is_empty() => 0,
             other => other?,
         };
-        answer.extend_from_slice(piece.get(..read).unwrap_or_default());
+        answer.extend_from_slice(piece.split_at(read).0);
         if read == 0 {
             return Ok(answer);
         }

@@ -176,8 +176,8 @@ pub(super) async fn of_status(
     let mut body = Vec::new();
     let silence = provider.stream_idle_timeout;
     while let Ok(Some(Ok(bytes))) = timeouts.wait(silence, pin!(answer.body.data())).await {
-        let left = ERROR_BYTES_MAX.saturating_sub(body.len());
-        body.extend_from_slice(bytes.get(..bytes.len().min(left)).unwrap_or_default());
+        let left = ERROR_BYTES_MAX - body.len();
+        body.extend_from_slice(bytes.split_at(bytes.len().min(left)).0);
         if body.len() >= ERROR_BYTES_MAX {
             break;
         }

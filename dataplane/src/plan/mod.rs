@@ -42,7 +42,7 @@ pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Re
         known => known.cloned(),
     };
     route.ok_or_else(|| {
-        let shown = selector.get(..selector.floor_char_boundary(100)).unwrap_or_default();
+        let shown = selector.split_at(selector.floor_char_boundary(100)).0;
         let message = format!("The model '{shown}' does not exist. GET /v1/models lists what can be used.");
         Fault::new(ErrorKind::ModelNotFound, message).param("model")
     })

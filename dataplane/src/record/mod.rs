@@ -166,7 +166,7 @@ impl Record {
             key: opening.access.key.clone(),
             project: opening.access.project.clone(),
             principal: opening.access.acts_as.clone(),
-            selector: selector.get(..cut).unwrap_or_default().into(),
+            selector: selector.split_at(cut).0.into(),
             endpoint: None,
             provider: None,
             model: None,

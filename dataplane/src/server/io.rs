@@ -183,7 +183,7 @@ impl AsyncRead for ServerIo {
     ) -> Poll<io::Result<()>> {
         if !self.first.is_empty() {
             let count = self.first.len().min(buf.remaining());
-            buf.put_slice(self.first.get(..count).unwrap_or_default());
+            buf.put_slice(self.first.split_at(count).0);
             self.first.drain(..count);
             if self.first.is_empty() {
                 self.first = Vec::new();

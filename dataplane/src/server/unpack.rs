@@ -176,7 +176,7 @@ struct Segments<'a> {
 impl Read for Segments<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         while let Some((first, rest)) = self.left.split_first() {
-            let mut unread = first.get(self.at..).unwrap_or_default();
+            let mut unread = first.split_at(self.at).1;
             if unread.is_empty() {
                 (self.left, self.at) = (rest, 0);
                 continue;

@@ -1,6 +1,8 @@
 //! Limits interim answers (1xx) over HTTP/2. hyper skips them without a limit, so they are counted on the socket: each
 //! is a HEADERS frame without END_STREAM, and a stream has at most one other such frame.
 
+#![expect(clippy::indexing_slicing, reason = "positions are checked against the lengths right before")]
+
 use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
@@ -60,14 +62,12 @@ impl Frames {
         while !bytes.is_empty() {
             let skipped = self.payload_left.min(bytes.len());
             self.payload_left -= skipped;
-            bytes = bytes.get(skipped..).unwrap_or_default();
-            let room = self.head.get_mut(self.head_bytes..).unwrap_or_default();
+            bytes = &bytes[skipped..];
+            let room = &mut self.head[self.head_bytes..];
             let count = room.len().min(bytes.len());
-            for (slot, byte) in room.iter_mut().zip(bytes) {
-                *slot = *byte;
-            }
+            room[..count].copy_from_slice(&bytes[..count]);
             self.head_bytes += count;
-            bytes = bytes.get(count..).unwrap_or_default();
+            bytes = &bytes[count..];
             if self.head_bytes == HEAD_BYTES {
                 self.head_bytes = 0;
                 if !self.begin() {
@@ -87,7 +87,7 @@ impl Frames {
         }
         let stream = u32::from_be_bytes(stream) & (u32::MAX >> 1);
         let place = usize::try_from(stream / 2).unwrap_or_default() % PLACES;
-        let Some((known, heads)) = self.streams.get_mut(place) else { return true };
+        let (known, heads) = &mut self.streams[place];
         *heads = if *known == stream { *heads + 1 } else { 1 };
         *known = stream;
         *heads <= INTERIM_MAX + 1
@@ -102,7 +102,7 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        if self.frames.pass(buf.filled().get(before..).unwrap_or_default()) {
+        if self.frames.pass(&buf.filled()[before..]) {
             return Poll::Ready(Ok(()));
         }
         self.flooded.set(true);

@@ -245,9 +245,7 @@ impl VideoPoll<'_> {
         }
         let mut body = BytesMut::new();
         while let Ok(Some(piece)) = self.next(&mut answer.body).await {
-            body.extend_from_slice(
-                piece.get(..piece.len().min(ERROR_BYTES_MAX - body.len())).unwrap_or_default(),
-            );
+            body.extend_from_slice(piece.split_at(piece.len().min(ERROR_BYTES_MAX - body.len())).0);
             if body.len() >= ERROR_BYTES_MAX {
                 break;
             }
