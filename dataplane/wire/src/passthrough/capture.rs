@@ -55,13 +55,15 @@ impl Capture {
         self.span.clone().filter(|_| !self.open)
     }
 
-    /// Returns the value unless it is falsy in JavaScript and Python: null, false, 0, "", [] or {}.
+    /// Returns the value unless it is falsy in JavaScript and Python: null, false, 0, "", [] or {}. A value that has not
+    /// ended counts if it looks truthy so far, however much of it was captured.
     pub(crate) fn truthy(&self) -> Option<&[u8]> {
         let raw = self.bytes.as_slice();
         let inner = raw.get(1..raw.len().saturating_sub(1)).unwrap_or_default().trim_ascii();
         let is_falsy = match raw.first() {
             None => !self.overflowed,
-            Some(b'"' | b'[' | b'{') => inner.is_empty() && raw.len() > 1,
+            _ if self.open => !self.looks_truthy(),
+            Some(b'"' | b'[' | b'{') => inner.is_empty(),
             Some(_) => matches!(raw, b"null" | b"false" | b"0" | b"-0" | b"0.0"),
         };
         (!is_falsy).then_some(raw)
@@ -69,7 +71,11 @@ impl Capture {
 
     /// True if the value is truthy, or, before its end, if it looks truthy so far.
     pub(crate) fn begun(&self) -> bool {
-        let begun = matches!(self.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'));
-        if self.open { begun || self.overflowed } else { self.truthy().is_some() }
+        self.truthy().is_some()
+    }
+
+    /// True if the first byte is that of a value that is usually truthy.
+    fn looks_truthy(&self) -> bool {
+        matches!(self.bytes.first(), Some(b'{' | b'[' | b'"' | b't' | b'1'..=b'9'))
     }
 }
