@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
-use crate::api::ApiError;
+use crate::admin::ApiError;
 
 /// One file of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@
 //! for the control plane and keeps serving while the control plane is busy.
 
 mod actor;
-mod api;
+mod admin;
 pub mod backup;
 mod catalog;
 mod change;

@@ -23,11 +23,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle as JoinTask;
 
 use crate::actor::Actor;
-use crate::api::backups::Backups;
-use crate::api::gate::Gate;
-use crate::api::in_flight::InFlightRequests;
-use crate::api::usage::export::Exports;
-use crate::api::{self, ApiError, App, RequestId};
+use crate::admin::backups::Backups;
+use crate::admin::gate::Gate;
+use crate::admin::in_flight::InFlightRequests;
+use crate::admin::usage::export::Exports;
+use crate::admin::{self, ApiError, App, RequestId};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
@@ -231,7 +231,7 @@ struct Rooms {
 
 #[derive(Debug)]
 struct ControlRequest {
-    request: api::Request,
+    request: admin::Request,
     reply: oneshot::Sender<Response<Body>>,
     /// Held until the response is ready.
     permit: OwnedSemaphorePermit,
@@ -244,7 +244,7 @@ impl Handler for ControlHandle {
             let (id, method) = (RequestId::of(request.headers()), request.method().clone());
             let (head, body) = request.into_parts();
             let answer = door.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
-            api::finish(&method, answer)
+            admin::finish(&method, answer)
         })
     }
 }
@@ -254,29 +254,29 @@ impl ControlHandle {
     /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         if parts.extensions.get::<KeyHolder>().is_some() {
-            let request = api::Request { parts, body: Bytes::new(), actor: None };
+            let request = admin::Request { parts, body: Bytes::new(), actor: None };
             let turn = Arc::clone(&self.rooms.holders).acquire_owned();
             let turn = tokio::time::timeout(TURN_TIME_MAX, turn).await.ok().and_then(Result::ok);
             return self.send(request, turn.ok_or_else(|| told(NO_TURN).retry_after(1))?).await;
         }
-        if !api::asks_who(parts.uri.path()) {
-            let request = api::Request { parts, body: Bytes::new(), actor: None };
+        if !admin::asks_who(parts.uri.path()) {
+            let request = admin::Request { parts, body: Bytes::new(), actor: None };
             return self.visit(request, &self.rooms.strangers).await;
         }
         let admitted = self.admit(&parts, body, peer).await;
         let (actor, body) = admitted.inspect_err(|error| self.tell(error, &parts, peer))?;
-        let request = api::Request { parts, body, actor: Some(actor) };
+        let request = admin::Request { parts, body, actor: Some(actor) };
         self.visit(request, &self.rooms.administrators).await
     }
 
     async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Actor, Bytes), ApiError> {
-        if api::is_sign_in(parts) {
-            api::expect_json(&parts.headers, &body)?;
+        if admin::is_sign_in(parts) {
+            admin::expect_json(&parts.headers, &body)?;
             let body = read(Body::new(Limited::new(body, SIGN_IN_BYTES_MAX)), SIGN_IN_TIME_MAX).await?;
             return Ok((self.gate.admit_to_sign_in(parts, &body, peer.ip())?, body));
         }
         let actor = self.gate.admit(parts, peer.ip())?;
-        api::expect_json(&parts.headers, &body)?;
+        admin::expect_json(&parts.headers, &body)?;
         Ok((actor, self.take_in(body).await?))
     }
 
@@ -288,14 +288,18 @@ impl ControlHandle {
         read(body, BODY_TIME_MAX).await
     }
 
-    async fn visit(&self, request: api::Request, room: &Arc<Semaphore>) -> Result<Response<Body>, ApiError> {
+    async fn visit(
+        &self,
+        request: admin::Request,
+        room: &Arc<Semaphore>,
+    ) -> Result<Response<Body>, ApiError> {
         let permit = Arc::clone(room).try_acquire_owned().map_err(|_| told(FULL))?;
         self.send(request, permit).await
     }
 
     async fn send(
         &self,
-        request: api::Request,
+        request: admin::Request,
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, ApiError> {
         let (reply, answer) = oneshot::channel();
@@ -306,7 +310,7 @@ impl ControlHandle {
     /// Reports a request that failed authentication, authorization or rate limiting to the audit.
     fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
         if let Some(reason) = error.refusal() {
-            let route = api::route_name(&head.method, head.uri.path());
+            let route = admin::route_name(&head.method, head.uri.path());
             let request_id = RequestId::of(&head.headers).text();
             self.refusals.tell(RefusedRequest { address: peer.ip(), reason, route, request_id });
         }
@@ -384,8 +388,8 @@ fn spawn_vital(
 
 async fn receive(app: Arc<App>, visit: ControlRequest) {
     let id = RequestId::of(&visit.request.parts.headers);
-    let time_max = api::answer_time_max(visit.request.parts.uri.path());
-    let answer = tokio::time::timeout(time_max, api::answer(&app, &visit.request, &id)).await;
+    let time_max = admin::answer_time_max(visit.request.parts.uri.path());
+    let answer = tokio::time::timeout(time_max, admin::answer(&app, &visit.request, &id)).await;
     drop(visit.permit);
     let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
 }

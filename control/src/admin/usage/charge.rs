@@ -3,8 +3,8 @@
 
 use serde::Serialize;
 
-use crate::api::ApiError;
-use crate::api::query::Query;
+use crate::admin::ApiError;
+use crate::admin::query::Query;
 
 /// A mark-up and an exchange rate.
 #[derive(Clone, Debug, PartialEq, Eq)]

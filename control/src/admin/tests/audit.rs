@@ -121,10 +121,10 @@ fn who_is_refused_is_written_down_once_and_counted() {
         ("/admin/api/a-key-that-was-pasted-here", "no such path"),
         ("/admin/api/backups/", "GET /admin/api/backups"),
     ] {
-        assert_eq!(crate::api::route_name(&Method::GET, path), name);
+        assert_eq!(crate::admin::route_name(&Method::GET, path), name);
     }
     let odd = Method::from_bytes(b"A-KEY-AS-METHOD").unwrap();
-    assert_eq!(crate::api::route_name(&odd, "/admin/api/state"), "another method /admin/api/state");
+    assert_eq!(crate::admin::route_name(&odd, "/admin/api/state"), "another method /admin/api/state");
     // A stop writes the counts that are still pending.
     let Gateway { control, log, home, .. } = gateway;
     drop(log);

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use shared::port::Body;
 use shared::prices::Prices;
 
-use crate::api::field::any_moment;
-use crate::api::requests::FLUSH_TIME_MAX;
-use crate::api::{ApiError, App, Call};
+use crate::admin::field::any_moment;
+use crate::admin::requests::FLUSH_TIME_MAX;
+use crate::admin::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;

@@ -15,9 +15,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::charge::Charge;
 use super::csv;
-use crate::api::requests::{FLUSH_TIME_MAX, filter};
-use crate::api::stream::{self, Feed};
-use crate::api::{ApiError, Call};
+use crate::admin::requests::{FLUSH_TIME_MAX, filter};
+use crate::admin::stream::{self, Feed};
+use crate::admin::{ApiError, Call};
 use crate::store::error::StoreError;
 use crate::store::files::Files;
 use crate::usage::export::Progress;

@@ -116,7 +116,7 @@ const SESSIONS_MAX: usize = 256;
 /// Maximum lifetime since the sign-in.
 pub(super) const LIFE_MAX: Duration = Duration::from_hours(12);
 /// Maximum time since the last request.
-pub(in crate::api) const IDLE_MAX: Duration = Duration::from_hours(1);
+pub(in crate::admin) const IDLE_MAX: Duration = Duration::from_hours(1);
 
 #[cfg(test)]
 mod tests {

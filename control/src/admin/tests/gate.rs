@@ -75,7 +75,7 @@ fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
         (&[cookie, local, ("x-csrf-token", &token[1..])], 403),
         (&[cookie, other], 403),
     ];
-    let paths = crate::api::TABLES.iter().copied().flatten().map(|route| route.pattern.replace("{}", "x"));
+    let paths = crate::admin::TABLES.iter().copied().flatten().map(|route| route.pattern.replace("{}", "x"));
     let mut asked = 10_u32 << 24;
     for path in paths.chain(["".into(), "no/such".into()]) {
         let uri = format!("/admin/api/{path}");
@@ -144,7 +144,7 @@ fn the_routes_of_the_specification_are_all_there() {
          POST outbox/{}/failed; POST outbox/{}/retry; GET POST webhooks; PATCH DELETE webhooks/{}; \
          POST webhooks/{}/test; GET POST extensions; GET PATCH DELETE extensions/{}; POST extensions/{}/probe; \
          GET health/providers; GET live; GET POST backups; GET config";
-    let routes: Vec<_> = crate::api::TABLES.iter().copied().flatten().collect();
+    let routes: Vec<_> = crate::admin::TABLES.iter().copied().flatten().collect();
     for line in listed.split("; ") {
         let (methods, pattern) = line.trim().rsplit_once(' ').unwrap();
         for method in methods.split(' ') {

@@ -93,7 +93,7 @@ fn every_answer_is_kept_by_nobody_and_shown_in_no_frame() {
 #[test]
 fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
     let gateway = Gateway::start();
-    let routes = crate::api::TABLES.iter().copied().flatten();
+    let routes = crate::admin::TABLES.iter().copied().flatten();
     // The fields of a provider depend on its type, so one must exist.
     let (status, made, _) =
         gateway.send_json(Method::POST, "providers", r#"{"id": "x", "type": "echo"}"#, &[]);
