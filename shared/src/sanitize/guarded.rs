@@ -98,12 +98,12 @@ impl Guarded {
             if self.tails.get(word).is_none_or(|word| word & bit == 0) {
                 continue;
             }
-            let end = at.saturating_add(TAIL);
-            let before = text.get(..end).unwrap_or_default();
+            let end = at + TAIL;
+            let before = text.split_at(end).0;
             let patterns = self.by_tail.get(&tail).into_iter().flatten();
             for pattern in patterns.filter_map(|place| self.patterns.get(*place)) {
                 if before.ends_with(pattern.bytes.expose()) {
-                    found(end.saturating_sub(pattern.bytes.expose().len()), end, pattern.is_base64);
+                    found(end - pattern.bytes.expose().len(), end, pattern.is_base64);
                 }
             }
         }

@@ -1,5 +1,10 @@
 //! Marks the known credentials, verbatim and encoded.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions are within the text; a wrong one must fail in the fuzzer"
+)]
+
 use memchr::memmem;
 
 use super::{Spans, is_base64, is_word, run_end, run_start};
@@ -25,7 +30,7 @@ pub(super) fn mark(text: &str, secret: &str, spans: &mut Spans) {
 }
 
 fn find(text: &[u8], needle: &[u8], spans: &mut Spans) {
-    spans.extend(memmem::find_iter(text, needle).map(|at| at..at.saturating_add(needle.len())));
+    spans.extend(memmem::find_iter(text, needle).map(|at| at..at + needle.len()));
 }
 
 /// Marks the prefix of a secret and the rest of it, which may be masked.
@@ -37,15 +42,13 @@ fn mark_prefixes(text: &[u8], secret: &str, spans: &mut Spans) {
             continue;
         }
         // A mask consists of asterisks, dots or bullets; dots and bullets may be non-ASCII.
-        end = run_end(text, at.saturating_add(prefix.len()), |byte| {
-            is_word(byte) || byte == b'.' || byte >= 0x80
-        });
+        end = run_end(text, at + prefix.len(), |byte| is_word(byte) || byte == b'.' || byte >= 0x80);
         spans.push(at..end);
     }
 }
 
 fn hex(secret: &str, digits: &[u8; 16]) -> Vec<u8> {
-    let digit = |nibble: u8| digits.get(usize::from(nibble)).copied().unwrap_or_default();
+    let digit = |nibble: u8| digits[usize::from(nibble)];
     secret.bytes().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
@@ -95,22 +98,22 @@ fn base64_core(secret: &str, before: usize) -> Vec<u8> {
     let (mut bits, mut count) = (0_u32, 0_u32);
     for byte in std::iter::repeat_n(0, before).chain(secret.bytes()) {
         bits = (bits << 8 | u32::from(byte)) & 0xffff;
-        count = count.saturating_add(8);
+        count += 8;
         while count >= 6 {
             count -= 6;
-            let index = usize::try_from(bits >> count & 63).unwrap_or_default();
-            core.push(ALPHABET.get(index).copied().unwrap_or_default());
+            let [index, ..] = (bits >> count & 63).to_le_bytes();
+            core.push(ALPHABET[usize::from(index)]);
         }
     }
-    core.split_off([0, 2, 3].get(before).copied().unwrap_or_default().min(core.len()))
+    core.split_off([0, 2, 3][before].min(core.len()))
 }
 
 /// Marks the secret with any of its characters written as `%XX`.
 fn mark_percent(text: &[u8], secret: &str, spans: &mut Spans) {
     let (decoded, origins) = percent_decoded(text);
     for found in memmem::find_iter(&decoded, secret) {
-        let start = origins.get(found).copied().unwrap_or(text.len());
-        let end = origins.get(found.saturating_add(secret.len())).copied().unwrap_or(text.len());
+        let start = origins[found];
+        let end = origins.get(found + secret.len()).copied().unwrap_or(text.len());
         spans.push(start..end);
     }
 }
@@ -120,14 +123,14 @@ pub(super) fn percent_decoded(text: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut decoded, mut origins) = (Vec::with_capacity(text.len()), Vec::with_capacity(text.len()));
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
-        let pair = text.get(at.saturating_add(1)..at.saturating_add(3));
+        let pair = text.get(at + 1..at + 3);
         let value = pair.filter(|_| byte == b'%').and_then(|pair| {
             let digit = |index: usize| char::from(*pair.get(index)?).to_digit(16);
             u8::try_from(digit(0)? * 16 + digit(1)?).ok()
         });
         decoded.push(value.unwrap_or(byte));
         origins.push(at);
-        at = at.saturating_add(if value.is_some() { 3 } else { 1 });
+        at += if value.is_some() { 3 } else { 1 };
     }
     (decoded, origins)
 }

@@ -33,13 +33,13 @@ pub(super) fn mark(text: &str, spans: &mut Spans) {
     let mut at = 0;
     while let Some(&byte) = bytes.get(at) {
         if !is_word(byte) {
-            at = at.saturating_add(1);
+            at += 1;
             continue;
         }
         let end = run_end(bytes, at, is_word);
         // The digits of `%3F` before a name do not belong to it.
         let after_percent = at.checked_sub(1).and_then(|before| bytes.get(before)) == Some(&b'%');
-        let at_name = if after_percent { at.saturating_add(2).min(end) } else { at };
+        let at_name = if after_percent { (at + 2).min(end) } else { at };
         let marked = label_at(bytes, at_name, end).and_then(|label| match label {
             Label::Scheme => scheme_value(bytes, end),
             Label::Strong => value(bytes, end, true).or_else(|| quoted_nearby(bytes, end)),
@@ -88,16 +88,16 @@ fn value(text: &[u8], end: usize, strong: bool) -> Option<std::ops::Range<usize>
     let at = skip(text, skip(text, end, 2, quote), 4, blank);
     let separator = text.get(at..)?;
     let (at, is_equal) = match separator {
-        [b'=', ..] => (at.saturating_add(1), true),
-        [b':', ..] => (at.saturating_add(1), false),
-        [b'%', b'3', b'D' | b'd', ..] => (at.saturating_add(3), true),
+        [b'=', ..] => (at + 1, true),
+        [b':', ..] => (at + 1, false),
+        [b'%', b'3', b'D' | b'd', ..] => (at + 3, true),
         _ => return None,
     };
     let mut start = skip(text, skip(text, at, 4, blank), 2, quote);
     let word_end = run_end(text, start, is_word);
     let word = text.get(start..word_end)?.to_ascii_lowercase();
     if SCHEMES.iter().any(|scheme| scheme.as_bytes() == word) && text.get(word_end) == Some(&b' ') {
-        start = word_end.saturating_add(1);
+        start = word_end + 1;
     }
     let value_end = run_end(text, start, is_value);
     let value = text.get(start..value_end)?;
@@ -107,11 +107,11 @@ fn value(text: &[u8], end: usize, strong: bool) -> Option<std::ops::Range<usize>
 
 /// Returns the span of an opaque string shortly after a word like `key`: `Incorrect API key provided: ...`.
 fn quoted_nearby(text: &[u8], end: usize) -> Option<std::ops::Range<usize>> {
-    let limit = end.saturating_add(BYTES_AFTER).min(text.len());
+    let limit = (end + BYTES_AFTER).min(text.len());
     let mut at = end;
     for _ in 0..WORDS_AFTER {
         let gap = text.get(at..limit)?.iter().position(|&byte| is_word(byte))?;
-        let start = at.saturating_add(gap);
+        let start = at + gap;
         at = run_end(text, start, is_word);
         if is_opaque(text.get(start..at)?) {
             return Some(start..at);
@@ -138,7 +138,7 @@ fn is_opaque(word: &[u8]) -> bool {
 fn is_prose(value: &[u8]) -> bool {
     let value = value.trim_ascii_end();
     let end = value.iter().rev().take_while(|byte| matches!(byte, b'.' | b':' | b'=')).count();
-    let value = value.get(..value.len().saturating_sub(end)).unwrap_or_default();
+    let value = value.split_at(value.len() - end).0;
     let letters = value.iter().all(|byte| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'-' | b'\''));
     let upper = value.iter().skip(1).filter(|byte| byte.is_ascii_uppercase()).count();
     let lower = value.iter().any(u8::is_ascii_lowercase);
@@ -151,10 +151,10 @@ fn is_value(byte: u8) -> bool {
 }
 
 fn skip(text: &[u8], at: usize, most: usize, is: impl Fn(u8) -> bool) -> usize {
-    run_end(text, at, is).min(at.saturating_add(most))
+    run_end(text, at, is).min(at + most)
 }
 
 fn skip_encoded(text: &[u8], at: usize) -> usize {
-    let is_blank = text.get(at..at.saturating_add(3)) == Some(b"%20".as_slice());
-    if is_blank { at.saturating_add(3) } else { at }
+    let is_blank = text.get(at..at + 3) == Some(b"%20".as_slice());
+    if is_blank { at + 3 } else { at }
 }

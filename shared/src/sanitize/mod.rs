@@ -55,11 +55,13 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
         while let Some(next) = spans.next_if(|next| next.start <= span.end) {
             span.end = span.end.max(next.end);
         }
-        clean.push_str(text.get(kept_from..text.floor_char_boundary(span.start)).unwrap_or_default());
+        // Both spans may end in the same character.
+        let kept_to = text.floor_char_boundary(span.start).max(kept_from);
+        clean.push_str(&text[kept_from..kept_to]);
         clean.push_str(MARK);
         kept_from = text.ceil_char_boundary(span.end);
     }
-    clean.push_str(text.get(kept_from..).unwrap_or_default());
+    clean.push_str(&text[kept_from..]);
     Some(clean)
 }
 
@@ -76,14 +78,14 @@ fn is_base64(byte: u8) -> bool {
 
 /// Returns the end of the run of bytes that satisfy `is`, starting at `start`.
 fn run_end(bytes: &[u8], start: usize, is: impl Fn(u8) -> bool) -> usize {
-    let rest = bytes.get(start..).unwrap_or_default();
-    start.saturating_add(rest.iter().take_while(|&&byte| is(byte)).count())
+    let rest = bytes.split_at(start).1;
+    start + rest.iter().take_while(|&&byte| is(byte)).count()
 }
 
 /// Returns the start of the run of bytes that satisfy `is`, ending at `end`.
 fn run_start(bytes: &[u8], end: usize, is: impl Fn(u8) -> bool) -> usize {
-    let before = bytes.get(..end).unwrap_or_default();
-    end.saturating_sub(before.iter().rev().take_while(|&&byte| is(byte)).count())
+    let before = bytes.split_at(end).0;
+    end - before.iter().rev().take_while(|&&byte| is(byte)).count()
 }
 
 type Spans = Vec<Range<usize>>;

@@ -1,6 +1,11 @@
 //! Marks text that has the shape of a credential: keys with a vendor's prefix, JSON web tokens, private keys, and
 //! passwords in URLs.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions are within the text; a wrong one must fail in the fuzzer"
+)]
+
 use memchr::memmem;
 
 use super::{Spans, is_word, run_end};
@@ -58,12 +63,12 @@ fn mark_prefix(text: &[u8], prefix: &[u8], more: usize, spans: &mut Spans) {
         if at < end || !begins_word(text, at) {
             continue;
         }
-        let body = at.saturating_add(prefix.len());
+        let body = at + prefix.len();
         end = run_end(text, body, is_key);
-        let body = text.get(body..end).unwrap_or_default();
-        let body = body.get(..body.len().saturating_sub(dots(body))).unwrap_or_default();
+        let body = &text[body..end];
+        let body = &body[..body.len() - dots(body)];
         if body.len() >= more && !is_prose(body) {
-            spans.push(at..at.saturating_add(prefix.len()).saturating_add(body.len()));
+            spans.push(at..at + prefix.len() + body.len());
         }
     }
 }
@@ -96,23 +101,23 @@ fn mark_web_tokens(text: &[u8], spans: &mut Spans) {
             continue;
         }
         end = run_end(text, at, |byte| is_word(byte) || byte == b'.' || byte == b'=');
-        let token = text.get(at..end).unwrap_or_default();
-        let token = token.get(..token.len().saturating_sub(dots(token))).unwrap_or_default();
+        let token = &text[at..end];
+        let token = &token[..token.len() - dots(token)];
         if token.len() >= 16 {
-            spans.push(at..at.saturating_add(token.len()));
+            spans.push(at..at + token.len());
         }
     }
 }
 
 fn mark_userinfo(text: &[u8], spans: &mut Spans) {
     for at in memmem::find_iter(text, b"://") {
-        let start = at.saturating_add(3);
-        let rest = text.get(start..).unwrap_or_default();
+        let start = at + 3;
+        let rest = &text[start..];
         let rest = rest.get(..USERINFO_BYTES_MAX).unwrap_or(rest);
         let ends = |byte: &u8| byte.is_ascii_whitespace() || b"/?#\"'<>\\[".contains(byte);
-        let authority = rest.get(..rest.iter().position(ends).unwrap_or(rest.len())).unwrap_or_default();
+        let authority = &rest[..rest.iter().position(ends).unwrap_or(rest.len())];
         if let Some(userinfo) = memchr::memrchr(b'@', authority).filter(|&length| length > 0) {
-            spans.push(start..start.saturating_add(userinfo));
+            spans.push(start..start + userinfo);
         }
     }
 }
@@ -123,13 +128,13 @@ fn mark_private_keys(text: &[u8], spans: &mut Spans) {
         if at < end {
             continue;
         }
-        let rest = text.get(at..).unwrap_or_default();
+        let rest = &text[at..];
         let label = rest.get(..64).unwrap_or(rest);
         if memmem::find(label, b"PRIVATE KEY").is_none() {
             continue;
         }
         let length = memmem::find(rest, b"-----END ").unwrap_or(rest.len());
-        end = at.saturating_add(length);
+        end = at + length;
         spans.push(at..end);
     }
 }
