@@ -473,7 +473,7 @@ async fn retention_and_repricing_work_on_usage_apart() {
     assert_eq!((&totals["cost_micro_usd"], &totals["requests_unpriced"]), (&json!(75.0), &json!(0)));
 
     let (setup, key, quota, _upstream) = rig.stopped().await;
-    let older = "UPDATE usage SET first_ms = first_ms - 1000 * 86400000, last_ms = last_ms - 1000 * 86400000; \
+    let older = "UPDATE usage SET digest = NULL, first_ms = first_ms - 1000 * 86400000, last_ms = last_ms - 1000 * 86400000; \
         UPDATE usage_hour SET hour = hour - 24000; UPDATE usage_day SET hour = hour - 24000; \
         DELETE FROM usage_row_sums";
     ask_nothing(&setup.state().join("usage.db"), older);

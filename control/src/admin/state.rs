@@ -9,6 +9,7 @@ use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::state::UsageStore;
+use crate::store::packed_row::damaged_reads;
 use crate::usage::gauge::read;
 
 pub(super) static ROUTES: &[Route] =
@@ -133,6 +134,8 @@ struct ShownUsage {
     journal_failures: u64,
     /// Parts of journal files that contained no valid record.
     journal_garbage_lines: u64,
+    /// Reads of rows that a failing disk has changed. The log names each row.
+    damaged_reads: u64,
     /// The time since which storing has been failing.
     failing_since_ms: Option<u64>,
     failing_error: Option<String>,
@@ -155,6 +158,7 @@ impl ShownUsage {
             journal_waiting_bytes: read(&gauge.sealed_bytes),
             journal_failures: read(&gauge.journal_failures),
             journal_garbage_lines: read(&gauge.garbage_lines),
+            damaged_reads: damaged_reads(),
             failing_since_ms,
             failing_error,
         }

@@ -11,6 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 use super::files::{Files, MAIN, has_usage_apart, is_apart};
 use super::migrate;
 use super::open::connect_reader;
+use super::packed_row;
 use super::usage_effects;
 
 /// A consistent view of all databases of a state at one moment. Writers are not blocked.
@@ -92,6 +93,9 @@ pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
         let db = connect_reader(path)?;
         let ours: i64 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
         let finding: String = db.query_row(CHECK, [], |row| row.get(0))?;
+        if finding == "ok" {
+            packed_row::check_all(&db)?;
+        }
         Ok((ours, migrate::version(&db)?, finding))
     };
     let (ours, version, finding) = look().map_err(|error: rusqlite::Error| error.to_string())?;

@@ -20,6 +20,7 @@ pub(crate) mod members;
 pub(crate) mod migrate;
 pub(crate) mod open;
 pub(crate) mod overrides;
+pub(crate) mod packed_row;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;

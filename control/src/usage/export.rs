@@ -5,6 +5,7 @@ use records::{Record, block};
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::requests::RequestFilter;
+use crate::store::packed_row::PackedRow;
 
 /// The progress of an export.
 #[derive(Clone, Debug)]
@@ -38,10 +39,10 @@ impl Progress {
             ":to": i64::try_from(to_ms).unwrap_or(i64::MAX),
         })?;
         let Some(block) = blocks.next()? else { return Ok(false) };
-        self.done = block.get("id")?;
-        let names = block::names(block.get_ref("names")?.as_blob()?);
-        if self.filter.may_pass(&names) {
-            let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+        let row = PackedRow::read(block)?;
+        self.done = row.id;
+        if self.filter.may_pass(&row.names) {
+            let rows = block::rows(row.rows()?, &row.names).flatten();
             let mut passing = rows.filter(|(record, _)| self.filter.passes(record));
             passing.try_for_each(|(record, _)| each(&record))?;
         }
@@ -50,5 +51,5 @@ impl Progress {
 }
 
 const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
-const NEXT: &str = "SELECT id, names, rows FROM usage \
+const NEXT: &str = "SELECT * FROM usage \
      WHERE id > :done AND id <= :last AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";

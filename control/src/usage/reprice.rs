@@ -15,9 +15,9 @@ use shared::quota::Counters;
 use shared::usage::{Lost, Provenance};
 
 use super::rollup::{Difference, GROUPED, correct, grouped};
-use super::table::put;
 use crate::catalog::history::History;
 use crate::store::HOUR_MS;
+use crate::store::packed_row::{PackedRow, put, unless_damaged};
 use crate::store::quotas::{Corrections, Costs};
 use crate::store::usage_effects;
 
@@ -93,8 +93,8 @@ impl Repricing {
         let mut rows = statement.query(named_params! {":after": after, ":from": from, ":to": to})?;
         let Some(row) = rows.next()? else { return Ok(None) };
         let id: i64 = row.get("id")?;
-        let names = block::names(row.get_ref("names")?.as_blob()?);
-        let packed = row.get_ref("rows")?.as_blob()?;
+        let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
+        let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(id)) };
         let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
             tracing::warn!(row = id, "a row of usage holds something that is no record; its costs stay");
             return Ok(Some(id));
@@ -258,5 +258,5 @@ fn packed_again(exchanges: &[(Record<'_>, Trace<'_>)]) -> Block {
     block
 }
 
-const NEXT: &str = "SELECT id, names, rows FROM usage \
+const NEXT: &str = "SELECT * FROM usage \
      WHERE id > :after AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";

@@ -5,11 +5,11 @@ use std::mem;
 
 use records::block::Block;
 use records::{Record, Trace};
-use rusqlite::{Connection, OptionalExtension as _, params};
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::request_index;
 use super::rollup::Rollup;
-use crate::store::signed;
+use crate::store::packed_row::put;
 
 /// The writer of the table. Caches the contents of the last row.
 #[derive(Debug, Default)]
@@ -96,20 +96,6 @@ impl UsageTable {
     }
 }
 
-/// Writes a row, replacing an existing one with this id.
-pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<()> {
-    tx.prepare_cached(WRITE)?.execute(params![
-        id,
-        signed(block.first_ms),
-        signed(block.last_ms),
-        block.exchanges,
-        block.requests,
-        block.names().packed,
-        block.rows
-    ])?;
-    Ok(())
-}
-
 /// Returns an id that no row has and that no run of the request index covers.
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
@@ -122,5 +108,3 @@ const ENOUGH: u32 = 64;
 const BYTES_MAX: usize = 256 << 10;
 
 const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
-const WRITE: &str = "REPLACE INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows) \
-     VALUES (?, ?, ?, ?, ?, ?, ?)";

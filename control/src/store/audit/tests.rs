@@ -194,6 +194,7 @@ fn a_database_from_before_the_audit_gets_a_chain() {
     for table in tables {
         db.execute(&format!("DROP TABLE {table}"), []).unwrap();
     }
+    db.execute("ALTER TABLE usage DROP COLUMN digest", []).unwrap();
     db.execute("DELETE FROM vault WHERE name = 'audit_ends'", []).unwrap();
     db.pragma_update(None, "user_version", 2).unwrap();
     drop(db);

@@ -7,6 +7,7 @@ use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
 use crate::store::HOUR_MS;
+use crate::store::packed_row::{PackedRow, unless_damaged};
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {
@@ -57,7 +58,7 @@ pub(crate) fn used_since(
     })
 }
 
-/// Calls `each` with every stored exchange that started at `from_ms` or later.
+/// Calls `each` with every stored exchange that started at `from_ms` or later, except those of damaged rows.
 pub(crate) fn recent(
     db: &Connection,
     from_ms: u64,
@@ -66,8 +67,9 @@ pub(crate) fn recent(
     let mut statement = db.prepare_cached(RECENT)?;
     let mut blocks = statement.query([from_ms])?;
     while let Some(found) = blocks.next()? {
-        let names = block::names(found.get_ref("names")?.as_blob()?);
-        let rows = block::rows(found.get_ref("rows")?.as_blob()?, &names).flatten();
+        let read = PackedRow::read(found).and_then(|row| Ok((row.rows()?, row.names)));
+        let Some((packed, names)) = unless_damaged(read)? else { continue };
+        let rows = block::rows(packed, &names).flatten();
         rows.filter(|(record, _)| record.started_at_ms >= from_ms)
             .for_each(|(record, trace)| each(&record, trace));
     }
@@ -85,7 +87,7 @@ const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES 
 const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, max(:change, 0)) \
      ON CONFLICT DO UPDATE SET used = max(min(used, 0x3fffffffffffffff) + min(:change, 0x3fffffffffffffff), 0)";
 const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";
-const RECENT: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?";
+const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= ?";
 
 macro_rules! used_by {
     ($table:literal, $subject:literal) => {

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use super::calendar::Span;
 use super::groups::{Groups, named};
 use super::{ReportQuestion, too_slow};
+use crate::store::packed_row::PackedRow;
 use crate::store::signed;
 use crate::usage::requests::has_names;
 use crate::usage::sums::UsageSums;
@@ -37,11 +38,11 @@ impl Records {
             if Instant::now() >= self.until {
                 return Err(too_slow());
             }
-            let names = block::names(block.get_ref("names")?.as_blob()?);
-            if !question.marks.may_fit(&names) {
+            let row = PackedRow::read(block)?;
+            if !question.marks.may_fit(&row.names) {
                 continue;
             }
-            for (record, trace) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+            for (record, trace) in block::rows(row.rows()?, &row.names).flatten() {
                 if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
                     continue;
                 }
@@ -58,4 +59,4 @@ impl Records {
     }
 }
 
-const BLOCKS: &str = "SELECT names, rows FROM usage WHERE last_ms >= ? AND first_ms < ?";
+const BLOCKS: &str = "SELECT * FROM usage WHERE last_ms >= ? AND first_ms < ?";

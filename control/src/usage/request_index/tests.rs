@@ -11,10 +11,10 @@ use tempfile::TempDir;
 use super::*;
 use crate::store::migrate::{MIGRATIONS, migrate};
 use crate::store::open::open;
+use crate::store::packed_row::put;
 use crate::store::relocate::settle;
 use crate::usage::requests;
 use crate::usage::retention::tables;
-use crate::usage::table::put;
 use crate::usage::tests::{Process, event};
 
 /// Returns a row of `usage` with these requests.
@@ -75,7 +75,7 @@ fn rows_that_are_in_a_run_are_not_looked_through() {
     assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
-    db.execute("UPDATE usage SET requests = x'' WHERE id <= 18", []).unwrap();
+    db.execute("UPDATE usage SET requests = x'', digest = NULL WHERE id <= 18", []).unwrap();
     assert_found(&db, 1..=20);
     fill(&db, 21..=25);
     assert_found(&db, 1..=25);
@@ -96,7 +96,7 @@ fn an_id_that_repeats_is_found_where_it_is_newest() {
     let db = migrated();
     for id in 1..=40 {
         put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
-        db.execute("UPDATE usage SET last_ms = ?1 WHERE id = ?1", [id]).unwrap();
+        db.execute("UPDATE usage SET last_ms = ?1, digest = NULL WHERE id = ?1", [id]).unwrap();
     }
     while make_run(&db, i64::MAX, 500).unwrap() == Made::Run {}
     assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().collect::<Vec<_>>());
@@ -113,7 +113,7 @@ fn rows_far_apart_are_in_different_runs() {
     fill(&db, far..=far + 4);
     while make_run(&db, i64::MAX, 250).unwrap() == Made::Run {}
     assert_eq!((runs(&db), covered(&db).unwrap()), (2, far + 4));
-    db.execute("UPDATE usage SET requests = x''", []).unwrap();
+    db.execute("UPDATE usage SET requests = x'', digest = NULL", []).unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, far..=far + 4);
 }
@@ -162,7 +162,12 @@ fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
     MIGRATIONS[..before].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
     db.pragma_update(None, "user_version", i64::try_from(before).unwrap()).unwrap();
     let rows = i64::try_from(5 * RUN / 100).unwrap();
-    fill(&db, 1..=rows);
+    for id in 1..=rows {
+        let block = row((0..50).map(|place| name(id, place)));
+        let insert = "INSERT INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows) \
+                      VALUES (?, 1000, 1000, 50, ?, ?, ?)";
+        db.execute(insert, params![id, block.requests, block.names().packed, block.rows]).unwrap();
+    }
     migrate(&mut db).unwrap();
     assert_found(&db, 1..=3);
     let mut index = RequestIndex::new();
@@ -177,8 +182,11 @@ fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
     assert!(!index.is_due());
     index.stored(RUN / 2);
     assert!(index.is_due(), "half a run was left");
-    db.execute("UPDATE usage SET requests = x'' WHERE id <= (SELECT max(last) FROM usage_requests)", [])
-        .unwrap();
+    db.execute(
+        "UPDATE usage SET requests = x'', digest = NULL WHERE id <= (SELECT max(last) FROM usage_requests)",
+        [],
+    )
+    .unwrap();
     assert_found(&db, 1..=3);
     assert_found(&db, rows - 2..=rows);
 }

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::money::MicroUsd;
+use crate::store::packed_row::{PackedRow, unless_damaged};
 use crate::usage::dimension::{self, Marks};
 use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;
@@ -242,13 +243,12 @@ pub(crate) fn page(
         if Instant::now() >= bounds.until && here < start {
             return newest.page(limit, Some(here)).named(db);
         }
-        let names = block::names(block.get_ref("names")?.as_blob()?);
-        if !filter.may_pass(&names) {
+        let row = PackedRow::read(block)?;
+        if !filter.may_pass(&row.names) {
             continue;
         }
-        let packed = block.get_ref("rows")?.as_blob()?;
-        let passing = Passing { filter, cursor, block: block.get("id")?, names: &names };
-        newest.take_block(&passing, packed);
+        let passing = Passing { filter, cursor, block: row.id, names: &row.names };
+        newest.take_block(&passing, row.rows()?);
     }
     newest.page(limit, None).named(db)
 }
@@ -301,7 +301,7 @@ pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<
     Ok(found)
 }
 
-/// Returns the ids and start times of those `records` that are stored.
+/// Returns the ids and start times of those `records` that are stored in rows that are not damaged.
 pub(crate) fn stored<'a>(
     db: &Connection,
     records: impl Iterator<Item = &'a Record<'a>>,
@@ -313,8 +313,9 @@ pub(crate) fn stored<'a>(
     let mut statement = db.prepare_cached(BETWEEN)?;
     let mut blocks = statement.query([signed(from), signed(to)])?;
     while let Some(block) = blocks.next()? {
-        let names = block::names(block.get_ref("names")?.as_blob()?);
-        for (row, _) in block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten() {
+        let read = PackedRow::read(block).and_then(|row| Ok((row.rows()?, row.names)));
+        let Some((packed, names)) = unless_damaged(read)? else { continue };
+        for (row, _) in block::rows(packed, &names).flatten() {
             if wanted.contains(&(row.request_id, row.started_at_ms)) {
                 stored.insert((row.request_id.to_owned(), row.started_at_ms));
             }
@@ -333,8 +334,8 @@ fn newest_of(
     let mut statement = db.prepare_cached(BLOCK)?;
     let mut blocks = statement.query(named_params! {":id": id, ":after": after_ms.map(signed)})?;
     let Some(block) = blocks.next()? else { return Ok(None) };
-    let names = block::names(block.get_ref("names")?.as_blob()?);
-    let rows = block::rows(block.get_ref("rows")?.as_blob()?, &names).flatten();
+    let row = PackedRow::read(block)?;
+    let rows = block::rows(row.rows()?, &row.names).flatten();
     let newest = rows
         .filter(|(record, _)| record.request_id == request_id)
         .filter(|(record, _)| after_ms.is_none_or(|after_ms| after_ms < record.started_at_ms))
@@ -504,10 +505,10 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
 /// can count.
 const BLOCK_BITS: u32 = 20;
 
-const NEWEST_FIRST: &str = "SELECT id, last_ms, names, rows FROM usage \
+const NEWEST_FIRST: &str = "SELECT * FROM usage \
      WHERE last_ms >= :from AND first_ms < :to ORDER BY last_ms DESC";
-const BETWEEN: &str = "SELECT names, rows FROM usage WHERE last_ms >= ?1 AND first_ms <= ?2";
-const BLOCK: &str = "SELECT names, rows FROM usage WHERE id = :id AND (:after IS NULL OR last_ms > :after)";
+const BETWEEN: &str = "SELECT * FROM usage WHERE last_ms >= ?1 AND first_ms <= ?2";
+const BLOCK: &str = "SELECT * FROM usage WHERE id = :id AND (:after IS NULL OR last_ms > :after)";
 
 #[cfg(test)]
 mod tests;

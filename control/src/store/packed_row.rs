@@ -1,0 +1,180 @@
+//! Rows of the table `usage`. Each contains a digest of its other columns, so that a row that a failing disk has changed
+//! is detected when it is read: a start compares the rows with their sums (`store/row_sums.rs`) only in databases up to
+//! a certain size. Rows of earlier releases have no digest.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use records::block::{self, Block};
+use records::digest::{long_digest, wide_digest};
+use rusqlite::{Connection, ErrorCode, Row, ffi, params};
+
+use super::signed;
+
+/// A row of `SELECT * FROM usage`, all of whose columns but `rows` have been compared with the digest.
+#[derive(Debug)]
+pub(crate) struct PackedRow<'a> {
+    pub(crate) id: i64,
+    /// The texts of the records.
+    pub(crate) names: Vec<&'a str>,
+    rows: &'a [u8],
+    digest: Option<u64>,
+}
+
+impl<'a> PackedRow<'a> {
+    /// Reads a row. Returns an error that names the row if it is damaged.
+    pub(crate) fn read(row: &'a Row<'_>) -> rusqlite::Result<Self> {
+        let numbers = [row.get("id")?, row.get("first_ms")?, row.get("last_ms")?, row.get("exchanges")?];
+        let (requests, names) = (row.get_ref("requests")?.as_blob()?, row.get_ref("names")?.as_blob()?);
+        let read = Self {
+            id: row.get("id")?,
+            names: block::names(names),
+            rows: row.get_ref("rows")?.as_blob()?,
+            digest: row.get::<_, Option<i64>>("digest")?.map(i64::cast_unsigned),
+        };
+        read.compare(|digest| digest >> 32 == u64::from(head_digest(numbers, requests, names)))?;
+        Ok(read)
+    }
+
+    /// Returns the packed records, or an error that names the row if they are damaged.
+    pub(crate) fn rows(&self) -> rusqlite::Result<&'a [u8]> {
+        self.compare(|digest| digest & LOWER == u64::from(rows_digest(self.id, self.rows)))?;
+        Ok(self.rows)
+    }
+
+    fn compare(&self, is_same: impl Fn(u64) -> bool) -> rusqlite::Result<()> {
+        if self.digest.is_none_or(is_same) {
+            return Ok(());
+        }
+        DAMAGED.fetch_add(1, Ordering::Relaxed);
+        let text = format!("row {} of the table usage is damaged: it is not what the gateway wrote", self.id);
+        Err(rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(text)))
+    }
+}
+
+/// Returns the result of reading a row for work that must not stop at a damaged one: logs the damage and returns `None`.
+pub(crate) fn unless_damaged<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    match read {
+        Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => {
+            tracing::error!("{error}");
+            Ok(None)
+        }
+        read => read.map(Some),
+    }
+}
+
+/// Compares each row with its digest, if the database has any. Returns an error that names the first damaged one.
+pub(crate) fn check_all(db: &Connection) -> rusqlite::Result<()> {
+    if !db.prepare(HAS_DIGESTS)?.exists([])? {
+        return Ok(());
+    }
+    let mut statement = db.prepare(ALL)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        PackedRow::read(row)?.rows()?;
+    }
+    Ok(())
+}
+
+/// Writes a row, replacing an existing one with this id.
+pub(crate) fn put(tx: &Connection, id: i64, block: &Block) -> rusqlite::Result<()> {
+    let (first_ms, last_ms) = (signed(block.first_ms), signed(block.last_ms));
+    let names = &block.names().packed;
+    let head = head_digest([id, first_ms, last_ms, block.exchanges.into()], &block.requests, names);
+    let digest = u64::from(head) << 32 | u64::from(rows_digest(id, &block.rows));
+    tx.prepare_cached(WRITE)?.execute(params![
+        id,
+        first_ms,
+        last_ms,
+        block.exchanges,
+        block.requests,
+        names,
+        block.rows,
+        digest.cast_signed()
+    ])?;
+    Ok(())
+}
+
+/// Returns how often damaged rows have been read since the process started.
+pub(crate) fn damaged_reads() -> u64 {
+    DAMAGED.load(Ordering::Relaxed)
+}
+
+/// The upper half of the digest: all columns but `rows`, which queries that need none of a row's records do not read.
+fn head_digest(numbers: [i64; 4], requests: &[u8], names: &[u8]) -> u32 {
+    let numbers = numbers.iter().fold(0, |seed, number| long_digest(seed, &number.to_le_bytes()));
+    wide_digest(long_digest(numbers, requests), names)
+}
+
+/// The lower half of the digest.
+fn rows_digest(id: i64, rows: &[u8]) -> u32 {
+    wide_digest(id.cast_unsigned(), rows)
+}
+
+static DAMAGED: AtomicU64 = AtomicU64::new(0);
+const LOWER: u64 = 0xffff_ffff;
+const HAS_DIGESTS: &str = "SELECT 1 FROM pragma_table_info('usage') WHERE name = 'digest'";
+const ALL: &str = "SELECT * FROM usage";
+const WRITE: &str = "REPLACE INTO usage (id, first_ms, last_ms, exchanges, requests, names, rows, digest) \
+     VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
+
+#[cfg(test)]
+mod tests {
+    use records::varint::put_text;
+    use records::{Record, Texts};
+
+    use super::*;
+    use crate::store::migrate::migrate;
+
+    fn filled() -> Connection {
+        let mut db = Connection::open_in_memory().unwrap();
+        migrate(&mut db).unwrap();
+        let mut bytes = Vec::new();
+        let record = Record { request_id: "req", started_at_ms: 1_700_000_000_000, ..Record::default() };
+        record.put(&mut bytes, |out, _, text| put_text(out, text));
+        let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+        for id in 1..=3 {
+            let mut block = Block::default();
+            (0..100).for_each(|_| drop(block.push(&record, trace)));
+            put(&db, id, &block).unwrap();
+        }
+        db
+    }
+
+    #[test]
+    fn a_change_of_any_column_is_an_error_that_names_the_row() {
+        for change in [
+            "first_ms = first_ms - 1",
+            "last_ms = last_ms + 1",
+            "exchanges = exchanges + 1",
+            "requests = CAST(requests || x'00' AS BLOB)",
+            "names = CAST(names || x'00' AS BLOB)",
+            "rows = CAST(substr(rows, 1, 50) || x'ff' || substr(rows, 52) AS BLOB)",
+            "rows = zeroblob(length(rows))",
+            "digest = digest + 1",
+            "digest = digest + 0x100000000",
+        ] {
+            let db = filled();
+            check_all(&db).unwrap();
+            assert_eq!(db.execute(&format!("UPDATE usage SET {change} WHERE id = 2"), []).unwrap(), 1);
+            let before = damaged_reads();
+            let error = check_all(&db).unwrap_err();
+            assert!(error.to_string().contains("row 2 of the table usage is damaged"), "{change}: {error}");
+            assert!(damaged_reads() > before);
+            assert!(matches!(unless_damaged(check_all(&db)), Ok(None)));
+        }
+    }
+
+    #[test]
+    fn a_row_in_the_place_of_another_is_damaged() {
+        let db = filled();
+        db.execute_batch("DELETE FROM usage WHERE id = 3; UPDATE usage SET id = 3 WHERE id = 2").unwrap();
+        assert!(check_all(&db).unwrap_err().to_string().contains("row 3 "));
+    }
+
+    #[test]
+    fn rows_of_earlier_releases_are_read() {
+        let db = filled();
+        db.execute("UPDATE usage SET digest = NULL, first_ms = 0", []).unwrap();
+        check_all(&db).unwrap();
+    }
+}
