@@ -8,7 +8,9 @@
 //!  entry           the lower 24 bits of a request id's hash, then the distance of its row from the run's first, 24 bits
 //! ```
 //!
-//! A run is never changed. An entry for a deleted row has no effect, and no new row gets an id that a run covers.
+//! A run is written bucket by bucket, in several transactions; the rows of `usage` are in it when its last row, that of
+//! bucket 0, is written. The next run deletes what a killed process has left of an incomplete one. A complete run is
+//! never changed. An entry for a deleted row has no effect, and no new row gets an id that a run covers.
 
 use std::time::{Duration, Instant};
 
@@ -17,11 +19,13 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use crate::usage::retention::tables::lazily;
 
-/// Creates runs for the stored rows, one at a time.
+/// Creates runs for the stored rows, one at a time, in steps that hold the writer thread for a short time.
 #[derive(Debug)]
 pub(crate) struct RequestIndex {
     /// Upper bound for the number of exchanges that are not in any run.
     waiting: u64,
+    /// The run that is being created.
+    draft: Option<RunDraft>,
     /// The time of the next try after a failure.
     due: Instant,
 }
@@ -29,7 +33,7 @@ pub(crate) struct RequestIndex {
 impl RequestIndex {
     /// Creates the state for an index whose stored rows were not counted yet.
     pub(crate) fn new() -> Self {
-        Self { waiting: u64::MAX, due: Instant::now() }
+        Self { waiting: u64::MAX, draft: None, due: Instant::now() }
     }
 
     /// Adds newly stored exchanges to the count.
@@ -37,16 +41,18 @@ impl RequestIndex {
         self.waiting = self.waiting.saturating_add(exchanges);
     }
 
-    /// True if there may be enough exchanges for a run.
+    /// True if a run is being created, or there may be enough exchanges for one.
     pub(crate) fn is_due(&self) -> bool {
-        self.waiting >= RUN && self.due <= Instant::now()
+        (self.draft.is_some() || self.waiting >= RUN) && self.due <= Instant::now()
     }
 
-    /// Creates one run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
+    /// Continues to create a run, if the rows of `usage` before `end`, which no longer change, contain enough exchanges.
     pub(crate) fn step(&mut self, db: &mut Connection, end: i64) {
-        match lazily(db, |tx| make_run(tx, end, RUN)) {
-            Ok(Made::Run) => {}
-            Ok(Made::Nothing { waiting }) => self.waiting = waiting,
+        let mut draft = self.draft.take().unwrap_or_else(|| RunDraft::new(RUN));
+        match draft.step(db, end) {
+            Ok(RunStep::More) => self.draft = Some(draft),
+            Ok(RunStep::Complete) => {}
+            Ok(RunStep::TooFew { waiting }) => self.waiting = waiting,
             Err(error) => {
                 tracing::warn!("the look-up of request ids cannot be extended now: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
@@ -55,52 +61,102 @@ impl RequestIndex {
     }
 }
 
-/// The result of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// A run was created. There may be enough exchanges for another one.
-    Run,
-    /// Only this many exchanges are not in any run.
-    Nothing { waiting: u64 },
+/// A run of the oldest rows of `usage` that are in none. Its entries are first collected, then written bucket by bucket.
+#[derive(Debug)]
+struct RunDraft {
+    exchanges_min: u64,
+    exchanges: u64,
+    /// The first and the last row.
+    rows: Option<(i64, i64)>,
+    /// True if all rows have been read.
+    is_read: bool,
+    /// The entries of the buckets that are not written yet.
+    buckets: Vec<Vec<u8>>,
 }
 
-/// Creates a run of the oldest rows of `usage` that are in none, if they contain at least `exchanges_min` exchanges.
-pub(crate) fn make_run(tx: &Connection, end: i64, exchanges_min: u64) -> rusqlite::Result<Made> {
-    let mut buckets: Vec<Vec<u8>> = (0..BUCKETS).map(|_| Vec::new()).collect();
-    let (mut waiting, mut run) = (0_u64, None);
-    let mut statement = tx.prepare_cached(UNCOVERED)?;
-    let mut rows = statement.query([covered(tx)?, end])?;
-    while let Some(row) = rows.next()? {
-        let id: i64 = row.get("id")?;
-        let (first, _) = run.unwrap_or((id, id));
-        let Some(place) = place_in_run(first, id) else {
-            waiting = exchanges_min;
-            break;
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RunStep {
+    /// The run is not complete.
+    More,
+    /// The run is complete. There may be enough exchanges for another one.
+    Complete,
+    /// Only this many exchanges are not in any run.
+    TooFew { waiting: u64 },
+}
+
+impl RunDraft {
+    /// Creates a draft of a run that has at least `exchanges_min` exchanges.
+    fn new(exchanges_min: u64) -> Self {
+        let buckets = (0..BUCKETS).map(|_| Vec::new()).collect();
+        Self { exchanges_min, exchanges: 0, rows: None, is_read: false, buckets }
+    }
+
+    /// Reads some rows before `end`, or writes some buckets.
+    fn step(&mut self, db: &mut Connection, end: i64) -> rusqlite::Result<RunStep> {
+        if self.is_read {
+            return lazily(db, |tx| self.write(tx));
+        }
+        self.read(db, end)
+    }
+
+    /// Reads rows until the run has enough exchanges, or the step has [`READ_AT_ONCE`].
+    fn read(&mut self, db: &Connection, end: i64) -> rusqlite::Result<RunStep> {
+        let pause = self.exchanges.saturating_add(READ_AT_ONCE);
+        let after = match self.rows {
+            Some((_, last)) => last,
+            None => covered(db)?,
         };
-        for hash in row.get_ref("requests")?.as_blob()?.as_chunks::<4>().0 {
+        let mut statement = db.prepare_cached(UNCOVERED)?;
+        let mut rows = statement.query([after, end])?;
+        while self.exchanges < self.exchanges_min {
+            if self.exchanges >= pause {
+                return Ok(RunStep::More);
+            }
+            let Some(row) = rows.next()? else { return Ok(RunStep::TooFew { waiting: self.exchanges }) };
+            let id = row.get("id")?;
+            let (first, _) = self.rows.unwrap_or((id, id));
+            // The rows behind a wide gap go into another run.
+            let Some(place) = place_in_run(first, id) else { break };
+            self.add(row.get_ref("requests")?.as_blob()?, place);
+            self.rows = Some((first, id));
+        }
+        self.is_read = true;
+        Ok(RunStep::More)
+    }
+
+    /// Adds the entries of a row.
+    fn add(&mut self, requests: &[u8], place: [u8; 3]) {
+        for hash in requests.as_chunks::<4>().0 {
             let [low, middle, high, bucket] = *hash;
             let [far, farther, farthest] = place;
             let entry = [low, middle, high, far, farther, farthest];
-            if let Some(entries) = buckets.get_mut(usize::from(bucket))
+            if let Some(entries) = self.buckets.get_mut(usize::from(bucket))
                 && !entries.ends_with(&entry)
             {
                 entries.extend_from_slice(&entry);
             }
-            waiting += 1;
-        }
-        run = Some((first, id));
-        if waiting >= exchanges_min {
-            break;
+            self.exchanges += 1;
         }
     }
-    let Some((first, last)) = run.filter(|_| waiting >= exchanges_min) else {
-        return Ok(Made::Nothing { waiting });
-    };
-    let mut insert = tx.prepare_cached(INSERT)?;
-    for (bucket, entries) in (0_i64..).zip(buckets) {
-        insert.execute(params![bucket, last, first, entries])?;
+
+    /// Writes up to [`WRITTEN_AT_ONCE`] buckets, the last first: bucket 0 states which rows are in a run.
+    fn write(&mut self, tx: &Connection) -> rusqlite::Result<RunStep> {
+        let Some((first, last)) = self.rows else { return Ok(RunStep::Complete) };
+        // Ids of deleted rows may be used again. No id before a row that exists is.
+        if !tx.prepare_cached(IS_ROW)?.exists([last])? {
+            return Ok(RunStep::Complete);
+        }
+        let covered = covered(tx)?;
+        let (mut discard, mut insert) = (tx.prepare_cached(DISCARD)?, tx.prepare_cached(INSERT)?);
+        for _ in 0..WRITTEN_AT_ONCE {
+            let Some(entries) = self.buckets.pop() else { break };
+            let bucket = self.buckets.len();
+            discard.execute(params![bucket, covered])?;
+            insert.execute(params![bucket, last, first, entries])?;
+        }
+        Ok(if self.buckets.is_empty() { RunStep::Complete } else { RunStep::More })
     }
-    Ok(Made::Run)
 }
 
 /// Returns the ids of the rows of `usage` that may contain this request id, newest first.
@@ -165,9 +221,12 @@ fn place_in_run(first: i64, id: i64) -> Option<[u8; 3]> {
     }
 }
 
-/// Exchanges of a run, or slightly more. A step takes some milliseconds, and a search reads about 128 entries of each
-/// run.
+/// Exchanges of a run, or slightly more. A search reads about 128 entries of each run.
 pub(crate) const RUN: u64 = 32_768;
+/// Exchanges that a step reads, or slightly more.
+const READ_AT_ONCE: u64 = 8_192;
+/// Buckets that a step writes.
+const WRITTEN_AT_ONCE: usize = 32;
 const BUCKETS: usize = 256;
 const ENTRY_BYTES: usize = 6;
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
@@ -176,6 +235,8 @@ const UNCOVERED: &str = "SELECT id, requests FROM usage WHERE id > ? AND id < ? 
 const LAST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last DESC LIMIT 1";
 const BUCKET: &str = "SELECT first, entries FROM usage_requests WHERE bucket = ?";
 const INSERT: &str = "INSERT INTO usage_requests (bucket, last, first, entries) VALUES (?, ?, ?, ?)";
+const DISCARD: &str = "DELETE FROM usage_requests WHERE bucket = ? AND last > ?";
+const IS_ROW: &str = "SELECT 1 FROM usage WHERE id = ?";
 const OLDEST: &str = "SELECT last FROM usage_requests WHERE bucket = 0 ORDER BY last LIMIT 1";
 const IS_ROW_LEFT: &str = "SELECT 1 FROM usage WHERE id <= ?";
 const FORGET: &str = "DELETE FROM usage_requests WHERE bucket = ? AND last = ?";

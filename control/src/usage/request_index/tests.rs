@@ -41,6 +41,17 @@ fn fill(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
     }
 }
 
+/// Creates a run of at least `exchanges_min` exchanges.
+fn make_run(db: &mut Connection, end: i64, exchanges_min: u64) -> rusqlite::Result<RunStep> {
+    let mut draft = RunDraft::new(exchanges_min);
+    loop {
+        let step = draft.step(db, end)?;
+        if step != RunStep::More {
+            return Ok(step);
+        }
+    }
+}
+
 fn migrated() -> Connection {
     let mut db = Connection::open_in_memory().unwrap();
     migrate(&mut db).unwrap();
@@ -49,6 +60,11 @@ fn migrated() -> Connection {
 
 fn runs(db: &Connection) -> i64 {
     db.query_row("SELECT count(*) FROM usage_requests WHERE bucket = 7", [], |row| row.get(0)).unwrap()
+}
+
+/// Returns the number of rows that all runs have.
+fn entries(db: &Connection) -> usize {
+    db.query_row("SELECT count(*) FROM usage_requests", [], |row| row.get(0)).unwrap()
 }
 
 fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
@@ -64,14 +80,14 @@ fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
 
 #[test]
 fn rows_that_are_in_a_run_are_not_looked_through() {
-    let db = migrated();
+    let mut db = migrated();
     fill(&db, 1..=20);
     assert_found(&db, 1..=20);
-    assert_eq!(make_run(&db, 15, 1_000).unwrap(), Made::Nothing { waiting: 700 });
+    assert_eq!(make_run(&mut db, 15, 1_000).unwrap(), RunStep::TooFew { waiting: 700 });
     for _ in 0..3 {
-        assert_eq!(make_run(&db, i64::MAX, 300).unwrap(), Made::Run);
+        assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::Complete);
     }
-    assert_eq!(make_run(&db, i64::MAX, 300).unwrap(), Made::Nothing { waiting: 100 });
+    assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::TooFew { waiting: 100 });
     assert_eq!((covered(&db).unwrap(), runs(&db)), (18, 3));
     // Repricing rewrites rows.
     fill(&db, 5..=7);
@@ -83,9 +99,9 @@ fn rows_that_are_in_a_run_are_not_looked_through() {
 
 #[test]
 fn a_row_that_may_still_change_is_in_no_run() {
-    let db = migrated();
+    let mut db = migrated();
     fill(&db, 1..=10);
-    assert_eq!(make_run(&db, 10, 450).unwrap(), Made::Run);
+    assert_eq!(make_run(&mut db, 10, 450).unwrap(), RunStep::Complete);
     put(&db, 10, &row((0..60).map(|place| name(10, place)))).unwrap();
     assert_eq!(covered(&db).unwrap(), 9);
     assert_eq!(rows_with(&db, &name(10, 59)).unwrap(), [10]);
@@ -93,12 +109,12 @@ fn a_row_that_may_still_change_is_in_no_run() {
 
 #[test]
 fn an_id_that_repeats_is_found_where_it_is_newest() {
-    let db = migrated();
+    let mut db = migrated();
     for id in 1..=40 {
         put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
         db.execute("UPDATE usage SET last_ms = ?1, digest = NULL WHERE id = ?1", [id]).unwrap();
     }
-    while make_run(&db, i64::MAX, 500).unwrap() == Made::Run {}
+    while make_run(&mut db, i64::MAX, 500).unwrap() == RunStep::Complete {}
     assert_eq!(rows_with(&db, "same").unwrap(), (1..=40).rev().collect::<Vec<_>>());
     let bytes = "SELECT max(length(entries)) FROM usage_requests";
     let longest: usize = db.query_row(bytes, [], |row| row.get(0)).unwrap();
@@ -107,11 +123,11 @@ fn an_id_that_repeats_is_found_where_it_is_newest() {
 
 #[test]
 fn rows_far_apart_are_in_different_runs() {
-    let db = migrated();
+    let mut db = migrated();
     let far = 1 + (1 << 24);
     fill(&db, 1..=3);
     fill(&db, far..=far + 4);
-    while make_run(&db, i64::MAX, 250).unwrap() == Made::Run {}
+    while make_run(&mut db, i64::MAX, 250).unwrap() == RunStep::Complete {}
     assert_eq!((runs(&db), covered(&db).unwrap()), (2, far + 4));
     db.execute("UPDATE usage SET requests = x'', digest = NULL", []).unwrap();
     assert_found(&db, 1..=3);
@@ -129,8 +145,8 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
         process.meter.usage_mut();
         Connection::open(home.path().join("test.db")).unwrap()
     };
-    let db = store(0..500);
-    while make_run(&db, i64::MAX, 100).unwrap() == Made::Run {}
+    let mut db = store(0..500);
+    while make_run(&mut db, i64::MAX, 100).unwrap() == RunStep::Complete {}
     assert!(runs(&db) > 0);
     let last = covered(&db).unwrap();
     drop(store(500..600));
@@ -139,7 +155,7 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
     assert_eq!(runs(&db), 0, "their rows are gone");
     assert!(requests::row(&db, "req-3").unwrap().is_none());
     assert!(requests::row(&db, "req-550").unwrap().is_some());
-    while make_run(&db, i64::MAX, 10).unwrap() == Made::Run {}
+    while make_run(&mut db, i64::MAX, 10).unwrap() == RunStep::Complete {}
     let covered_now = covered(&db).unwrap();
     assert!(covered_now > last);
     // The state after a kill between the two deletions.
@@ -173,11 +189,15 @@ fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
     let mut index = RequestIndex::new();
     let mut steps = 0;
     while index.is_due() {
+        let before = entries(&db);
         index.step(&mut db, i64::MAX);
+        assert!(entries(&db) <= before + WRITTEN_AT_ONCE, "a step writes few buckets");
+        assert_found(&db, rows / 2..=rows / 2);
         steps += 1;
-        assert!(steps < 10);
+        assert!(steps < 30);
     }
-    assert_eq!((runs(&db), steps), (2, 3));
+    // Two runs, each of four reads and eight writes, and two reads of the half run that is left.
+    assert_eq!((runs(&db), steps), (2, 26));
     index.stored(RUN / 4);
     assert!(!index.is_due());
     index.stored(RUN / 2);
@@ -195,14 +215,14 @@ fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
 fn the_look_up_moves_with_the_usage() {
     let dir = TempDir::new().unwrap();
     let key = Secret::new([1; 32]);
-    let moved = |apart: bool, work: &dyn Fn(&Connection, &Path)| {
+    let moved = |apart: bool, work: &dyn Fn(&mut Connection, &Path)| {
         let mut opened = open(dir.path(), &key).unwrap();
         settle(dir.path(), &mut opened.writer, apart).unwrap();
-        work(&opened.writer, dir.path());
+        work(&mut opened.writer, dir.path());
     };
     moved(false, &|db, _| {
         fill(db, 1..=20);
-        while make_run(db, i64::MAX, 300).unwrap() == Made::Run {}
+        while make_run(db, i64::MAX, 300).unwrap() == RunStep::Complete {}
     });
     for apart in [true, false, true] {
         moved(apart, &|db, dir| {
@@ -217,4 +237,33 @@ fn the_look_up_moves_with_the_usage() {
     drop(usage);
     let refused = open(dir.path(), &key).err().map(|error| error.to_string()).unwrap_or_default();
     assert!(refused.contains("usage_requests"), "{refused}");
+}
+
+#[test]
+fn a_run_that_a_kill_interrupts_is_made_again_and_leaves_nothing() {
+    for writes in 1..BUCKETS / WRITTEN_AT_ONCE {
+        let mut db = migrated();
+        fill(&db, 1..=10);
+        let mut draft = RunDraft::new(400);
+        assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+        for _ in 0..writes {
+            assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+        }
+        assert_eq!((entries(&db), covered(&db).unwrap()), (writes * WRITTEN_AT_ONCE, 0));
+        assert_found(&db, 1..=10);
+        assert_eq!(make_run(&mut db, i64::MAX, 300).unwrap(), RunStep::Complete);
+        assert_eq!((entries(&db), covered(&db).unwrap()), (BUCKETS, 6));
+        assert_found(&db, 1..=10);
+    }
+}
+
+#[test]
+fn a_run_whose_rows_are_deleted_meanwhile_covers_nothing() {
+    let mut db = migrated();
+    fill(&db, 1..=10);
+    let mut draft = RunDraft::new(400);
+    assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::More);
+    db.execute("DELETE FROM usage", []).unwrap();
+    assert_eq!(draft.step(&mut db, i64::MAX).unwrap(), RunStep::Complete);
+    assert_eq!(covered(&db).unwrap(), 0);
 }
