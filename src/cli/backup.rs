@@ -13,22 +13,22 @@ use super::{CliFailure, exit, print};
 
 #[derive(Subcommand)]
 pub(super) enum BackupCommand {
-    /// Make a verified archive in <state>/backups and keep the newest LLMGW_BACKUP_KEEP
+    /// Create a verified archive in <state>/backups and keep the newest LLMGW_BACKUP_KEEP
     Create,
-    /// List the archives in <state>/backups; those that changed since their last check are read to their ends first
+    /// List the archives in <state>/backups; those that changed since their last check are verified first
     List,
-    /// Unpack an archive to a temporary place and find out whether it is whole
+    /// Verify that an archive is intact
     Verify {
         /// The archive
         archive: PathBuf,
     },
-    /// Make a state directory of an archive
+    /// Restore a state directory from an archive
     Restore {
         /// The archive
         archive: PathBuf,
-        /// An empty directory, or one that is not there yet; the configured state directory unless given
+        /// An empty or new directory; default: the configured state directory
         directory: Option<PathBuf>,
-        /// What the archive may unpack to
+        /// Maximum size of the decompressed archive
         #[arg(long, default_value_t = backup::BYTES_MAX)]
         max_bytes: u64,
     },
@@ -58,7 +58,7 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
         }
         BackupCommand::Verify { archive } => {
             let manifest = backup::verify(&archive).map_err(failed)?;
-            print(&format!("{} is whole: {}", archive.display(), contents(&manifest)))
+            print(&format!("{} is intact: {}", archive.display(), contents(&manifest)))
         }
         BackupCommand::Restore { archive, directory, max_bytes } => {
             let offline = offline()?;

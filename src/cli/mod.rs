@@ -33,28 +33,28 @@ struct Arguments {
 enum CliCommand {
     /// Run the gateway
     Serve,
-    /// Run the gateway on a machine with nothing set up: makes secrets and a configuration where there are none
+    /// Run the gateway on a new machine: creates secrets and a configuration if there are none
     Quickstart,
-    /// Ask the gateway of this environment whether its process is alive; exits 0 or 1
+    /// Check that the gateway of this environment is alive; exits 0 or 1
     Healthcheck,
     /// Print the version
     Version,
-    /// Look at the configuration without starting anything
+    /// Check and print the configuration without starting the gateway
     Config {
         #[command(subcommand)]
         command: ConfigCommand,
     },
-    /// Work on stored secrets and the key that opens them
+    /// Manage stored secrets and their encryption key
     Credentials {
         #[command(subcommand)]
         command: CredentialsCommand,
     },
-    /// Make, check and restore archives of the state
+    /// Create, verify and restore archives of the state
     Backup {
         #[command(subcommand)]
         command: backup::BackupCommand,
     },
-    /// Look at the audit
+    /// Check the audit log
     Audit {
         #[command(subcommand)]
         command: AuditCommand,
@@ -63,23 +63,23 @@ enum CliCommand {
 
 #[derive(Subcommand)]
 enum CredentialsCommand {
-    /// Make LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY the key that opens the state; the gateway must not run
+    /// Re-encrypt the state with LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY; the gateway must not run
     Rekey,
     /// Seal the keys of secrets.json in the database and remove that file; the gateway must not run
     Import,
-    /// Open every stored secret and name those that do not open; the gateway may run
+    /// Decrypt every stored secret and list those that fail; the gateway may run
     Verify,
 }
 
 #[derive(Subcommand)]
 enum AuditCommand {
-    /// Find out whether any row was changed, removed or put in; the gateway may run
+    /// Detect changed, removed and inserted rows; the gateway may run
     Verify,
 }
 
 #[derive(Subcommand)]
 enum ConfigCommand {
-    /// Tell every fault of the environment and the file
+    /// List all faults of the environment and the file
     Check,
     /// Print the effective values and where each comes from, secrets masked
     Show,
@@ -148,7 +148,7 @@ fn protect_memory(environment: &Environment) {
     if !environment.allows_core_dumps()
         && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
     {
-        let _ = writeln!(std::io::stderr(), "llmgw: core dumps cannot be forbidden: {error}");
+        let _ = writeln!(std::io::stderr(), "llmgw: cannot disable core dumps: {error}");
     }
     #[cfg(not(target_os = "linux"))]
     let _ = environment;
@@ -183,7 +183,7 @@ mod exit {
 
 const AFTER_HELP: &str = "\
 Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all.
-Exit codes: 0 as asked, 1 found wanting, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
+Exit codes: 0 success, 1 check failed, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
 state, 78 configuration or secrets.";
 
 /// The release and what it was built from.

@@ -28,13 +28,13 @@ impl JsonSchema for Prices {
         properties.insert(
             "tiers".to_owned(),
             json!({
-                "description": "Prices of service tiers that an answer names, such as flex, priority, batch, fast or geo:us.",
+                "description": "Prices of service tiers that an answer reports, such as flex, priority, batch, fast or geo:us.",
                 "type": "object",
                 "additionalProperties": generator.subschema_for::<Tier>(),
             }),
         );
         json_schema!({
-            "description": "What a model costs, in dollars. What is left out is unknown, never free.",
+            "description": "Prices of a model, in dollars. Omitted prices are unknown, not zero.",
             "type": "object",
             "properties": properties,
             "additionalProperties": false,
@@ -50,13 +50,13 @@ impl JsonSchema for PriceStepSchema {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let mut properties = rates();
         let input_tokens = json!({
-            "description": "The prices hold for prompts with more input tokens than this.",
+            "description": "The prices apply to prompts with more input tokens than this.",
             "type": "integer",
             "minimum": 1,
         });
         properties.insert("input_tokens".to_owned(), input_tokens);
         json_schema!({
-            "description": "The prices of longer prompts. Nothing is inherited from shorter ones.",
+            "description": "The prices of longer prompts. They inherit nothing from shorter ones.",
             "type": "object",
             "properties": properties,
             "required": ["input_tokens"],
@@ -73,7 +73,7 @@ impl JsonSchema for Tier {
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
         let mut properties = schedule(generator);
         let times = json!({
-            "description": "Multiplies the prices of tokens, in place of own prices.",
+            "description": "Factor on the standard prices of tokens, instead of own prices.",
             "type": "number",
             "minimum": 0,
             "maximum": 1_000,
@@ -97,7 +97,7 @@ fn schedule(generator: &mut SchemaGenerator) -> Map<String, Value> {
         "additionalProperties": {"type": "number", "minimum": 0, "maximum": 10_000},
     });
     let input_tokens_max = json!({
-        "description": "Input tokens up to which these prices hold; the cost of a longer prompt is unknown.",
+        "description": "Input tokens up to which these prices apply; the cost of a longer prompt is unknown.",
         "type": ["integer", "null"],
         "minimum": 1,
     });

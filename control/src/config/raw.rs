@@ -18,21 +18,21 @@ use super::prices::Prices;
 #[serde(default, deny_unknown_fields)]
 #[schemars(title = "llmgw configuration")]
 pub(super) struct File {
-    /// How the process serves. Each setting has an environment variable that wins over it.
+    /// Settings of the server. For each setting, an environment variable takes precedence.
     pub(super) server: Server,
     /// Browser access.
     pub(super) cors: Cors,
-    /// Provider instances by id.
+    /// Provider instances by ID.
     pub(super) providers: BTreeMap<String, Provider>,
     /// Named, ordered failover lists.
     pub(super) endpoints: Option<BTreeMap<String, Endpoint>>,
-    /// Deprecated name of `endpoints`, read only when that is absent.
+    /// Deprecated name of `endpoints`; read only if `endpoints` is absent.
     pub(super) categories: Option<BTreeMap<String, Endpoint>>,
     /// Retry and circuit settings; read at start-up only.
     pub(super) policies: Policies,
 }
 
-/// How the process serves.
+/// Settings of the server.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Server {
@@ -48,7 +48,7 @@ pub(super) struct Server {
     /// Largest request body.
     #[schemars(range(min = 1_024, max = 1_099_511_627_776_u64))]
     pub(super) max_request_body_bytes: Option<u64>,
-    /// All request bodies that are held at the same time.
+    /// Memory for all request bodies at the same time.
     #[schemars(range(min = 1_048_576, max = 17_592_186_044_416_u64))]
     pub(super) max_body_memory_bytes: Option<u64>,
     /// Open client connections.
@@ -57,33 +57,33 @@ pub(super) struct Server {
     /// Threads of the data plane.
     #[schemars(range(min = 1, max = 1_024))]
     pub(super) workers: Option<u64>,
-    /// How long streams may go on after SIGTERM.
+    /// How long streams may continue after SIGTERM.
     #[schemars(range(max = 3_600))]
     pub(super) drain_seconds: Option<u64>,
     /// How long a client connection may stay open without a request.
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) client_idle_seconds: Option<u64>,
-    /// How long a client may take nothing of what waits for it.
+    /// How long a client may read nothing of its pending response.
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) client_stall_seconds: Option<u64>,
-    /// Longest pause in a request body, and time before its minimum rate of 240 bytes a second holds.
+    /// Longest pause in a request body, and time before its minimum rate of 240 bytes a second applies.
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) client_body_seconds: Option<u64>,
-    /// Keep-alives on streams that are silent for this long; 0 sends none.
+    /// Interval of keep-alives on silent streams; 0 sends none.
     #[schemars(range(max = 3_600))]
     pub(super) stream_keepalive_seconds: Option<u64>,
-    /// How long an upstream is read on for the usage of an answer that has ended, when its client has left; 0: not.
+    /// How long the gateway waits for the usage of an answer that has ended, if its client has left; 0: not at all.
     #[schemars(range(max = 60_000))]
     pub(super) usage_grace_ms: Option<u64>,
     /// Serve /metrics without a key.
     pub(super) metrics_public: Option<bool>,
-    /// PEM file of further authorities trusted for upstreams.
+    /// PEM file of additional authorities trusted for upstreams.
     pub(super) extra_ca_file: Option<String>,
-    /// Trust the system's authorities beside the built-in ones.
+    /// Trust the system's authorities in addition to the built-in ones.
     pub(super) trust_system_roots: Option<bool>,
     /// Log filter, e.g. info,dataplane=debug.
     pub(super) log: Option<String>,
-    /// Shape of log lines.
+    /// Format of log lines.
     pub(super) log_format: Option<LogFormat>,
     /// Log one line of metadata for each request.
     pub(super) log_requests: Option<bool>,
@@ -91,7 +91,7 @@ pub(super) struct Server {
     pub(super) log_request_bodies: Option<bool>,
 }
 
-/// Shape of log lines.
+/// Format of log lines.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum LogFormat {
@@ -111,46 +111,46 @@ pub(super) struct Cors {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Provider {
-    /// The sort of provider; may be left out where `registry_id` says it.
+    /// The kind of provider; optional if `registry_id` determines it.
     #[serde(rename = "type")]
     pub(super) kind: Option<String>,
-    /// A well-known provider, which fills in type and address.
+    /// A well-known provider, which sets type and address.
     pub(super) registry_id: Option<String>,
-    /// The address that the vendor's own SDK takes, e.g. `https://api.example.com/v1`.
+    /// The base URL as in the vendor's own SDK, e.g. `https://api.example.com/v1`.
     pub(super) base_url: Option<String>,
     /// The credential, or `${ENV:NAME}` to take it from the environment. For `bedrock` an API key or
     /// `${ENV:AWS_ACCESS_KEY_ID}:${ENV:AWS_SECRET_ACCESS_KEY}`, for `vertex` the JSON of a service account, an access
-    /// token, or nothing for the account of the machine.
+    /// token, or no value for the account of the machine.
     pub(super) api_key: Option<String>,
-    /// Seconds that an attempt may take up to the response head.
+    /// Seconds that an attempt may take until the response head.
     #[schemars(range(min = 0.001, max = 86_400))]
     pub(super) timeout: Option<f64>,
-    /// Seconds of silence after which a stream is given up.
+    /// Seconds of silence after which a stream is aborted.
     #[schemars(range(min = 0.001, max = 86_400))]
     pub(super) stream_idle_timeout: Option<f64>,
     /// Region, for providers that have regions.
     pub(super) region: Option<String>,
     /// Project, for providers that have projects.
     pub(super) project: Option<String>,
-    /// Location, for providers that have locations; `vertex` takes `global` where none is given.
+    /// Location, for providers that have locations; the default of `vertex` is `global`.
     pub(super) location: Option<String>,
     /// Version of the API, for `azure_openai`.
     pub(super) api_version: Option<String>,
-    /// Voice where a speech request names none.
+    /// Voice of speech requests that name none.
     pub(super) default_voice: Option<String>,
-    /// Keep the instance but route nothing to it.
+    /// Keep the instance, but send no requests to it.
     pub(super) disabled: bool,
-    /// Opt in to the experimental adaptation of Chat to Responses.
+    /// Enable the experimental adaptation of Chat to Responses.
     pub(super) force_api_support: bool,
     /// Models that the instance serves.
     pub(super) models: Vec<Model>,
-    /// Further headers sent with every request; a value may be `${ENV:NAME}`.
+    /// Additional headers sent with every request; a value may be `${ENV:NAME}`.
     pub(super) headers: BTreeMap<String, String>,
-    /// Protocols that the instance speaks natively, where they differ from its type's.
+    /// Protocols that the instance supports natively, if they differ from those of its type.
     pub(super) protocols: Option<Vec<Protocol>>,
-    /// HTTP version towards the upstream.
+    /// HTTP version for requests to the upstream.
     pub(super) http_version: HttpVersion,
-    /// Options of the type `echo`: the fault lab.
+    /// Options of the type `echo`, which simulate failures.
     pub(super) echo: Option<Echo>,
 }
 
@@ -170,7 +170,7 @@ impl JsonSchema for Protocol {
     }
 }
 
-/// HTTP version towards an upstream.
+/// HTTP version for requests to an upstream.
 #[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
 pub(super) enum HttpVersion {
     #[default]
@@ -182,7 +182,7 @@ pub(super) enum HttpVersion {
     Http2,
 }
 
-/// A model: its id, or what is known about it.
+/// A model: its ID, or its description.
 #[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 pub(super) enum Model {
@@ -190,46 +190,46 @@ pub(super) enum Model {
     Described(Box<DescribedModel>),
 }
 
-/// What is known about a model. What is left out is unknown.
+/// Description of a model. Omitted fields are unknown.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DescribedModel {
-    /// What the provider calls it.
+    /// The provider's ID of the model.
     pub(super) id: String,
     /// Name for people.
     #[serde(default)]
     pub(super) display_name: Option<String>,
-    /// Takes image input.
+    /// Supports image input.
     #[serde(default)]
     pub(super) vision: Option<bool>,
-    /// Can call tools.
+    /// Supports tool calls.
     #[serde(default)]
     pub(super) tools: Option<bool>,
-    /// Thinks before it answers.
+    /// Reasons before it answers.
     #[serde(default)]
     pub(super) reasoning: Option<bool>,
-    /// Protocols that the model speaks, where narrower than its instance's.
+    /// Protocols that the model supports, if fewer than those of its instance.
     #[serde(default)]
     pub(super) protocols: Option<Vec<Protocol>>,
     /// Features of the Responses API that the model lacks: names of members (previous_response_id, conversation, store, prompt,
-    /// encrypted_content), types of built-in tools (web_search) and values of include; tools and include stand for all.
+    /// encrypted_content), types of built-in tools (web_search) and values of include; tools and include mean all of them.
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub(super) lacks: Option<Vec<String>>,
-    /// Tokens that fit into a conversation.
+    /// Maximum tokens of a conversation.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) context_window: Option<u64>,
-    /// The longest answer in tokens.
+    /// Maximum tokens of an answer.
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
-    /// What the model costs, in dollars.
+    /// The prices of the model, in dollars.
     #[serde(default)]
     pub(super) prices: Option<Prices>,
 }
 
-/// What the type `echo` does besides repeating the prompt.
+/// Behaviour of the type `echo` besides repeating the prompt.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Echo {
@@ -242,10 +242,10 @@ pub(super) struct Echo {
     /// Answer with this status and an error.
     #[schemars(range(min = 400, max = 599))]
     pub(super) status: Option<u16>,
-    /// `Retry-After` in seconds beside `status`.
+    /// `Retry-After` in seconds, sent with `status`.
     #[schemars(range(max = 86_400))]
     pub(super) retry_after: Option<u64>,
-    /// Break the stream off after this many content chunks.
+    /// Close the connection after this many content chunks.
     pub(super) cut_after_chunks: Option<u32>,
     /// Send an error event inside the stream after this many content chunks.
     pub(super) error_after_chunks: Option<u32>,
@@ -262,7 +262,7 @@ pub(super) struct Echo {
 pub(super) struct Endpoint {
     /// Targets in the order in which they are tried.
     pub(super) failover: Vec<Member>,
-    /// System text put before a request's own.
+    /// System text put before that of the request.
     pub(super) preamble: Option<String>,
 }
 
@@ -270,9 +270,9 @@ pub(super) struct Endpoint {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Member {
-    /// Id of a provider instance.
+    /// ID of a provider instance.
     pub(super) provider: Option<String>,
-    /// What that provider calls the model.
+    /// The provider's ID of the model.
     pub(super) model: Option<String>,
 }
 
@@ -282,7 +282,7 @@ pub(super) struct Member {
 pub(super) struct Policies {
     /// Settings of every provider.
     pub(super) defaults: Policy,
-    /// Settings by exact provider id; what is left out comes from `defaults`.
+    /// Settings by exact provider ID; omitted ones come from `defaults`.
     pub(super) overrides: BTreeMap<String, Policy>,
 }
 
@@ -290,22 +290,22 @@ pub(super) struct Policies {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Policy {
-    /// Attempts per target, the first included; 1 or less: no retry.
+    /// Attempts per target, including the first; 1 or less: no retries.
     #[schemars(range(max = 100))]
     pub(super) retry_max_attempts: Option<i64>,
-    /// Upper bound of the first pause.
+    /// Maximum of the first pause.
     #[schemars(range(min = 0, max = 3_600))]
     pub(super) retry_initial_backoff_seconds: Option<f64>,
-    /// Upper bound of any pause.
+    /// Maximum of every pause.
     #[schemars(range(min = 0, max = 3_600))]
     pub(super) retry_max_backoff_seconds: Option<f64>,
-    /// Growth of the bound from one pause to the next.
+    /// Factor from one maximum to the next.
     #[schemars(range(min = 1, max = 100))]
     pub(super) retry_backoff_multiplier: Option<f64>,
     /// Consecutive failures that open the circuit; 0: off.
     #[schemars(range(max = 1_000_000))]
     pub(super) circuit_failure_threshold: Option<u32>,
-    /// How long an open circuit refuses.
+    /// How long an open circuit rejects attempts.
     #[schemars(range(min = 0, max = 86_400))]
     pub(super) circuit_cooldown_seconds: Option<f64>,
 }
