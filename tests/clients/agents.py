@@ -1,8 +1,8 @@
-"""Claude Code, Codex, aider and opencode, each through a scripted session over the gateway: they write a file, as a rule
-look at it, and are done.
+"""Claude Code, Codex, aider and opencode, each through a scripted session over the gateway: they write a file, usually
+read it, and end.
 
-Each gets a home and a working folder of its own. Telemetry, updates and the like are switched off, and nothing but
-loopback can be reached where run.sh could arrange that.
+Each has a separate home and working folder. Telemetry and updates are disabled, and only loopback is reachable if
+run.sh could set up a network namespace.
 """
 
 import json
@@ -25,7 +25,7 @@ def version(name):
 
 AIDER = os.environ["LLMGW_TEST_AIDER"]
 AIDER_VERSION = (HERE / "aider.in").read_text().rpartition("==")[2].strip()
-# Its program for this system, which is what the package opencode-ai would install; the lock file has no other.
+# The program for this system, which the package opencode-ai would install; the lock file has only this one.
 OPENCODE = "opencode-linux-x64-baseline"
 AGENTS = {"claude-code": "@anthropic-ai/claude-code", "codex": "@openai/codex"}
 if (sys.platform, platform.machine()) == ("linux", "x86_64"):
@@ -34,19 +34,19 @@ SUITE = Suite(" ".join([f"{name}-{version(package)}" for name, package in AGENTS
 
 
 def program(scope, pattern):
-    """The agent's own program, which is in a package of its system and processor."""
+    """Returns the agent's program from the package for this system and processor."""
     found = sorted(path for path in (PACKAGES / scope).glob(pattern) if path.is_file())
     holds(found, f"no {pattern} in {PACKAGES / scope}")
     return str(found[0])
 
 
 def events(command, folder, env):
-    """The lines of JSON that an agent prints."""
+    """Returns the JSON lines that an agent prints."""
     return [json.loads(line) for line in printed(command, folder, env).split("\n") if line.startswith("{")]
 
 
 def printed(command, folder, env):
-    """What an agent prints."""
+    """Returns the output of an agent."""
     clean = {"PATH": os.environ["PATH"], "HOME": str(folder / "home"), "LANG": "C.UTF-8", "NO_COLOR": "1", **env}
     (folder / "home").mkdir(exist_ok=True)
     (folder / "work").mkdir(exist_ok=True)
@@ -126,7 +126,7 @@ enabled = false
 
 
 def codex(folder, model, task):
-    """The command, in a home that says where the gateway is."""
+    """Returns the command, with a home that configures the gateway's address."""
     config = folder / "home" / ".codex" / "config.toml"
     config.parent.mkdir(parents=True)
     config.write_text(CODEX.format(origin=ORIGIN, model=model))
@@ -148,7 +148,7 @@ def codex_on_a_native_target():
         equal([item["type"] for item in items].count("command_execution"), 2, "the commands that it ran")
         equal(items[-1].get("text"), "The note is written.", "the last answer")
         equal(lines[-1]["type"], "turn.completed", "the end")
-        # Usage of its three requests, as the script gave it.
+        # Usage of its three requests, as scripted.
         equal((lines[-1]["usage"]["input_tokens"], lines[-1]["usage"]["output_tokens"]), (60, 27), "usage")
         asked = last()["body"]
         sealed = [item.get("encrypted_content") for item in asked["input"] if item.get("type") == "reasoning"]
@@ -162,7 +162,7 @@ def codex_on_a_chat_only_target_is_told_why_not():
         folder = pathlib.Path(name)
         command = codex(folder, "gpt-5.5-on-chat", "scene:hello")
         said = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
-        holds("it ended with 1" in said and "'include' asks for" in said, f"the field that cannot be said: {said}")
+        holds("it ended with 1" in said and "'include' requests" in said, f"the field that cannot be said: {said}")
 
 
 @SUITE.check()
@@ -172,7 +172,7 @@ def aider_on_a_native_target():
         note = folder / "work" / "note.txt"
         note.parent.mkdir()
         note.touch()
-        # What it knows of models; without it, it asks GitHub at its start.
+        # Its list of models; without it, it asks GitHub at start-up.
         known = folder / "home" / ".aider" / "caches" / "model_prices_and_context_window.json"
         known.parent.mkdir(parents=True)
         known.write_text(json.dumps({"openai/m": {"max_input_tokens": 100_000, "litellm_provider": "openai"}}))

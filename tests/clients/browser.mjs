@@ -1,5 +1,5 @@
-// The SDKs of OpenAI and Anthropic inside Chromium, bundled as for a web page, on a page whose origin `cors.origins` lists:
-// preflights, answers, streams, errors and readable headers. And on a page of another origin, which gets nothing.
+// The SDKs of OpenAI and Anthropic inside Chromium, bundled as for a web page, on a page whose origin `cors.origins`
+// lists: preflights, answers, streams, errors and readable headers. A page of another origin must be rejected.
 
 import assert from "node:assert/strict";
 

@@ -1,4 +1,5 @@
-// What the Node suites share: packages from the cache, where the gateway is, the scripts' facts, and how checks run.
+// Shared by the Node suites: packages from the cache, the gateway's address, the facts of the scripts, and the check
+// runner.
 // The environment is common.py's.
 
 import assert from "node:assert/strict";
@@ -35,7 +36,7 @@ const require = createRequire(path.join(PACKAGES, "package.json"));
 
 /** A package of the cache folder that setup.sh made. */
 export async function load(name) {
-  // As an import finds it: some packages have no entry for `require`.
+  // Resolved like an import: some packages have no entry for `require`.
   const folder = path.join(PACKAGES, "node_modules", name);
   const manifest = JSON.parse(fs.readFileSync(path.join(folder, "package.json"), "utf8"));
   let entry = manifest.exports?.["."] ?? manifest.module ?? manifest.main;

@@ -1,7 +1,7 @@
-"""What the Python suites share: where the gateway is, the targets, and how a check runs on several of them.
+"""Shared by the Python suites: the gateway's address, the targets, and checks that run on several targets.
 
 Environment: LLMGW_TEST_ORIGIN (what is driven), LLMGW_TEST_KEY, LLMGW_TEST_STATE (the scripted upstream's state), and
-LLMGW_TEST_DIRECT=1 where the upstream itself is driven, which proves the checks.
+LLMGW_TEST_DIRECT=1 if the upstream itself is driven, which proves the checks.
 """
 
 import base64
@@ -36,7 +36,7 @@ PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "req
 
 
 class City(BaseModel):
-    """What structured output is asked for."""
+    """The schema of the requested structured output."""
 
     name: str
     large: bool
@@ -57,7 +57,7 @@ def state():
 
 
 def last():
-    """What the upstream was asked last."""
+    """Returns the upstream's last request."""
     return state()["last"]
 
 
@@ -82,7 +82,7 @@ def on(suite, targets, gateway_only=False):
 
 
 def raises(kind, call):
-    """The error of a call, which must be of an SDK's class `kind`."""
+    """Returns the error of a call, which must be of an SDK's class `kind`."""
     try:
         call()
     except kind as error:

@@ -63,7 +63,7 @@ policies:
 
 
 def raise_loopback():
-    """In a network of its own the loopback device is down at first."""
+    """Brings the loopback device up, which is down in a new network namespace."""
     with socket.socket() as any_socket:
         request = struct.pack("16sh", b"lo", 0x1 | 0x40)  # IFF_UP | IFF_RUNNING
         fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS

@@ -17,7 +17,7 @@ def get_weather(city: str) -> str:
 
 
 def both(model):
-    """The chat models that a target is asked with."""
+    """Returns the chat models for a target."""
     base = {"model": model, "max_tokens": 200, "max_retries": 0, "api_key": KEY, "stream_usage": True}
     yield ChatOpenAI(base_url=f"{ORIGIN}/v1", **base)
     yield ChatOpenAI(base_url=f"{ORIGIN}/v1", use_responses_api=True, **base)

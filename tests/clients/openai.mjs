@@ -129,7 +129,7 @@ const checks = {
     try {
       for await (const event of await client.responses.create(respond(model, "scene:breaks", { stream: true }))) seen.push(event);
     } catch (error) {
-      // Of an `error` event the SDK makes an exception; after `response.failed` the gateway closes the connection.
+      // The SDK raises an exception for an `error` event; after `response.failed` the gateway closes the connection.
       raised = error.message;
     }
     const failed = seen.filter((event) => event.type === "response.failed").map((event) => event.response.error.message);

@@ -142,7 +142,7 @@ def an_error_in_mid_stream_is_told(model):
         for event in client.responses.create(model=model, stream=True, **ask("scene:breaks")):
             seen.append(event)
     except openai.APIConnectionError:
-        pass  # The gateway closes the connection after the event, so that nobody takes the answer for whole.
+        pass  # The gateway closes the connection after the event, so that no client takes the answer for complete.
     failed = [event for event in seen if event.type in ("error", "response.failed")]
     equal(len(failed), 1, f"failures in {[event.type for event in seen]}")
     reason = failed[0].message if failed[0].type == "error" else failed[0].response.error.message

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # usage: run.sh [--direct] [--only PART-OF-A-SUITE'S-NAME] [PATH-OF-LLMGW]
 #
-# The gateway as its clients see it: the official Python and Node SDKs of OpenAI and Anthropic, the Node ones also on pages in
-# Chromium, the Vercel AI SDK, LangChain, and sessions of Claude Code, Codex, aider and opencode (on Linux on x86-64), against an upstream that
-# answers by script. Everything runs in a network of its own that has nothing but loopback, where the system allows
-# that. Without a path the gateway is built here (debug). With --direct the clients talk to the scripted upstream itself, which proves the checks.
-# The last line is `clients: N passed, N failed`; the exit code is not 0 when a check failed.
+# Drives the gateway with real clients: the official Python and Node SDKs of OpenAI and Anthropic, the Node ones also on
+# pages in Chromium, the Vercel AI SDK, LangChain, and sessions of Claude Code, Codex, aider and opencode (on Linux on x86-64),
+# against a scripted upstream. Everything runs in a separate network namespace with only loopback, if the system permits
+# that. Without a path the gateway is built here (debug). With --direct the clients talk to the scripted upstream
+# itself, which proves the checks.
+# The last line is `clients: N passed, N failed`; the exit code is not 0 if a check failed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 options=()
@@ -27,7 +28,7 @@ if unshare --map-root-user --net true 2>/dev/null; then
     isolate=(unshare --map-root-user --net)
     options+=(--isolated)
 else
-    echo "clients: this system allows no network of one's own; what the clients reach is not limited"
+    echo "clients: this system does not permit a network namespace; the clients can reach the network"
 fi
 export PYTHONDONTWRITEBYTECODE=1
 exec "${isolate[@]}" "$cache/python/bin/python" "$here/drive.py" --cache "$cache" ${binary:+--gateway "$(realpath "$binary")"} "${options[@]}"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # usage: setup.sh   installs the clients (Python packages from PyPI, Node packages from npm, every one with its hash)
 # into the user's cache, once, and prints that folder. About 2 GB on disk, most of it the four agents. Chromium, which the
-# suite of the browser needs, is Debian's package: root installs it where it is missing.
+# suite of the browser needs, is Debian's package: root installs it if it is missing.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${LLMGW_CLIENTS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/llmgw-clients}
@@ -10,7 +10,7 @@ stamp=$(cat "$here/requirements.txt" "$here/aider.txt" "$here/package-lock.json"
 say() { echo "setup: $*" >&2; }
 need() { command -v "$1" >/dev/null || { say "$1 is needed: $2"; exit 1; }; }
 
-# Where no browser can be installed, its suite is skipped, and the run says so.
+# If no browser can be installed, its suite is skipped, and the run reports that.
 if ! command -v chromium >/dev/null && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "installing chromium with apt-get"
     { apt-get install -y -qq --no-install-recommends chromium ||
@@ -35,7 +35,7 @@ python=$dir/python/bin/python
 "$python" -m uv venv -q --clear --python "$python" "$dir/aider"
 "$python" -m uv pip install -q --compile-bytecode --python "$dir/aider/bin/python" --require-hashes -r "$here/aider.txt" >&2
 
-# No install scripts: the agents' own programs come as packages, and need none.
+# Without install scripts: the agents' programs are packages that need none.
 mkdir -p "$dir/node"
 cp "$here/package.json" "$here/package-lock.json" "$dir/node/"
 (cd "$dir/node" && npm ci --silent --ignore-scripts --no-audit --no-fund >&2)

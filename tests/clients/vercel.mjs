@@ -34,7 +34,7 @@ const ask = (model, target, prompt, more) => ({
   prompt,
   maxOutputTokens: 200,
   maxRetries: 0,
-  // Else its Responses provider sends references to items that the vendor keeps, which only the vendor can follow.
+  // Otherwise its Responses provider sends references to items stored at the vendor, which only the vendor can resolve.
   providerOptions: { openai: { store: false } },
   ...more,
 });
@@ -103,13 +103,13 @@ const checks = {
     }
   },
 
-  // The SDK throws instead of giving an error part where the body does not end properly.
+  // The SDK throws instead of returning an error part if the body does not end properly.
   async error_in_mid_stream(model, target) {
     assert.match(await errorPart(model, target, "scene:breaks"), /breaks off/);
   },
 
   async end_of_the_connection_in_mid_stream(model, target) {
-    if (!DIRECT) assert.match(await errorPart(model, target, "scene:drops"), /broke off/);
+    if (!DIRECT) assert.match(await errorPart(model, target, "scene:drops"), /connection broke/);
   },
 
   async retries(model, target) {

@@ -1,8 +1,8 @@
-"""Two hundred conversations as real clients hold them, odd ones among them, each in every client's protocol that can say it.
+"""Two hundred conversations of real clients, including unusual ones, each in every client protocol that can express it.
 
-A conversation is built of *features*: each adds one thing (an empty turn, a loop of tools, an image, signed thoughts, a
-long tool name, ...). Every feature stands alone once; the rest are combinations drawn with a fixed seed, so that the
-corpus is the same on every machine. `bodies(conversation)` says it in chat, Responses and Messages.
+A conversation is built of *features*: each adds one thing (an empty turn, a tool loop, an image, signed thoughts, a
+long tool name, ...). Every feature occurs alone once; the rest are combinations drawn with a fixed seed, so that the
+corpus is the same on every machine. `bodies(conversation)` renders it in chat, Responses and Messages.
 """
 
 import copy
@@ -12,7 +12,7 @@ import random
 COUNT = 200
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQAAAABJRU5ErkJggg=="
 PDF = "JVBERi0xLjQKJSVFT0YK"
-# Signatures are base64 at every vendor.
+# Every vendor's signatures are base64.
 SIGNED = "RXFzQkNrWUlCeGdDS2tCc2lnbmF0dXJlLW9mLXRob3VnaHRz"
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 OPTIONAL = {
@@ -27,7 +27,7 @@ LONG_TWIN = LONG + "_again"
 
 
 class Conversation:
-    """What is said, in no protocol's words."""
+    """A conversation, independent of the protocol."""
 
     def __init__(self, *features):
         self.features = [feature.__name__ for feature in features]
@@ -36,7 +36,7 @@ class Conversation:
         self.turns = [said("user", text("What is the weather like in Paris?"))]
         self.tools = []
         self.options = {}
-        # Members as they are, by protocol.
+        # Verbatim members, by protocol.
         self.extra = {"chat": {}, "responses": {}, "messages": {}}
         self.clients = {"chat", "responses", "messages"}
         self.functions = False
@@ -77,7 +77,7 @@ def result(id="call_a1", *parts, **more):
 
 
 def step(conversation, calls, results=None, words=None, thoughts=None):
-    """The assistant calls, and the results come back."""
+    """Adds tool calls of the assistant and their results."""
     parts = [] if words is None else [text(words)]
     conversation.turns.append(said("assistant", *parts, calls=calls, thoughts=thoughts or []))
     conversation.turns.append({"role": "results", "results": results or [result(one["id"]) for one in calls], "parts": []})
@@ -85,7 +85,7 @@ def step(conversation, calls, results=None, words=None, thoughts=None):
     conversation.tools += [tool(name) for name in dict.fromkeys(one["name"] for one in calls) if name not in named]
 
 
-# What a conversation may have. ---------------------------------------------------------------------------------------
+# The features of conversations. ---------------------------------------------------------------------------------------
 
 
 def plain(c):
@@ -517,7 +517,7 @@ def effort_high(c):
 
 
 def google_signatures(c):
-    """As Gemini's own chat endpoint hands them out."""
+    """Signatures in the format of Gemini's own chat endpoint."""
     c.only("chat")
     step(c, [call("call_q1"), call("call_q2")])
     c.turns[-2]["calls"][0]["signature"] = SIGNED
@@ -632,7 +632,7 @@ FEATURES = [
 
 
 def conversations():
-    """All of them, always the same."""
+    """Returns all conversations, the same on every run."""
     made = [Conversation(feature) for feature in FEATURES]
     dice = random.Random(20261122)
     combinable = [feature for feature in FEATURES if feature.__name__ not in ODD]
@@ -646,7 +646,7 @@ def conversations():
 
 
 def sound(conversation):
-    """Whether a client would hold it: no tool twice, and no two ways to choose or call."""
+    """Returns true if a client could send it: no tool twice, and only one way to choose or call."""
     names = [known["name"] for known in conversation.tools]
     mixed = conversation.functions and any(len(turn.get("calls", [])) > 1 for turn in conversation.turns)
     chosen = conversation.options.get("choice")
@@ -657,17 +657,17 @@ def sound(conversation):
     return len(set(names)) == len(names) and named and not (mixed or too_short or twice)
 
 
-# The same in each protocol. ------------------------------------------------------------------------------------------
+# Rendering in each protocol. ------------------------------------------------------------------------------------------
 
 
 def bodies(c, model, stream=False):
-    """The request of each client's protocol that can say it, by protocol."""
+    """Returns the request in each client protocol that can express it, by protocol."""
     said_in = {"chat": chat, "responses": responses, "messages": messages}
     return {client: said_in[client](c) | c.extra[client] | {"model": model, "stream": stream} for client in sorted(c.clients)}
 
 
 def content(parts, say):
-    """A lone text is a string, as clients write it."""
+    """Returns a string for a single text, as clients do."""
     if len(parts) == 1 and parts[0]["kind"] == "text" and "cache" not in parts[0]:
         return parts[0]["text"]
     return [say(part) for part in parts]

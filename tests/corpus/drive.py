@@ -1,7 +1,7 @@
-"""Sends the corpus through every adaptation of a running gateway, and has each request that it makes judged.
+"""Sends the corpus through every adaptation of a running gateway, and checks each upstream request.
 
-The answers are judged too: they must be the client's own protocol in the eyes of its SDK, and call the tool by the
-client's own name. Where a conversation cannot be said to a target, its refusal must stand in `REFUSED`.
+The answers are checked too: they must be valid for the client's SDK, and call the tool by the client's name. If a
+target cannot express a conversation, its rejection must be listed in `REFUSED`.
 """
 
 import argparse
@@ -28,7 +28,7 @@ import judges  # noqa: E402
 from process import ended_well, start_gateway  # noqa: E402
 from upstream import Upstream  # noqa: E402
 
-# Of each target: its provider, its model, its judge, and the clients that reach it by adaptation.
+# For each target: its provider, its model, its judge, and the clients that reach it by adaptation.
 TARGETS = {
     "openai": ("gpt-5", judges.chat, ("messages",)),
     "chat": ("some-model", judges.chat, ("messages", "responses")),
@@ -47,15 +47,15 @@ TARGETS = {
 }
 ANSWERS = {"chat": ChatCompletion, "responses": Response, "messages": Message}
 PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
-# What may be refused: a feature, the clients and targets, and the member that is named.
+# Expected rejections: a feature, the clients and targets, and the expected message.
 REFUSED = [
-    # Nothing is fetched for a target that takes bytes alone.
+    # The gateway does not fetch URLs for a target that accepts only bytes.
     ("web_image", {"chat", "messages", "responses"}, "gemini.*|vertex|bedrock.*", "must be a data URI"),
-    ("schema_answer", {"chat", "messages", "responses"}, "bedrock.*", "held|hold"),
-    ("schema_answer_optional", {"messages"}, "bedrock.*", "held"),
+    ("schema_answer", {"chat", "messages", "responses"}, "bedrock.*", "a schema, which the|format that this target|not support schemas"),
+    ("schema_answer_optional", {"messages"}, "bedrock.*", "does not support schemas"),
     ("top_k", {"messages"}, "openai|chat|local|mistral|bedrock-(nova|gpt)", "'top_k'"),
-    ("pdf", {"messages", "responses"}, "chat|local|mistral", "does not read files|cannot take here"),
-    ("two_pdfs", {"messages", "responses"}, "chat|local|mistral", "does not read files|cannot take here"),
+    ("pdf", {"messages", "responses"}, "chat|local|mistral", "does not read files|does not support here"),
+    ("two_pdfs", {"messages", "responses"}, "chat|local|mistral", "does not read files|does not support here"),
     ("stops", {"chat"}, "responses", "'stop' has no counterpart"),
 ]
 
@@ -98,7 +98,7 @@ class Client:
 
 
 def judged(client, upstream, conversation, dialect, target):
-    """("accepted" | "refused" | "failed", why) of a conversation of a client at a target."""
+    """Returns ("accepted" | "refused" | "failed", why) for a conversation of a client at a target."""
     model, judge, _ = TARGETS[target]
     body = corpus.bodies(conversation, f"{target}/{model}")[dialect]
     upstream.asked = None
@@ -120,7 +120,7 @@ def may_be_refused(conversation, dialect, target, why):
 
 
 def answer_faults(dialect, asked, answer):
-    """What is wrong with an answer in the eyes of the client's SDK."""
+    """Returns the faults of an answer according to the client's SDK."""
     try:
         ANSWERS[dialect].model_validate(answer)
     except ValueError as error:

@@ -1,6 +1,6 @@
-"""Whether a vendor would take a request: its own package's definitions, and what its documentation says beside them.
+"""Checks requests as a vendor would: by the definitions of its own package, and by its documentation.
 
-Each judge takes a request's model and body and returns what is wrong with it.
+Each judge takes a request's model and body and returns its faults.
 """
 
 import json
@@ -25,7 +25,7 @@ ID_OF_CLAUDE = re.compile(r"[a-zA-Z0-9_-]+")
 
 
 def local(model, body):
-    """A model server of one's own: OpenAI's definitions, and names of any length."""
+    """A local model server: OpenAI's definitions, and names of any length."""
     return faults_of_typed_dict(completion_create_params.CompletionCreateParams, body) + chat_rules(body, WORD, ANY)
 
 
@@ -41,7 +41,7 @@ def mistral(model, body):
 
 
 def chat_rules(body, ids, words=WORD):
-    """Results follow their calls, names and ids are words, and a schema is that of an object."""
+    """Checks that results follow their calls, that names and IDs are words, and that schemas describe objects."""
     faults, open_calls = [], []
     for at, message in enumerate(body["messages"]):
         if message["role"] == "tool":
@@ -83,7 +83,7 @@ def tool_faults(tools, name_pattern):
 
 
 def strict_faults(function):
-    """At OpenAI a strict schema is closed, and all of its members are required."""
+    """Checks OpenAI's rules for strict schemas: closed, and all members required."""
     return open_objects(function.get("parameters") or {}) if function.get("strict") else []
 
 
@@ -121,7 +121,7 @@ def responses(model, body):
     tools = body.get("tools", [])
     faults += tool_faults([(one["name"], one.get("parameters")) for one in tools], WORD)
     for tool in tools:
-        # Left out it is true.
+        # The default is true.
         faults += strict_faults({"strict": True} | tool)
     outputs = [item["call_id"] for item in body["input"] if item["type"] == "function_call_output"]
     faults += [f"input: the call {one} was not answered" for one in calls if one not in outputs]
@@ -131,9 +131,9 @@ def responses(model, body):
 def messages(model, body):
     said = dict(body)
     if "anthropic_version" in said and "model" not in said:
-        # Clouds name the model in the path.
+        # Clouds have the model in the path.
         said["model"] = said.pop("anthropic_version")
-    # Members of the version 2023-06-01 of the protocol, which is asked for; the package is of a later one.
+    # Members of the requested protocol version 2023-06-01; the package has a later one.
     said = {name: value for name, value in said.items() if name not in ("temperature", "top_p", "top_k")}
     faults = faults_of_typed_dict(message_create_params.MessageCreateParams, said)
     faults += blanks(body.get("system"), "system") + claude_turns(body["messages"])
@@ -148,7 +148,7 @@ def messages(model, body):
 
 
 def blanks(said, place):
-    """Text that is empty or blank is refused."""
+    """Reports empty and blank text, which the target rejects."""
     if isinstance(said, str):
         return [] if said.strip() else [f"{place}: is blank"]
     texts = [(at, block) for at, block in enumerate(said or []) if block["type"] == "text"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: run.sh [--only PART] [PATH-OF-LLMGW]
 #
-# Two hundred conversations through every adaptation: what the gateway makes of each for each vendor is judged by that
-# vendor's own package (openai, anthropic, google-genai, botocore's service model, mistralai), and the answers by the
+# Sends two hundred conversations through every adaptation. The gateway's request to each vendor is checked with that
+# vendor's own package (openai, anthropic, google-genai, botocore's service model, mistralai), and the answers with the
 # client's. --only takes a part of `CLIENT over TARGET: CONVERSATION`. Without a path the gateway is built here (debug).
-# The last line is `conversations: N accepted, ...`; the exit code is not 0 when a vendor would refuse a request.
+# The last line is `conversations: N accepted, ...`; the exit code is not 0 if a vendor would reject a request.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 options=()

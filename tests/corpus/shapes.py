@@ -1,5 +1,5 @@
-"""A value held against the vendors' own definitions: TypedDicts (openai, anthropic), pydantic models (google-genai,
-mistralai) and botocore's shapes. A member that a definition does not name is a fault: vendors refuse it."""
+"""Compares values with the vendors' own definitions: TypedDicts (openai, anthropic), pydantic models (google-genai,
+mistralai) and botocore's shapes. A member without a definition is a fault: vendors reject it."""
 
 import base64
 import binascii
@@ -14,7 +14,7 @@ import typing_extensions
 
 
 def faults_of_typed_dict(definition, value, place=""):
-    """What is wrong with `value`, which `definition` (a TypedDict, a union, a list, ...) describes."""
+    """Returns the faults of `value` according to `definition` (a TypedDict, a union, a list, ...)."""
     origin, arguments = typing.get_origin(definition), typing.get_args(definition)
     if definition in (object, typing.Any):
         return []
@@ -24,14 +24,14 @@ def faults_of_typed_dict(definition, value, place=""):
         return faults_of_typed_dict(arguments[0], value, place)
     if origin in (typing.Union, types.UnionType):
         tried = [faults_of_typed_dict(argument, value, place) for argument in arguments]
-        # Of the kinds that it is not, the one that it is most like tells why.
+        # Report the faults against the most similar alternative.
         return min(tried, key=lambda faults: (bool(faults), -max((fault.count(".") for fault in faults), default=0), len(faults)))
     if origin is typing.Literal:
         return [] if value in arguments else [f"{place}: {value!r} is none of {arguments}"]
     if origin in (dict, collections.abc.Mapping):
         return [] if isinstance(value, dict) else [f"{place}: no object"]
     if origin is not None:
-        # A list, by whatever name: `Iterable`, or a protocol of the package's own.
+        # A list by any name: `Iterable`, or a protocol of the package.
         if not isinstance(value, list):
             return [f"{place}: no array"]
         return [fault for at, item in enumerate(value) for fault in faults_of_typed_dict(arguments[0], item, f"{place}.{at}")]
@@ -61,7 +61,8 @@ def faults_of_members(definition, value, place):
 
 
 def faults_of_model(model, value, place=""):
-    """The same of a pydantic model, which may be more lenient than its vendor: unknown members are looked for apart."""
+    """Like `faults`, for a pydantic model, which may be more lenient than its vendor: unknown members are checked
+    separately."""
     try:
         read = model.model_validate(value)
     except pydantic.ValidationError as error:
@@ -70,7 +71,7 @@ def faults_of_model(model, value, place=""):
 
 
 def unknown_members(read, value, place):
-    """Members of `value` that `read`, which was made of it, does not have."""
+    """Returns the members of `value` that `read`, which was parsed from it, does not have."""
     if isinstance(read, pydantic.BaseModel) and isinstance(value, dict):
         names = {name: field for field, info in type(read).model_fields.items() for name in aliases(field, info)}
         faults = [f"{place}.{name}: unknown" for name in value if name not in names]
@@ -89,7 +90,8 @@ def aliases(field, info):
 
 
 def faults_of_shape(shape, value, place=""):
-    """The same of a shape of botocore's: with lengths, patterns, words and unions, which its own validator passes over."""
+    """Like `faults`, for a botocore shape: with lengths, patterns, enums and unions, which botocore's own validator
+    ignores."""
     if getattr(shape, "is_document_type", False):
         return []
     match shape.type_name:

@@ -1,4 +1,4 @@
-"""An upstream that speaks every vendor's protocol, keeps what it was asked last, and calls the first tool that is offered."""
+"""An upstream for every vendor's protocol that stores its last request and calls the first tool of the request."""
 
 import http.server
 import json
@@ -6,7 +6,7 @@ import threading
 
 
 class Upstream(http.server.ThreadingHTTPServer):
-    """Listens on a free port of the loopback; `asked` is the path and the body of the last request."""
+    """Listens on a free loopback port; `asked` is the path and the body of the last request."""
 
     daemon_threads = True
 

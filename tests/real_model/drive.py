@@ -58,7 +58,7 @@ def start_model_server():
 
 
 def run_suites(cache, origin, upstream, key, direct):
-    """(passed, failed) of all suites together."""
+    """Returns (passed, failed) of all suites together."""
     env = os.environ | {
         "LLMGW_TEST_ORIGIN": origin,
         "LLMGW_TEST_UPSTREAM": upstream,
@@ -83,7 +83,7 @@ def drive(arguments, directory):
     key = f"test-{secrets.token_hex(16)}"
     server, upstream = start_model_server()
     gateway = None
-    # Bound and not listening: whoever connects is refused, and nobody else can get the port.
+    # Bound and not listening: connections are refused, and no other process can bind the port.
     with socket.socket() as dead:
         dead.bind(("127.0.0.1", 0))
         try:

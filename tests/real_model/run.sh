@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # usage: run.sh [--direct] [PATH-OF-LLMGW]
 #
-# A real model answers through the gateway: installs and starts llama.cpp's server with a 135M-parameter model on
-# loopback, puts the gateway before it, and drives it with the official Python and Node SDKs. Without a path the
+# Tests the gateway with a real model: installs and starts llama.cpp's server with a 135M-parameter model on loopback,
+# starts the gateway in front of it, and drives it with the official Python and Node SDKs. Without a path the
 # gateway is built here (debug). With --direct the SDKs talk to the model server itself, which proves the checks.
-# The last line is `N passed, N failed`; the exit code is not 0 when a check failed.
+# The last line is `N passed, N failed`; the exit code is not 0 if a check failed.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 direct=

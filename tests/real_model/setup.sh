@@ -21,7 +21,7 @@ mkdir -p "$dir"
 say "installing the model server and the SDKs into $dir"
 [ -x "$dir/python/bin/python" ] || python3 -m venv "$dir/python"
 python=$dir/python/bin/python
-# uv resolves in seconds what an older pip can search for without end.
+# uv resolves the packages in seconds; an older pip may not finish.
 "$python" -m pip install -q --disable-pip-version-check uv
 uv() { "$python" -m uv pip install -q --python "$python" "$@" >&2; }
 uv -r "$here/requirements.txt"

@@ -21,9 +21,9 @@ fail() {
     exit 1
 }
 
-# Waits until a log has a line with the pattern, and prints what the pattern's group is.
+# Waits until a log has a line that matches the pattern, and prints the pattern's group.
 told() {
-    touch "$work/$1.log" # The shell that starts it makes the file, perhaps later than it is read here.
+    touch "$work/$1.log" # The shell that starts it creates the file, possibly after the first read here.
     for _ in $(seq 600); do
         found=$(sed -nE "s#.*$2.*#\1#p" "$work/$1.log" | head -n 1)
         [ -z "$found" ] || { echo "$found"; return; }
@@ -65,13 +65,13 @@ export MODEL_SERVER=http://127.0.0.1:$port/v1 MODEL=smollm2-135m
 read -r project key <"$work/remembered"
 [ ! -e "$work/cookies.txt" ] || fail "still signed in"
 
-expect() { grep -q -- "$1" "$work/answers" || fail "no $1 in the answers"; }
+expect() { grep -q -- "$1" "$work/answers" || fail "the answers do not contain $1"; }
 expect '"content":"'                       # the stream
 expect '^data: \[DONE\]'
-grep -q -- "${project}" "$work/answers" || fail "the project's usage is not there"
+grep -q -- "${project}" "$work/answers" || fail "the project's usage is missing"
 
 api() { curl -sS --fail-with-body -H "x-api-key: $LLMGW_API_KEY" "$GATEWAY/admin/api/$1"; }
-# What must be there, before the restart and after it.
+# Checks the expected state, before the restart and after it.
 everything() {
     python3 - "$(api "usage?project=$project")" "$(api "requests?project=$project")" "$(api keys)" "$(api endpoints/main)" \
         "$(api providers/local)" "$1" <<'PYTHON' || fail "something is missing ($1 requests expected)"
@@ -102,4 +102,4 @@ curl -sSN --fail-with-body "$GATEWAY/v1/chat/completions" -H "x-api-key: $key" -
     fail "the key does not work after a restart"
 expect '^data: \[DONE\]'
 everything 2
-echo "setup_flow: the set-up of docs/getting-started.md works against a real model, and survives a restart"
+echo "setup_flow: the setup of docs/getting-started.md works with a real model and survives a restart"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # usage: speech.sh PATH-OF-LLMGW
 #
-# Whether the built-in voice can be understood: it says a sentence through the gateway, in each format and by both
-# English voices, and a real recognizer behind the same gateway writes down what it heard. Prints the words that came
-# back; the exit code is not 0 when too few of them are right.
+# Tests that the built-in voice is intelligible: it speaks a sentence through the gateway, in each format and with both
+# English voices, and a real recognizer behind the same gateway transcribes it. Prints the transcribed words; the exit
+# code is not 0 if too few of them are correct.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")
@@ -47,7 +47,7 @@ LLMGW_API_KEY=$key LLMGW_CREDENTIAL_ENCRYPTION_KEY=$(head -c 32 /dev/urandom | b
     "$binary" serve >"$work/gateway.log" 2>&1 &
 children+=($!)
 gateway=
-# The shell that starts it makes the file, perhaps later than it is read here.
+# The shell that starts it creates the file, possibly after the first read here.
 touch "$work/gateway.log"
 for _ in $(seq 600); do
     gateway=$(sed -nE 's#.*listening on (http://[0-9.:]+).*#\1#p' "$work/gateway.log" | head -n 1)
@@ -63,9 +63,9 @@ for case in alloy:mp3 alloy:wav fable:opus fable:mp3; do
     voice=${case%:*} format=${case#*:}
     curl -sf "$gateway/v1/audio/speech" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' \
         -d "{\"model\":\"voice/pico\",\"input\":\"$sentence\",\"voice\":\"$voice\",\"response_format\":\"$format\"}" \
-        -o "$work/said.$format" || fail "nothing was said as $format"
+        -o "$work/said.$format" || fail "no speech was generated as $format"
     heard=$(curl -sf "$gateway/v1/audio/transcriptions" -H "Authorization: Bearer $key" \
-        -F "file=@$work/said.$format" -F model=ear/whisper-tiny.en) || fail "nothing was heard of $format"
+        -F "file=@$work/said.$format" -F model=ear/whisper-tiny.en) || fail "the transcription of $format failed"
     counts=$(SENTENCE=$sentence HEARD=$heard python3 - <<'PY'
 import json, os, re
 words = lambda text: re.findall(r"[a-z0-9]+", text.lower().replace("harbor", "harbour").replace(" 7 ", " seven "))
@@ -76,5 +76,5 @@ PY
     echo "speech: $voice as $format: $counts words: $heard"
     right=$((right + ${counts% *})) said=$((said + ${counts#* }))
 done
-echo "speech: $right of $said words were understood"
-[ $((right * 100)) -ge $((said * 85)) ] || fail "too few words were understood"
+echo "speech: $right of $said words were recognized"
+[ $((right * 100)) -ge $((said * 85)) ] || fail "too few words were recognized"

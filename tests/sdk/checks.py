@@ -1,7 +1,7 @@
-"""Names and counts checks, for a suite that is a list of functions.
+"""Runs and counts checks, for a suite that is a list of functions.
 
 A suite calls `run(checks, gateway_only, direct)`; each line of its output is `ok NAME`, `not ok NAME: why` or
-`skip NAME`, and the last one says how many there were of each.
+`skip NAME`, and the last one has the totals.
 """
 
 import time
@@ -9,7 +9,7 @@ import traceback
 
 
 class Suite:
-    """Checks in order of declaration; one that needs the gateway is skipped when the upstream is driven directly."""
+    """Checks in order of declaration; one that needs the gateway is skipped if the upstream is driven directly."""
 
     def __init__(self, title):
         self.title = title
@@ -45,7 +45,7 @@ class Suite:
 
 
 def eventually(what, probe, seconds):
-    """Waits until `probe()` is true, and fails with `what` when it is not within `seconds`."""
+    """Waits until `probe()` is true, and fails with `what` if it is not true within `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         value = probe()

@@ -1,4 +1,4 @@
-"""Children of a test run: processes whose output is kept and shown when something goes wrong, and a gateway."""
+"""Child processes of a test run, whose output is stored and printed on failure, and a gateway."""
 
 import base64
 import os
@@ -14,7 +14,7 @@ import urllib.request
 
 
 class Process:
-    """A child process whose output is kept, and shown when something goes wrong."""
+    """A child process whose output is stored, and printed on failure."""
 
     def __init__(self, name, command, env=None):
         self.name = name
@@ -32,7 +32,7 @@ class Process:
         self.lines.put(None)
 
     def wait_for(self, pattern, seconds):
-        """The first group of `pattern` in the output."""
+        """Returns the first group of `pattern` in the output."""
         deadline = time.monotonic() + seconds
         while True:
             try:
@@ -72,7 +72,7 @@ def wait_until_answers(url, process, seconds):
 
 
 def start_gateway(binary, config, key, directory):
-    """The gateway with this configuration, and where it listens."""
+    """Starts the gateway with this configuration; returns it and its address."""
     path = pathlib.Path(directory, "gateway.yaml")
     path.write_text(config)
     env = {name: value for name, value in os.environ.items() if not name.startswith("LLMGW_")}
@@ -90,7 +90,7 @@ def start_gateway(binary, config, key, directory):
 
 
 def run_all(suites):
-    """(passed, failed) of all suites together, each a command and its environment; their output goes through."""
+    """Returns (passed, failed) of all suites together, each a command and its environment; their output goes through."""
     passed = failed = 0
     for command, environment in suites:
         suite = Process("a suite", command, environment)
@@ -99,14 +99,15 @@ def run_all(suites):
         code = suite.child.wait()
         totals = re.search(r": (\d+) passed, (\d+) failed", suite.seen[-1]) if suite.seen else None
         passed += int(totals.group(1)) if totals else 0
-        # A suite that ends without its totals, or in error with none failed, has failed as a whole.
+        # A suite that ends without its totals, or with an error but no failed check, has failed as a whole.
         failed += int(totals.group(2)) if totals else 1
         failed += 1 if totals and code != 0 and totals.group(2) == "0" else 0
     return passed, failed
 
 
 def ended_well(gateway, failed):
-    """Stops the gateway; False when it did not end as asked. Shows its output then, and when checks failed."""
+    """Stops the gateway; returns False if it did not stop cleanly. Prints its output in that case, and if checks
+    failed."""
     code = gateway.stop()
     if code != 0:
         print(gateway.complaint(f"ended with code {code} on SIGTERM"))

@@ -7,7 +7,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { pathToFileURL } from "node:url";
 
-// The packages stand in the cache folder that setup.sh made, not beside this file.
+// The packages are in the cache folder that setup.sh created, not beside this file.
 const packages = process.env.LLMGW_TEST_NODE;
 const require = createRequire(path.join(packages, "package.json"));
 const { default: OpenAI } = await import(pathToFileURL(require.resolve("openai")));
@@ -37,7 +37,7 @@ const tools = [
     },
   },
 ];
-// So small a model is easily led astray: this question makes it call, sampled or not.
+// Small models are unreliable: this question makes this one call the tool, with or without sampling.
 const call = { messages: weather, tools, max_tokens: 96 };
 
 async function collect(stream) {
@@ -196,7 +196,7 @@ const gatewayChecks = {
     gone.abort();
     await assert.rejects(pending, OpenAI.APIUserAbortError);
     assert.equal((await record(requestId)).outcome, "cancelled");
-    // It looks up from a long prompt only after a batch of it, which takes seconds on a busy machine.
+    // The server notices a disconnect only between batches of a long prompt, which take seconds on a busy machine.
     await eventually("the model stops", upstreamIsIdle, 120);
     assert.ok((await tokensPredicted()) - before < 400, "it stopped long before the answer's end");
   },

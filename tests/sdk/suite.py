@@ -31,10 +31,10 @@ check = SUITE.check
 client = OpenAI(base_url=f"{ORIGIN}/v1", api_key=KEY, max_retries=0, timeout=60)
 upstream = OpenAI(base_url=f"{UPSTREAM}/v1", api_key="none", max_retries=0, timeout=60)
 
-# The same answer each time: no sampling, nothing taken over from an earlier conversation. `cache_prompt` is the
-# model server's own field, which no SDK knows.
+# Deterministic answers: no sampling, and no reuse of an earlier conversation. `cache_prompt` is a field of the model
+# server, which no SDK defines.
 STEADY = {"temperature": 0, "seed": 1, "extra_body": {"cache_prompt": False}}
-# Goes on until it is stopped.
+# Continues until it is stopped.
 ENDLESS = {"max_tokens": 1500, "extra_body": {"ignore_eos": True}}
 QUESTION = [{"role": "user", "content": "Say hello to the gateway, in one sentence."}]
 TOOLS = [
@@ -51,7 +51,7 @@ TOOLS = [
         },
     }
 ]
-# So small a model is easily led astray: this question makes it call, sampled or not.
+# Small models are unreliable: this question makes this one call the tool, with or without sampling.
 CALL = {"tools": TOOLS, "max_tokens": 96}
 WEATHER = [{"role": "user", "content": "Use the tool get_weather with city Paris."}]
 
@@ -63,13 +63,13 @@ def fetch(url, key=None):
 
 
 def upstream_is_idle():
-    """Whether the model server works on nothing."""
+    """Returns true if the model server is idle."""
     lines = fetch(f"{UPSTREAM}/metrics").decode().splitlines()
     return "llamacpp:requests_processing 0" in lines and "llamacpp:requests_deferred 0" in lines
 
 
 def record(request_id):
-    """The record of a request, once it is there."""
+    """Returns the record of a request, once it exists."""
 
     def probe():
         rows = json.loads(fetch(f"{ORIGIN}/admin/api/requests", KEY))["data"]
@@ -279,7 +279,7 @@ def usage_of_a_completed_stream_is_recorded_though_not_asked_for():
 
 
 def refused(kind, **changes):
-    """The error of a request, which must be of the SDK's class `kind`."""
+    """Returns the error of a request, which must be of the SDK's class `kind`."""
     other = client.with_options(api_key=changes.pop("api_key", KEY))
     try:
         other.chat.completions.create(**{"model": ENDPOINT, "messages": QUESTION, "max_tokens": 4, **changes})

@@ -1,1 +1,1 @@
-"""An upstream that answers by script, in every protocol of the gateway's clients."""
+"""A scripted upstream for every protocol of the gateway's clients."""

@@ -1,7 +1,8 @@
-"""usage: python -m upstream   serves on a free loopback port until it is killed; its first line says where.
+"""usage: python -m upstream   serves on a free loopback port until it is killed; its first line is the address.
 
-Below /openai, /anthropic, /google and /chat it is a vendor with that vendor's paths and its own key; below /direct it is all of
-them, and takes any key. `GET /-/state` tells how many answers are under way and what was asked last, `GET /-/page` is an empty page.
+Below /openai, /anthropic, /google and /chat it is a vendor with that vendor's paths and key; below /direct it is all of
+them and accepts any key. `GET /-/state` returns the number of running answers and the last request, `GET /-/page` an
+empty page.
 """
 
 import http.server
@@ -141,7 +142,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Quiet about clients that leave: some do on purpose."""
+    """Ignores clients that disconnect: some do so on purpose."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -1,4 +1,4 @@
-"""Chat Completions, as an upstream speaks them."""
+"""The upstream's side of Chat Completions."""
 
 import base64
 import json
@@ -91,7 +91,7 @@ def whole(scene, ask):
 
 
 def events(scene, ask):
-    """The data of each event; what is slow is paused at None."""
+    """Yields the data of each event, and None for a pause."""
 
     def chunk(delta, reason=None, **more):
         choices = [{"index": 0, "delta": delta, "finish_reason": reason}]
@@ -119,7 +119,7 @@ def events(scene, ask):
 
 
 def interleaved(calls):
-    """All calls begin, and then their arguments come in turns."""
+    """Starts all calls, then interleaves their arguments."""
     for index, each in enumerate(calls):
         begun = call(index, each)
         begun["function"]["arguments"] = ""

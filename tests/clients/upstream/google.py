@@ -1,4 +1,4 @@
-"""Images as Google's models make them: those of Gemini by generateContent, Imagen's by predict."""
+"""Images of Google's models: Gemini's by generateContent, Imagen's by predict."""
 
 from .media import picture
 from .scenes import require
@@ -7,7 +7,7 @@ GEMINI, IMAGEN = "gemini-2.5-flash-image", "imagen-4.0-generate-001"
 
 
 def generate(body):
-    """One image, some words before it; or a refusal."""
+    """Returns one image after some text, or a refusal."""
     require(body["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"], "images to be asked for")
     (part,) = body["contents"][0]["parts"]
     usage = {"promptTokenCount": 5, "candidatesTokenCount": 1290, "totalTokenCount": 1295}
@@ -22,7 +22,7 @@ def generate(body):
 
 
 def predict(body):
-    """As many images as are wanted, and one that is held back."""
+    """Returns the requested number of images, with one filtered out."""
     (instance,) = body["instances"]
     count, kind = body["parameters"]["sampleCount"], body["parameters"]["outputOptions"]["mimeType"]
     made = [{"mimeType": kind, "bytesBase64Encoded": picture(instance["prompt"], index)} for index in range(count)]

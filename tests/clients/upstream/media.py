@@ -1,4 +1,4 @@
-"""Embeddings, images, speech and transcriptions, as an upstream answers them."""
+"""The upstream's side of embeddings, images, speech and transcriptions."""
 
 import base64
 import email.parser
@@ -14,7 +14,7 @@ TEXT = "What was said, wörd for wörd."
 
 
 def vector(text):
-    """Eight numbers that only this text has, exact in 32 bits."""
+    """Returns eight numbers that are unique to this text and exact in 32 bits."""
     return [byte / 256 for byte in hashlib.sha256(text.encode()).digest()[:DIMENSIONS]]
 
 
@@ -30,7 +30,7 @@ def embeddings(body):
 
 
 def picture(prompt, index):
-    """What stands for an image: base64 that only this prompt has, and this place among its images."""
+    """Returns a placeholder image: base64 that is unique to this prompt and position."""
     return base64.b64encode(hashlib.sha256(f"{prompt} {index}".encode()).digest() * 1000).decode()
 
 
@@ -42,14 +42,14 @@ def images(body):
 
 
 def speech(body):
-    """(media type, bytes): they say what was asked for, so that a client can compare."""
+    """Returns (media type, bytes); the bytes describe the request, so that a client can compare them."""
     kind = body.get("response_format", "mp3")
     asked = json.dumps([body["input"], body["voice"], kind], ensure_ascii=False).encode()
     return f"audio/{kind}", b"\0\xff" + asked + bytes(range(256)) * 64
 
 
 def form(content_type, body):
-    """The fields of a multipart form, each a list; a file as (name, bytes)."""
+    """Returns the fields of a multipart form, each a list; a file as (name, bytes)."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode()
     parsed = email.parser.BytesParser(policy=email.policy.HTTP).parsebytes(head + body)
     fields = {}
@@ -62,7 +62,7 @@ def form(content_type, body):
 
 
 def transcription(fields):
-    """(media type, text or list of events)."""
+    """Returns (media type, text or list of events)."""
     (name, data), = fields["file"]
     if not data:
         raise Wrong("a file with something in it")

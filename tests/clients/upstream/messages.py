@@ -1,4 +1,4 @@
-"""Anthropic Messages, as an upstream speaks them."""
+"""The upstream's side of Anthropic Messages."""
 
 import base64
 import json
@@ -77,7 +77,7 @@ def stop_reason(scene):
 
 
 def check(ask):
-    """What an answer needs and a count does not."""
+    """Checks the members that an answer requires and a count does not."""
     if not isinstance(ask.body.get("max_tokens"), int):
         raise Wrong("max_tokens: Field required")
     if ask.body.get("thread"):
@@ -94,7 +94,7 @@ def event(kind, **members):
 
 
 def events(scene, ask):
-    """The data of each event; what is slow is paused at None."""
+    """Yields the data of each event, and None for a pause."""
     yield event("message_start", message=message(ask, usage={**INPUT, "output_tokens": 1}))
     yield event("ping")
     for index, block in enumerate(blocks(scene, ask)):

@@ -1,4 +1,4 @@
-"""Responses, as an upstream speaks them."""
+"""The upstream's side of Responses."""
 
 import json
 
@@ -103,7 +103,7 @@ def whole(scene, ask):
 
 
 def events(scene, ask):
-    """The data of each event; what is slow is paused at None."""
+    """Yields the data of each event, and None for a pause."""
     number = 0
 
     def event(kind, **members):

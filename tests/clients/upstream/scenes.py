@@ -1,7 +1,7 @@
-"""What the scripted upstream says, whatever protocol it is asked in.
+"""The answers of the scripted upstream, independent of the protocol.
 
 A prompt names its scene: `scene:NAME` or `scene:NAME=ARGUMENT` in the last user text that has such a marker. A scene is
-a function of what was asked; it complains (`Wrong`) about a request that is not what it must be, and that is a 400.
+a function of the request; it raises `Wrong` for an unexpected request, which becomes a 400.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ WEATHER = {"Paris": "Rain, 7 degrees.", "Oslo": "Snow, -3 degrees."}
 
 
 class Wrong(Exception):
-    """The request is not what the scene, or its protocol, needs. `details` are Anthropic's."""
+    """The request does not match the scene or its protocol. `details` are Anthropic's."""
 
     def __init__(self, message, **details):
         super().__init__(message)
@@ -24,7 +24,7 @@ class Wrong(Exception):
 
 @dataclasses.dataclass
 class Ask:
-    """What is asked, in no protocol's words. `results` are the outputs of tools by the id of their call, in order."""
+    """A request, independent of the protocol. `results` are the outputs of tools by the ID of their call, in order."""
 
     body: dict
     stream: bool = False
@@ -50,7 +50,7 @@ class Ask:
         self.results[id] = text
 
     def last_results(self, names):
-        """The newest outputs, of which there must be one of each of these tools."""
+        """Returns the newest outputs, which must be one for each of these tools."""
         ids = list(self.results)[-len(names) :]
         require([self.calls[id] for id in ids] == names, f"results of {names}, not {[self.calls[id] for id in ids]}")
         return [self.results[id] for id in ids]
@@ -58,7 +58,7 @@ class Ask:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call of a tool; a custom one has a text as its input."""
+    """One tool call; the input of a custom one is text."""
 
     id: str
     name: str
@@ -68,7 +68,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """An answer. `endless` goes on until the client leaves; `breaks` ends a stream with an error after the
+    """An answer. `endless` continues until the client disconnects; `breaks` ends a stream with an error after the
     text, `drops` with the end of the connection."""
 
     pieces: tuple = ()
@@ -118,7 +118,7 @@ def think(ask, _):
 
 
 def weather(ask, cities):
-    """Calls get_weather for one or more cities, and tells what the calls gave."""
+    """Calls get_weather for one or more cities, and reports the results of the calls."""
     cities = (cities or "Paris").split(",")
     require("get_weather" in ask.tools, f"the tool get_weather, not {ask.tools}")
     if not ask.results:
@@ -129,7 +129,7 @@ def weather(ask, cities):
 
 
 def schema(ask, _):
-    if ask.tools == ["json"]:  # Some clients say a schema as the one tool that must be called.
+    if ask.tools == ["json"]:  # Some clients express a schema as the one tool that must be called.
         return Scene(calls=(Call("call_json", "json", '{"name": "Oslo", "large": true}'),))
     require(ask.schema and set(ask.schema["properties"]) == {"name", "large"}, f"the schema of a city, not {ask.schema}")
     return Scene(pieces=('{"name": ', '"Oslo", ', '"large": ', "true}"))
@@ -158,7 +158,7 @@ def drops(ask, _):
 
 
 def refuse(ask, how):
-    """Refuses with a status, and perhaps a cause in Anthropic's details: `refuse=429,contract_spend_limit_reached`."""
+    """Rejects with a status, and optionally a cause in Anthropic's details: `refuse=429,contract_spend_limit_reached`."""
     status, _, cause = how.partition(",")
     headers = (("retry-after", "7"),) if status == "429" else ()
     return Scene(refused=int(status), cause=cause or None, headers=headers)
@@ -168,7 +168,7 @@ FLAKY = {}
 
 
 def flaky(ask, name):
-    """Refuses the first two requests of a name."""
+    """Rejects the first two requests of a name."""
     FLAKY[name] = FLAKY.get(name, 0) + 1
     if FLAKY[name] <= 2:
         return Scene(refused=[429, 529][FLAKY[name] - 1], headers=(("retry-after", "0"),))
@@ -176,7 +176,7 @@ def flaky(ask, name):
 
 
 def claude_code(ask, path):
-    """A session of Claude Code: it writes a file, then reads it twice in parallel, then is done."""
+    """A session of Claude Code: it writes a file, reads it twice in parallel, and ends."""
     require({"Write", "Read"} <= set(ask.tools), f"the tools Write and Read, not {ask.tools}")
     step = len(ask.results)
     if step == 0:
@@ -195,7 +195,7 @@ def claude_code(ask, path):
 
 
 def codex(ask, path):
-    """A session of Codex: it writes a file by a shell command, looks at it, then is done."""
+    """A session of Codex: it writes a file with a shell command, reads it, and ends."""
     tool = next((name for name in ("exec_command", "shell_command", "shell") if name in ask.tools), None)
     require(tool, f"a shell tool, not {ask.tools}")
     commands = [f"printf 'written by a script\\n' > {path}", f"cat {path}"]
@@ -210,14 +210,14 @@ def codex(ask, path):
 
 
 def aider(ask, path):
-    """A session of aider, which takes whole files out of the text of an answer, and then wants a word for the commit."""
+    """A session of aider, which extracts whole files from the text of an answer and then requests a commit message."""
     require(not ask.tools, f"no tools, not {ask.tools}")
     require(path in ask.texts[-1] or path in ask.system, f"the file {path} in what is asked")
     return Scene(pieces=words(f"I write the note.\n\n{path}\n```\nwritten by a script: {ODD}\n```\n"))
 
 
 def opencode(ask, path):
-    """A session of opencode: it writes a file, reads it, then is done. Beside it a title is wanted, without tools."""
+    """A session of opencode: it writes a file, reads it, and ends. In parallel it requests a title, without tools."""
     if not ask.tools:
         return Scene(pieces=("A note",))
     require({"write", "read"} <= set(ask.tools), f"the tools write and read, not {ask.tools}")
@@ -242,7 +242,7 @@ SCENES = {
 
 
 def play(ask):
-    """The scene that is asked for."""
+    """Returns the requested scene."""
     name, argument = ask.scene()
     if name not in SCENES:
         raise Wrong(f"there is no scene {name}")
