@@ -76,7 +76,11 @@ impl fmt::Display for StartError {
             Self::Listen(address, error) => {
                 write!(f, "cannot listen on {address} ({error}); set LLMGW_PORT to a free port, or 0 for any")
             }
-            Self::System(error) => write!(f, "the system refused what the gateway needs to start: {error}"),
+            Self::System(error) => write!(
+                f,
+                "the operating system denied a resource that the gateway \
+                 needs: {error}"
+            ),
         }
     }
 }
@@ -157,7 +161,7 @@ impl Gateway {
             std::mem::forget((dataplane, control));
             return Err(ThreadDied::of(&signals.alarm));
         }
-        tracing::info!("stopping: no new connections, streams in flight may end");
+        tracing::info!("stopping: no new connections; running streams may finish");
         if !signals.unless_died(dataplane.stop()) {
             std::mem::forget(control);
             return Err(ThreadDied::of(&signals.alarm));
@@ -188,7 +192,7 @@ impl ThreadDied {
 
 impl fmt::Display for ThreadDied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; the gateway cannot go on and has to be started again", self.0)
+        write!(f, "{}; the gateway cannot continue and must be restarted", self.0)
     }
 }
 

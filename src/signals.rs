@@ -74,7 +74,7 @@ impl Caught {
                 () = self.died.notified() => return false,
                 () = stopped(&mut self.stop) => return true,
                 _ = self.hangup.recv() => {
-                    tracing::info!("SIGHUP: the configuration file is read again");
+                    tracing::info!("SIGHUP: reloading the configuration file");
                     reload();
                 }
                 _ = self.user.0.recv() => tracing::info!("SIGUSR1 has no effect"),

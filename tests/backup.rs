@@ -115,7 +115,7 @@ async fn the_list_shows_an_archive_that_is_damaged_behind_its_manifest() {
     })
     .await;
     let fault = list["data"][0]["fault"].as_str().unwrap();
-    assert!(fault.contains("cannot be unpacked"), "{list}");
+    assert!(fault.contains("cannot be decompressed"), "{list}");
     assert!(list["data"][0]["manifest"].is_object(), "{list}");
     assert_eq!(list["data"][1]["fault"], Value::Null, "{list}");
     let told = said(gateway.setup(), &["backup", "list"], 0).await;
@@ -123,7 +123,7 @@ async fn the_list_shows_an_archive_that_is_damaged_behind_its_manifest() {
         let name = path.file_name().unwrap().to_str().unwrap();
         told.lines().find(|line| line.contains(name)).unwrap().to_owned()
     };
-    assert!(line(&damaged).contains("damaged (it cannot be unpacked"), "{told}");
+    assert!(line(&damaged).contains("damaged (it cannot be decompressed"), "{told}");
     assert!(!line(&whole).contains("damaged"), "{told}");
 }
 

@@ -139,7 +139,7 @@ async fn a_failed_test_says_what_to_look_at() {
         (401, "credential"),
         (403, "scope"),
         (429, "quota and billing"),
-        (500, "fault of its own"),
+        (500, "The provider failed"),
     ] {
         upstream.then(Answer::json(status, chat::error("secret upstream-secret-of-up", "why")));
         let (_, report) = post(&client, "providers/up/test", json!({"model": "anything"})).await;

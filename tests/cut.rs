@@ -80,7 +80,7 @@ async fn a_stream_that_is_cut_ends_with_an_error_event_and_properly() {
         let (last, before) = texts.split_last().unwrap();
         assert!(before.concat().contains(if name == "speech" || name == "images" { "AAAA" } else { "half" }));
         let data: Value = serde_json::from_str(last.split_once("data: ").unwrap().1).unwrap();
-        assert!(last.contains("broke off") && is_error(&data), "{name}: {last}");
+        assert!(last.contains("connection broke") && is_error(&data), "{name}: {last}");
         assert!(MARKS.iter().all(|mark| !texts.concat().contains(mark)), "{name}: {texts:?}");
     }
 }

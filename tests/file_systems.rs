@@ -64,9 +64,9 @@ async fn backups_whose_file_system_hangs_freeze_neither_the_api_nor_the_end() {
     assert!(!listing.is_finished(), "the API answers while the list waits");
     assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
     assert!(asked.elapsed() > Duration::from_secs(5), "the file system did hang");
-    assert!(gateway.log().contains("no answer from its file system"), "{}", gateway.log());
+    assert!(gateway.log().contains("its file system did not respond"), "{}", gateway.log());
     let refused = said(gateway.setup(), &["backup", "list"], 74).await;
-    assert!(refused.contains("no answer from its file system"), "{refused}");
+    assert!(refused.contains("its file system did not respond"), "{refused}");
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
 }
@@ -104,7 +104,7 @@ async fn a_configuration_whose_file_system_hangs_freezes_neither_the_api_nor_the
         state(&gateway).await["reload"]["last_error"].as_str().map(str::to_owned)
     })
     .await;
-    assert!(told.contains("its file system does not answer"), "{told}");
+    assert!(told.contains("its file system does not respond"), "{told}");
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
@@ -145,5 +145,5 @@ async fn a_configuration_whose_file_system_hangs_ends_the_start_by_name() {
         wait::within(3 * wait::PATIENCE, "the end", setup.command(&["serve"]).output()).await.unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(78), "{said}");
-    assert!(said.contains("config.yaml") && said.contains("no answer from its file system"), "{said}");
+    assert!(said.contains("config.yaml") && said.contains("its file system did not respond"), "{said}");
 }

@@ -143,8 +143,11 @@ async fn an_answer_without_an_image_is_a_502_that_says_what_came() {
     let gateway = gemini(&upstream).await;
     let body = r#"{"model":"g/gemini-2.5-flash-image","prompt":"a cat"}"#;
     for (said, words) in [
-        (generated(&json!([{"text": "Which cat do you mean? AIza-1"}])), "It says: Which cat do you mean?"),
-        (Answer::json(200, "{}"), "does not say why"),
+        (
+            generated(&json!([{"text": "Which cat do you mean? AIza-1"}])),
+            "Its message: Which cat do you mean?",
+        ),
+        (Answer::json(200, "{}"), "sent no reason"),
     ] {
         upstream.then(said);
         let answer = gateway.client().post(ROUTE, body).await;

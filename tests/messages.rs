@@ -49,7 +49,7 @@ async fn a_whole_answer_is_a_message() {
         assert_eq!(
             (&message["type"], &message["model"]),
             (&json!("message"), &json!("m")),
-            "as the target calls it"
+            "whichever the target uses"
         );
         assert_eq!(message["content"], json!([{"type": "text", "text": "hello"}]));
         assert_eq!(message["stop_reason"], "end_turn");

@@ -60,7 +60,7 @@ async fn what_is_no_newer_price_list_changes_nothing() {
     for (index, (answer, logged)) in [
         (Answer::json(404, "{}"), "it answered 404"),
         (Answer::json(200, "{\"as_of\":"), "EOF"),
-        (Answer::json(200, json!({"as_of": as_of, "lists": {}}).to_string()), "holds no models"),
+        (Answer::json(200, json!({"as_of": as_of, "lists": {}}).to_string()), "contains no models"),
         (Answer::json(200, json!({"as_of": "soon", "lists": {"compatible": model}}).to_string()), "`as_of`"),
         (Answer::json(200, json!({"as_of": as_of, "lists": {"compatible": 7}}).to_string()), "invalid type"),
     ]
@@ -72,7 +72,7 @@ async fn what_is_no_newer_price_list_changes_nothing() {
         feed.request(index + 1).await;
         let probe = async || gateway.log().contains(logged).then_some(());
         wait::eventually(&format!("a warning with '{logged}'"), probe).await;
-        assert!(gateway.log().contains("the old one stays"), "{}", gateway.log());
+        assert!(gateway.log().contains("the current list stays in use"), "{}", gateway.log());
         assert_eq!(input(&gateway).await, 1.5, "{logged}");
     }
     feed.then(list("2999-01-01", 9.0));

@@ -159,7 +159,7 @@ async fn a_patch_changes_what_it_names_and_minds_the_version() {
     let (status, param, message) =
         refused(&gateway, "PATCH", "providers/own", &json!({"base_url": "ftp://x", "id": "other"})).await;
     assert_eq!((status, param.as_str()), (400, "id"), "{message}");
-    assert!(message.contains("base_url: only http:// and https:// are spoken"), "{message}");
+    assert!(message.contains("base_url: only http:// and https:// are supported"), "{message}");
     good(&gateway, "PATCH", "providers/own", &json!({"disabled": true})).await;
     assert_eq!(ask(&gateway, "own/m").await.0, 404);
     good(&gateway, "DELETE", "providers/own", &Value::Null).await;
@@ -329,7 +329,7 @@ async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody
     });
     let shown = good(&gateway, "POST", "providers", &body).await;
     assert_eq!((&shown["auth"], &shown["state"]), (&json!("oauth"), &json!("not_connected")));
-    assert!(shown["reason"].as_str().unwrap().contains("signed in"), "{shown}");
+    assert!(shown["reason"].as_str().unwrap().contains("sign-in is missing"), "{shown}");
     assert_eq!(shown["owner"], owner);
     let path = format!("principals/{}", owner.as_str().unwrap());
     let (status, _, message) = refused(&gateway, "DELETE", &path, &Value::Null).await;

@@ -105,7 +105,7 @@ async fn a_model_that_holds_no_conversation_says_so() {
     let refused = admin.call("POST", "providers/p/test", json!({"model": "e"})).await;
     let error = refused.json()["error"].clone();
     assert_eq!((refused.status, &error["param"]), (400, &json!("model")), "{error}");
-    assert!(error["message"].as_str().unwrap().contains("it is asked for embeddings alone"), "{error}");
+    assert!(error["message"].as_str().unwrap().contains("it supports embeddings only"), "{error}");
     assert_eq!(upstream.requests().len(), 0, "nothing is spent on it");
 }
 

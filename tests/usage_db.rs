@@ -423,7 +423,7 @@ async fn what_is_no_usage_db_of_this_state_is_refused_and_kept() {
     let told = said(&setup, &["serve"], 74).await;
     assert!(told.contains("move that file away"), "{told}");
     let gateway = setup.without(SWITCH).start().await;
-    assert!(gateway.log().contains("is not of this state and not used"), "{}", gateway.log());
+    assert!(gateway.log().contains("it belongs to another state"), "{}", gateway.log());
     assert!(!said(gateway.setup(), &["backup", "create"], 0).await.contains("usage.db"));
     let rig = Rig { gateway, key, quota, _upstream };
     assert_eq!(rig.gateway.records(2).await.len(), 2);

@@ -123,7 +123,7 @@ async fn every_variable_is_acted_on_or_warned_of() {
         state["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
     assert_eq!(warnings.len(), silent, "{warnings:?}");
     for (name, proof) in PROOFS {
-        let warning = format!("{name} is set, but this release does not act on it");
+        let warning = format!("{name} is set, but this release does not support it");
         let is_warned = matches!(proof, Warned(_));
         assert_eq!(warnings.contains(&warning.as_str()), is_warned, "{name}: {warnings:?}");
         assert_eq!(gateway.log().contains(&warning), is_warned, "{name}: {}", gateway.log());
@@ -138,7 +138,7 @@ async fn the_file_and_the_variable_say_the_same_of_logged_bodies() {
     let state = gateway.client().get("/admin/api/state").await.unwrap().json();
     assert_eq!(
         state["warnings"],
-        json!(["server.log_request_bodies is true, but this release does not act on it"])
+        json!(["server.log_request_bodies is true, but this release does not support it"])
     );
     let page =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();

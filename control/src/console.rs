@@ -46,7 +46,7 @@ pub(crate) fn answer(
 }
 
 fn missing() -> ApiError {
-    ApiError::new(ErrorKind::NotFound, "The console has no such file.")
+    ApiError::new(ErrorKind::NotFound, "The console does not have this file.")
 }
 
 /// Returns the page, or 304 if the browser has it. The page is small and is not compressed.

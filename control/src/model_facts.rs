@@ -80,19 +80,22 @@ impl Facts {
         let name = self.display_name.as_deref();
         if name.is_some_and(|name| name.is_empty() || name.len() > 256 || name.chars().any(char::is_control))
         {
-            return Some(("facts.display_name", "display_name is 1 to 256 bytes on one line."));
+            return Some(("facts.display_name", "display_name must be 1 to 256 bytes on one line."));
         }
         if self.lacks.as_ref().is_some_and(|lacks| lacks.len() > LACKS_MAX) {
-            return Some(("facts.lacks", "lacks has at most 64 names."));
+            return Some(("facts.lacks", "lacks must have at most 64 names."));
         }
         if self.context_window == Some(0) {
-            return Some(("facts.context_window", "context_window is a number of tokens from 1."));
+            return Some(("facts.context_window", "context_window must be a number of tokens, at least 1."));
         }
         if self.max_output_tokens == Some(0) {
-            return Some(("facts.max_output_tokens", "max_output_tokens is a number of tokens from 1."));
+            return Some((
+                "facts.max_output_tokens",
+                "max_output_tokens must be a number of tokens, at least 1.",
+            ));
         }
         if *self == Self::default() {
-            return Some(("facts", "facts says nothing. Give at least one, such as prices or vision."));
+            return Some(("facts", "facts is empty. Set at least one, such as prices or vision."));
         }
         None
     }

@@ -97,7 +97,7 @@ impl WaitingPlace {
             return Ok(place);
         }
         Err(io::Error::other(format!(
-            "{THREADS_MAX} reads of files wait already; a file system does not answer"
+            "{THREADS_MAX} file reads are already waiting; a file system does not respond"
         )))
     }
 }
@@ -110,7 +110,7 @@ impl Drop for WaitingPlace {
 
 fn no_answer() -> io::Error {
     let seconds = TIME_MAX.as_secs();
-    io::Error::new(io::ErrorKind::TimedOut, format!("no answer from its file system within {seconds} s"))
+    io::Error::new(io::ErrorKind::TimedOut, format!("its file system did not respond within {seconds} s"))
 }
 
 /// `NONBLOCK` opens a FIFO without waiting for a writer; `NOCTTY` keeps a terminal from becoming the controlling

@@ -198,7 +198,7 @@ impl Control {
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the control plane had ended before its time");
+                tracing::error!("a thread of the control plane had ended unexpectedly");
             }
         }
         checkpoints.stop();
@@ -334,10 +334,10 @@ async fn read(body: Body, time_max: Duration) -> Result<Bytes, ApiError> {
     match tokio::time::timeout(time_max, body.collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(ApiError::new(ErrorKind::BodyTooLarge, "The body is larger than the admin API takes."))
+            Err(ApiError::new(ErrorKind::BodyTooLarge, "The body is larger than the admin API's limit."))
         }
-        Ok(Err(_)) => Err(ApiError::new(ErrorKind::BadHttp, "The body broke off.")),
-        Err(_) => Err(ApiError::new(ErrorKind::RequestTimeout, "The body did not come in time.")),
+        Ok(Err(_)) => Err(ApiError::new(ErrorKind::BadHttp, "The body ended early.")),
+        Err(_) => Err(ApiError::new(ErrorKind::RequestTimeout, "The body did not arrive in time.")),
     }
 }
 
@@ -404,12 +404,11 @@ const BODIES_MAX: usize = 64;
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-const FULL: (ErrorKind, &str) =
-    (ErrorKind::Overloaded, "Too many requests to the admin API at the same time.");
+const FULL: (ErrorKind, &str) = (ErrorKind::Overloaded, "Too many requests to the admin API are running.");
 const NO_TURN: (ErrorKind, &str) =
-    (ErrorKind::Overloaded, "Too many clients ask about their keys at the same time. Try again.");
+    (ErrorKind::Overloaded, "Too many clients are querying their keys. Try again.");
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
-const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API took too long to answer.");
+const TOO_SLOW: (ErrorKind, &str) = (ErrorKind::Overloaded, "The admin API did not answer in time.");
 
 #[cfg(test)]
 mod tests {

@@ -75,7 +75,7 @@ impl Writer {
     /// Stores all that is queued and ends the thread; gives up after [`STOP_TIME_MAX`] if storing fails.
     pub(crate) fn stop(self) {
         if self.jobs.send(WriterJob::Stop).is_err() || self.thread.join().is_err() {
-            tracing::error!("the writer thread had ended before its time");
+            tracing::error!("the writer thread had ended unexpectedly");
         }
     }
 }
@@ -206,13 +206,13 @@ impl WriterState {
 
     fn publish(&mut self, touched: Touched) {
         if let Err(error) = self.publisher.touch(touched, self.meter.db_mut()) {
-            tracing::error!("a change could not be put in force yet: {error}");
+            tracing::error!("cannot publish a change yet: {error}");
         }
     }
 
     fn replace_file(&mut self, routing: Routing, report: ReloadReport) {
         if let Err(error) = self.publisher.replace_file(routing, report, self.meter.db_mut()) {
-            tracing::error!("the changed configuration could not be put in force yet: {error}");
+            tracing::error!("cannot publish the changed configuration yet: {error}");
         }
     }
 }
@@ -237,7 +237,8 @@ fn finish(meter: &mut Meter) {
         if Instant::now() > until {
             let count = meter.unstored();
             tracing::error!(
-                "{count} usage records are not in the database; the next start reads them from the journal"
+                "{count} usage records are not in the database yet; the next start reads them from the \
+                 journal"
             );
             break;
         }

@@ -93,7 +93,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
     }
     drop(ready);
     for _ in 0..workers {
-        readiness.recv().map_err(|_| io::Error::other("a thread of the data plane cannot run"))?;
+        readiness.recv().map_err(|_| io::Error::other("a thread of the data plane cannot start"))?;
     }
     Ok(dataplane)
 }
@@ -169,7 +169,10 @@ impl Dataplane {
         let stop = self.stop.subscribe();
         let message = Message::Listen { listener, workers: self.workers.clone(), stop };
         let first = self.workers.first().ok_or_else(|| io::Error::other("there is no worker"))?;
-        first.inbox.try_send(message).map_err(|_| io::Error::other("the first worker takes no messages"))?;
+        first
+            .inbox
+            .try_send(message)
+            .map_err(|_| io::Error::other("the queue of the first worker is closed"))?;
         Ok(address)
     }
 
@@ -192,7 +195,10 @@ impl Dataplane {
         self.order(Order::Finish).await;
         if !self.wait_for_none(self.process.settings.drain).await {
             let left = self.process.connections.load(Ordering::Relaxed);
-            tracing::warn!(connections = left, "the drain time is over; what is left is cut");
+            tracing::warn!(
+                connections = left,
+                "the drain timeout has passed; closing the remaining connections"
+            );
             self.order(Order::Close).await;
             self.wait_for_none(CUT_GRACE).await;
         }

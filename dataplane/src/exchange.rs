@@ -119,7 +119,8 @@ impl Exchange {
                 if operation == Some(Operation::Responses) && asks_for_websocket(&parts.headers) {
                     return Err(websocket_refused());
                 }
-                let message = format!("{} is not a method of this path. It takes {allow}.", parts.method);
+                let message =
+                    format!("The method {} is not allowed on this path. Allowed: {allow}.", parts.method);
                 Err(Fault { allow: Some(allow), ..Fault::new(ErrorKind::MethodNotAllowed, message) })
             }
             Meaning::Stored => Err(self.stored(parts)),
@@ -230,8 +231,8 @@ impl Exchange {
     }
 }
 
-const STORED: &str = "llmgw keeps no responses, so none can be fetched, deleted, cancelled or counted here. Send the \
-    conversation with each request, or ask the provider itself.";
+const STORED: &str = "llmgw does not store responses, so they cannot be fetched, deleted, cancelled or \
+                      counted here. Send the conversation with each request, or ask the provider itself.";
 
 /// The maximum body of a request to the control service, in bytes.
 const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
@@ -264,7 +265,7 @@ fn asks_for_websocket(headers: &HeaderMap) -> bool {
 
 /// Returns the 426 error for WebSocket requests (LIM-3): agents then fall back to HTTP at once.
 fn websocket_refused() -> Fault {
-    Fault::new(ErrorKind::UpgradeRequired, "WebSocket is not spoken here. Send a POST.").closing()
+    Fault::new(ErrorKind::UpgradeRequired, "WebSocket is not supported here. Send a POST request.").closing()
 }
 
 #[cfg(test)]

@@ -98,7 +98,7 @@ pub(crate) struct MemoryExhausted;
 
 impl MemoryExhausted {
     /// Error message for clients.
-    pub(crate) const MESSAGE: &str = "The gateway holds as many bodies as it may. Try again.";
+    pub(crate) const MESSAGE: &str = "The gateway's memory for bodies is full. Try again.";
     /// Delay in the `Retry-After` header.
     pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
 }

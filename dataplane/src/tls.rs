@@ -15,7 +15,7 @@ pub fn server(chain: &[u8], key: &[u8]) -> Result<Arc<ServerConfig>, String> {
     let mut config = ServerConfig::builder()
         .with_no_client_auth()
         .with_single_cert(chain, key)
-        .map_err(|error| format!("the certificate and the private key do not go together: {error}"))?;
+        .map_err(|error| format!("the private key does not match the certificate: {error}"))?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
 }
@@ -30,9 +30,7 @@ pub fn client(extra: Option<&[u8]>, system: bool) -> Result<ClientConfig, String
         tracing::debug!(added, ignored, faults = found.errors.len(), "the system's trust roots");
     }
     for certificate in extra.map(certificates).transpose()?.unwrap_or_default() {
-        roots
-            .add(certificate)
-            .map_err(|error| format!("holds a certificate that cannot be trusted: {error}"))?;
+        roots.add(certificate).map_err(|error| format!("contains an invalid certificate: {error}"))?;
     }
     Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
 }
@@ -40,7 +38,7 @@ pub fn client(extra: Option<&[u8]>, system: bool) -> Result<ClientConfig, String
 fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match found {
-        Ok(found) if found.is_empty() => Err("holds no certificate in PEM".to_owned()),
+        Ok(found) if found.is_empty() => Err("contains no PEM certificate".to_owned()),
         Ok(found) => Ok(found),
         Err(error) => Err(format!("cannot be read: {error}")),
     }

@@ -15,11 +15,11 @@ pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
         .map_err(|error| CliFailure::new(error.exit_code(), error))?;
     match verified {
         Ok(holds) => {
-            print(&format!("the audit is whole: {} rows, the last is {}\n", holds.rows, holds.last_id))
+            print(&format!("the audit log is intact: {} rows, the last is {}\n", holds.rows, holds.last_id))
         }
         Err(broken) => Err(CliFailure::new(
             exit::UNSOUND,
-            format!("the audit was tampered with: {broken}; compare it with an export or a backup"),
+            format!("the audit log was tampered with: {broken}; compare it with an export or a backup"),
         )),
     }
 }

@@ -19,8 +19,11 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
                 let _ = writeln!(text, "warning: {warning}");
             }
             let routing = &loaded.config.routing;
-            let state =
-                if loaded.config.version == Version::Absent { "no such file, so defaults" } else { "good" };
+            let state = if loaded.config.version == Version::Absent {
+                "file not found; defaults apply"
+            } else {
+                "good"
+            };
             let _ = writeln!(
                 text,
                 "{}: {state}; providers: {}, endpoints: {}",
@@ -47,7 +50,7 @@ pub(super) fn show(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let loaded = config::load(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     let mut text = config::show(&loaded.config);
     if let Some(store) = UsageStore::of_state(&loaded.config.state_dir) {
-        let _ = writeln!(text, "\nusage:  # the state as it is\n  in {}, {} bytes", store.file, store.bytes);
+        let _ = writeln!(text, "\nusage:  # the current state\n  in {}, {} bytes", store.file, store.bytes);
     }
     print(&text)
 }

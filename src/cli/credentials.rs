@@ -18,7 +18,7 @@ pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let rekeyed = control::rekey(params).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     let first = match rekeyed {
         Rekeyed::Done(count) => format!("the state opens with the new key; {count} stored secrets verified"),
-        Rekeyed::Already => "the state opens with the new key already; nothing was changed".to_owned(),
+        Rekeyed::Already => "the state already opens with the new key; nothing was changed".to_owned(),
     };
     print(&format!(
         "{first}\nnext: set LLMGW_CREDENTIAL_ENCRYPTION_KEY to the new key and remove \
@@ -43,7 +43,7 @@ pub(super) fn import(environment: &Arc<Environment>) -> Result<(), CliFailure> {
         let _ = writeln!(text, "the key of '{id}' is sealed in the database");
     }
     if imported.known > 0 {
-        let _ = writeln!(text, "{} keys were there already", imported.known);
+        let _ = writeln!(text, "{} keys were already stored", imported.known);
     }
     let _ = writeln!(text, "{} is removed; copies of it elsewhere are not", removed.display());
     print(&text)

@@ -14,7 +14,11 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let (bind, tls) =
         config::listens_at(environment).map_err(|error| CliFailure::new(exit::CONFIG, error))?;
     if bind.port() == 0 {
-        return Err(CliFailure::new(exit::CONFIG, "LLMGW_PORT: is 0, so nobody knows the port to ask"));
+        return Err(CliFailure::new(
+            exit::CONFIG,
+            "LLMGW_PORT: is 0, so the port is unknown; set it to the \
+             port of the running gateway",
+        ));
     }
     let address = SocketAddr::new(reachable(bind.ip()), bind.port());
     let unhealthy = |why: String| CliFailure::new(exit::UNHEALTHY, format!("http://{address}/health: {why}"));

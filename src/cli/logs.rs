@@ -26,7 +26,7 @@ pub(super) fn begin(logging: &Logging) -> Result<(), CliFailure> {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("the log cannot begin: {error}")))
+    result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("cannot start logging: {error}")))
 }
 
 /// Writer that escapes unprintable characters. Each write is one whole line, as `tracing_subscriber` produces them.

@@ -338,7 +338,7 @@ async fn more_than_the_whole_limit_is_never_admitted_and_a_warning_never_refuses
     let refused = rig.client().chat(asks(51, 2)).await;
     assert_eq!((refused.status, refused.header("retry-after")), (429, None));
     assert_eq!(refused.header("x-should-retry"), Some("false"), "the SDKs would repeat it in vain");
-    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("more than the whole limit"));
+    assert!(refused.json()["error"]["message"].as_str().unwrap().contains("exceeds the whole limit"));
     assert_eq!(rig.client().chat(asks(50, 2)).await.status, 200);
     assert_eq!(rig.settled(&quota).await, (7, 93));
     let path = format!("quotas/{quota}");

@@ -318,8 +318,8 @@ async fn a_limit_that_only_warns_says_so_in_a_header_a_metric_and_the_list() {
         let warning = over.header("x-llmgw-quota-warning").unwrap().to_owned();
         assert_eq!(over.status, 200);
         for part in [
-            format!("{of_project} is over: 1 requests a day for this project"),
-            format!("{of_model} is over: 1 requests a day for the whole gateway, model p0/m"),
+            format!("{of_project} is exceeded: 1 requests a day for this project"),
+            format!("{of_model} is exceeded: 1 requests a day for the whole gateway, model p0/m"),
         ] {
             assert!(warning.contains(&part), "{warning}");
         }

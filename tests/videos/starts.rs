@@ -31,7 +31,7 @@ async fn a_start_that_may_have_begun_something_is_never_sent_again() {
         let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
         assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (status, Some("1")), "{what}");
         let said = answer.json()["error"]["message"].to_string();
-        assert!(said.contains("billed twice"), "{what}: {said}");
+        assert!(said.contains("billed as a second video"), "{what}: {said}");
         assert_eq!(rig.upstream.requests().len() - before, 1, "{what}");
     }
 }
@@ -45,7 +45,7 @@ async fn an_upstream_that_falls_silent_is_not_asked_again() {
     upstream.then(Answer::hang_forever());
     let answer = post(&gateway.client(), json!({"model": "line", "prompt": "a cat"})).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (504, "upstream_timeout"));
-    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("billed twice"));
+    assert!(answer.json()["error"]["message"].as_str().unwrap().contains("billed as a second video"));
     assert_eq!(upstream.requests().len(), 1);
 }
 
@@ -71,7 +71,7 @@ async fn a_start_that_was_refused_may_be_sent_again() {
     rig.upstream.then(Answer::error(400));
     let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
     assert_eq!((answer.status, rig.upstream.requests().len()), (400, 3));
-    assert!(!answer.json()["error"]["message"].to_string().contains("billed twice"));
+    assert!(!answer.json()["error"]["message"].to_string().contains("billed as a second video"));
 
     let nobody = Upstream::start().await;
     let settings = config(&nobody, &eager());
@@ -79,7 +79,7 @@ async fn a_start_that_was_refused_may_be_sent_again() {
     let gateway = Setup::new(&Yaml::new()).yaml(settings.to_string()).start().await;
     let answer = post(&gateway.client(), json!({"model": "line", "prompt": "a cat"})).await;
     assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (502, Some("3")), "nobody was reached");
-    assert!(!answer.json()["error"]["message"].to_string().contains("billed twice"));
+    assert!(!answer.json()["error"]["message"].to_string().contains("billed as a second video"));
 }
 
 #[tokio::test]

@@ -40,7 +40,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn cursor(text: &str) -> Result<i64, ApiError> {
     let parsed = text.parse().ok().filter(|id| *id > 0);
-    parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
+    parsed
+        .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
 fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
@@ -111,7 +112,7 @@ async fn write(readers: Readers, filter: AuditFilter, format: AuditFormat, first
         }
         match ask(&readers, &filter, last).await {
             Ok(next) => rows = next,
-            Err(_) => return feed.fail("the database failed while the audit was exported").await,
+            Err(_) => return feed.fail("exporting the audit log failed").await,
         }
     }
     let _ = feed.send(Bytes::from(text)).await;

@@ -184,8 +184,7 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     let backups = &call.app.backups;
     let making = backups.begin();
-    let making =
-        making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is being made already."))?;
+    let making = making.ok_or_else(|| ApiError::new(ErrorKind::Conflict, "A backup is already running."))?;
     let audit = AuditEntry::done("backup.begin", "backup", "");
     let started = BackupStarted { status: "running", started_at_ms: unix_ms() };
     let begun = AuditOnly(Done::new(&started, audit, Touched::NOTHING)?);
@@ -202,10 +201,7 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 fn failed(why: &str) -> ApiError {
     tracing::error!("backups: {why}");
-    ApiError::new(
-        ErrorKind::Internal,
-        "Backups cannot be used at the moment; the log of the gateway says why.",
-    )
+    ApiError::new(ErrorKind::Internal, "Backups are not available at the moment; see the log of the gateway.")
 }
 
 /// The maximum time that a list request waits for the check that it starts, enough to verify a few hundred MiB.

@@ -72,7 +72,7 @@ impl Call<'_> {
         let number =
             text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).and_then(|n| n.parse().ok());
         number.map(Some).ok_or_else(|| {
-            ApiError::parameter("If-Match", "If-Match takes the ETag of the object, as \"3\", or *.")
+            ApiError::parameter("If-Match", "If-Match must be the ETag of the object, such as \"3\", or *.")
         })
     }
 
@@ -106,8 +106,7 @@ impl Call<'_> {
     pub(crate) async fn replayed(&mut self) -> Result<Option<Response<Body>>, ApiError> {
         let Some(asked) = self.idempotency()? else { return Ok(None) };
         let name = (self.actor.who.name().to_string(), asked.key.clone());
-        let message =
-            "A request with this Idempotency-Key is still running. Send it again when it has ended.";
+        let message = "A request with this Idempotency-Key is still running. Retry after it has ended.";
         let under_way = self.app.running.begin(name);
         let busy = || ApiError::new(ErrorKind::Conflict, message).retry_after(RETRY_SECONDS);
         self.under_way = Some(under_way.ok_or_else(busy)?);
@@ -139,7 +138,7 @@ impl Call<'_> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(ApiError::parameter(
                 "Idempotency-Key",
-                format!("Idempotency-Key is 1 to {KEY_BYTES_MAX} visible ASCII characters."),
+                format!("Idempotency-Key must be 1 to {KEY_BYTES_MAX} visible ASCII characters."),
             ));
         }
         let mut context = digest::Context::new(&digest::SHA256);
@@ -165,7 +164,7 @@ impl Command for FirstTime {
 /// Builds a JSON response.
 pub(crate) fn json(value: &impl Serialize) -> Result<Response<Body>, ApiError> {
     let body = serde_json::to_vec(value)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The answer could not be written as JSON."))?;
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The response could not be serialized."))?;
     Ok(response(Answer { status: StatusCode::OK, body, version: None, replayed: false, published: true }))
 }
 
@@ -218,7 +217,7 @@ pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
     })?;
     match reader.end() {
         Ok(()) => Ok(parsed),
-        Err(_) => Err(ApiError::parameter("", "The body goes on after the JSON object.")),
+        Err(_) => Err(ApiError::parameter("", "The body has data after the JSON object.")),
     }
 }
 
@@ -236,7 +235,7 @@ fn misfit(path: &str, message: &str) -> ApiError {
     let cut = |text: &str| text.chars().take(MISFIT_CHARS_MAX).collect::<String>();
     let (field, message) = (cut(&field), cut(&without_value(message)));
     let place = if field.is_empty() { String::new() } else { format!(" {field}:") };
-    ApiError::parameter(&field, format!("The body is not what this path takes:{place} {message}."))
+    ApiError::parameter(&field, format!("The body is invalid:{place} {message}."))
 }
 
 /// Removes the value from messages such as `invalid type: string "value", expected a number`.

@@ -155,7 +155,7 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let instance = instance(call.app, call.argument())?;
     if models_url(&instance).is_empty() {
         let message =
-            "This provider answers inside the gateway and lists no models: it has those that are declared.";
+            "This provider runs inside the gateway and has no model list: its models are the declared ones.";
         return Err(ApiError::new(ErrorKind::Conflict, message));
     }
     let (outcomes, _) = syncer(call.app).sync(vec![instance]).await;
@@ -211,11 +211,11 @@ pub(super) fn instance(app: &App, id: &str) -> Result<Arc<ProviderInstance>, Api
     let snapshot = app.snapshot.load();
     let found = snapshot.providers.iter().find(|instance| instance.id.as_str() == id).cloned();
     let found = found.ok_or_else(|| {
-        let message = "There is no such provider in use: it does not exist, or it is disabled.";
+        let message = "The provider does not exist or is disabled.";
         ApiError::new(ErrorKind::NotFound, message)
     })?;
     match found.unready {
         None => Ok(found),
-        Some(why) => Err(ApiError::new(ErrorKind::Conflict, format!("Nothing can be sent there: {why}."))),
+        Some(why) => Err(ApiError::new(ErrorKind::Conflict, format!("The provider cannot be used: {why}."))),
     }
 }

@@ -123,7 +123,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
     if failover.is_empty() || failover.len() > MEMBERS_MAX {
         let message =
-            format!("failover takes 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
+            format!("failover must have 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
         return Err(ApiError::parameter("failover", message));
     }
     Ok(failover)
@@ -133,7 +133,7 @@ fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
     match preamble {
         Some(text) if text.len() > PREAMBLE_BYTES_MAX => Err(ApiError::parameter(
             "preamble",
-            format!("preamble is {} bytes long; at most {PREAMBLE_BYTES_MAX} fit.", text.len()),
+            format!("preamble has {} bytes; the maximum is {PREAMBLE_BYTES_MAX}.", text.len()),
         )),
         other => Ok(other.filter(|text| !text.is_empty())),
     }

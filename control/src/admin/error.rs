@@ -36,7 +36,7 @@ impl ApiError {
     /// The path exists but does not support the method; `allow` lists the supported ones.
     pub(crate) fn method_not_allowed(allow: impl Into<Cow<'static, str>>) -> Self {
         let allow = allow.into();
-        let message = format!("This path takes {allow}.");
+        let message = format!("The method is not allowed on this path. Allowed: {allow}.");
         Self { allow: Some(allow), ..Self::new(ErrorKind::MethodNotAllowed, message) }
     }
 

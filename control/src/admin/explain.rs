@@ -35,7 +35,7 @@ async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let ExplainRequest { key_id, principal_id, path, body } = call.json()?;
     let access = match (key_id, principal_id) {
         (Some(_), Some(_)) => {
-            return Err(ApiError::parameter("key_id", "Give key_id or principal_id, not both."));
+            return Err(ApiError::parameter("key_id", "Send key_id or principal_id, not both."));
         }
         (Some(id), None) => of_key(call.app, &id)?,
         (None, Some(id)) => {
@@ -46,12 +46,12 @@ async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let operation = path.strip_prefix("/v1").unwrap_or(&path);
     if !PATHS.contains(&operation) {
-        let message = "path must be one that clients post to, such as /v1/chat/completions.";
+        let message = "path must be a path for client POST requests, such as /v1/chat/completions.";
         return Err(ApiError::parameter("path", message));
     }
     let insider = Insider { access, only: None, explain: true };
     let request = request(insider, &path, body.to_string())
-        .map_err(|_| ApiError::parameter("path", "path is not the path of a URL."))?;
+        .map_err(|_| ApiError::parameter("path", "path must be the path of a URL."))?;
     Ok(call.app.plane.handle(request, HERE).await)
 }
 
@@ -61,7 +61,8 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
     let found = snapshot.access.keys.values().find(|access| access.key.as_str() == id).cloned();
     found.ok_or_else(|| {
         let message =
-            "key_id names no key that opens anything: there is none, or it is disabled, revoked or expired.";
+            "key_id does not name a usable key: the key does not exist, or it is disabled, revoked or \
+             expired.";
         ApiError::parameter("key_id", message)
     })
 }

@@ -28,7 +28,7 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
     let parts = text.rsplit_once('@');
     let good = parts.is_some_and(|(local, domain)| !local.is_empty() && !domain.is_empty());
     if !good || text.len() > 254 || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
-        return Err(ApiError::parameter("email", "email must be an address like name@example.com."));
+        return Err(ApiError::parameter("email", "email must be an address such as name@example.com."));
     }
     Ok(text.to_owned())
 }
@@ -45,7 +45,7 @@ pub(crate) fn any_moment(field: &str, value: &Value) -> Result<u64, ApiError> {
 pub(crate) fn future(field: &str, value: &Value) -> Result<u64, ApiError> {
     let at = any_moment(field, value)?;
     if at <= unix_ms() {
-        return Err(ApiError::parameter(field, format!("{field} must be a moment in the future.")));
+        return Err(ApiError::parameter(field, format!("{field} must be a time in the future.")));
     }
     Ok(at)
 }
@@ -64,7 +64,7 @@ impl Lists {
         let models = checked("models", self.models, |entry| {
             is_model(entry)
                 .then(|| entry.into())
-                .ok_or("'provider/model', or 'provider/*' for all of a provider")
+                .ok_or("'provider/model', or 'provider/*' for all models of a provider")
         })?;
         let endpoints = checked("endpoints", self.endpoints, |entry| {
             is_name(entry).then(|| entry.into()).ok_or("the name of an endpoint")
@@ -90,7 +90,7 @@ fn checked<T>(
 ) -> Result<FieldChange<Vec<T>>, ApiError> {
     let FieldChange::Set(entries) = list else { return Ok(mapped(list, |_| Vec::new())) };
     if entries.len() > ENTRIES_MAX {
-        return Err(ApiError::parameter(field, format!("{field} takes up to {ENTRIES_MAX} entries.")));
+        return Err(ApiError::parameter(field, format!("{field} must have at most {ENTRIES_MAX} entries.")));
     }
     let check = |entry: &String| {
         check(entry).map_err(|wanted| {

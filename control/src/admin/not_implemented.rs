@@ -11,7 +11,7 @@ const fn later(method: Method, pattern: &'static str) -> Route {
 }
 
 pub(super) fn not_yet() -> ApiError {
-    ApiError::new(ErrorKind::NotImplemented, "This release does not serve this path yet.")
+    ApiError::new(ErrorKind::NotImplemented, "This release does not implement this path yet.")
 }
 
 pub(super) static ROUTES: &[Route] = &[

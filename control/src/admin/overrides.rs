@@ -57,7 +57,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::parameter("provider", "provider must be the id of a provider."));
     }
     if !is_model_id(&new.model) {
-        let message = "model must be a model of the provider, without the provider's id before it.";
+        let message = "model must be a model of the provider, without the provider ID as a prefix.";
         return Err(ApiError::parameter("model", message));
     }
     if let Some((param, message)) = new.facts.fault() {

@@ -74,7 +74,7 @@ fn shown(app: &App, connection: &ProviderConnection) -> Value {
         if let (Some(why), ProviderStanding::Ready) = (instance.and_then(|i| i.unready), &connection.standing)
         {
             shown.insert("state".to_owned(), NOT_CONNECTED.into());
-            shown.insert("reason".to_owned(), format!("Nothing can be sent there: {why}.").into());
+            shown.insert("reason".to_owned(), format!("The provider cannot be used: {why}.").into());
         }
         let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
         shown
@@ -156,4 +156,4 @@ pub(super) fn means_shadowed(query: &mut Query) -> Result<bool, ApiError> {
 }
 
 pub(super) const NAME_RULE: &str =
-    "is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit.";
+    "must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit.";

@@ -22,10 +22,10 @@ impl Query {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
             if pairs.iter().any(|(other, _)| *other == name) {
-                return Err(ApiError::parameter(&name, format!("The parameter {name} is given twice.")));
+                return Err(ApiError::parameter(&name, format!("The parameter {name} occurs twice.")));
             }
             if pairs.len() >= PARAMETERS_MAX {
-                return Err(ApiError::parameter(&name, "There are too many parameters."));
+                return Err(ApiError::parameter(&name, "The query has too many parameters."));
             }
             pairs.push((name, value));
         }
@@ -100,9 +100,7 @@ impl Query {
     pub(crate) fn finish(self) -> Result<(), ApiError> {
         match self.0.first() {
             None => Ok(()),
-            Some((name, _)) => {
-                Err(ApiError::parameter(name, format!("This path does not know the parameter {name}.")))
-            }
+            Some((name, _)) => Err(ApiError::parameter(name, format!("Unknown parameter {name}."))),
         }
     }
 }
@@ -142,7 +140,7 @@ pub(crate) fn decode_part(text: &str) -> Result<String, ApiError> {
 
 /// Percent-decodes a name or value of a query.
 fn decode(text: &str) -> Result<String, ApiError> {
-    let broken = || ApiError::parameter("", "The query or path is not well encoded.");
+    let broken = || ApiError::parameter("", "The query or path is not valid percent-encoding.");
     let is_escape = |rest: &str| rest.get(..2).is_some_and(|hex| hex.bytes().all(|c| c.is_ascii_hexdigit()));
     if !text.split('%').skip(1).all(is_escape) {
         return Err(broken());

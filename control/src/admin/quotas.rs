@@ -65,7 +65,10 @@ fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
     for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
         let Some(id) = query.text(name) else { continue };
         if filter.kind.is_some() {
-            return Err(ApiError::parameter(name, "Send one of kind, key, project, principal and provider."));
+            return Err(ApiError::parameter(
+                name,
+                "Send exactly one of kind, key, project, principal and provider.",
+            ));
         }
         filter = QuotaFilter { kind: Some(kind), id: Some(id) };
     }
@@ -138,12 +141,12 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 fn check_scope(counted: &Counted) -> Result<(), ApiError> {
     let Counted { subject, model, .. } = counted;
     if (subject.kind == Subject::Gateway) != subject.id.is_empty() {
-        let message = "subject: the gateway has no id, and every other kind has one.";
+        let message = "subject: kind gateway must have no id, and every other kind requires one.";
         return Err(ApiError::parameter("subject", message));
     }
     let provider = provider_of(model.as_deref(), "")?;
     if subject.kind == Subject::Provider && provider.is_some_and(|provider| provider != subject.id) {
-        let message = format!("model must be one of the provider '{}'.", subject.id);
+        let message = format!("model must be a model of the provider '{}'.", subject.id);
         return Err(ApiError::parameter("model", message));
     }
     Ok(())
@@ -161,7 +164,7 @@ fn provider_of<'a>(model: Option<&'a str>, place: &str) -> Result<Option<&'a str
 /// Concurrent requests take no window; every other metric requires one.
 fn check_window(metric: Metric, window: Option<Period>, place: &str) -> Result<(), ApiError> {
     let message = match (metric, window) {
-        (Metric::ConcurrentRequests, Some(_)) => "concurrent_requests take no window. Leave it out.",
+        (Metric::ConcurrentRequests, Some(_)) => "concurrent_requests have no window. Omit window.",
         (Metric::ConcurrentRequests, None) | (_, Some(_)) => return Ok(()),
         (_, None) => "window must be one of minute, hour, day, week, month, total.",
     };
@@ -170,7 +173,7 @@ fn check_window(metric: Metric, window: Option<Period>, place: &str) -> Result<(
 
 fn bounded(limit: u64, place: &str) -> Result<u64, ApiError> {
     if limit > LIMIT_MAX {
-        let message = format!("limit is at most {LIMIT_MAX}.");
+        let message = format!("limit must be at most {LIMIT_MAX}.");
         return Err(ApiError::parameter(&format!("{place}limit"), message));
     }
     Ok(limit)
@@ -179,7 +182,10 @@ fn bounded(limit: u64, place: &str) -> Result<u64, ApiError> {
 /// Validates the limits of new keys in `field` of the body; no two may count the same thing.
 pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLimit>, ApiError> {
     if limits.len() > KEY_LIMITS_MAX {
-        return Err(ApiError::parameter(field, format!("{field} takes up to {KEY_LIMITS_MAX} entries.")));
+        return Err(ApiError::parameter(
+            field,
+            format!("{field} must have at most {KEY_LIMITS_MAX} entries."),
+        ));
     }
     for (index, limit) in limits.iter().enumerate() {
         let place = format!("{field}[{index}].");
@@ -188,7 +194,7 @@ pub(super) fn key_limits(field: &str, limits: Vec<KeyLimit>) -> Result<Vec<KeyLi
         provider_of(limit.model.as_deref(), &place)?;
         let is_twin = |other: &KeyLimit| other.counts_as(limit) && other.enforcement == limit.enforcement;
         if limits.iter().take(index).any(is_twin) {
-            let message = format!("{field}[{index}] limits what an earlier entry limits.");
+            let message = format!("{field}[{index}] has the same scope as an earlier entry.");
             return Err(ApiError::parameter(&format!("{field}[{index}]"), message));
         }
     }

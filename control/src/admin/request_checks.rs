@@ -21,13 +21,13 @@ pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiErr
     let refused = |message| Err(ApiError::new(ErrorKind::UnsupportedEncoding, message));
     let plain = headers.get(CONTENT_ENCODING).is_none_or(|coding| coding.as_bytes() == b"identity");
     if !plain {
-        return refused("The admin API reads no compressed bodies.");
+        return refused("The admin API does not accept compressed bodies.");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
     let said = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
     let essence = said.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") || types.next().is_some() {
-        return refused("The admin API reads JSON. Send the header Content-Type: application/json.");
+        return refused("The admin API accepts only JSON. Send the header Content-Type: application/json.");
     }
     Ok(())
 }
@@ -37,7 +37,7 @@ pub(super) fn options(allow: &str) -> Result<Response<Body>, ApiError> {
     let mut response = Response::new(full(Bytes::new()));
     *response.status_mut() = StatusCode::NO_CONTENT;
     let allow = HeaderValue::from_str(allow)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The methods of this path cannot be told."))?;
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The methods of this path could not be listed."))?;
     response.headers_mut().insert(ALLOW, allow);
     Ok(response)
 }

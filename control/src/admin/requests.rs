@@ -62,7 +62,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, id) = (call.app, call.argument().to_owned());
     app.writer.flush(FLUSH_TIME_MAX).await;
     let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
-    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of such a request."))?)
+    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?)
 }
 
 /// Takes the filters by column that are present.
@@ -74,7 +74,7 @@ pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
 pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     let tags = query.with_prefix("tag.");
     if tags.iter().any(|(name, _)| name.is_empty()) {
-        return Err(ApiError::parameter("tag.", "A filter by tag is tag.NAME=VALUE."));
+        return Err(ApiError::parameter("tag.", "A filter by tag must be tag.NAME=VALUE."));
     }
     let pseudonym = |name: &str| app.snapshot.load().key_hasher.pseudonym(name).into_string();
     let end_users = query.text(END_USER).map(|name| vec![pseudonym(&name), name]);
@@ -85,7 +85,8 @@ fn cursor(text: &str) -> Result<RequestCursor, ApiError> {
     let parsed = text.split_once('-').and_then(|(started_at_ms, id)| {
         Some(RequestCursor { started_at_ms: started_at_ms.parse().ok()?, id: id.parse().ok()? })
     });
-    parsed.ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier page."))
+    parsed
+        .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
 #[derive(Serialize)]

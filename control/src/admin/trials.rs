@@ -170,7 +170,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
     let messages = match (asked.prompt, asked.messages) {
         (Some(_), Some(_)) => {
-            return Err(ApiError::parameter("prompt", "Give prompt or messages, not both."));
+            return Err(ApiError::parameter("prompt", "Send prompt or messages, not both."));
         }
         (None, Some(messages)) => json!(messages),
         (prompt, None) => {
@@ -206,7 +206,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
 pub(super) async fn principal(app: &App, id: String) -> Result<PrincipalId, ApiError> {
     let wanted = id.clone();
     let found = app.readers.ask(move |db| principals::find(db, &wanted)).await?;
-    let message = "principal_id names no principal.";
+    let message = "principal_id must be the ID of a principal.";
     found.map(|_| PrincipalId::new(id)).ok_or_else(|| ApiError::parameter("principal_id", message))
 }
 
@@ -251,8 +251,8 @@ fn no_conversation(model: &str, target: &Target) -> ApiError {
     let spoken: Vec<&str> = spoken.map(|dialect| dialect.name()).collect();
     let spoken = if spoken.is_empty() { "nothing".to_owned() } else { spoken.join(", ") };
     let message = format!(
-        "'{model}' holds no conversations: it is asked for {spoken} alone. Test another model, or send it a request of \
-         its own kind."
+        "'{model}' does not support conversations: it supports {spoken} only. Test another model, or send a \
+         request that it supports."
     );
     ApiError::parameter("model", message)
 }

@@ -39,7 +39,7 @@ pub(super) fn inspect(archive: &Path, dir: &Path, manifest: &Manifest) -> Result
         if own && found != manifest.database_version {
             return Err(BackupError::unsound(
                 archive,
-                "its database has another version than its manifest says",
+                "the version of its database differs from its manifest",
             ));
         }
     }
@@ -79,7 +79,7 @@ fn read(
         if entry.size() != file.bytes {
             return Err(BackupError::unsound(
                 archive,
-                format!("{} has another length than its manifest says", file.name),
+                format!("the length of {} differs from the manifest", file.name),
             ));
         }
         take(&mut entry, file)?;
@@ -139,7 +139,7 @@ fn stranger(archive: &Path, entry: &Entry<'_, Packed>) -> BackupError {
         _ => "an entry",
     };
     let name = String::from_utf8_lossy(&entry.path_bytes()).chars().take(80).collect::<String>();
-    BackupError::unsound(archive, format!("it holds {kind} {name:?} where no backup has one"))
+    BackupError::unsound(archive, format!("it contains {kind} {name:?}, which is not part of a backup"))
 }
 
 fn write(
@@ -175,7 +175,7 @@ fn copy(
         out.write_all(piece).map_err(at(Path::new(&file.name)))?;
     }
     if bytes != file.bytes || hasher.hex() != file.sha256 {
-        return Err(BackupError::unsound(archive, format!("{} is not what its checksum says", file.name)));
+        return Err(BackupError::unsound(archive, format!("{} does not match its checksum", file.name)));
     }
     Ok(())
 }
@@ -191,13 +191,13 @@ fn end(archive: &Path, mut rest: Packed) -> Result<(), BackupError> {
             return Ok(());
         }
         if piece.iter().any(|byte| *byte != 0) {
-            return Err(BackupError::unsound(archive, "something follows its last entry"));
+            return Err(BackupError::unsound(archive, "it has data after the last entry"));
         }
     }
 }
 
 fn broken(archive: &Path) -> impl Fn(io::Error) -> BackupError + '_ {
-    |error| BackupError::unsound(archive, format!("it cannot be unpacked: {error}"))
+    |error| BackupError::unsound(archive, format!("it cannot be decompressed: {error}"))
 }
 
 /// Default limit on the unpacked size of an archive.

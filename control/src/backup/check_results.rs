@@ -85,7 +85,7 @@ pub(super) fn keep(dir: &Path, name: &str, archive: &Metadata, fault: Option<Str
     verdicts.0.insert(name.to_owned(), verdict);
     if let Err(error) = verdicts.write(dir) {
         let path: PathBuf = dir.join(FILE);
-        tracing::warn!("{}: {error}; the check of {name} will be made again", path.display());
+        tracing::warn!("{}: {error}; {name} will be checked again", path.display());
     }
 }
 

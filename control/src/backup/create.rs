@@ -37,7 +37,7 @@ pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
     let room = TemporaryDirectory::at(draft.path().join("verify")).map_err(at(draft.path()))?;
     let found = verify_in(&packed, room.path())?;
     if found != manifest {
-        return Err(BackupError::unsound(&packed, "it does not read as it was written"));
+        return Err(BackupError::unsound(&packed, "reading it back returns different data"));
     }
     let archive = directory.keep(&packed, &archive_name(now))?;
     directory.prune(kept);

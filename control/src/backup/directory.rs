@@ -143,12 +143,12 @@ impl BackupDirectory {
                 match check_and_keep(&self.dir, &old.name) {
                     Ok(()) => whole += 1,
                     Err(error) => {
-                        tracing::warn!("{error}; it does not count as one of the {kept} that are kept")
+                        tracing::warn!("{error}; it is not counted as one of the {kept} kept archives")
                     }
                 }
             } else if old.manifest.is_some() {
                 match fs::remove_file(&path) {
-                    Ok(()) => tracing::info!("backup {} was removed; {kept} are kept", old.name),
+                    Ok(()) => tracing::info!("old backup {} removed; {kept} are kept", old.name),
                     Err(error) => tracing::warn!("backup {} cannot be removed: {error}", path.display()),
                 }
             }

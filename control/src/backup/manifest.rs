@@ -45,14 +45,14 @@ impl Manifest {
     /// the total unpacked size.
     pub(super) fn fault(&self, bytes_max: u64) -> Option<String> {
         if self.format != FORMAT {
-            return Some(format!("it has layout {}, and this release reads {FORMAT}", self.format));
+            return Some(format!("it has format {}, and this release supports {FORMAT}", self.format));
         }
         let mut names: Vec<&str> = self.files.iter().map(|file| file.name.as_str()).collect();
         if !names.contains(&DATABASE) {
-            return Some(format!("it holds no {DATABASE}"));
+            return Some(format!("it has no {DATABASE}"));
         }
         if let Some(stranger) = names.iter().find(|name| !NAMES.contains(name)) {
-            return Some(format!("its manifest names {stranger:.80?}, which no backup holds"));
+            return Some(format!("its manifest names {stranger:.80?}, which is not part of a backup"));
         }
         names.sort_unstable();
         if names.windows(2).any(|pair| matches!(pair, [one, other] if one == other)) {
@@ -60,7 +60,10 @@ impl Manifest {
         }
         let bytes = self.files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
         (bytes > bytes_max).then(|| {
-            format!("it unpacks to {bytes} bytes, and {bytes_max} are allowed; --max-bytes allows more")
+            format!(
+                "it has {bytes} bytes decompressed, more than the limit of {bytes_max}; raise it with \
+                     --max-bytes"
+            )
         })
     }
 }

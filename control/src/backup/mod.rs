@@ -96,10 +96,10 @@ impl fmt::Display for BackupError {
             }
             Self::Io { path, source } => write!(f, "{}: {source}", path.display()),
             Self::Sql { path, source } => write!(f, "database {}: {source}", path.display()),
-            Self::Unsound { path, what } => write!(f, "{} is not a good backup: {what}", path.display()),
+            Self::Unsound { path, what } => write!(f, "{} is not a valid backup: {what}", path.display()),
             Self::NotEmpty(dir) => write!(
                 f,
-                "{} is not empty; a backup is restored into an empty directory, or one that is not there yet",
+                "{} is not empty; restore a backup into an empty directory, or one that does not exist yet",
                 dir.display()
             ),
             Self::Open(error) => error.fmt(f),

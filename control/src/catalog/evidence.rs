@@ -93,9 +93,11 @@ pub(crate) fn hint_of_status(status: u16) -> Option<&'static str> {
             Some("Check the credential and its scope: it may be wrong, expired, or not entitled to this.")
         }
         402 | 429 => Some("Check the provider's quota and billing."),
-        404 => Some("Check the model, deployment or region: the provider does not know it at this address."),
-        400 | 405 | 422 => Some("Check the base URL, and that the model takes this sort of request."),
-        500..=599 => Some("The provider has a fault of its own. Try again."),
+        404 => {
+            Some("Check the model, deployment or region: it does not exist at this address of the provider.")
+        }
+        400 | 405 | 422 => Some("Check the base URL, and that the model supports this kind of request."),
+        500..=599 => Some("The provider failed. Try again."),
         _ => None,
     }
 }
@@ -108,7 +110,7 @@ fn hint_of_silence(message: &str) -> &'static str {
     } else if says(&["in time", "timed out", "timeout"]) {
         "It was too slow. A local server may still be loading the model: try again."
     } else {
-        "It could not be reached. Check the base URL, that the server runs, and the network between."
+        "It could not be reached. Check the base URL, that the server runs, and the network."
     }
 }
 
@@ -133,7 +135,7 @@ mod tests {
             (403, "scope"),
             (404, "model, deployment or region"),
             (429, "quota and billing"),
-            (503, "fault of its own"),
+            (503, "The provider failed"),
         ] {
             assert!(hint_of_status(status).unwrap().contains(word), "{status}");
         }
@@ -141,7 +143,7 @@ mod tests {
         for (message, word) in [
             ("connection refused", "base URL"),
             ("TLS handshake failed", "LLMGW_EXTRA_CA_FILE"),
-            ("no whole answer in time", "too slow"),
+            ("no complete response in time", "too slow"),
         ] {
             assert!(hint_of_silence(message).contains(word), "{message}");
         }

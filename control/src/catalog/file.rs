@@ -27,7 +27,7 @@ pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<CatalogEntry>> {
         Ok(None) => BTreeMap::new(),
         Ok(Some(bytes)) => match serde_json::from_slice::<CatalogFileContent>(&bytes) {
             Ok(content) if content.version == VERSION => content.providers,
-            Ok(content) => broken(path, &format!("it is of version {}", content.version)),
+            Ok(content) => broken(path, &format!("it has version {}", content.version)),
             Err(error) => broken(path, &error.to_string()),
         },
         Err(error) => broken(path, &error.to_string()),
@@ -36,7 +36,7 @@ pub(crate) fn load(path: &Path) -> BTreeMap<String, Arc<CatalogEntry>> {
 
 fn broken(path: &Path, why: &str) -> BTreeMap<String, Arc<CatalogEntry>> {
     tracing::warn!(
-        "{} cannot be used ({why}); it is made anew when catalogs are synced: POST /admin/api/catalog/sync",
+        "{} cannot be used ({why}); the next catalog sync replaces it: POST /admin/api/catalog/sync",
         path.display()
     );
     BTreeMap::new()

@@ -37,7 +37,10 @@ impl PriceFeed {
                     DAY
                 }
                 Err(why) => {
-                    tracing::warn!("no price list from LLMGW_PRICES_URL, the old one stays: {why}");
+                    tracing::warn!(
+                        "cannot fetch a price list from LLMGW_PRICES_URL; the current list stays in use: \
+                         {why}"
+                    );
                     RETRY
                 }
             };
@@ -53,11 +56,11 @@ impl PriceFeed {
         let answer = self.http.send(request, LIMITS).await;
         let answer = answer.map_err(|error| diagnostic(&error.to_string(), &[]).into_owned())?;
         if !answer.status().is_success() {
-            return Err(format!("it answered {}", answer.status()));
+            return Err(format!("it returned status {}", answer.status()));
         }
         let (catalog, bytes) = (Arc::clone(&self.catalog), answer.into_body());
         let taken = tokio::task::spawn_blocking(move || catalog.take_prices(&bytes)).await;
-        taken.map_err(|_| "the list could not be read".to_owned())?
+        taken.map_err(|_| "the list could not be parsed".to_owned())?
     }
 }
 

@@ -136,7 +136,7 @@ pub(crate) async fn save(catalog: &Arc<CatalogCache>) {
     let catalog = Arc::clone(catalog);
     let saved = tokio::task::spawn_blocking(move || catalog.save()).await;
     if let Ok(Err(error)) = saved {
-        tracing::warn!("catalog.json cannot be written; a restart forgets what was just read: {error}");
+        tracing::warn!("catalog.json cannot be written; a restart loses the new lists of models: {error}");
     }
 }
 
@@ -177,9 +177,8 @@ pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
 /// Returns the models of an instance that has no list.
 fn known(instance: &ProviderInstance) -> Result<UpstreamListing, CatalogFailure> {
     if instance.models_known.is_empty() {
-        let mut failure =
-            CatalogFailure::unanswered(unix_ms(), "Nothing lists the models of this provider.", &[]);
-        failure.hint = Some("Name them under models, in the configuration or by the API.".into());
+        let mut failure = CatalogFailure::unanswered(unix_ms(), "This provider has no list of models.", &[]);
+        failure.hint = Some("Declare its models under models, in the configuration or with the API.".into());
         return Err(failure);
     }
     Ok(UpstreamListing::known(&instance.models_known))
@@ -209,10 +208,9 @@ async fn page_of(
     let read = tokio::task::spawn_blocking(read).await;
     let read = read.map_err(|_| answered("The list of models could not be read."))?;
     read.map_err(|why| {
-        let mut failure = answered(&format!("What it answers is not a list of models: {why}"));
-        failure.hint = Some(
-            "Check the base URL: it is the address that the vendor's own SDK takes, often with /v1.".into(),
-        );
+        let mut failure = answered(&format!("Its response is not a list of models: {why}"));
+        failure.hint =
+            Some("Check the base URL: use the base URL of the vendor's own SDK, often with /v1.".into());
         failure
     })
 }
@@ -257,7 +255,7 @@ fn error_text(answer: &Response<Bytes>) -> String {
     let places = ["/error/message", "/message", "/detail", "/error"];
     let text = places.iter().find_map(|place| body.pointer(place)?.as_str());
     let status = answer.status();
-    text.map_or_else(|| format!("The upstream answered {status}."), str::to_owned)
+    text.map_or_else(|| format!("The upstream returned status {status}."), str::to_owned)
 }
 
 /// The most pages read per list.

@@ -51,9 +51,9 @@ pub(crate) async fn run(
     let mut trial = reading.trial;
     if attempt.is_err() {
         let seconds = TIME_MAX.as_secs();
-        trial.error = Some(format!("It was not answered to the end within {seconds} s."));
+        trial.error = Some(format!("It had no complete response within {seconds} s."));
     } else if trial.error.is_none() && !reading.ended {
-        trial.error = Some("The answer broke off.".to_owned());
+        trial.error = Some("The response broke off.".to_owned());
     }
     trial.latency_ms = millis(began);
     trial.answer = cut(&trial.answer);
@@ -62,7 +62,7 @@ pub(crate) async fn run(
     trial.ok =
         trial.error.is_none() && (trial.first_content_ms.is_some() || used.is_some_and(|used| used > 0));
     if trial.error.is_none() && !trial.ok {
-        trial.error = Some("The answer is empty.".to_owned());
+        trial.error = Some("The response is empty.".to_owned());
     }
     trial
 }

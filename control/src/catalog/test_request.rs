@@ -164,5 +164,5 @@ fn messages(event: &Value) -> TestEvent<'_> {
 pub(crate) fn message(event: &Value) -> &str {
     let places = ["/error/message", "/response/error/message", "/message"];
     let message = places.iter().find_map(|place| text(event, place));
-    message.unwrap_or("The gateway gave an answer that it should not give.")
+    message.unwrap_or("The gateway returned an unexpected response.")
 }

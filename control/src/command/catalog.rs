@@ -42,7 +42,7 @@ impl Command for Say {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
             return Err(CommandRefusal::conflict(format!(
-                "There are {OVERRIDES_MAX} overrides already. Delete some that no longer matter first."
+                "The limit of {OVERRIDES_MAX} overrides is reached. Delete some first."
             )));
         }
         if lookup(write, &self.provider)?.is_none() {
@@ -64,7 +64,7 @@ impl Command for Say {
         };
         if overrides::is_taken(write.db, &said)? {
             return Err(CommandRefusal::conflict(
-                "Another override of this model comes into force at the same moment. Delete it first.",
+                "Another override of this model takes effect at the same time. Delete it first.",
             ));
         }
         overrides::put(write.db, &said)?;

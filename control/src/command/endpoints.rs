@@ -111,7 +111,7 @@ fn check(write: &Write<'_>, failover: &[StoredMember]) -> Result<(), CommandRefu
     for (index, member) in failover.iter().enumerate() {
         let StoredMember { provider, model } = member;
         if failover.iter().take(index).any(|earlier| earlier == member) {
-            let message = format!("{provider}/{model} is in the list twice.");
+            let message = format!("{provider}/{model} occurs twice.");
             return Err(CommandRefusal::invalid(format!("failover[{index}]"), message));
         }
         check_model(write, provider, model, &|part| format!("failover[{index}].{part}"))?;
@@ -136,7 +136,7 @@ pub(super) fn check_model(
     if !found.models.iter().any(|known| known.as_str() == model) {
         let hint = did_you_mean(model, found.models.iter().map(|known| known.as_str()));
         let message = format!(
-            "The provider '{provider}' is not known to serve '{model}'{hint} Sync its catalog, or add the \
+            "The provider '{provider}' does not list '{model}'{hint} Sync its catalog, or add the \
              model to its 'models'.",
             hint = if hint.is_empty() { ".".to_owned() } else { hint }
         );

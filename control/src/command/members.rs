@@ -56,8 +56,8 @@ impl Command for RemoveMember {
         let keys = keys::living(write.db, &before.project, Some(&before.principal))?;
         if keys > 0 {
             return Err(CommandRefusal::conflict(format!(
-                "Keys of this project that act as this human: {keys}. Revoke them, or let them act as somebody else, \
-                 first."
+                "Keys of this project that act as this principal: {keys}. Revoke them first, or let them \
+                 act as another principal."
             )));
         }
         members::delete(write.db, &before.project, &before.principal)?;
@@ -70,7 +70,7 @@ impl Command for RemoveMember {
 pub(super) fn keep_an_owner(write: &Write<'_>, member: &ProjectMember) -> Result<(), CommandRefusal> {
     if member.role == MemberRole::Owner && members::owners(write.db, &member.project)? <= 1 {
         return Err(CommandRefusal::conflict(format!(
-            "This human is the last owner of project '{}'. Make somebody else its owner first.",
+            "This principal is the last owner of project '{}'. Add another owner first.",
             member.project
         )));
     }

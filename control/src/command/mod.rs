@@ -140,7 +140,7 @@ impl Done {
 
 fn json(output: &impl Serialize) -> Result<Vec<u8>, CommandRefusal> {
     serde_json::to_vec(output)
-        .map_err(|_| CommandRefusal::new(ErrorKind::Internal, "The answer could not be written as JSON."))
+        .map_err(|_| CommandRefusal::new(ErrorKind::Internal, "The response could not be serialized."))
 }
 
 /// The identity of a request that may be repeated and then gets the answer of its first run.
@@ -182,7 +182,7 @@ pub(crate) fn execute(
         Ok((mut outcomes, touched)) => {
             let access = touched.access.clone();
             if let Err(error) = publisher.touch(touched, db) {
-                tracing::error!("a change was made and could not be put in force yet: {error}");
+                tracing::error!("a change was stored but not yet published: {error}");
                 outcomes.iter_mut().flatten().for_each(|answer| answer.published = false);
             }
             (outcomes, access)
@@ -288,7 +288,7 @@ fn replay(write: &Write<'_>, asked: &Idempotency) -> Result<Option<Answer>, Comm
     if kept.fingerprint != asked.fingerprint {
         return Err(CommandRefusal::new(
             ErrorKind::Conflict,
-            "This Idempotency-Key was used for another request. Take a new one.",
+            "This Idempotency-Key was used for another request. Use a new one.",
         ));
     }
     let body = write.keys.open(&place(&asked.key), &kept.body)?;

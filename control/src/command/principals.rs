@@ -80,7 +80,8 @@ impl Command for DeletePrincipal {
         let keys = keys::living_as(write.db, &before.id)?;
         if keys > 0 {
             return Err(CommandRefusal::conflict(format!(
-                "Keys that act as this human: {keys}. Disable the human, or give those keys another one first."
+                "Keys that act as this principal: {keys}. Disable the principal, or let those keys act as \
+                 another one first."
             )));
         }
         let memberships = members::of_principal(write.db, &before.id)?;
@@ -88,7 +89,7 @@ impl Command for DeletePrincipal {
         let owned = providers::owned_by(write.db, &before.id)?;
         if !owned.is_empty() {
             return Err(CommandRefusal::conflict(format!(
-                "This human owns providers: {}. Delete them, or give them another owner first.",
+                "This principal owns providers: {}. Delete them, or change their owner first.",
                 owned.join(", ")
             )));
         }
@@ -110,7 +111,7 @@ fn store(write: &Write<'_>, principal: &Principal) -> Result<(), CommandRefusal>
     if let Some(email) = &principal.email
         && principals::email_is_taken(write.db, email, &principal.id)?
     {
-        return Err(CommandRefusal::conflict(format!("Another principal has the address {email}.")));
+        return Err(CommandRefusal::conflict(format!("Another principal has the email address {email}.")));
     }
     Ok(principals::put(write.db, principal)?)
 }

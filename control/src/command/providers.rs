@@ -46,7 +46,7 @@ impl Command for CreateProvider {
         if RESERVED.contains(&self.id.as_str()) {
             return Err(CommandRefusal::invalid(
                 "id",
-                format!("'{}' is a path of this API; take another id.", self.id),
+                format!("'{}' is a path of this API; choose another ID.", self.id),
             ));
         }
         is_free(write, &self.id)?;
@@ -108,7 +108,7 @@ impl Command for DeleteProvider {
         let in_file = write.file.providers.iter().any(|provider| provider.id.as_str() == self.id);
         if !users.is_empty() && !in_file {
             return Err(CommandRefusal::conflict(format!(
-                "Endpoints use it: {}. Take it out of them first.",
+                "Endpoints use it: {}. Remove it from them first.",
                 users.join(", ")
             )));
         }
@@ -142,8 +142,9 @@ pub(super) fn expect(
 /// Refuses a name that a provider or an endpoint already has.
 pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), CommandRefusal> {
     let taken = |what: &str| {
-        let message =
-            format!("{what} is called '{name}' already; a selector could mean both. Take another name.");
+        let message = format!(
+            "{what} is already called '{name}', so a selector would be ambiguous. Choose another name."
+        );
         Err(CommandRefusal::conflict(message))
     };
     if let Some(what) = shadow_of(write.file, name) {

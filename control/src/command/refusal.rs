@@ -79,8 +79,8 @@ impl CommandRefusal {
             Some(expected) if expected != version => Err(Self::new(
                 ErrorKind::PreconditionFailed,
                 format!(
-                    "It has changed since you read it: you sent version {expected}, it is at {version}. Read it \
-                     again."
+                    "It has changed since you read it: you sent version {expected}, the current version is \
+                     {version}. Read it again."
                 ),
             )),
             _ => Ok(()),
@@ -102,7 +102,7 @@ impl From<StoreError> for CommandRefusal {
 
 impl From<RandomError> for CommandRefusal {
     fn from(_: RandomError) -> Self {
-        Self::new(ErrorKind::Internal, "The operating system gives no random bytes.")
+        Self::new(ErrorKind::Internal, "The operating system returned no random bytes.")
     }
 }
 
@@ -113,4 +113,4 @@ impl From<SealError> for CommandRefusal {
 }
 
 /// The error message for [`CommandRefusal::Seal`].
-pub(crate) const UNSEALED: &str = "A stored secret does not open. Run 'llmgw credentials verify'.";
+pub(crate) const UNSEALED: &str = "A stored secret cannot be decrypted. Run 'llmgw credentials verify'.";

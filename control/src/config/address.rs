@@ -45,22 +45,22 @@ pub(super) fn origin(
     let tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
-        Some(_) => return Err("only http:// and https:// are spoken".into()),
+        Some(_) => return Err("only http:// and https:// are supported".into()),
         None => return Err(SHAPE.into()),
     };
     let authority = uri.authority().ok_or(SHAPE)?;
     if authority.as_str().contains('@') {
-        return Err("may not hold a user name or password; use api_key or headers".into());
+        return Err("must not contain a user name or password; use api_key or headers".into());
     }
     if uri.query().is_some() || base_url.contains('#') {
-        return Err("may not hold a query or fragment".into());
+        return Err("must not contain a query or fragment".into());
     }
     let port = port(authority, tls)?;
     let host = host(authority)?;
     let path = uri.path().trim_end_matches('/');
     let added = ["/chat/completions", "/completions", "/models"];
     if let Some(end) = added.iter().chain(kind.added_by_sdk).find(|end| path.ends_with(*end)) {
-        return Err(format!("leave out {end}: llmgw adds it").into());
+        return Err(format!("omit {end}: llmgw adds it").into());
     }
     let layout = kind.layout(path).ok_or(SHAPE)?;
     Ok(Origin {
@@ -89,17 +89,17 @@ fn host(authority: &Authority) -> Result<String, String> {
     let host = authority.host();
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() {
-        return Err("names no host".to_owned());
+        return Err("has no host".to_owned());
     }
     match bare.parse::<IpAddr>() {
         Ok(IpAddr::V4(address)) if address.is_unspecified() => {
-            Err("0.0.0.0 is no address to connect to; write 127.0.0.1".to_owned())
+            Err("0.0.0.0 is not an address to connect to; write 127.0.0.1".to_owned())
         }
         Ok(address) if is_refused(address) || address.to_canonical().is_unspecified() => {
-            Err("link-local, multicast and metadata addresses are never dialled".to_owned())
+            Err("link-local, multicast and metadata addresses are not allowed".to_owned())
         }
         Ok(_) => Ok(bare.to_owned()),
-        Err(_) if host != bare => Err("holds an IPv6 address that is none".to_owned()),
+        Err(_) if host != bare => Err("contains an invalid IPv6 address".to_owned()),
         Err(_) => name(bare),
     }
 }
@@ -115,7 +115,7 @@ fn name(host: &str) -> Result<String, String> {
         return Err("write an IPv4 address as four decimal numbers, e.g. 127.0.0.1".to_owned());
     }
     if METADATA_NAMES.contains(&plain.as_str()) {
-        return Err("metadata services are never dialled".to_owned());
+        return Err("metadata services are not allowed".to_owned());
     }
     Ok(host.to_owned())
 }
@@ -151,7 +151,7 @@ mod tests {
             ("vertex", "https://aiplatform.googleapis.com/v1", "/v1"),
         ] {
             let error = read_of(kind, url).expect_err(url);
-            assert_eq!(error, format!("leave out {end}: llmgw adds it"), "{url}");
+            assert_eq!(error, format!("omit {end}: llmgw adds it"), "{url}");
         }
         assert!(read_of("anthropic", "https://r.services.ai.azure.com/anthropic").is_ok());
         assert!(read_of("azure_openai", "https://r.openai.azure.com/openai/v1/").is_ok());
@@ -189,7 +189,7 @@ mod tests {
             ("https://api.example.com:99999/", ""),
             ("https://api.example.com:/", "port"),
             ("https:///v1", ""),
-            ("https://api.example.com/v1/chat/completions", "leave out /chat/completions"),
+            ("https://api.example.com/v1/chat/completions", "omit /chat/completions"),
             ("http://169.254.169.254/latest", "metadata"),
             ("http://[fe80::1]/", "link-local"),
             ("http://[::ffff:169.254.169.254]/", "metadata"),
@@ -197,7 +197,7 @@ mod tests {
             ("http://100.100.100.200/", "metadata"),
             ("http://168.63.129.16/", "metadata"),
             ("http://[64:ff9b::a9fe:a9fe]/", "metadata"),
-            ("http://[::]/", "never dialled"),
+            ("http://[::]/", "are not allowed"),
             ("http://0.0.0.0:11434/v1", "127.0.0.1"),
             ("http://2852039166/", "four decimal"),
             ("http://0xa9fea9fe/", "four decimal"),

@@ -16,13 +16,16 @@ impl ProviderReader<'_> {
         let auth = wanted.unwrap_or(usual);
         let has_key = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
         if kind.auth == Auth::None && auth != ConnectionAuth::Local {
-            self.note(&[key("auth")], format!("type {} sends no credential, so auth is local", kind.name));
+            self.note(
+                &[key("auth")],
+                format!("type {} sends no credential, so auth must be local", kind.name),
+            );
         } else if has_key && kind.auth == Auth::None {
-            self.note(&[key("api_key")], format!("type {} sends no credential; leave it out", kind.name));
+            self.note(&[key("api_key")], format!("type {} sends no credential; omit it", kind.name));
         } else if has_key && auth != ConnectionAuth::ApiKey {
             self.note(
                 &[key("api_key")],
-                format!("auth {} takes no api_key; leave one of them out", auth.name()),
+                format!("auth {} cannot be combined with api_key; omit one of them", auth.name()),
             );
         }
         auth
@@ -66,7 +69,7 @@ impl ProviderReader<'_> {
                 }
                 let header = auth.header();
                 if self.raw.headers.keys().any(|name| name.eq_ignore_ascii_case(header)) {
-                    let message = format!("both api_key and the header {header} are given; keep one");
+                    let message = format!("api_key and the header {header} cannot be combined; keep one");
                     self.note(&[key("api_key")], message);
                 }
                 Some(secret)
@@ -100,7 +103,7 @@ impl ProviderReader<'_> {
         for part in text.replace("}:${", "}\n${").split('\n') {
             let name = part.strip_prefix("${ENV:").and_then(|rest| rest.strip_suffix('}'));
             let Some(name) = name.filter(|name| !name.contains(['$', '{', '}'])) else {
-                self.note(at, "a reference to the environment is the whole value: ${ENV:NAME}");
+                self.note(at, "a reference to the environment must be the whole value: ${ENV:NAME}");
                 return None;
             };
             parts.push(self.variable(at, name)?);
@@ -111,7 +114,7 @@ impl ProviderReader<'_> {
 
     fn variable(&mut self, at: &[YamlStep], name: &str) -> Option<Secret<String>> {
         if name.starts_with("LLMGW_") {
-            self.note(at, format!("{name} is a setting of the gateway itself and never goes upstream"));
+            self.note(at, format!("{name} is a setting of the gateway itself and is never sent upstream"));
             return None;
         }
         let value = self.environment.text_of(name).map(|value| value.expose().trim().to_owned());

@@ -11,10 +11,10 @@ use super::raw;
 /// Validates a model id.
 pub(super) fn model_id(id: &str) -> Result<(), &'static str> {
     match id {
-        "" => Err("a model's id may not be empty"),
-        _ if id.len() > 256 => Err("a model's id has at most 256 bytes"),
+        "" => Err("model IDs must not be empty"),
+        _ if id.len() > 256 => Err("model IDs must have at most 256 bytes"),
         _ if id.chars().any(|c| c.is_control() || c.is_whitespace()) => {
-            Err("a model's id holds no white space and no control characters")
+            Err("model IDs must not contain white space or control characters")
         }
         _ => Ok(()),
     }

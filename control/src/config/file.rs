@@ -147,7 +147,7 @@ fn parse(text: String, mut notes: Notes) -> FileReading {
     };
     notes.text = text;
     for path in document.repeats {
-        let message = "this key is there twice; keep one".to_owned();
+        let message = "this key occurs twice; keep one".to_owned();
         notes.notes.push((path, YamlSpot::Repeat, message));
     }
     let mut tree = document.tree;

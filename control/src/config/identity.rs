@@ -36,7 +36,7 @@ pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Optio
     let keys: Vec<_> = unnamed.chain(further.iter().flat_map(admin_keys)).collect();
     if keys.iter().any(|key| key.key.expose().len() < KEY_CHARS_MIN) {
         warnings.push(format!(
-            "an administrator key has fewer than {KEY_CHARS_MIN} characters and can be guessed; {HOW}"
+            "an administrator key has fewer than {KEY_CHARS_MIN} characters and is easy to guess; {HOW}"
         ));
     }
     first.and(encryption).map(|encryption| (keys, encryption))

@@ -148,7 +148,7 @@ impl Config {
         let mut warnings = Vec::new();
         let mut layers = Layers { environment: &self.environment, settings: Vec::new(), faults: Vec::new() };
         if version == Version::Absent {
-            layers.faults.push(ConfigFault::file(&self.file, "the file is gone"));
+            layers.faults.push(ConfigFault::file(&self.file, "the file no longer exists"));
         }
         serving::server(&mut layers, &raw, &mut notes);
         validate::policies(&raw, &mut notes, &mut Vec::new());
@@ -254,7 +254,7 @@ fn warn_of_missing(
     match (regular_file::is_there(source), seeding, environment.path("LLMGW_CONFIG")) {
         (true, _, _) | (false, false, None) => {}
         (false, true, _) => {
-            layers.fault("LLMGW_CONFIG_SEED", format!("there is no file {}", source.display()))
+            layers.fault("LLMGW_CONFIG_SEED", format!("the file {} does not exist", source.display()))
         }
         (false, false, Some(_)) => warnings.push(format!(
             "LLMGW_CONFIG names {}, which does not exist: there are no providers until it does",

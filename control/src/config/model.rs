@@ -54,7 +54,7 @@ pub struct Config {
     pub policies: Policies,
     /// The trusted reverse-proxy identity boundary, when enabled.
     pub sso: Option<Sso>,
-    /// System text put before every request's own; empty by default (MSG-1).
+    /// System text put before that of every request; empty by default (MSG-1).
     pub preamble: String,
     /// True if curated anonymous providers may be used (CFG-7).
     pub anonymous_provider_automation: bool,

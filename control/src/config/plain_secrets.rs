@@ -86,7 +86,7 @@ impl PlainKeys {
         for (id, value) in map {
             if !is_name(&id) {
                 // The name may itself be a misplaced key, so do not quote it.
-                self.faults.push("has an entry whose name is not that of a provider".to_owned());
+                self.faults.push("has an entry whose name is not a provider ID".to_owned());
                 continue;
             }
             match key(value) {
@@ -113,9 +113,9 @@ fn key(value: Value) -> Result<Secret<String>, &'static str> {
     if trimmed.is_empty() {
         Err("is empty")
     } else if trimmed.contains("${") {
-        Err("is a reference to the environment; write that as api_key in the configuration file")
+        Err("is a reference to the environment; write it as api_key in the configuration file")
     } else if !fits_header(trimmed) {
-        Err("holds characters that no header can carry")
+        Err("contains characters that are invalid in a header")
     } else {
         Ok(Secret::new(trimmed.to_owned()))
     }
@@ -127,8 +127,8 @@ pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<S
     let file = plain.file.display();
     if regular_file::is_there(&plain.spent) {
         warnings.push(format!(
-            "{} is left of an import that was interrupted and may hold keys in plain text; stop the gateway and run \
-             'llmgw credentials import' again",
+            "{} is the rest of an interrupted import and may contain keys in plain text; stop the gateway \
+             and run 'llmgw credentials import' again",
             plain.spent.display()
         ));
     }
@@ -140,11 +140,12 @@ pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<S
         }
     };
     warnings.push(format!(
-        "{file} keeps keys in plain text; stop the gateway and run 'llmgw credentials import', which seals them in the \
-         database and removes the file"
+        "{file} contains keys in plain text; stop the gateway and run 'llmgw credentials import', which \
+         seals them in the database and removes the file"
     ));
     if reading.mode & 0o077 != 0 {
-        warnings.push(format!("others may read {file} (mode {:04o}); run chmod 600 on it", reading.mode));
+        warnings
+            .push(format!("other users can read {file} (mode {:04o}); run chmod 600 on it", reading.mode));
     }
     warnings.extend(reading.faults.iter().map(|fault| format!("{file}: {fault}; it is not used")));
     let mut unused = reading.keys;
@@ -152,8 +153,7 @@ pub(super) fn fill(routing: &mut Routing, state_dir: &Path, warnings: &mut Vec<S
         let Some(key) = unused.remove(provider.id.as_str()) else { continue };
         if provider.kept_key == KeptKey::Ignored {
             let id = &provider.id;
-            warnings
-                .push(format!("{file}: '{id}' has no effect: the configuration file says how it signs in"));
+            warnings.push(format!("{file}: '{id}' has no effect: the configuration file has its credential"));
         } else {
             Arc::make_mut(provider).api_key = Some(key);
         }
@@ -186,7 +186,7 @@ pub(crate) fn lacking(provider: &Provider) -> String {
 
 const BYTES_MAX: u64 = 1 << 20;
 const SHAPE: &str = "is not an object of provider ids and keys, as {\"groq\": \"gsk-...\"}";
-const ENTRY_SHAPE: &str = "is neither text nor {\"api_key\": text}";
+const ENTRY_SHAPE: &str = "must be text or {\"api_key\": text}";
 
 #[cfg(test)]
 mod tests {
@@ -217,11 +217,11 @@ mod tests {
             ("", "is not JSON (line 1, column 0)"),
             (r#"{"a": "planted"#, "is not JSON (line 1, column 14)"),
             (r#"["planted"]"#, "is not an object"),
-            (r#"{"a": ["planted"]}"#, "'a' is neither text"),
-            (r#"{"a": {"api_key": "planted", "organization": "o"}}"#, "'a' is neither text"),
-            (r#"{"a": {"token": "planted"}}"#, "'a' is neither text"),
+            (r#"{"a": ["planted"]}"#, "'a' must be text or"),
+            (r#"{"a": {"api_key": "planted", "organization": "o"}}"#, "'a' must be text or"),
+            (r#"{"a": {"token": "planted"}}"#, "'a' must be text or"),
             (r#"{"a": "  "}"#, "'a' is empty"),
-            (r#"{"a": "planted two"}"#, "'a' holds characters"),
+            (r#"{"a": "planted two"}"#, "'a' contains characters"),
             (r#"{"a": "${ENV:planted}"}"#, "'a' is a reference"),
             (r#"{"planted planted": "a"}"#, "has an entry whose name"),
         ] {

@@ -43,7 +43,8 @@ impl ProviderReader<'_> {
         if !shared::id::is_name(self.id) {
             self.note(
                 &[],
-                "a provider id is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+                "provider IDs must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or \
+                 digit",
             );
         }
         let entry = self.entry();
@@ -122,13 +123,13 @@ impl ProviderReader<'_> {
                     .map(|entry| format!(", or write registry_id: {}", entry.id))
                     .unwrap_or_default();
                 let list = known().collect::<Vec<_>>().join(", ");
-                self.note(&[key("type")], format!("type is missing: say one of {list}{hint}"));
+                self.note(&[key("type")], format!("type is missing: set one of {list}{hint}"));
             }
             return None;
         };
         let found = kind(name);
         if found.is_none() && KINDS_TO_COME.contains(&name) {
-            self.note(&[key("type")], format!("type {name} is not served by this release yet"));
+            self.note(&[key("type")], format!("type {name} is not supported by this release yet"));
         } else if found.is_none() {
             let hint = did_you_mean(name, known().chain(KINDS_TO_COME.iter().copied()));
             let list = known().collect::<Vec<_>>().join(", ");
@@ -136,7 +137,7 @@ impl ProviderReader<'_> {
         }
         if let Some(kind) = found.filter(|kind| kind.name != name) {
             let (id, right) = (self.id, kind.name);
-            self.warnings.push(format!("providers.{id}: type {name} is read as {right}; write {right}"));
+            self.warnings.push(format!("providers.{id}: type {name} means {right}; write {right}"));
         }
         found
     }
@@ -155,7 +156,7 @@ impl ProviderReader<'_> {
                 continue;
             }
             if headers.iter().any(|(earlier, _)| *earlier == name) {
-                self.note(&at, "is there twice in another spelling");
+                self.note(&at, "occurs twice with different spellings");
                 continue;
             }
             if raw.disabled {
@@ -167,7 +168,7 @@ impl ProviderReader<'_> {
                     value.set_sensitive(true);
                     headers.push((name, value));
                 }
-                Err(_) => self.note(&at, "holds characters that no header can carry"),
+                Err(_) => self.note(&at, "contains characters that are invalid in a header"),
             }
         }
         headers
@@ -181,7 +182,7 @@ impl ProviderReader<'_> {
             if let Err(message) = model_id(model.id.as_str()) {
                 self.note(&at, message);
             } else if models.iter().any(|earlier| earlier.id == model.id) {
-                self.note(&at, format!("the model '{}' is there twice", model.id));
+                self.note(&at, format!("the model '{}' occurs twice", model.id));
             } else {
                 models.push(Arc::new(model));
             }

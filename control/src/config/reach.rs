@@ -62,7 +62,7 @@ impl ProviderReader<'_> {
                 let message = format!("providers.{}: {name} has no effect on type {}", self.id, kind.name);
                 self.warnings.push(message);
             } else if field != Field::DefaultVoice && !is_word(text) {
-                self.note(&[key(name)], "is 1 to 100 letters, digits, '.', '_', ':' or '-'");
+                self.note(&[key(name)], "must be 1 to 100 letters, digits, '.', '_', ':' or '-'");
             }
         }
         // An invalid value has been reported; substitute a valid one so that the address can still be built.
@@ -90,7 +90,7 @@ impl ProviderReader<'_> {
         match (kind.reach, self.raw.base_url.clone()) {
             (Reach::InProcess(_), None) => None,
             (Reach::InProcess(_), Some(_)) => {
-                let message = format!("type {} answers inside the process and has no address", kind.name);
+                let message = format!("type {} runs inside the gateway and has no address", kind.name);
                 self.note(&[key("base_url")], message);
                 None
             }
@@ -146,7 +146,7 @@ impl ProviderReader<'_> {
     fn missing(&mut self, kind: &ProviderKind, Missing(field): Missing) {
         // The rest of a disabled instance may be in a credential that was not read.
         if !self.raw.disabled {
-            self.note(&[key(field)], format!("{field} is missing: type {} needs it", kind.name));
+            self.note(&[key(field)], format!("{field} is missing: type {} requires it", kind.name));
         }
     }
 
@@ -188,10 +188,10 @@ impl ProviderReader<'_> {
     }
 }
 
-const GOOGLE: &str = "without api_key the machine's own account signs in, and its tokens go to \
-                      https://*.googleapis.com alone; give an api_key";
-const AZURE: &str = "the tokens of a managed identity go to https://*.openai.azure.com, *.services.ai.azure.com and \
-                     *.cognitiveservices.azure.com alone; give another api_key";
+const GOOGLE: &str = "without api_key the machine's own account signs in, and its tokens are sent only to \
+                      https://*.googleapis.com; set api_key";
+const AZURE: &str = "the tokens of a managed identity are sent only to https://*.openai.azure.com, \
+                     *.services.ai.azure.com and *.cognitiveservices.azure.com; set another api_key";
 
 /// True if `text` can be part of an address without escaping.
 fn is_word(text: &str) -> bool {

@@ -147,12 +147,12 @@ impl Check {
 
     fn unknown(&mut self, key: &str, properties: Option<&Map<String, Value>>) {
         if key == "<<" {
-            return self.fault("merge keys are not used here; repeat the settings".to_owned());
+            return self.fault("merge keys are not supported; repeat the settings".to_owned());
         }
         let known: Vec<&str> = properties.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
         let hint = match nearest(key, known.iter().copied()) {
             Some(near) => format!("; did you mean {near}?"),
-            None => format!("; known here: {}", known.join(", ")),
+            None => format!("; known keys: {}", known.join(", ")),
         };
         self.fault(format!("unknown key{hint}"));
     }

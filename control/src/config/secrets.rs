@@ -44,8 +44,8 @@ impl fmt::Display for SecretsError {
         match self {
             Self::KeyLost { state_dir, file } => write!(
                 f,
-                "{ENCRYPTION_KEY}: there is state in {} but its key is neither in the environment nor in {}; set \
-                 it, or move that directory away to begin anew",
+                "{ENCRYPTION_KEY}: {} contains state, but its key is neither in the environment nor in {}; \
+                 set it, or move that directory away to start with new state",
                 state_dir.display(),
                 file.display()
             ),
@@ -131,7 +131,9 @@ fn write(file: &Path, secrets: &[(String, String)]) -> io::Result<()> {
 
 fn random() -> io::Result<String> {
     let mut bytes = [0; 32];
-    SystemRandom::new().fill(&mut bytes).map_err(|_| io::Error::other("the system has no randomness"))?;
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_err(|_| io::Error::other("the operating system returned no random bytes"))?;
     Ok(BASE64_STANDARD.encode(bytes))
 }
 
@@ -186,10 +188,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("gateway.db"), "").unwrap();
         let error = keep_secrets(&environment(&[(API_KEY, "k")]), folder.path()).unwrap_err();
-        assert!(
-            error.to_string().starts_with("LLMGW_CREDENTIAL_ENCRYPTION_KEY: there is state in "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("LLMGW_CREDENTIAL_ENCRYPTION_KEY: "), "{error}");
         assert!(!secrets_file(folder.path()).exists());
     }
 

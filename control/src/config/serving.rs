@@ -25,7 +25,7 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
     if unauthenticated_api && bind.is_some_and(|bind| !bind.ip().is_loopback()) {
         layers.fault(
             "LLMGW_ALLOW_UNAUTHENTICATED_API",
-            "is only possible on a loopback address; set LLMGW_HOST=127.0.0.1 or unset this",
+            "requires a loopback address; set LLMGW_HOST=127.0.0.1 or unset this",
         );
     }
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -102,11 +102,11 @@ fn tls(layers: &mut Layers<'_>, raw: &raw::Server) -> Option<TlsFiles> {
         (Some(cert), Some(key)) => Some(TlsFiles { cert: cert.into(), key: key.into() }),
         (None, None) => None,
         (Some(_), None) => {
-            layers.fault("LLMGW_TLS_KEY_FILE", "is needed beside LLMGW_TLS_CERT_FILE");
+            layers.fault("LLMGW_TLS_KEY_FILE", "is required with LLMGW_TLS_CERT_FILE");
             None
         }
         (None, Some(_)) => {
-            layers.fault("LLMGW_TLS_CERT_FILE", "is needed beside LLMGW_TLS_KEY_FILE");
+            layers.fault("LLMGW_TLS_CERT_FILE", "is required with LLMGW_TLS_KEY_FILE");
             None
         }
     }
@@ -150,7 +150,7 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
     // The table of variables already produces the warning for the variable.
     let bodies = layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies);
     if bodies && environment.flag("LLMGW_LOG_REQUEST_BODIES").is_none() {
-        warnings.push("server.log_request_bodies is true, but this release does not act on it".to_owned());
+        warnings.push("server.log_request_bodies is true, but this release does not support it".to_owned());
     }
     logging
 }

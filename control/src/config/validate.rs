@@ -41,9 +41,8 @@ fn endpoints(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<String>) ->
     let (section, map) = match (&file.endpoints, &file.categories) {
         (Some(endpoints), None) => ("endpoints", endpoints),
         (Some(endpoints), Some(_)) => {
-            warnings.push(
-                "categories is deprecated and ignored, because endpoints is there; delete it".to_owned(),
-            );
+            warnings
+                .push("categories is deprecated and ignored, because endpoints is set; delete it".to_owned());
             ("endpoints", endpoints)
         }
         (None, Some(categories)) => {
@@ -61,11 +60,12 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
     if !is_name(name) {
         notes.add(
             &path,
-            "an endpoint's name is 1 to 64 letters, digits, '.', '_' or '-', the first a letter or digit",
+            "endpoint names must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or \
+             digit",
         );
     }
     if file.providers.contains_key(name) {
-        notes.add(&path, "a provider has this name; a selector could mean both, so rename one");
+        notes.add(&path, "a provider has this name, so a selector would be ambiguous; rename one");
     }
     if raw.failover.is_empty() {
         notes.add(&below(&path, [key("failover")]), "failover needs at least one {provider, model}");
@@ -75,7 +75,7 @@ fn endpoint(file: &raw::File, at: [&str; 2], raw: &raw::Endpoint, notes: &mut No
         let path = below(&path, [key("failover"), YamlStep::Item(index)]);
         let Some(member) = member(file, &path, raw, notes) else { continue };
         if failover.contains(&member) {
-            notes.add(&path, format!("{}/{} is in the list twice", member.provider, member.model));
+            notes.add(&path, format!("{}/{} occurs twice", member.provider, member.model));
         } else {
             failover.push(member);
         }
@@ -128,11 +128,12 @@ pub(super) fn policies(file: &raw::File, notes: &mut Notes, warnings: &mut Vec<S
     let mut overrides = HashMap::new();
     for (id, raw) in &file.policies.overrides {
         if !is_name(id) {
-            notes.add(&[key("policies"), key("overrides"), key(id)], "is no provider id");
+            notes.add(&[key("policies"), key("overrides"), key(id)], "is not a provider ID");
         } else if !file.providers.contains_key(id) {
             let hint = did_you_mean(id, file.providers.keys().map(String::as_str));
             warnings.push(format!(
-                "policies.overrides.{id}: the file has no provider '{id}'{hint} It holds for one made by the API.",
+                "policies.overrides.{id}: the file has no provider '{id}'{hint} It applies to a provider \
+                 created with the API.",
                 hint = if hint.is_empty() { "." } else { &hint }
             ));
         }

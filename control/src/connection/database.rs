@@ -31,7 +31,7 @@ impl StoredProvider {
         let read = match open_written(keys, &row) {
             Ok(written) => Self::read(&row, &bindings, &written, chosen_auth(&row), environment)
                 .map_err(|faults| told(&faults)),
-            Err(_) => Err("its stored secrets do not open; delete it and make it again".to_owned()),
+            Err(_) => Err("its stored secrets cannot be decrypted; delete it and create it again".to_owned()),
         };
         Self { row, bindings, read }
     }

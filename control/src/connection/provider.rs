@@ -50,10 +50,10 @@ impl ProviderStanding {
             Self::Ready => None,
             Self::Disabled => Some("It is disabled.".to_owned()),
             Self::NotConnected => {
-                Some("Nobody has signed in for it yet. This release has no sign-in by OAuth.".to_owned())
+                Some("Its OAuth sign-in is missing. This release does not support OAuth sign-in.".to_owned())
             }
             Self::Shadowed(what) => Some(format!(
-                "The configuration file has {what} of this name. Rename or delete that, or delete this one."
+                "The configuration file has {what} with this name. Rename or delete that, or delete this one."
             )),
             Self::Faulty(why) => Some(why.clone()),
         }

@@ -32,7 +32,7 @@ impl StoredKeys {
             if provider.lacks_key() {
                 tracing::warn!(
                     provider.id = provider.id.as_str(),
-                    "it cannot be used: {}",
+                    "the provider cannot be used: {}",
                     lacking(provider)
                 );
             }

@@ -118,5 +118,5 @@ fn what_cannot_be_used_is_shown_and_not_routed() {
     assert_eq!((&shown[0]["state"], &shown[0]["region"]), (&json!("faulty"), &json!("here")));
     let reason = |shown: &Value| shown["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason(&shown[0]), "api_key: the environment variable GONE is not set");
-    assert!(reason(&shown[1]).contains("do not open"), "{}", shown[1]);
+    assert!(reason(&shown[1]).contains("cannot be decrypted"), "{}", shown[1]);
 }

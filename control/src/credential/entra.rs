@@ -68,7 +68,7 @@ impl Entra {
         surroundings: &Surroundings,
     ) -> Result<Self, &'static str> {
         if !client_id.is_none_or(is_name) {
-            return Err("names no managed identity: managed_identity, or managed_identity:CLIENT_ID");
+            return Err("must be managed_identity or managed_identity:CLIENT_ID");
         }
         let client_id = client_id.map(str::to_owned);
         Ok(Self::Machine { client_id, resource, surroundings: surroundings.clone() })
@@ -86,7 +86,7 @@ impl Entra {
             if authority.contains("://") { authority.to_owned() } else { format!("https://{authority}") };
         let authority = format!("{with_scheme}/{tenant}/oauth2/v2.0/token");
         if !is_safe(&authority) {
-            return Err("goes to AZURE_AUTHORITY_HOST, which is no https:// address");
+            return Err("uses AZURE_AUTHORITY_HOST, which is not an https:// address");
         }
         Ok(Self::Application { authority, client_id, client_secret, resource })
     }
@@ -149,7 +149,7 @@ fn ask_machine(
         return Request::get(format!("{endpoint}?api-version=2019-08-01&{query}"))
             .header("x-identity-header", header.expose())
             .body(Bytes::new())
-            .map_err(|_| "IDENTITY_ENDPOINT or IDENTITY_HEADER is of no use");
+            .map_err(|_| "IDENTITY_ENDPOINT or IDENTITY_HEADER is invalid");
     }
     let (host, path) = (MetadataServer::ADDRESS, MetadataServer::AZURE_TOKEN_PATH);
     let mut request = Request::get(format!("http://{host}{path}?api-version=2018-02-01&{query}"))
@@ -196,7 +196,7 @@ fn is_name(text: &str) -> bool {
 /// The credential text that selects the managed identity instead of a key.
 const MACHINE: &str = "managed_identity";
 const SHAPE: &str =
-    "is neither a key nor an application of Entra: TENANT_ID:CLIENT_ID:CLIENT_SECRET, or managed_identity";
+    "must be a key, an Entra application (TENANT_ID:CLIENT_ID:CLIENT_SECRET) or managed_identity";
 
 #[cfg(test)]
 mod tests {
@@ -263,7 +263,7 @@ mod tests {
             ("t/x:c:s", "TENANT_ID:CLIENT_ID"),
             ("t:c:", "TENANT_ID:CLIENT_ID"),
             ("{}", "TENANT_ID:CLIENT_ID"),
-            ("t:c:a b", "no header"),
+            ("t:c:a b", "invalid in a header"),
             ("managed_identity:a&b=c", "managed_identity:CLIENT_ID"),
         ] {
             assert!(read(key, None, &none).unwrap().unwrap_err().contains(want), "{key}");

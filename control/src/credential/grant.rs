@@ -74,7 +74,7 @@ impl Grant {
         let file: ServiceAccountFile = serde_json::from_str(text).map_err(|_| SHAPE)?;
         let token_uri = file.token_uri.unwrap_or_else(|| TOKEN_URI.to_owned());
         if !is_safe(&token_uri) {
-            return Err("has a token_uri that is no https:// address");
+            return Err("has a token_uri that is not an https:// address");
         }
         let secret = |text: Option<String>, missing| text.map(Secret::new).ok_or(missing);
         let by = match file.kind.as_str() {
@@ -90,7 +90,7 @@ impl Grant {
                 refresh_token: secret(file.refresh_token, "describes a user without refresh_token")?,
                 token_uri,
             },
-            _ => return Err("is neither of type service_account nor authorized_user"),
+            _ => return Err("must have the type service_account or authorized_user"),
         };
         Ok(Self { id: id(text.as_bytes()), by })
     }
@@ -119,13 +119,13 @@ impl Grant {
     pub(super) fn lacks(&self) -> &'static str {
         match &self.by {
             GrantMethod::Machine(_) => {
-                "it has no api_key, and the machine's metadata server gives no access token"
+                "it has no api_key, and the machine's metadata server returned no access token"
             }
             GrantMethod::Entra(entra) if entra.is_machine() => {
-                "the machine's managed identity gives no access token"
+                "the machine's managed identity returned no access token"
             }
             GrantMethod::Account { .. } | GrantMethod::User { .. } | GrantMethod::Entra(_) => {
-                "no access token is given for its credential"
+                "there is no access token for its credential"
             }
         }
     }
@@ -190,7 +190,7 @@ impl Metadata {
         let mut request = Request::get(format!("http://{host}{}", MetadataServer::TOKEN_PATH))
             .header("metadata-flavor", "Google")
             .body(Bytes::new())
-            .map_err(|_| "GCE_METADATA_HOST is no host")?;
+            .map_err(|_| "GCE_METADATA_HOST is not a host")?;
         if self.0.is_none() {
             request.extensions_mut().insert(MetadataServer);
         }
@@ -296,8 +296,8 @@ const TOKEN_URI: &str = "https://oauth2.googleapis.com/token";
 /// The assumed lifetime of a token whose response has no `expires_in` or `expires_on`.
 const LIFE_S_DEFAULT: u64 = 600;
 const LIFE_S_MAX: u64 = 86_400;
-const SHAPE: &str = "is neither an access token nor the JSON of a service account";
-const NO_KEY: &str = "holds a private_key that is no RSA key in PEM";
+const SHAPE: &str = "must be an access token or the JSON of a service account";
+const NO_KEY: &str = "has a private_key that is not an RSA key in PEM";
 
 #[cfg(test)]
 mod tests {
@@ -367,11 +367,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_named() {
         for (name, found, want) in [
-            ("no JSON", Grant::read("{"), "neither an access token"),
-            ("no type", Grant::read("{}"), "neither an access token"),
-            ("another", account(|file| file["type"] = json!("external_account")), "neither of type"),
+            ("no JSON", Grant::read("{"), "must be an access token"),
+            ("no type", Grant::read("{}"), "must be an access token"),
+            ("another", account(|file| file["type"] = json!("external_account")), "must have the type"),
             ("no key", account(|file| file["private_key"] = json!(null)), "without private_key"),
-            ("no RSA", account(|file| file["private_key"] = json!("-----BEGIN-----\nAAAA\n")), "no RSA key"),
+            (
+                "no RSA",
+                account(|file| file["private_key"] = json!("-----BEGIN-----\nAAAA\n")),
+                "not an RSA key",
+            ),
             ("no name", account(|file| file["client_email"] = json!(null)), "without client_email"),
             ("in clear", account(|file| file["token_uri"] = json!("http://example.com/t")), "https://"),
             ("a file", account(|file| file["token_uri"] = json!("file:///t")), "https://"),

@@ -125,7 +125,7 @@ fn signer(text: &str, service: &'static str, region: Option<&str>) -> Result<Sig
     fits(secret)?;
     token.map_or(Ok(()), fits)?;
     Ok(Signer {
-        region: region.ok_or("a pair of AWS keys signs for a region; say region")?.to_owned(),
+        region: region.ok_or("AWS keys require region; set it")?.to_owned(),
         service,
         access_key_id: id.to_owned(),
         secret_access_key: Secret::new(secret.to_owned()),
@@ -142,9 +142,8 @@ fn fits(key: &str) -> Result<(), &'static str> {
     if fits_header(key) { Ok(()) } else { Err(UNFIT) }
 }
 
-const UNFIT: &str = "holds characters that no header can carry";
-const PAIR: &str =
-    "is no pair of AWS keys: ACCESS_KEY_ID:SECRET_ACCESS_KEY, perhaps with :SESSION_TOKEN behind it";
+const UNFIT: &str = "contains characters that are invalid in a header";
+const PAIR: &str = "must be AWS keys: ACCESS_KEY_ID:SECRET_ACCESS_KEY, optionally followed by :SESSION_TOKEN";
 
 #[cfg(test)]
 mod tests {
@@ -191,12 +190,12 @@ mod tests {
         assert_eq!(signer.secret_access_key.expose(), "se/cr+et");
         assert_eq!(signer.session_token.unwrap().expose(), "to:ken=");
         for (key, region, want) in [
-            ("AKID:secret", None, "say region"),
-            ("AKID:", Some("r"), "no pair"),
-            (":secret", Some("r"), "no pair"),
-            ("AK ID:secret", Some("r"), "no pair"),
-            ("AKID:secret:", Some("r"), "no pair"),
-            ("AKID:sec ret", Some("r"), "no header"),
+            ("AKID:secret", None, "require region"),
+            ("AKID:", Some("r"), "must be AWS keys"),
+            (":secret", Some("r"), "must be AWS keys"),
+            ("AK ID:secret", Some("r"), "must be AWS keys"),
+            ("AKID:secret:", Some("r"), "must be AWS keys"),
+            ("AKID:sec ret", Some("r"), "invalid in a header"),
         ] {
             assert!(sign(AWS, key, region).unwrap_err().contains(want), "{key}");
         }

@@ -68,7 +68,7 @@ impl TokenRenewer {
 
     fn learn(&mut self, grant: &Grant, given: Result<GrantedToken, String>) {
         if let Err(why) = &given {
-            tracing::warn!("no access token is given: {why}");
+            tracing::warn!("cannot get an access token: {why}");
         }
         self.is_owing |= self.tokens.learn(grant, given, unix_ms());
     }
@@ -84,7 +84,7 @@ async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<GrantedToken, 
     if !answer.status().is_success() {
         return Err(told(&said(&answer)));
     }
-    given(answer.body(), unix_ms() / 1_000).ok_or_else(|| told("the answer holds no access token"))
+    given(answer.body(), unix_ms() / 1_000).ok_or_else(|| told("the response contains no access token"))
 }
 
 /// Extracts the error text from a failed token response (RFC 6749).
@@ -92,7 +92,7 @@ fn said(answer: &Response<Bytes>) -> String {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let words: Vec<String> = ["error", "error_description"].into_iter().filter_map(text).collect();
-    if words.is_empty() { format!("it answered {}", answer.status()) } else { words.join(": ") }
+    if words.is_empty() { format!("it returned status {}", answer.status()) } else { words.join(": ") }
 }
 
 /// Limits of one token request.
@@ -153,8 +153,8 @@ mod tests {
     fn a_refusal_is_in_the_words_of_the_other_side() {
         for (body, want) in [
             (r#"{"error":"invalid_grant","error_description":"Invalid JWT"}"#, "invalid_grant: Invalid JWT"),
-            (r#"{"error":{"code":1}}"#, "it answered 400 Bad Request"),
-            ("<html>", "it answered 400 Bad Request"),
+            (r#"{"error":{"code":1}}"#, "it returned status 400 Bad Request"),
+            ("<html>", "it returned status 400 Bad Request"),
         ] {
             assert_eq!(said(&Response::builder().status(400).body(Bytes::from(body)).unwrap()), want);
         }

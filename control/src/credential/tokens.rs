@@ -78,7 +78,9 @@ impl AccessTokens {
         let held = by_grant.get(&grant.id);
         match held.and_then(|held| held.token.as_ref()) {
             Some((token, expires_at_ms)) if *expires_at_ms > now_ms => Ok(token.clone()),
-            _ if held.is_none_or(|held| held.failures == 0) => Err("its first access token has not come yet"),
+            _ if held.is_none_or(|held| held.failures == 0) => {
+                Err("its first access token has not arrived yet")
+            }
             _ => Err(grant.lacks()),
         }
     }
@@ -219,7 +221,7 @@ mod tests {
         let (tokens, a) = (AccessTokens::default(), grant("a"));
         assert_eq!(tokens.pause_ms(0), None);
         tokens.want(vec![a.clone(), a.clone()]);
-        assert_eq!(token(&tokens, &a, 0), Err("its first access token has not come yet"));
+        assert_eq!(token(&tokens, &a, 0), Err("its first access token has not arrived yet"));
         assert_eq!((tokens.take_due(0).len(), tokens.take_due(0).len()), (1, 0), "never twice at once");
         tokens.want(vec![a.clone()]);
         assert!(tokens.take_due(0).is_empty(), "a publication in between asks no second time");

@@ -48,7 +48,7 @@ const HEAD: &str = "\
 # `llmgw config check` lists every fault, `llmgw config schema` prints a JSON Schema for your editor.
 
 providers:
-  # Repeats the prompt inside the process; its options rehearse failures.
+  # Repeats the prompt inside the process; its options simulate failures.
   echo:
     type: echo
     models: [echo]

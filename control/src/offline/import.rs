@@ -121,7 +121,8 @@ fn readable(plain: &Plain) -> Result<PlainReading, ImportError> {
     let unusable = |faults| Err(ImportError::Unusable(plain.file.clone(), faults));
     if !fs::symlink_metadata(&plain.file).map_err(failed)?.is_file() {
         return unusable(vec![
-            "is a link or no file at all; put the file itself there, and see to the other place yourself"
+            "must be a regular file and not a link; put the file itself there, and delete the target of the \
+             link yourself"
                 .to_owned(),
         ]);
     }
@@ -239,7 +240,7 @@ mod tests {
         let text = r#"{"a": "sk-planted", "b": 7}"#;
         fs::write(&plain.file, text).unwrap();
         let error = import(folder.path()).unwrap_err();
-        assert!(error.to_string().contains("'b' is neither"), "{error}");
+        assert!(error.to_string().contains("'b' must be text or"), "{error}");
         assert!(!error.to_string().contains("planted") && error.exit_code() == 78);
         assert_eq!(fs::read_to_string(&plain.file).unwrap(), text);
         assert_eq!(stored(folder.path(), "a"), None);
@@ -247,7 +248,7 @@ mod tests {
         let elsewhere = folder.path().join("elsewhere");
         fs::rename(&plain.file, &elsewhere).unwrap();
         std::os::unix::fs::symlink(&elsewhere, &plain.file).unwrap();
-        assert!(import(folder.path()).unwrap_err().to_string().contains("is a link"));
+        assert!(import(folder.path()).unwrap_err().to_string().contains("not a link"));
         assert!(elsewhere.exists());
     }
 }

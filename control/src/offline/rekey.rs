@@ -73,8 +73,8 @@ impl fmt::Display for RekeyError {
             ),
             Self::Unopened(count) => write!(
                 f,
-                "{count} stored secrets do not open, and a new key would not help them; nothing was changed: run \
-                 'llmgw credentials verify'"
+                "{count} stored secrets cannot be decrypted, and a new key would not change that; nothing \
+                 was changed: run 'llmgw credentials verify'"
             ),
             Self::Keys(why) => write!(f, "the key cannot be changed: {why}; nothing was changed"),
         }
@@ -132,7 +132,9 @@ fn replace(
     reseal_data_key(&tx, old, new).map_err(keys)?;
     let after = survey(&tx, &open_keys(&tx, new).map_err(keys)?).map_err(&sql)?;
     if after != before {
-        return Err(RekeyError::Keys("what the old key opens, the new one does not".to_owned()));
+        return Err(RekeyError::Keys(
+            "a secret that the old key opens does not open with the new one".to_owned(),
+        ));
     }
     tx.commit().map_err(sql)?;
     Ok(after.opened)

@@ -190,7 +190,8 @@ impl Reloader {
             Err(error) => {
                 self.version = Some(again.version);
                 tracing::error!(
-                    "the configuration file has changed and is not good; the last good one stays in force: {error}"
+                    "the changed configuration file is invalid; the last valid configuration stays in \
+                     effect: {error}"
                 );
                 self.status.change(|status| status.last_error = Some((unix_ms(), error.to_string())));
                 FileCheck::Refused
@@ -206,7 +207,7 @@ impl Reloader {
             for warning in warnings {
                 tracing::warn!("{warning}");
             }
-            tracing::info!("the configuration file has changed and is in force");
+            tracing::info!("the changed configuration file is in effect");
             status.change(|status| {
                 status.last_ok_at_ms = unix_ms();
                 // The file may have changed again since and be invalid; keep that error.
@@ -244,6 +245,5 @@ impl FileStamp {
 
 /// A check that takes longer than this, in milliseconds, counts as hanging; a check usually takes microseconds.
 const LOOK_MS_MAX: u64 = 10_000;
-const HANGS: &str =
-    "the configuration file is being read for more than 10 s: its file system does not answer";
+const HANGS: &str = "reading the configuration file takes more than 10 s: its file system does not respond";
 const PAUSE: Duration = Duration::from_millis(500);

@@ -90,7 +90,7 @@ fn instance(
 /// Returns the reason why an enabled instance cannot receive requests, if any.
 fn not_usable(provider: &Provider) -> Option<&'static str> {
     match provider.auth {
-        ConnectionAuth::Oauth => Some("nobody has signed in for it yet"),
+        ConnectionAuth::Oauth => Some("its OAuth sign-in is missing"),
         ConnectionAuth::ApiKey | ConnectionAuth::Local => {
             provider.lacks_key().then_some("its API key is missing in the configuration")
         }
@@ -132,7 +132,7 @@ impl Signing<'_> {
                 },
                 Err(why) => none(why),
             },
-            Err(_) => none("its API key is of no use; the gateway's log says why"),
+            Err(_) => none("its API key is invalid; see the log of the gateway"),
         }
     }
 }

@@ -195,7 +195,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     assert_eq!(
         (watched.providers().len(), watched.reader.load().generation),
         (2, 2),
-        "the last good one stays"
+        "the last valid one stays"
     );
     let (_, error) = status.read().last_error.expect("remembered");
     assert!(error.contains("config.yaml:1:") && error.contains("ecco"), "{error}");
@@ -231,7 +231,7 @@ fn a_file_that_is_gone_leaves_the_routes_and_one_that_returns_counts_again() {
     std::fs::remove_file(watched.folder.path().join("config.yaml")).unwrap();
     assert_eq!(settled(&mut watched.reloader), FileCheck::Refused);
     assert_eq!(watched.providers(), ["a"]);
-    assert!(watched.reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
+    assert!(watched.reloader.status().read().last_error.unwrap().1.contains("the file no longer exists"));
     assert_eq!(watched.write("providers: {b: {type: echo}}\n"), FileCheck::HandedOn);
     assert_eq!(watched.providers(), ["b"]);
 }
@@ -274,7 +274,7 @@ fn a_file_that_goes_while_the_queue_is_full_is_missed() {
     assert_eq!(settled(&mut reloader), FileCheck::Moving, "the queue is full");
     std::fs::remove_file(folder.path().join("config.yaml")).unwrap();
     assert_eq!(settled(&mut reloader), FileCheck::Refused);
-    assert!(reloader.status().read().last_error.unwrap().1.contains("the file is gone"));
+    assert!(reloader.status().read().last_error.unwrap().1.contains("the file no longer exists"));
 }
 
 #[test]

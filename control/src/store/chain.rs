@@ -152,8 +152,8 @@ impl fmt::Display for ChainBroken {
             Self::Changed(id) => write!(f, "row {id} was changed"),
             Self::Missing(first, last) if first == last => write!(f, "row {first} is missing"),
             Self::Missing(first, last) => write!(f, "rows {first} to {last} are missing"),
-            Self::PutIn(id) => write!(f, "row {id} was put in"),
-            Self::Ends => f.write_str("where the chain begins and ends was changed or removed"),
+            Self::PutIn(id) => write!(f, "row {id} was inserted"),
+            Self::Ends => f.write_str("the record of the chain's ends was changed or removed"),
         }
     }
 }

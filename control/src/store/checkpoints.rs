@@ -35,7 +35,7 @@ impl Checkpoints {
         let Self { go_on, thread } = self;
         drop(go_on);
         if thread.join().is_err() {
-            tracing::error!("the thread that moves the write-ahead log had ended before its time");
+            tracing::error!("the checkpoint thread had ended unexpectedly");
         }
     }
 }
@@ -44,7 +44,7 @@ fn run(files: &Files, end: &Receiver<()>) {
     let mut db = None;
     while end.recv_timeout(EVERY) == Err(RecvTimeoutError::Timeout) {
         if let Err(error) = checkpoint(&mut db, files) {
-            tracing::debug!("the write-ahead log cannot be moved now: {error}");
+            tracing::debug!("cannot checkpoint the write-ahead log: {error}");
             db = None;
         }
     }

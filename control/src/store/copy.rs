@@ -107,7 +107,7 @@ pub(crate) fn inspect(path: &Path, application_id: i32) -> Result<i64, String> {
     }
     let known = migrate::newest();
     if version > known {
-        return Err(format!("it has version {version}, and this release knows versions up to {known}"));
+        return Err(format!("it has version {version}, and this release supports versions up to {known}"));
     }
     Ok(version)
 }

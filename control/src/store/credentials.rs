@@ -23,7 +23,7 @@ pub(crate) fn all(db: &Connection, keys: &VaultKeys) -> rusqlite::Result<HashMap
             Ok(key) => _ = found.insert(provider, key),
             Err(_) => tracing::error!(
                 provider.id = provider,
-                "its stored key does not open; write api_key in the configuration file"
+                "its stored key cannot be decrypted; write api_key in the configuration file"
             ),
         }
     }

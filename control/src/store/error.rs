@@ -125,8 +125,8 @@ impl fmt::Display for OpenError {
             }
             Self::Newer { path, found, known } => write!(
                 f,
-                "database {} has version {found}, and this release knows versions up to {known}; start the \
-                 newer release that it belongs to, or restore a backup of this one",
+                "database {} has version {found}, and this release supports versions up to {known}; start \
+                 the newer release that it belongs to, or restore a backup of this one",
                 path.display()
             ),
             Self::WrongKey { path } => write!(
@@ -138,45 +138,46 @@ impl fmt::Display for OpenError {
             Self::Damaged { path, detail } => write!(
                 f,
                 "database {} is damaged: {detail}; nothing was changed: restore a backup, or move the state \
-                 directory away to begin anew",
+                 directory away to start with new state",
                 path.display()
             ),
             Self::UsageDamaged { path, detail } => write!(
                 f,
-                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move this file away \
-                 to go on without the usage that is in it",
+                "database {} is damaged: {detail}; nothing was changed: restore a backup, or move this file \
+                 away to continue without its usage",
                 path.display()
             ),
             Self::UsageStray { path } => write!(
                 f,
-                "LLMGW_USAGE_DB is true, and {} is not of this state, which has its usage in gateway.db; move \
-                 that file away",
+                "LLMGW_USAGE_DB is true, but {} belongs to another state: the usage of this one is in \
+                 gateway.db; move that file away",
                 path.display()
             ),
             Self::Missing { path, beside } => write!(
                 f,
-                "database {} is missing, but {} belongs to one; restore a backup, or move the state directory \
-                 away to begin anew",
+                "database {} is missing, but {} belongs to one; restore a backup, or move the state \
+                 directory away to start with new state",
                 path.display(),
                 beside.display()
             ),
             Self::Absent { path } => write!(
                 f,
-                "there is no database {}; set LLMGW_STATE_DIR to the state directory that is meant",
+                "the database {} does not exist; set LLMGW_STATE_DIR to the state directory",
                 path.display()
             ),
             Self::Older { path, found, known } => write!(
                 f,
-                "database {} has version {found}; 'llmgw serve' of this release brings it to version {known}",
+                "database {} has version {found}; 'llmgw serve' of this release migrates it to version \
+                 {known}",
                 path.display()
             ),
             Self::Sql { path, source } => write!(
                 f,
-                "cannot open database {}: {source}; check that the file is readable and writable and that the \
-                 disk has room",
+                "cannot open database {}: {source}; check that the file is readable and writable and that \
+                 the disk has free space",
                 path.display()
             ),
-            Self::NoRandom => f.write_str("the operating system gives no random bytes"),
+            Self::NoRandom => f.write_str("the operating system returned no random bytes"),
         }
     }
 }
@@ -220,11 +221,11 @@ impl StoreError {
     pub(crate) fn answer(&self) -> (ErrorKind, &'static str) {
         match self {
             Self::Busy => {
-                (ErrorKind::Overloaded, "Too many questions to the database wait already; try again.")
+                (ErrorKind::Overloaded, "Too many queries are waiting for the database; try again.")
             }
             Self::TooSlow => (
                 ErrorKind::Overloaded,
-                "The database took too long; ask for a shorter time, or with other filters.",
+                "The query took too long; request a shorter period, or use other filters.",
             ),
             Self::Stopping => (ErrorKind::Draining, "The gateway is stopping."),
             Self::Shared(Some(rusqlite::ErrorCode::DiskFull)) => {
@@ -232,11 +233,11 @@ impl StoreError {
             }
             Self::Shared(Some(rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked)) => (
                 ErrorKind::Overloaded,
-                "Another process holds the database of the state; nothing was changed. Try again.",
+                "Another process has locked the database; nothing was changed. Try again.",
             ),
             Self::Sql(_) | Self::Shared(_) => (
                 ErrorKind::Internal,
-                "The database cannot be used at the moment; the log of the gateway says why.",
+                "The database is not available at the moment; see the log of the gateway.",
             ),
         }
     }
@@ -261,8 +262,8 @@ impl From<rusqlite::Error> for StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Busy => f.write_str("too many questions to the database wait already"),
-            Self::TooSlow => f.write_str("the database took too long"),
+            Self::Busy => f.write_str("too many queries are waiting for the database"),
+            Self::TooSlow => f.write_str("the query took too long"),
             Self::Stopping => f.write_str("the database is closed"),
             Self::Sql(error) => error.fmt(f),
             Self::Shared(_) => f.write_str("the commit failed"),

@@ -74,7 +74,7 @@ impl fmt::Display for KeysError {
         match self {
             Self::WrongKey => f.write_str("another encryption key"),
             Self::Unreadable(name) => write!(f, "its {name} is missing or unreadable"),
-            Self::NoRandom => f.write_str("the operating system gives no random bytes"),
+            Self::NoRandom => f.write_str("the operating system returned no random bytes"),
             Self::Seal(error) => error.fmt(f),
             Self::Sql(error) => error.fmt(f),
         }

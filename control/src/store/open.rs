@@ -135,7 +135,7 @@ fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
     match row_sums::changed(db, MAIN, skipped).map_err(|source| sql_error(path, source))? {
         Some(table) => Err(OpenError::Damaged {
             path: path.into(),
-            detail: format!("the rows of table {table} are not those that the gateway wrote"),
+            detail: format!("rows of the table {table} were changed outside the gateway"),
         }),
         None => Ok(()),
     }
@@ -264,7 +264,7 @@ pub(crate) fn close_to_others(path: &Path, mode: u32) {
         return;
     }
     if let Err(error) = fs::set_permissions(path, Permissions::from_mode(mode)) {
-        tracing::warn!("others may read {}, and that cannot be changed: {error}", path.display());
+        tracing::warn!("other users can read {}, and its mode cannot be changed: {error}", path.display());
     }
 }
 

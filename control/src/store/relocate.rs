@@ -46,12 +46,12 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
     if apart {
         is_lost = places.finish()?;
         warning = is_lost.then(|| {
-            format!("{} is gone and with it the usage of before; a new one is begun", places.usage.display())
+            format!("{} was deleted, and its usage is lost; starting a new one", places.usage.display())
         });
     } else {
         places.tidy()?;
         if places.usage.exists() {
-            warning = Some(format!("{} is not of this state and not used", places.usage.display()));
+            warning = Some(format!("ignoring {}: it belongs to another state", places.usage.display()));
         }
     }
     if apart != wants_apart {
@@ -149,7 +149,7 @@ impl Places {
         if moved > 0
             && let Err(error) = db.execute_batch(SHRINK)
         {
-            tracing::warn!("{} stays as large as it is: {error}", main.display());
+            tracing::warn!("cannot shrink {}: {error}", main.display());
         }
         Ok(moved)
     }
@@ -183,9 +183,9 @@ impl Places {
     /// Logs the start and the end of a move, because the start of the gateway waits for it.
     fn told(&self, whereto: &str, work: impl FnOnce() -> Result<u64, OpenError>) -> Result<(), OpenError> {
         let began = Instant::now();
-        tracing::info!("usage moves {whereto}; a long history takes a while");
+        tracing::info!("moving usage {whereto}; a long history takes a while");
         let rows = work()?;
-        tracing::info!("{rows} rows of usage have moved {whereto} in {} ms", began.elapsed().as_millis());
+        tracing::info!("moved {rows} rows of usage {whereto} in {} ms", began.elapsed().as_millis());
         Ok(())
     }
 }

@@ -154,13 +154,15 @@ impl Meter {
         match self.take_notes() {
             Ok(0) => {}
             Ok(count) => tracing::warn!(
-                "{count} exchanges were running when the gateway ended; each is recorded as interrupted, and what it \
-                 had reserved counts as used"
+                "{count} exchanges were running when the gateway ended; each is recorded as interrupted, \
+                 and its reservations count as used"
             ),
             Err(error) => {
                 self.usage.abandon();
                 self.charges.abandon();
-                tracing::error!("the notes of running exchanges wait for the next start: {error}");
+                tracing::error!(
+                    "cannot read the notes of running exchanges; the next start retries: {error}"
+                );
             }
         }
     }
@@ -213,7 +215,7 @@ impl Meter {
     pub(crate) fn end(&mut self) {
         self.inbox.spares.remove_all();
         if let Err(error) = self.db.pragma_update_and_check(None, "wal_checkpoint", "TRUNCATE", |_| Ok(())) {
-            tracing::debug!("the write-ahead log stays: {error}");
+            tracing::debug!("cannot truncate the write-ahead log: {error}");
         }
     }
 
@@ -333,7 +335,7 @@ impl Meter {
         add(&self.gauge.rejected, stored.rejected);
         add(&self.gauge.garbage_lines, garbage);
         if garbage > 0 {
-            tracing::warn!("{garbage} pieces of the usage journal are no records and are passed over");
+            tracing::warn!("skipped {garbage} invalid records of the usage journal");
         }
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
@@ -345,7 +347,7 @@ impl Meter {
         }
         if let Some(failing) = self.gauge.recover() {
             let seconds = unix_ms().saturating_sub(failing.since_ms) / 1_000;
-            tracing::info!("usage records are stored again, after {seconds} s");
+            tracing::info!("usage records are stored again after {seconds} s");
         }
     }
 
@@ -380,7 +382,7 @@ impl Meter {
         let is_full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
         self.trouble = Some(StoringTrouble { retry_at: Instant::now() + pause, pause, is_full });
         if self.gauge.fail(error.to_string()) {
-            tracing::error!("usage records cannot be stored and wait: {error}");
+            tracing::error!("cannot store usage records; retrying: {error}");
         }
         pause
     }

@@ -96,7 +96,7 @@ impl Repricing {
         let read = PackedRow::read(row).and_then(|row| Ok((row.rows()?, row.names)));
         let Some((packed, names)) = unless_damaged(read)? else { return Ok(Some(id)) };
         let Some(mut exchanges) = block::rows(packed, &names).collect::<Option<Vec<_>>>() else {
-            tracing::warn!(row = id, "a row of usage holds something that is no record; its costs stay");
+            tracing::warn!(row = id, "a row of usage is not a valid record; its costs stay unchanged");
             return Ok(Some(id));
         };
         let mut differences = HashMap::<HourSum<'_>, Difference>::new();

@@ -121,7 +121,7 @@ fn add(
             Ok(_) => {}
             Err(error) if is_about_the_row(&error) => {
                 rejected += sums.requests;
-                tracing::error!("the sums of {} usage records cannot be stored: {error}", sums.requests);
+                tracing::error!("cannot store the sums of {} usage records: {error}", sums.requests);
             }
             Err(error) => return Err(error),
         }

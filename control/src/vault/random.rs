@@ -16,7 +16,7 @@ pub(crate) struct RandomError;
 
 impl fmt::Display for RandomError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the operating system gives no random bytes")
+        f.write_str("the operating system returned no random bytes")
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) struct SealError;
 
 impl fmt::Display for SealError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a stored secret does not open with this key at this place")
+        f.write_str("a stored secret cannot be decrypted with this key in this row")
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Resu
     let segments = request::build(&routed.body.segments, head, naming, asks, preamble.as_deref());
     let path = |dialect, call| {
         let path = target.provider.path(dialect, call, model);
-        path.ok_or_else(|| Rejection::new("model", "names a model that has no address at its provider."))
+        path.ok_or_else(|| Rejection::new("model", "names a model for which the provider has no path."))
     };
     let include_usage = head.include_usage;
     if native {
@@ -120,7 +120,7 @@ pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Resu
         });
     }
     let Some(pair) = adaptation(target, head.dialect) else {
-        return Err(Rejection::new("model", "goes to a target that does not speak this protocol."));
+        return Err(Rejection::new("model", "resolves to a target that does not support this protocol."));
     };
     let seed = routed.ids.next();
     let prepared = (pair.prepare)(&Asking {
@@ -168,7 +168,7 @@ fn video(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Re
     let begins =
         |vendor: Vendor| Some((vendor, target.provider.path(vendor.dialect(), UpstreamCall::Start, model)?));
     let Some((vendor, path)) = vendor(target).and_then(begins) else {
-        return Err(Rejection::new("model", "goes to a target that makes no videos."));
+        return Err(Rejection::new("model", "resolves to a target that cannot generate videos."));
     };
     let mut body =
         request::build(&routed.body.segments, routed.head, Naming::Model(model), false, None).concat();

@@ -109,9 +109,9 @@ fn from_this_machine(request: &Parts) -> Result<(), Fault> {
         uri.as_ref().and_then(Uri::host).is_some_and(is_this_machine)
     };
     let refusal = if !headers.get_all(ORIGIN).iter().all(is_local) {
-        "Without a key only pages from this machine may call the gateway."
+        "A gateway without API keys accepts only web pages from this machine."
     } else if !headers.get_all(HOST).iter().all(is_local) || !request.uri.host().is_none_or(is_this_machine) {
-        "Without a key the Host header must be localhost or a loopback address."
+        "On a gateway without API keys, the Host header must be localhost or a loopback address."
     } else {
         return Ok(());
     };

@@ -17,11 +17,11 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
     }
     let mut tags: Vec<(&str, &str)> = Vec::new();
     for line in headers.get_all(X_TAGS) {
-        let line = line.to_str().map_err(|_| unfit("it holds characters that are not ASCII"))?;
+        let line = line.to_str().map_err(|_| unfit("it contains non-ASCII characters"))?;
         for pair in line.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             let tag = tag(pair)?;
             if tags.iter().any(|(name, _)| *name == tag.0) {
-                return Err(unfit(&format!("the tag '{}' is given twice", tag.0)));
+                return Err(unfit(&format!("the tag '{}' occurs twice", tag.0)));
             }
             if tags.len() >= TAGS_MAX {
                 return Err(unfit(&format!("it has more than {TAGS_MAX} tags")));
@@ -45,26 +45,26 @@ pub(crate) fn has_own_fields(headers: &HeaderMap) -> bool {
 
 fn tag(pair: &str) -> Result<(&str, &str), Fault> {
     let (name, value) =
-        pair.split_once('=').ok_or_else(|| unfit("each tag is NAME=VALUE, and one of them has no '='"))?;
+        pair.split_once('=').ok_or_else(|| unfit("each tag must be NAME=VALUE, and one has no '='"))?;
     let (name, value) = (name.trim(), value.trim());
     let is_name = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_.-".contains(&byte);
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(is_name) {
         return Err(unfit(&format!(
-            "the name of a tag is 1 to {NAME_BYTES_MAX} of the characters a-z, 0-9, '_', '.' and '-'"
+            "a tag name must be 1 to {NAME_BYTES_MAX} of the characters a-z, 0-9, '_', '.' and '-'"
         )));
     }
     let is_value = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-:/@+".contains(&byte);
     if !(1..=VALUE_BYTES_MAX).contains(&value.len()) || !value.bytes().all(is_value) {
         return Err(unfit(&format!(
-            "the value of the tag '{name}' is not 1 to {VALUE_BYTES_MAX} letters, digits, '_', '.', '-', ':', '/', \
-             '@' and '+'"
+            "the value of the tag '{name}' must be 1 to {VALUE_BYTES_MAX} letters, digits, '_', '.', '-', \
+             ':', '/', '@' and '+'"
         )));
     }
     Ok((name, value))
 }
 
 fn unfit(why: &str) -> Fault {
-    Fault::new(ErrorKind::InvalidRequest, format!("The header X-LLMGW-Tags cannot be read: {why}."))
+    Fault::new(ErrorKind::InvalidRequest, format!("The X-LLMGW-Tags header is invalid: {why}."))
         .param("X-LLMGW-Tags")
 }
 
@@ -120,17 +120,17 @@ mod tests {
         }
         for (line, why) in [
             ("team", "no '='"),
-            ("=a", "name of a tag"),
-            ("Team=a", "name of a tag"),
-            ("te am=a", "name of a tag"),
-            (&format!("{name}n=a"), "name of a tag"),
+            ("=a", "tag name"),
+            ("Team=a", "tag name"),
+            ("te am=a", "tag name"),
+            (&format!("{name}n=a"), "tag name"),
             ("team=", "value of the tag 'team'"),
             ("team=a b", "value of the tag 'team'"),
             ("team=a=b", "value of the tag 'team'"),
             (&format!("team={value}v"), "value of the tag 'team'"),
-            ("team=a,team=b", "'team' is given twice"),
+            ("team=a,team=b", "'team' occurs twice"),
             (&format!("{eight},t8=x"), "more than 8 tags"),
-            ("team=\u{e4}", "not ASCII"),
+            ("team=\u{e4}", "non-ASCII"),
         ] {
             let fault = read(&[line]).unwrap_err();
             assert!(fault.contains(why), "{line}: {fault}");

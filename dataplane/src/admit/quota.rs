@@ -82,7 +82,7 @@ pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, targ
 
 /// Returns the error for a request under a hard quota that cannot be noted in the usage log.
 pub(crate) fn no_slot() -> Fault {
-    let message = "Too many requests of keys with quotas run at the same time. Try again.";
+    let message = "Too many requests of keys with quotas are running. Try again.";
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(1))
 }
 
@@ -100,10 +100,13 @@ fn over(exceeded: &Exceeded) -> Fault {
         }
     };
     let advice = match wait_ms {
-        None if quota.limit_in_units() == 0 => " It lets nothing pass: an administrator can raise it.",
-        None if *least > quota.limit_in_units() => " That is more than the whole limit: ask for less.",
-        None => " It does not renew itself: an administrator can raise it.",
-        Some(0) => " Requests that are still running hold the rest of it.",
+        None if quota.limit_in_units() == 0 => {
+            " Its limit is 0, so it rejects every request: an \
+             administrator can raise it."
+        }
+        None if *least > quota.limit_in_units() => " That exceeds the whole limit: request less.",
+        None => " It never resets: an administrator can raise it.",
+        Some(0) => " Running requests have reserved the rest of it.",
         Some(_) => "",
     };
     let fault =
@@ -142,7 +145,7 @@ pub(crate) fn warn(record: &Record, notices: &mut Notices) {
     let mut text = String::new();
     for quota in record.warnings() {
         let separator = if text.is_empty() { "" } else { "; " };
-        let more = format!("{separator}{} is over: {quota}", quota.id);
+        let more = format!("{separator}{} is exceeded: {quota}", quota.id);
         if text.len() + more.len() > WARNING_BYTES_MAX {
             break;
         }

@@ -98,7 +98,7 @@ impl Failure {
 }
 
 const PERHAPS_BEGUN: &str =
-    "The video may have been begun all the same, so llmgw does not ask again: it could be billed twice.";
+    "The video may have been started, so llmgw does not retry: a retry could be billed as a second video.";
 
 /// Returns the secrets that must be redacted from everything that `provider` returns.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
@@ -110,14 +110,17 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
     let id = &provider.id;
     match error {
         SendError::Dial(DialError::Refused(address)) => {
-            tracing::warn!(provider.id = %id, %address, "an address that is never dialled was refused");
-            let message = format!("The provider '{id}' has an address that is never dialled.");
+            tracing::warn!(provider.id = %id, %address, "the provider resolves to a forbidden address");
+            let message = format!(
+                "The provider '{id}' resolves to a link-local or metadata address, to \
+                                   which llmgw never connects."
+            );
             let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
             Failure { next: Next::FailOver, idle: true, ..failure }
         }
         SendError::Dial(DialError::Local(error)) | SendError::Local(error) => of_local_fault(error, provider),
         SendError::Dial(error) => {
-            tracing::warn!(provider.id = %id, error = %error, "cannot connect");
+            tracing::warn!(provider.id = %id, error = %error, "cannot connect to the provider");
             let message = format!("The provider '{id}' cannot be reached.");
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
             Failure { idle: true, ..failure }
@@ -128,12 +131,13 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
             Failure { stale: true, evidence: Evidence::Nothing, ..failure }
         }
         SendError::Broke(error) => {
-            tracing::warn!(provider.id = %id, error = %error, "the connection broke before an answer");
+            tracing::warn!(provider.id = %id, error = %error, "the connection to the provider broke before \
+                 a response");
             let message = format!("The connection to the provider '{id}' broke before it answered.");
             Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message)
         }
         SendError::Invalid(why) => {
-            let message = format!("The provider '{id}' sent no valid answer: {why}.");
+            let message = format!("The provider '{id}' sent an invalid response: {why}.");
             Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
         }
     }
@@ -142,7 +146,8 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
 /// Returns the failure for a lack of local resources for a connection or a write. The provider is not at fault.
 fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
-    tracing::error!(provider.id = %id, error = %error, "the gateway has no resources for a connection");
+    tracing::error!(provider.id = %id, error = %error, "the gateway lacks a resource for a connection to \
+         the provider");
     let (lack, cure) = match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE) => {
             ("file descriptors", "raise its limit of open files (ulimit -n)")
@@ -185,7 +190,7 @@ pub(super) async fn of_status(
     answer.body.recycle(&params.worker.upstreams, provider);
     if status < 400 {
         let message = format!(
-            "The provider '{}' answered with a redirect or nothing usable; redirects are never followed.",
+            "The provider '{}' answered with a redirect or an unexpected status; redirects are not followed.",
             provider.id
         );
         let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
@@ -245,7 +250,7 @@ pub(crate) fn wait_asked_for(head: &KeptHeaders) -> Option<Duration> {
 }
 
 pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {
-    let message = format!("The provider '{}' broke off before its answer began.", provider.id);
+    let message = format!("The provider '{}' closed the stream before it sent any content.", provider.id);
     Failure::new(StepResult::StreamEnded, ErrorKind::UpstreamInvalid, message)
 }
 

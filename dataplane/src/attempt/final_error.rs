@@ -91,7 +91,7 @@ pub(crate) fn wait_of(fault: &Fault) -> Duration {
 /// Returns the error for a request whose candidates all have an open circuit; the first of them admits a request
 /// after `wait_ms`.
 pub(crate) fn all_cooling_down(wait_ms: u64) -> Fault {
-    let message = "Every model that could serve this request has failed too often and is resting.";
+    let message = "Every model that could serve this request has failed too often and is cooling down.";
     let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
     Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
 }

@@ -190,7 +190,7 @@ fn understand(
 }
 
 fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
-    let message = format!("The provider '{}' sent no usable answer: {why}.", provider.id);
+    let message = format!("The provider '{}' sent an invalid response: {why}.", provider.id);
     Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message)
 }
 
@@ -200,17 +200,14 @@ fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
     let said = StreamError { message: said.trim().to_owned(), ..StreamError::default() };
     let said = said.sanitized(&secrets(provider)).message;
     let message = match &*said {
-        "" => format!(
-            "The provider '{}' made nothing of what was asked for, and does not say why.",
-            provider.id
-        ),
-        said => format!("The provider '{}' made nothing of what was asked for. It says: {said}", provider.id),
+        "" => format!("The provider '{}' generated no content and sent no reason.", provider.id),
+        said => format!("The provider '{}' generated no content. Its message: {said}", provider.id),
     };
     let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
     Failure { next: Next::FailOver, evidence: Evidence::Alive, ..failure }
 }
 
-const TOO_LONG: &str = "it is too long to be read as a whole";
+const TOO_LONG: &str = "it exceeds the limit for buffered responses";
 
 /// Converts a whole answer to a stream, for upstreams that answer a stream request with a whole answer.
 pub(super) async fn synthesize(
@@ -230,7 +227,7 @@ pub(super) async fn synthesize(
             Ok(AnswerStart::Whole(kept(whole, pieces.memory)))
         }
         None => {
-            let failure = invalid(provider, "a stream was asked for, and what came is none");
+            let failure = invalid(provider, "a stream was requested, but the response is not a stream");
             Err(failure.having_used(whole.usage.map(|tokens| (tokens, whole.extras))))
         }
     }

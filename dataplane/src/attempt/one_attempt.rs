@@ -81,8 +81,10 @@ pub(crate) async fn attempt(
     if answer.head.encoded {
         // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
         // exhaust memory.
-        let message =
-            format!("The provider '{}' compressed its answer, which it was not asked to.", provider.id);
+        let message = format!(
+            "The provider '{}' sent a compressed response, which llmgw did not request.",
+            provider.id
+        );
         return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
     }
     let KeptHeaders { content_type, processing_ms, .. } = answer.head;

@@ -73,7 +73,7 @@ impl InProcess {
 }
 
 const STOPPING: (ErrorKind, &str) = (ErrorKind::Draining, "The gateway is stopping.");
-const BUSY: (ErrorKind, &str) = (ErrorKind::Overloaded, "The gateway is too busy for this. Try again.");
+const BUSY: (ErrorKind, &str) = (ErrorKind::Overloaded, "The gateway is busy. Try again.");
 
 impl Handler for InProcess {
     fn handle(&self, mut request: Request<port::Body>, peer: SocketAddr) -> BoxFuture<Response<port::Body>> {

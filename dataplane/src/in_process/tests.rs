@@ -139,13 +139,13 @@ async fn calls_out_have_bounds_and_follow_no_redirect() {
         serve_once("HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n").await;
     assert_eq!(http.send(get(&url), LIMITS).await.unwrap().status(), 302);
     for (answer, want) in [
-        ("HTTP/1.1 200 OK\r\ncontent-length: 101\r\n\r\n", "the answer broke off"),
+        ("HTTP/1.1 200 OK\r\ncontent-length: 101\r\n\r\n", "the connection broke inside the response"),
         (
             "HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 0\r\n\r\n",
-            "the answer is compressed, which was not asked for",
+            "the response is compressed, which llmgw did not request",
         ),
-        ("SSH-2.0-OpenSSH\r\n", "its answer is not HTTP"),
-        (TOO_LONG, "the answer is larger than 100 bytes"),
+        ("SSH-2.0-OpenSSH\r\n", "its response is not valid HTTP"),
+        (TOO_LONG, "the response is larger than 100 bytes"),
     ] {
         let (url, _served) = serve_once(answer).await;
         assert_eq!(http.send(get(&url), LIMITS).await.unwrap_err().to_string(), want);
@@ -153,14 +153,14 @@ async fn calls_out_have_bounds_and_follow_no_redirect() {
     for (url, want) in [
         ("http://169.254.169.254/latest", "169.254.169.254 is a link-local or metadata address"),
         ("ftp://127.0.0.1/", "the address is neither http nor https"),
-        ("http://user:word@127.0.0.1/", "the address holds a user name or password"),
+        ("http://user:word@127.0.0.1/", "the address contains a user name or password"),
     ] {
         assert_eq!(http.send(get(url), LIMITS).await.unwrap_err().to_string(), want, "{url}");
     }
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());
     let short = HttpLimits { timeout: Duration::from_millis(20), ..LIMITS };
-    assert_eq!(http.send(get(&url), short).await.unwrap_err().to_string(), "no whole answer in time");
+    assert_eq!(http.send(get(&url), short).await.unwrap_err().to_string(), "no complete response in time");
 }
 
 const TOO_LONG: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\

@@ -111,7 +111,7 @@ fn answer(
 
 /// Returns the error for a request whose usage cannot be recorded.
 pub(super) fn no_record() -> Fault {
-    let message = "The gateway cannot record usage at the moment, so it takes no requests. Try again.";
+    let message = "The gateway cannot record usage at the moment, so it accepts no requests. Try again.";
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(2)).closing()
 }
 

@@ -104,7 +104,7 @@ async fn counted_natively(
             let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
             let body =
                 envelope::upstream_error(EnvelopeFamily::Anthropic, upstream, authorized.exchange.id());
-            let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.");
+            let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.");
             Err(Fault { status: Some(status), body: Some(body), ..fault })
         }
         _ => Ok(None),

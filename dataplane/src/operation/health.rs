@@ -42,8 +42,9 @@ pub(crate) fn ready(worker: &Worker) -> Result<Response<ResponseBody>, Fault> {
     Ok(ok(&json!({"status": "ready"})))
 }
 
-const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or fails, or too many records \
-    wait for the database. Requests get 503 until that is mended.";
+const UNRECORDED: &str = "Usage cannot be recorded: the disk of the state directory is full or faulty, or \
+                          too many records are waiting for the database. Requests get 503 until this is \
+                          fixed.";
 
 fn ok(body: &serde_json::Value) -> Response<ResponseBody> {
     let mut response = Response::new(ResponseBody::full(Bytes::from(body.to_string())));

@@ -197,7 +197,7 @@ pub(super) async fn read(
 
 /// RESP-3: the answer of a background request could be neither relayed nor accounted for.
 const BACKGROUND: &str =
-    "'background' is not served: llmgw answers while the client waits. Send it as false or not at all.";
+    "'background' is not supported: llmgw answers while the client waits. Send false or omit it.";
 
 /// Same as `read`, for a multipart form.
 async fn read_form(
@@ -208,7 +208,7 @@ async fn read_form(
     let limits = &authorized.exchange.worker().process.body_limits;
     let content_type = authorized.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let boundary = content_type.and_then(multipart::boundary).ok_or_else(|| {
-        let message = "The body must be multipart/form-data with a boundary, and Content-Type must say so.";
+        let message = "Content-Type must be multipart/form-data with a boundary, and the body must match it.";
         Fault::new(ErrorKind::InvalidRequest, message).closing()
     })?;
     let mut scan = FormScan::new(&boundary);

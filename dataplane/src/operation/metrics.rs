@@ -15,41 +15,45 @@ use crate::relay::ResponseBody;
 /// Renders the sums over all workers.
 pub(crate) fn render(process: &Process) -> Response<ResponseBody> {
     let mut text = Text { out: String::with_capacity(4096), process };
-    text.counter("llmgw_requests_total", "Requests that arrived.", |c| &c.requests);
+    text.counter("llmgw_requests_total", "Requests received.", |c| &c.requests);
     text.counter("llmgw_requests_refused_total", "Requests answered with an error.", |c| &c.refused);
-    text.counter("llmgw_exchanges_completed_total", "Exchanges whose client has the whole answer.", |c| {
+    text.counter("llmgw_exchanges_completed_total", "Exchanges whose response was sent completely.", |c| {
         &c.completed
     });
     text.counter("llmgw_exchanges_failed_total", "Exchanges that no target answered.", |c| &c.failed);
-    text.counter("llmgw_exchanges_cancelled_total", "Exchanges whose client left.", |c| &c.cancelled);
-    text.counter("llmgw_exchanges_cut_total", "Exchanges whose upstream broke off.", |c| &c.cut);
+    text.counter("llmgw_exchanges_cancelled_total", "Exchanges that the client cancelled.", |c| &c.cancelled);
+    text.counter("llmgw_exchanges_cut_total", "Exchanges whose upstream broke its response off.", |c| &c.cut);
     text.counter(
         "llmgw_exchanges_unnoted_total",
-        "Exchanges that a kill of the process would have lost.",
+        "Exchanges without a note on disk: killing the process would have lost their usage.",
         |c| &c.unnoted,
     );
     text.counter("llmgw_attempts_total", "Requests sent to upstreams.", |c| &c.attempts);
-    text.counter("llmgw_attempt_failures_total", "Attempts without an answer.", |c| &c.attempt_failures);
-    text.counter("llmgw_quota_warnings_total", "Exchanges over a quota that only warns.", |c| {
+    text.counter("llmgw_attempt_failures_total", "Attempts that failed.", |c| &c.attempt_failures);
+    text.counter("llmgw_quota_warnings_total", "Exchanges that exceeded a warning-only quota.", |c| {
         &c.quota_warnings
     });
-    text.counter("llmgw_input_tokens_total", "Tokens taken in.", |c| &c.input_tokens);
-    text.counter("llmgw_output_tokens_total", "Tokens given out.", |c| &c.output_tokens);
-    text.histogram("llmgw_first_content_seconds", "From request to first content.", |c| &c.first_content);
-    text.histogram("llmgw_exchange_seconds", "From request to the end of the answer.", |c| &c.duration);
+    text.counter("llmgw_input_tokens_total", "Input tokens.", |c| &c.input_tokens);
+    text.counter("llmgw_output_tokens_total", "Output tokens.", |c| &c.output_tokens);
+    text.histogram("llmgw_first_content_seconds", "Time from the request to the first content.", |c| {
+        &c.first_content
+    });
+    text.histogram("llmgw_exchange_seconds", "Time from the request to the end of the response.", |c| {
+        &c.duration
+    });
     text.gauge(
         "llmgw_connections",
-        "Client connections.",
+        "Open client connections.",
         process.connections.load(Ordering::Relaxed) as u64,
     );
     text.gauge(
         "llmgw_held_body_bytes",
-        "Bodies of requests, and of long answers, in memory.",
+        "Memory held by bodies of requests and of long responses.",
         process.memory.reserved(),
     );
     text.gauge(
         "llmgw_snapshot_generation",
-        "Number of the routing snapshot.",
+        "Generation of the routing snapshot.",
         process.snapshots.load().generation,
     );
     let mut response = Response::new(ResponseBody::full(Bytes::from(text.out)));

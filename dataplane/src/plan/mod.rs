@@ -43,7 +43,8 @@ pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Re
     };
     route.ok_or_else(|| {
         let shown = selector.split_at(selector.floor_char_boundary(100)).0;
-        let message = format!("The model '{shown}' does not exist. GET /v1/models lists what can be used.");
+        let message =
+            format!("The model '{shown}' does not exist. GET /v1/models lists the available models.");
         Fault::new(ErrorKind::ModelNotFound, message).param("model")
     })
 }
@@ -98,10 +99,10 @@ pub(crate) fn order<'a>(
     Ok(candidates)
 }
 
-const NOT_YOURS: &str = "There is no such response or conversation of this project, or llmgw does not know it any more: it forgets them when \
-    it restarts. Send the whole conversation in 'input'.";
-const AWAY: &str = "The request refers to a response, or to encrypted reasoning, of a model that cannot be used through this \
-    selector now. Send the conversation without it.";
+const NOT_YOURS: &str = "The response or conversation does not exist in this project, or llmgw no longer \
+                         knows it: a restart forgets them. Send the whole conversation in 'input'.";
+const AWAY: &str = "The request refers to a response, or to encrypted reasoning, of a model that this \
+                    selector does not currently offer. Send the conversation without it.";
 
 impl Needs<'_> {
     /// Returns the name of the member that refers to provider state.
@@ -162,7 +163,7 @@ impl Nearest {
         };
         let (kind, message) = match self {
             Self::Nothing => {
-                (ErrorKind::NoEligibleTarget, "No model behind this selector is switched on.".to_owned())
+                (ErrorKind::NoEligibleTarget, "Every model of this selector is disabled.".to_owned())
             }
             Self::NotAllowed => (
                 ErrorKind::NotAllowed,
@@ -171,8 +172,8 @@ impl Nearest {
             Self::Private => (
                 ErrorKind::PrivateProvider,
                 format!(
-                    "'{}' goes to a private connection. Use a key that acts as its owner, or have it shared with \
-                     the key's project.",
+                    "'{}' uses a private provider. Use a key that acts as its owner, or have the provider \
+                     shared with the key's project.",
                     name()
                 ),
             ),
@@ -183,21 +184,18 @@ impl Nearest {
             }
             Self::NoDialect => (
                 ErrorKind::NoEligibleTarget,
-                format!(
-                    "None of the models behind this selector can be asked in the {} protocol.",
-                    dialect.name()
-                ),
+                format!("None of the models of this selector supports the {} protocol.", dialect.name()),
             ),
             Self::NoVision => (
                 ErrorKind::InvalidRequest,
-                "The request holds an image, and none of the models it could go to takes image input."
+                "The request contains an image, and none of the eligible models accepts image input."
                     .to_owned(),
             ),
             Self::NoPrice => (
                 ErrorKind::NotAllowed,
                 format!(
-                    "The key may only spend up to a limit, and nobody knows what '{}' costs. Ask an administrator \
-                     to set its price.",
+                    "The key has a spending limit, and the price of '{}' is unknown. Ask an administrator \
+                     to set it.",
                     name()
                 ),
             ),

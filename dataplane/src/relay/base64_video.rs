@@ -143,7 +143,7 @@ impl UpstreamVideo {
                     self.unencoded.extend_from_slice(&piece);
                 }
                 Poll::Ready(Some(Err(_))) => {
-                    return Poll::Ready(Err("the upstream broke off inside the video"));
+                    return Poll::Ready(Err("the upstream's connection broke inside the video"));
                 }
                 Poll::Ready(None) => {
                     self.body.recycle(&self.upstreams, &self.provider);
@@ -156,7 +156,7 @@ impl UpstreamVideo {
                         .timer
                         .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(Instant::now() + silence)));
                     ready!(timer.as_mut().poll(cx));
-                    return Poll::Ready(Err("the upstream fell silent inside the video"));
+                    return Poll::Ready(Err("the upstream stopped sending inside the video"));
                 }
             }
         }

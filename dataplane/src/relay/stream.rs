@@ -114,7 +114,7 @@ struct BrokenOff;
 
 impl std::fmt::Display for BrokenOff {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the upstream broke off in the middle of its answer")
+        f.write_str("the upstream's connection broke in the middle of the response")
     }
 }
 
@@ -428,5 +428,7 @@ const EVENT_END: Bytes = Bytes::from_static(b"\n\n");
 /// the second lets the connection flush, and the third is a reserve.
 const FLUSH_POLLS: u8 = 3;
 
-const CUT: &str = "The upstream broke off in the middle of its answer. What came so far is incomplete.";
-const SILENT: &str = "The upstream fell silent in the middle of its answer. What came so far is incomplete.";
+const CUT: &str = "The upstream's connection broke in the middle of the response. The content so far is \
+                   incomplete.";
+const SILENT: &str = "The upstream stopped sending in the middle of the response. The content so far is \
+                      incomplete.";

@@ -49,7 +49,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
     #[cfg(target_os = "linux")]
     if let Err(error) = SockRef::from(listener).set_tcp_user_timeout(Some(stall)) {
-        tracing::warn!(%error, "connections of clients that read nothing are not ended: the system refuses the time-out");
+        tracing::warn!(%error, "cannot set TCP_USER_TIMEOUT: connections of clients that read nothing stay \
+                                open");
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (listener, stall);
@@ -72,7 +73,7 @@ pub(crate) async fn accept<M: From<Accepted>>(
             Ok((tcp, peer)) => dispatch(&own, &workers, tcp, peer),
             Err(error) if is_connection_fault(&error) => {}
             Err(error) => {
-                tracing::warn!(error = %error, "cannot accept connections for the moment");
+                tracing::warn!(error = %error, "cannot accept a connection: accepting pauses briefly");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -152,7 +153,7 @@ impl Drop for ConnectionPermit {
 
 /// Answers a connection over the limit without reading from it.
 async fn refuse(mut tcp: TcpStream) {
-    let body = r#"{"error":{"message":"The gateway has as many connections as it may. Try again.","type":"server_error","code":"overloaded","param":null}}"#;
+    let body = r#"{"error":{"message":"The gateway has reached its connection limit. Try again.","type":"server_error","code":"overloaded","param":null}}"#;
     let answer = format!(
         "HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/json\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()

@@ -222,7 +222,7 @@ impl Pace {
     fn fault(&self) -> Fault {
         let seconds = self.limit.as_secs();
         let message = format!(
-            "The request body comes too slowly: a pause of {seconds} s in it, or fewer than {BYTES_PER_SECOND_MIN} \
+            "The request body is too slow: a pause of {seconds} s, or fewer than {BYTES_PER_SECOND_MIN} \
              bytes a second on average after the first {seconds} s."
         );
         Fault::new(ErrorKind::RequestTimeout, message).closing()
@@ -241,7 +241,7 @@ async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<
     });
     frame.await?.transpose().map_err(|error| {
         let why = root_cause(&*error);
-        Fault::new(ErrorKind::BadHttp, format!("The request body is broken: {why}.")).closing()
+        Fault::new(ErrorKind::BadHttp, format!("The request body is invalid: {why}.")).closing()
     })
 }
 

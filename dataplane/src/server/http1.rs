@@ -96,7 +96,10 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
                 Stage::Refused(Some(Box::new(self.service.refuse(&path, why.fault()))))
             }
             None => {
-                tracing::error!("a request passed the gate without a verdict, and its connection ends");
+                tracing::error!(
+                    "a request reached the service without a verdict of the gate; its \
+                                 connection is closed"
+                );
                 Stage::Ended
             }
         };
@@ -104,13 +107,13 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
     }
 }
 
-/// Error: the connection ends before this request is served.
+/// Error: the connection closes before this request is served is served.
 #[derive(Debug)]
 struct Ended;
 
 impl std::fmt::Display for Ended {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the connection ends before this request")
+        f.write_str("the connection closes before this request is served")
     }
 }
 

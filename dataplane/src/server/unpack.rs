@@ -43,7 +43,7 @@ impl Encoding {
         known.filter(|_| values.next().is_none()).ok_or_else(|| {
             Fault::new(
                 ErrorKind::UnsupportedEncoding,
-                "The Content-Encoding of the request is not one of gzip, deflate, zstd, br and identity.",
+                "The Content-Encoding of the request must be gzip, deflate, zstd, br or identity.",
             )
             .closing()
         })
@@ -79,7 +79,7 @@ pub(super) async fn unpack(
     let (sender, unpacked) = oneshot::channel();
     let job = UnpackJob { encoding, packed, plain, limit, sender };
     limits.unpackers.jobs.try_send(job).map_err(|_| {
-        Fault::new(ErrorKind::Overloaded, "The gateway has as many bodies to unpack as it may. Try again.")
+        Fault::new(ErrorKind::Overloaded, "The gateway is decompressing too many bodies. Try again.")
             .retry_after(RETRY_AFTER)
     })?;
     let failed = || Fault::new(ErrorKind::Internal, "The request body could not be decompressed.");

@@ -103,7 +103,7 @@ impl Tls {
             .map_err(|error| DialError::Io(io::Error::other(error)))?;
         let stream = connector.call(uri).await.map_err(DialError::from_boxed)?;
         let MaybeHttpsStream::Https(stream) = stream else {
-            return Err(DialError::Io(io::Error::other("the connector spoke no TLS")));
+            return Err(DialError::Io(io::Error::other("the connector returned a connection without TLS")));
         };
         let stream = stream.into_inner();
         let http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");

@@ -112,7 +112,7 @@ fn split_words(text: &str) -> Vec<String> {
 const ID: &str = "chatcmpl-echo";
 
 fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> UpstreamResponse {
-    let message = format!("The echo provider '{provider}' was told to answer with {status}.");
+    let message = format!("The echo provider '{provider}' is configured to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
     let head = KeptHeaders::of_type("application/json");
     let head = match retry_after {
@@ -156,7 +156,7 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> UpstreamResponse {
     let words = prompt.words.iter().take(limit);
     pieces.extend(words.map(|word| chunk(choice(json!({"content": word}), None), None)));
     if options.error_after_chunks.is_some() {
-        let error = json!({"error": {"message": "The echo provider was told to fail.", "type": "server_error",
+        let error = json!({"error": {"message": "The echo provider is configured to fail.", "type": "server_error",
             "param": null, "code": null}});
         pieces.push(Bytes::from(format!("data: {error}\n\n")));
     } else if options.cut_after_chunks.is_none() {

@@ -22,7 +22,7 @@ pub(crate) async fn fetch(
     limits: HttpLimits,
 ) -> Result<Response<Bytes>, BoxError> {
     let exchange = exchange(tls, request, limits.body_bytes_max);
-    tokio::time::timeout(limits.timeout, exchange).await.map_err(|_| "no whole answer in time")?
+    tokio::time::timeout(limits.timeout, exchange).await.map_err(|_| "no complete response in time")?
 }
 
 async fn exchange(
@@ -31,7 +31,7 @@ async fn exchange(
     body_bytes_max: usize,
 ) -> Result<Response<Bytes>, BoxError> {
     if !METHODS.contains(request.method()) {
-        return Err(format!("{} is not a method that is sent", request.method()).into());
+        return Err(format!("the method {} is not supported", request.method()).into());
     }
     let origin = origin(request.uri())?;
     let (io, is_http2) = if request.extensions().get::<MetadataServer>().is_some() {
@@ -46,11 +46,11 @@ async fn exchange(
         .get(CONTENT_ENCODING)
         .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
     {
-        return Err("the answer is compressed, which was not asked for".into());
+        return Err("the response is compressed, which llmgw did not request".into());
     }
     let whole = body.whole(body_bytes_max).await.map_err(|why| match why {
-        Incomplete::Broken => "the answer broke off".to_owned(),
-        Incomplete::TooLarge => format!("the answer is larger than {body_bytes_max} bytes"),
+        Incomplete::Broken => "the connection broke inside the response".to_owned(),
+        Incomplete::TooLarge => format!("the response is larger than {body_bytes_max} bytes"),
     })?;
     let mut response = Response::new(whole);
     *response.status_mut() = status;
@@ -70,7 +70,7 @@ fn asks_for_token(request: &Request<Bytes>) -> Result<(), &'static str> {
     if there && is_token && request.method() == Method::GET {
         Ok(())
     } else {
-        Err("the metadata server is asked for access tokens alone")
+        Err("only access tokens may be requested from the metadata server")
     }
 }
 
@@ -132,9 +132,9 @@ fn origin(uri: &Uri) -> Result<Origin, BoxError> {
         Some("http") => false,
         _ => return Err("the address is neither http nor https".into()),
     };
-    let authority = uri.authority().ok_or("the address names no host")?.clone();
+    let authority = uri.authority().ok_or("the address has no host")?.clone();
     if authority.as_str().contains('@') {
-        return Err("the address holds a user name or password".into());
+        return Err("the address contains a user name or password".into());
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
     let port = authority.port_u16().unwrap_or(if tls { 443 } else { 80 });

@@ -182,7 +182,7 @@ impl std::fmt::Display for SendError {
         match self {
             Self::Dial(error) => error.fmt(f),
             Self::Broke(error) => error.fmt(f),
-            Self::Stale => f.write_str("closed while the request was on its way"),
+            Self::Stale => f.write_str("the connection closed while the request was being sent"),
             Self::Local(error) => error.fmt(f),
             Self::Invalid(why) => f.write_str(why),
         }
@@ -198,13 +198,13 @@ impl From<Unanswered> for SendError {
 impl From<hyper::Error> for SendError {
     fn from(error: hyper::Error) -> Self {
         if error.is_parse_too_large() {
-            return Self::Invalid("the head of its answer is too large");
+            return Self::Invalid("its response head is too large");
         }
         if error.is_parse() {
-            return Self::Invalid("its answer is not HTTP");
+            return Self::Invalid("its response is not valid HTTP");
         }
         if error.is_incomplete_message() {
-            return Self::Broke("closed before an answer".into());
+            return Self::Broke("the connection closed before a response".into());
         }
         match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
             Some(source) if is_local(source) => Self::Local(io::Error::new(source.kind(), error)),
@@ -391,7 +391,7 @@ enum NotSent {
 impl From<NotSent> for SendError {
     fn from(returned: NotSent) -> Self {
         match returned {
-            NotSent::Request => Self::Broke("closed before the request was sent".into()),
+            NotSent::Request => Self::Broke("the connection closed before the request was sent".into()),
             NotSent::Error(error) => error,
         }
     }

@@ -45,9 +45,10 @@ impl Voices {
         let open = || {
             let folder = self.folder.as_deref()?;
             Synthesizer::open(folder, THREADS)
-                .inspect_err(
-                    |error| tracing::error!(folder = %folder.display(), %error, "the voice cannot be used"),
-                )
+                .inspect_err(|error| {
+                    tracing::error!(folder = %folder.display(), %error, "cannot load the built-in \
+                         voice")
+                })
                 .ok()
         };
         self.studio.get_or_init(open).as_ref()
@@ -105,8 +106,7 @@ pub(super) async fn answer(
     match said.await {
         Ok(Some(Ok(()))) => {}
         Ok(Some(Err(speech::Busy))) => {
-            let refusal =
-                refusal(503, "server_error", "The voice has too much to say already. Try again.", None);
+            let refusal = refusal(503, "server_error", "The built-in voice is busy. Try again.", None);
             let head = refusal.head.asking_to_wait(1);
             return UpstreamResponse { head, ..refusal };
         }
@@ -114,7 +114,7 @@ pub(super) async fn answer(
     }
     let first = sounds.recv().await;
     if let Some(Sound::Failed(why)) = &first {
-        tracing::error!(provider.id = %provider.id, why, "the voice failed");
+        tracing::error!(provider.id = %provider.id, why, "the built-in voice failed");
         return refusal(500, "server_error", "The built-in voice failed.", None);
     }
     let content_type = if order.events { "text/event-stream" } else { order.script.container.content_type() };
@@ -132,8 +132,10 @@ impl SpeechOrder {
             .map_err(|error| ("input", format!("The body is not a speech request: {error}.")))?;
         let characters = body.input.chars().count();
         if characters > INPUT_CHARS_MAX {
-            let message =
-                format!("'input' has {characters} characters; at most {INPUT_CHARS_MAX} are said at once.");
+            let message = format!(
+                "'input' has {characters} characters; at most {INPUT_CHARS_MAX} are spoken per \
+                         request."
+            );
             return Err(("input", message));
         }
         let container = match &body.response_format {
@@ -146,7 +148,7 @@ impl SpeechOrder {
             Some(other) => {
                 return Err((
                     "stream_format",
-                    format!("'stream_format' is '{other}'; it can be audio or sse."),
+                    format!("'stream_format' is '{other}'; it must be audio or sse."),
                 ));
             }
         };
@@ -172,18 +174,18 @@ fn voice(named: Option<Named>, default_voice: Option<&str>) -> Result<&'static V
                 aliases => format!("{} ({})", voice.id, aliases.join(", ")),
             })
             .collect();
-        ("voice", format!("There is no voice '{name}'. There are {}.", known.join("; ")))
+        ("voice", format!("'voice' is '{name}', which does not exist; the voices are {}.", known.join("; ")))
     })
 }
 
 fn unknown_format(name: &str) -> SpeechRefusal {
     let known = Container::ALL.map(Container::name).join(", ");
-    ("response_format", format!("'response_format' is '{name}'; the built-in voice makes {known}."))
+    ("response_format", format!("'response_format' is '{name}'; it must be one of {known}."))
 }
 
 fn percent(speed: f64) -> Result<u32, SpeechRefusal> {
     if !(SPEED_MIN..=SPEED_MAX).contains(&speed) {
-        return Err(("speed", format!("'speed' is {speed}; it can be {SPEED_MIN} to {SPEED_MAX}.")));
+        return Err(("speed", format!("'speed' is {speed}; it must be {SPEED_MIN} to {SPEED_MAX}.")));
     }
     // Converted through text, which is exact and cannot wrap.
     Ok(format!("{:.0}", speed * 100.0).parse().unwrap_or(100))

@@ -312,7 +312,7 @@ fn sse_grammar_is_decoded_however_it_is_cut() {
     }
 }
 
-/// Decodes a stream of binary frames; `None` if a checksum is wrong.
+/// Decodes a stream of binary frames; `None` if a checksum does not match.
 fn frames(pieces: &[&[u8]]) -> Option<Vec<Value>> {
     let (mut decoder, mut events) = (wire::eventstream::EventStreamDecoder::default(), Vec::new());
     for piece in pieces {

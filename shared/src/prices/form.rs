@@ -128,7 +128,7 @@ impl<'de> Deserialize<'de> for Prices {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let form = from.deserialize_map(FormVisitor { has_tiers: true })?;
         if form.times.is_some() {
-            return Err(de::Error::custom("`times` belongs into an entry of `tiers`"));
+            return Err(de::Error::custom("`times` is only valid in an entry of `tiers`"));
         }
         let mut tiers = form.tiers;
         tiers.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -249,7 +249,7 @@ impl<'de> Deserialize<'de> for Tier {
         match form.times {
             None => Ok(Self::Own(Box::new(form.schedule))),
             Some(times) if form.schedule == Schedule::default() => Ok(Self::Times(times)),
-            Some(_) => Err(de::Error::custom("`times` and prices exclude each other")),
+            Some(_) => Err(de::Error::custom("`times` and prices cannot be combined")),
         }
     }
 }

@@ -206,9 +206,9 @@ fn faulty_prices_are_refused_by_name() {
         (r#"{"image":1e5}"#, "`image` must be dollars, from 0 to 10000"),
         (r#"{"input":"1"}"#, "invalid type: string"),
         (r#"{"inputs":1}"#, "unknown field `inputs`"),
-        (r#"{"times":1}"#, "`times` belongs into"),
+        (r#"{"times":1}"#, "`times` is only valid"),
         (r#"{"above":[{"input":1}]}"#, "missing field `input_tokens`"),
-        (r#"{"tiers":{"flex":{"times":2,"input":1}}}"#, "exclude each other"),
+        (r#"{"tiers":{"flex":{"times":2,"input":1}}}"#, "cannot be combined"),
         (r#"{"tiers":{"flex":{"tiers":{}}}}"#, "unknown field `tiers`"),
         (r#"{"pictures":{"1x1":-1}}"#, "`pictures.1x1` must be"),
     ] {

@@ -140,8 +140,8 @@ impl Gate {
         }
         let token = parts.headers.get(CSRF_HEADER).map_or(&b""[..], HeaderValue::as_bytes);
         if !is_safe(&parts.method) && !self.sessions.is_csrf_token(id, token) {
-            let message =
-                "Changes in a session carry its csrf_token in x-csrf-token; GET /admin/api/session tells it.";
+            let message = "Requests that change something in a session must send its csrf_token in \
+                           x-csrf-token; GET /admin/api/session returns it.";
             return Err(ApiError::new(ErrorKind::Forbidden, message));
         }
         Ok(key)
@@ -202,7 +202,7 @@ fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, 
     let (life, secure) = (life.as_secs(), if is_secure { "; Secure" } else { "" });
     let text = format!("{COOKIE_NAME}={id}; Path={PATH}; Max-Age={life}; HttpOnly; SameSite=Strict{secure}");
     let mut value = HeaderValue::from_str(&text)
-        .map_err(|_| ApiError::new(ErrorKind::Internal, "The session has no cookie."))?;
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The session cookie could not be created."))?;
     value.set_sensitive(true);
     Ok(value)
 }
@@ -217,13 +217,13 @@ fn invalid(message: &'static str) -> ApiError {
 }
 
 fn foreign() -> ApiError {
-    ApiError::new(ErrorKind::ForbiddenOrigin, "A page of another origin may not use the admin API.")
+    ApiError::new(ErrorKind::ForbiddenOrigin, "The admin API rejects requests of pages of another origin.")
 }
 
 fn too_many(wait_ms: u64) -> ApiError {
     let seconds = wait_ms.div_ceil(1_000);
     let message =
-        format!("Too many wrong keys. Try again in {seconds} s; a right key is not held up meanwhile.");
+        format!("Too many wrong keys. Try again in {seconds} s; a correct key is accepted at any time.");
     ApiError::new(ErrorKind::TooManySignIns, message).retry_after(seconds)
 }
 

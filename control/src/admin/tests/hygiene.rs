@@ -192,7 +192,7 @@ fn a_time_that_ends_before_it_begins_is_refused_wherever_there_is_one() {
         let path = format!("/admin/api/{path}?cursor=x");
         let (status, told, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
         let message = told["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!((status.as_u16(), message), (400, "cursor must be the next_cursor of an earlier page."));
+        assert_eq!((status.as_u16(), message), (400, "cursor must be the next_cursor of the previous page."));
     }
     gateway.stop();
 }

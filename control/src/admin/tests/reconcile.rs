@@ -75,7 +75,7 @@ fn exports_of_openai_are_compared_by_day_and_model() {
         (&json!(["gpt-4o-mini"]), &json!([]))
     );
     assert_eq!((&answer["rows"], &answer["rows_skipped"]), (&json!(5), &json!(1)));
-    assert!(answer["skipped"][0]["reason"].as_str().unwrap().contains("names no model"));
+    assert!(answer["skipped"][0]["reason"].as_str().unwrap().contains("it has no model"));
     let line = line(&answer, "2026-11-02", "gpt-5");
     assert_eq!(
         line["ours"],
@@ -139,13 +139,17 @@ fn what_is_no_export_is_refused_by_name() {
     let mapping = json!({"day": "d", "model": "m"});
     for (body, param, says) in [
         (json!({"format": "csv", "file": "d,m\n2026-11-02,x\n"}), "mapping", "must name the columns"),
-        (json!({"format": "openai", "file": "{}", "mapping": mapping}), "mapping", "belongs to"),
-        (json!({"format": "openai", "file": "{"}), "file", "no JSON"),
+        (
+            json!({"format": "openai", "file": "{}", "mapping": mapping}),
+            "mapping",
+            "only valid with the format csv",
+        ),
+        (json!({"format": "openai", "file": "{"}), "file", "not JSON"),
         (json!({"format": "openai", "file": "{}"}), "file", "neither a list"),
         (json!({"format": "openai", "file": "{\"data\": []}"}), "file", "no rows"),
         (json!({"format": "openai", "file": ""}), "file", "empty"),
         (json!({"format": "csv", "file": "a,m\n1,2\n", "mapping": mapping}), "file", "no column for the day"),
-        (json!({"format": "csv", "file": "d,m\nsoon,x\n", "mapping": mapping}), "file", "neither a date"),
+        (json!({"format": "csv", "file": "d,m\nsoon,x\n", "mapping": mapping}), "file", "not a date"),
         (json!({"format": "csv", "file": "d,m\n1066-10-14,x\n", "mapping": mapping}), "file", "1066-10-14"),
         (json!({"format": "excel", "file": ""}), "format", "openai"),
         (

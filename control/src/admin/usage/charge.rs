@@ -37,11 +37,11 @@ impl Charge {
             (None, None) => ("USD".to_owned(), RATE_UNIT),
             (Some(currency), Some(text)) => (code(currency)?, self::rate(&text)?),
             (Some(_), None) => {
-                let message = "rate says what a dollar is in the currency; it belongs to currency.";
+                let message = "rate requires currency: it is the price of a dollar in that currency.";
                 return Err(ApiError::parameter("rate", message));
             }
             (None, Some(_)) => {
-                let message = "currency names what rate is about, as EUR.";
+                let message = "currency requires rate: it is the code of the rate's currency, such as EUR.";
                 return Err(ApiError::parameter("currency", message));
             }
         };
@@ -78,7 +78,8 @@ fn factor(text: &str) -> Result<u64, ApiError> {
         if is_discount { whole.checked_sub(markup) } else { whole.checked_add(markup) }
     });
     factor.filter(|factor| *factor <= 1_100 * PERCENT_UNIT).ok_or_else(|| {
-        let message = "markup_percent is a number from -100 to 1000 with up to 4 decimals, as 17.5.";
+        let message =
+            "markup_percent must be a number from -100 to 1000 with up to 4 decimals, such as 17.5.";
         ApiError::parameter("markup_percent", message)
     })
 }
@@ -87,15 +88,18 @@ fn code(currency: String) -> Result<String, ApiError> {
     if currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Ok(currency);
     }
-    Err(ApiError::parameter("currency", "currency is a code of three capital letters (ISO 4217), as EUR."))
+    Err(ApiError::parameter(
+        "currency",
+        "currency must be a code of three capital letters (ISO 4217), such as EUR.",
+    ))
 }
 
 fn rate(text: &str) -> Result<u64, ApiError> {
     let rate = fixed(text, RATE_DECIMALS).filter(|rate| (1..=RATE_MAX * RATE_UNIT).contains(rate));
     rate.ok_or_else(|| {
         let message = format!(
-            "rate is what a dollar is in the currency: a number above 0 and up to {RATE_MAX}, with up to \
-             {RATE_DECIMALS} decimals, as 0.92."
+            "rate is the price of a dollar in the currency: it must be a number above 0 and up to \
+             {RATE_MAX}, with up to {RATE_DECIMALS} decimals, such as 0.92."
         );
         ApiError::parameter("rate", message)
     })

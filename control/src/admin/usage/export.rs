@@ -53,7 +53,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let filter = filter(app, &mut query)?;
     query.finish()?;
     let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
-        let message = "Too many exports run at the same time. Try again when one has ended.";
+        let message = "Too many exports are running. Try again when one has ended.";
         ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
     })?;
     app.writer.flush(FLUSH_TIME_MAX).await;
@@ -100,8 +100,8 @@ async fn write(mut writing: Writing, out: Feed) {
         let (full, goes_on) = match made {
             Ok(made) => made,
             Err(error) => {
-                tracing::error!("usage cannot be read: {error}");
-                return out.fail("an export of usage breaks off").await;
+                tracing::error!("cannot read usage: {error}");
+                return out.fail("the export of usage failed").await;
             }
         };
         let sent = tokio::time::timeout(STALL_MAX, out.send(full.into())).await;

@@ -76,7 +76,7 @@ fn question(app: &App, query: &mut Query) -> Result<ReportQuestion, ApiError> {
 
 fn zone(name: &str) -> Result<TimeZone, ApiError> {
     TimeZone::get(name).map_err(|_| {
-        ApiError::parameter("tz", "tz must be the name of a time zone (IANA), as Europe/Berlin or UTC.")
+        ApiError::parameter("tz", "tz must be the name of an IANA time zone, such as Europe/Berlin or UTC.")
     })
 }
 
@@ -84,10 +84,7 @@ fn part(query: &mut Query, question: &ReportQuestion) -> Result<ReportPart, ApiE
     let descending = query.choice("order", &[("desc", true), ("asc", false)])?;
     let figure = query.choice("sort", FIGURES)?;
     if figure.is_none() && descending.is_some() {
-        return Err(ApiError::parameter(
-            "order",
-            "order belongs to sort, which names the figure to sort by.",
-        ));
+        return Err(ApiError::parameter("order", "order requires sort, which names the field to sort by."));
     }
     let order = figure.map(|figure| GroupOrder { figure, descending: descending.unwrap_or(true) });
     let limit = query.number("limit", 1, LINES_MAX)?.unwrap_or(LINES_MAX);
@@ -104,7 +101,7 @@ fn cursor(
     let bytes = BASE64_URL_SAFE_NO_PAD.decode(text).unwrap_or_default();
     let cursor = serde_json::from_slice(&bytes).ok();
     cursor.filter(|cursor: &ReportCursor| cursor.fits(question.group_by.len(), order)).ok_or_else(|| {
-        let message = "cursor must be the next_cursor of an earlier page of the same question.";
+        let message = "cursor must be the next_cursor of an earlier page of the same query.";
         ApiError::parameter("cursor", message)
     })
 }
@@ -113,16 +110,16 @@ fn unanswerable(why: Unanswerable) -> ApiError {
     match why {
         Unanswerable::TooManyGroups => {
             let message = format!(
-                "The answer has more than {SORTED_MAX} groups, which cannot be sorted; ask for a shorter time or \
-                 fewer groups, or without sort."
+                "The response would have more than {SORTED_MAX} groups, the maximum for sorting; request a \
+                 shorter period or fewer groups, or omit sort."
             );
             ApiError::parameter("sort", message)
         }
         Unanswerable::OnlyDaysBefore(at_ms) => {
             let at = Calendar::whole().shown(at_ms).unwrap_or_default();
             let message = format!(
-                "Before {at} only the sums of whole days in UTC are kept, without tags and end users; ask with tz=UTC \
-                 and without them, or from that moment on."
+                "Before {at}, only sums of whole UTC days are stored, without tags and end users; use \
+                 tz=UTC without tags and end users, or a later from."
             );
             ApiError::parameter("from", message)
         }
@@ -146,7 +143,7 @@ fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
         }
     }
     if dimensions.len() > DIMENSIONS_MAX {
-        let message = format!("group_by takes up to {DIMENSIONS_MAX} names.");
+        let message = format!("group_by must have at most {DIMENSIONS_MAX} names.");
         return Err(ApiError::parameter("group_by", message));
     }
     Ok(dimensions)
@@ -261,7 +258,8 @@ struct ChargedSums {
 impl ChargedSums {
     fn of(sums: UsageSums, charge: Option<&Charge>) -> Result<Self, ApiError> {
         let amount = |charge: &Charge| {
-            let message = "The amounts are too large to be computed exactly; use a smaller rate or mark-up.";
+            let message =
+                "The amounts are too large for exact computation; use a smaller rate or markup_percent.";
             charge.amount(sums.cost_nano_usd).ok_or_else(|| ApiError::parameter("rate", message))
         };
         Ok(Self { amount: charge.map(amount).transpose()?, figures: Figures::of(sums) })

@@ -110,8 +110,9 @@ async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiEr
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
     let after = asked.cursor.as_deref().map_or(Ok(0), str::parse);
-    let after = after
-        .map_err(|_| ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier answer."))?;
+    let after = after.map_err(|_| {
+        ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier response.")
+    })?;
     let (provider, model) = (asked.provider.clone(), asked.model.clone());
     let prices = Arc::new(prices(app, asked).await?);
     let counters = Arc::clone(&app.counters);
@@ -125,7 +126,7 @@ async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> 
         return Ok(History::new(&app.catalog.known(), overrides));
     };
     let (Some(provider), Some(model)) = (&asked.provider, &asked.model) else {
-        let message = "prices are those of one model: name provider and model too.";
+        let message = "prices apply to one model: send provider and model too.";
         return Err(ApiError::parameter("prices", message));
     };
     let prices = given.clone();

@@ -97,7 +97,7 @@ pub(crate) fn next_page(body: &[u8], pages: Pages) -> Option<(&'static str, Stri
 /// is not a list.
 pub(crate) fn read(body: &[u8]) -> Result<UpstreamListing, String> {
     let Shape(listing) = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-    listing.ok_or_else(|| "it holds neither `data` nor `models`".to_owned())
+    listing.ok_or_else(|| "it has neither `data` nor `models`".to_owned())
 }
 
 struct Shape(Option<UpstreamListing>);

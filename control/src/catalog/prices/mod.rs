@@ -40,7 +40,7 @@ impl PriceList {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return embedded,
             Err(error) => {
-                tracing::warn!("{} cannot be read; the built-in price list holds: {error}", own.display());
+                tracing::warn!("{} cannot be read; the built-in price list applies: {error}", own.display());
                 return embedded;
             }
         };
@@ -48,11 +48,14 @@ impl PriceList {
             Ok(list) if list.as_of > embedded.as_of => list,
             Ok(list) => {
                 let (theirs, ours) = (&list.as_of, &embedded.as_of);
-                tracing::warn!("{} is of {theirs}, the built-in one of {ours} holds", own.display());
+                tracing::warn!(
+                    "{} is of {theirs}; the newer built-in price list of {ours} applies",
+                    own.display()
+                );
                 embedded
             }
             Err(error) => {
-                tracing::warn!("{} is no price list; the built-in one holds: {error}", own.display());
+                tracing::warn!("{} is not a price list; the built-in one applies: {error}", own.display());
                 embedded
             }
         }
@@ -65,7 +68,7 @@ impl PriceList {
             return Err("`as_of` must be a date such as 2026-11-04".to_owned());
         }
         if list.lists.values().all(BTreeMap::is_empty) {
-            return Err("`lists` holds no models".to_owned());
+            return Err("`lists` contains no models".to_owned());
         }
         Ok(list)
     }

@@ -77,7 +77,8 @@ impl EditKey {
         }
         if after.recoverable && !before.recoverable {
             return Err(CommandRefusal::conflict(
-                "No sealed copy of this key was kept, and it cannot be made now. Rotate the key, or make a new one.",
+                "No sealed copy of this key was stored, and it cannot be created now. Rotate the key, or \
+                 create a new one.",
             ));
         }
         if let Some(principal) = &after.acts_as

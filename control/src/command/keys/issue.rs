@@ -132,9 +132,9 @@ pub(super) fn check_acts_as(write: &Write<'_>, project: &str, principal: &str) -
     let told = |message| Err(CommandRefusal::invalid("acts_as", message));
     match principals::find(write.db, principal)? {
         None => told(format!("There is no principal '{principal}'.")),
-        Some(human) if human.disabled => told("This human is disabled. Enable them first.".to_owned()),
+        Some(human) if human.disabled => told("This principal is disabled. Enable it first.".to_owned()),
         Some(_) if members::find(write.db, project, principal)?.is_none() => told(format!(
-            "This human is no member of project '{project}'. Make them one first: PUT \
+            "This principal is not a member of project '{project}'. Add it first: PUT \
              projects/{project}/members/{principal}."
         )),
         Some(_) => Ok(()),

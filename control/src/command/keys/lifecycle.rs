@@ -25,13 +25,13 @@ pub(super) fn follow(state: KeyState, edge: KeyOperation) -> Result<KeyState, Co
         (Active | Expired | Disabled, Disable) => Ok(Disabled),
         (Active | Expired | Disabled | Revoked, Revoke) => Ok(Revoked),
         (Active | Expired | Disabled, Edit | Reveal) | (Active, Rotate) | (Revoked, Delete) => Ok(state),
-        (Expired, Enable | Rotate) => Err("The key has expired. Give it a later expires_at first, or null."),
-        (Disabled, Rotate) => Err("The key is disabled. Enable it first, or make a new key."),
+        (Expired, Enable | Rotate) => Err("The key has expired. Set a later expires_at first, or null."),
+        (Disabled, Rotate) => Err("The key is disabled. Enable it first, or create a new key."),
         (Active | Expired | Disabled, Delete) => Err("Only a revoked key can be deleted. Revoke it first."),
         (Revoked, Enable | Disable | Edit | Rotate) => {
-            Err("The key is revoked, and that is final. Make a new key.")
+            Err("The key is revoked permanently. Create a new key.")
         }
-        (Revoked, Reveal) => Err("The key is revoked, and its sealed copy is erased. Make a new key."),
+        (Revoked, Reveal) => Err("The key is revoked, and its sealed copy is erased. Create a new key."),
     };
     next.map_err(CommandRefusal::conflict)
 }

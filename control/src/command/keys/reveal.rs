@@ -52,7 +52,8 @@ pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Comman
     follow(key.state, KeyOperation::Reveal)?;
     let Some(sealed) = keys::sealed(write.db, id)? else {
         return Err(CommandRefusal::conflict(
-            "No sealed copy of this key was kept, so it cannot be revealed. Rotate the key, or make a new one.",
+            "No sealed copy of this key was stored, so it cannot be revealed. Rotate the key, or create a \
+             new one.",
         ));
     };
     let plain = write.keys.open(&StoredKey::place(id), &sealed)?;

@@ -28,7 +28,7 @@ impl Command for Rotate {
         follow(before.state, KeyOperation::Rotate)?;
         if let Some(successor) = keys::successor(write.db, &before.id)? {
             return Err(CommandRefusal::conflict(format!(
-                "The key has been rotated already: '{successor}' has taken its place. Rotate that one."
+                "The key has already been rotated: its successor is '{successor}'. Rotate that one."
             )));
         }
         check_place(write, &before.project, before.acts_as.as_deref())?;

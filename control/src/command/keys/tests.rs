@@ -142,7 +142,7 @@ const TABLE: [Row; 4] = [
         Err("Revoke it first"),
     ]),
     ("revoked", [
-        Err("final"), Err("final"), Ok("revoked"), Err("final"), Err("final"), Err("erased"), Ok("gone"),
+        Err("permanently"), Err("permanently"), Ok("revoked"), Err("permanently"), Err("permanently"), Err("erased"), Ok("gone"),
     ]),
 ];
 

@@ -197,7 +197,7 @@ pub(super) fn delete_of(write: &Write<'_>, subject: &Of) -> Result<Vec<QuotaRow>
 fn check_twin(write: &Write<'_>, row: &QuotaRow) -> Result<(), CommandRefusal> {
     let Some(twin) = quotas::twin(write.db, row)? else { return Ok(()) };
     Err(CommandRefusal::conflict(format!(
-        "The quota {twin} already limits {} of this {} in this window. Change that one.",
+        "The quota {twin} already limits {} of this {} in this window. Change that quota.",
         row.metric.name(),
         row.counted.subject.kind.name()
     )))

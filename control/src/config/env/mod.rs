@@ -82,7 +82,7 @@ impl Environment {
         match parse::value(variable.kind, value) {
             Ok(value) => {
                 if !variable.acted_on && !matches!(value, VariableValue::Flag(false)) {
-                    self.warnings.push(format!("{name} is set, but this release does not act on it"));
+                    self.warnings.push(format!("{name} is set, but this release does not support it"));
                 }
                 self.values.insert(variable.name, value);
             }

@@ -27,7 +27,7 @@ pub(in crate::config) enum VariableValue {
 pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, String> {
     match kind {
         VariableKind::Text => Ok(VariableValue::Text(text.to_owned())),
-        VariableKind::Path if text.contains('\0') => Err("holds a NUL character".to_owned()),
+        VariableKind::Path if text.contains('\0') => Err("contains a NUL character".to_owned()),
         VariableKind::Path => Ok(VariableValue::Text(text.to_owned())),
         VariableKind::Secret => secret(text).map(VariableValue::Secret),
         VariableKind::Secrets => text
@@ -63,10 +63,10 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
 fn secret(text: &str) -> Result<Secret<String>, String> {
     let text = text.trim();
     if text.is_empty() {
-        return Err("holds nothing but white space".to_owned());
+        return Err("contains only white space".to_owned());
     }
     if !text.bytes().all(|byte| (0x21..=0x7e).contains(&byte)) {
-        return Err("may only hold visible ASCII characters, because it travels in a header".to_owned());
+        return Err("must contain only visible ASCII characters, because it is sent in a header".to_owned());
     }
     Ok(Secret::new(text.to_owned()))
 }
@@ -77,9 +77,7 @@ fn key(text: &str) -> Result<Secret<[u8; 32]>, String> {
         Secret::new(BASE64_STANDARD.decode(text.trim()).map_err(|_| format!("is not valid base64; {HOW}"))?);
     match <[u8; 32]>::try_from(bytes.expose().as_slice()) {
         Ok(key) => Ok(Secret::new(key)),
-        Err(_) => {
-            Err(format!("must be base64 of exactly 32 bytes and holds {}; {HOW}", bytes.expose().len()))
-        }
+        Err(_) => Err(format!("must be base64 of exactly 32 bytes and has {}; {HOW}", bytes.expose().len())),
     }
 }
 
@@ -105,7 +103,7 @@ pub(in crate::config) fn address(text: &str) -> Result<IpAddr, String> {
     }
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     bare.parse().map_err(|_| {
-        "must be an IP address, e.g. 127.0.0.1, or 0.0.0.0 for every interface; the port goes into LLMGW_PORT"
+        "must be an IP address, e.g. 127.0.0.1, or 0.0.0.0 for every interface; set the port in LLMGW_PORT"
             .to_owned()
     })
 }

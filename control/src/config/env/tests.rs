@@ -15,10 +15,10 @@ fn wrong_values_are_refused_with_the_name_and_without_the_value() {
     let short = BASE64.encode([7; 31]);
     let long = BASE64.encode([7; 33]);
     let cases = [
-        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", short.as_str(), "exactly 32 bytes and holds 31; make one with"),
-        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", long.as_str(), "exactly 32 bytes and holds 33"),
+        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", short.as_str(), "exactly 32 bytes and has 31; make one with"),
+        ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", long.as_str(), "exactly 32 bytes and has 33"),
         ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", "not-base64-at-all!", "is not valid base64"),
-        ("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", "c2hvcnQ=", "holds 5"),
+        ("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", "c2hvcnQ=", "has 5"),
         ("LLMGW_API_KEY", "  \t ", "white space"),
         ("LLMGW_API_KEY", "with blank", "visible ASCII"),
         ("LLMGW_API_KEYS", "good,\u{e4}\u{f6}", "visible ASCII"),

@@ -78,7 +78,7 @@ pub(crate) fn provider_of(
     let mut notes = Notes::new(Path::new(""));
     let mut tree = Value::Object(written.0.clone());
     for header in written.masked_headers() {
-        let message = "is shown in place of a secret; send the secret, or leave this header out";
+        let message = "is the placeholder of a secret; send the secret, or omit this header";
         notes.add(&[&place[..], &[key("headers"), key(header)]].concat(), message);
     }
     let faults = schema::check_provider(&tree);

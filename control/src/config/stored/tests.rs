@@ -24,10 +24,10 @@ fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
         (json!({"registry_id": "groq", "api_key": "${ENV:GOOD}", "models": ["a"]}), vec![]),
         (
             json!({}),
-            vec!["type: type is missing: say one of compatible, local_server, openai, azure_openai,"],
+            vec!["type: type is missing: set one of compatible, local_server, openai, azure_openai,"],
         ),
         (json!({"type": "ecco"}), vec!["type: 'ecco' is not a type of provider; did you mean echo?"]),
-        (json!({"type": "extension"}), vec!["type: type extension is not served by this release yet"]),
+        (json!({"type": "extension"}), vec!["type: type extension is not supported by this release yet"]),
         (
             json!({"registry_id": "grok"}),
             vec!["registry_id: 'grok' is not in the registry; did you mean groq?"],
@@ -46,11 +46,11 @@ fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
         ),
         (
             json!({"type": "compatible", "base_url": "http://169.254.169.254/v1"}),
-            vec!["base_url: link-local, multicast and metadata addresses are never dialled"],
+            vec!["base_url: link-local, multicast and metadata addresses are not allowed"],
         ),
         (
             json!({"type": "openai", "api_key": "a b", "models": [{"id": "m", "prices": {"input": -1}}]}),
-            vec!["models[0].prices.input: must be at least 0", "api_key: holds characters"],
+            vec!["models[0].prices.input: must be at least 0", "api_key: contains characters"],
         ),
         (
             json!({"type": "openai", "api_key": "${ENV:LLMGW_API_KEY}"}),
@@ -62,7 +62,7 @@ fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
         ),
         (
             json!({"type": "openai", "api_key": "k", "headers": {"X-A": "••••", "host": "x"}}),
-            vec!["headers.X-A: is shown in place of a secret", "headers.host: is set by llmgw itself"],
+            vec!["headers.X-A: is the placeholder of a secret", "headers.host: is set by llmgw itself"],
         ),
     ];
     each_is_told(cases);
@@ -73,29 +73,29 @@ fn each_kind_has_rules_of_its_own() {
     let cases = [
         (
             json!({"type": "bedrock", "api_key": "ABSK1"}),
-            vec!["region: region is missing: type bedrock needs it"],
+            vec!["region: region is missing: type bedrock requires it"],
         ),
         (
             json!({"type": "bedrock", "api_key": "AKID:", "region": "eu west"}),
-            vec!["region: is 1 to 100 letters", "api_key: is no pair of AWS keys"],
+            vec!["region: must be 1 to 100 letters", "api_key: must be AWS keys"],
         ),
         (
             json!({"type": "bedrock", "api_key": "${ENV:GOOD}:${ENV:GOOD}", "region": "r"}),
-            vec!["api_key: is no pair of AWS keys"],
+            vec!["api_key: must be AWS keys"],
         ),
         (json!({"type": "bedrock", "api_key": "${ENV:PAIR}:${ENV:GOOD}", "region": "r"}), vec![]),
         (
             json!({"type": "bedrock", "api_key": "${ENV:PAIR}x${ENV:GOOD}", "region": "r"}),
-            vec!["api_key: a reference to the environment is the whole value"],
+            vec!["api_key: a reference to the environment must be the whole value"],
         ),
-        (json!({"type": "vertex"}), vec!["project: project is missing: type vertex needs it"]),
+        (json!({"type": "vertex"}), vec!["project: project is missing: type vertex requires it"]),
         (
             json!({"type": "vertex", "project": "p", "location": "eu/.."}),
-            vec!["location: is 1 to 100 letters"],
+            vec!["location: must be 1 to 100 letters"],
         ),
         (
             json!({"type": "vertex", "project": "p", "api_key": "{}"}),
-            vec!["api_key: is neither an access token"],
+            vec!["api_key: must be an access token"],
         ),
         (json!({"type": "vertex", "project": "p"}), vec![]),
         (
@@ -112,7 +112,7 @@ fn each_kind_has_rules_of_its_own() {
         ),
         (
             json!({"type": "anthropic", "api_key": "k", "headers": {"X-Api-Key": "k"}}),
-            vec!["api_key: both api_key and the header x-api-key are given"],
+            vec!["api_key: api_key and the header x-api-key cannot be combined"],
         ),
         (json!({"type": "azure_openai", "api_key": "k"}), vec!["base_url: type azure_openai needs base_url"]),
         (
@@ -143,11 +143,11 @@ fn a_credential_goes_with_the_way_to_sign_in() {
     for (value, auth, want) in [
         (&keyed, None, ""),
         (&keyed, Some(ApiKey), ""),
-        (&keyed, Some(Oauth), "api_key: auth oauth takes no api_key"),
-        (&keyed, Some(Local), "api_key: auth local takes no api_key"),
+        (&keyed, Some(Oauth), "api_key: auth oauth cannot be combined with api_key"),
+        (&keyed, Some(Local), "api_key: auth local cannot be combined with api_key"),
         (&bare, Some(Oauth), ""),
         (&local, None, ""),
-        (&local, Some(ApiKey), "auth: type local_server sends no credential, so auth is local"),
+        (&local, Some(ApiKey), "auth: type local_server sends no credential, so auth must be local"),
     ] {
         let found = faults(value.clone(), auth);
         assert_eq!(found.is_empty(), want.is_empty(), "{value} {auth:?}: {found:?}");
@@ -155,7 +155,7 @@ fn a_credential_goes_with_the_way_to_sign_in() {
     }
     let mut useless = local.clone();
     useless["api_key"] = json!("k");
-    assert_eq!(faults(useless, None), ["api_key: type local_server sends no credential; leave it out"]);
+    assert_eq!(faults(useless, None), ["api_key: type local_server sends no credential; omit it"]);
 }
 
 #[test]

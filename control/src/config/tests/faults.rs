@@ -138,14 +138,14 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "type to come",
         "providers:\n  a:\n    type: extension\n",
-        "3:5: providers.a.type: type extension is not served by this release yet",
+        "3:5: providers.a.type: type extension is not supported by this release yet",
     ),
     (
         "missing type, told at the provider",
         "providers:\n  groq: {}\n",
-        "2:3: providers.groq.type: type is missing: say one of compatible, local_server, openai, azure_openai, anthropic, gemini, \
-             vertex, bedrock, builtin_speech, echo, or \
-             write registry_id: groq",
+        "2:3: providers.groq.type: type is missing: set one of compatible, local_server, openai, \
+         azure_openai, anthropic, gemini, vertex, bedrock, builtin_speech, echo, or write registry_id: \
+         groq",
     ),
     (
         "unknown registry entry",
@@ -160,7 +160,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "metadata address",
         "providers:\n  a: {type: compatible, base_url: 'http://169.254.169.254/v1'}\n",
-        "2:25: providers.a.base_url: link-local, multicast and metadata addresses are never dialled",
+        "2:25: providers.a.base_url: link-local, multicast and metadata addresses are not allowed",
     ),
     (
         "unset variable",
@@ -170,7 +170,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "reference inside text",
         "providers:\n  a:\n    type: openai\n    api_key: x${ENV:HOME}\n",
-        "4:5: providers.a.api_key: a reference to the environment is the whole value: ${ENV:NAME}",
+        "4:5: providers.a.api_key: a reference to the environment must be the whole value: ${ENV:NAME}",
     ),
     (
         "framing header",
@@ -180,17 +180,17 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "repeated key",
         "providers:\n  a: {type: echo}\n  b: {type: echo}\n  a: {type: echo}\n",
-        "4:3: providers.a: this key is there twice; keep one",
+        "4:3: providers.a: this key occurs twice; keep one",
     ),
     (
         "repeated section",
         "endpoints: {}\nproviders: {}\nendpoints: {}\n",
-        "3:1: endpoints: this key is there twice; keep one",
+        "3:1: endpoints: this key occurs twice; keep one",
     ),
     (
         "repeated model",
         "providers:\n  a: {type: echo, models: [m, {id: m}]}\n",
-        "2:31: providers.a.models[1]: the model 'm' is there twice",
+        "2:31: providers.a.models[1]: the model 'm' occurs twice",
     ),
     (
         "unknown provider in an endpoint",
@@ -211,17 +211,17 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "endpoint named as a provider",
         "providers: {a: {type: echo}}\nendpoints:\n  a: {failover: [{provider: a, model: m}]}\n",
-        "3:3: endpoints.a: a provider has this name; a selector could mean both, so rename one",
+        "3:3: endpoints.a: a provider has this name, so a selector would be ambiguous; rename one",
     ),
     (
         "slash in a name",
         "providers:\n  a/b: {type: echo}\n",
-        "2:3: providers.a/b: a provider id is 1 to 64 letters",
+        "2:3: providers.a/b: provider IDs must be 1 to 64 letters",
     ),
     (
         "override of what cannot be",
         "providers: {a: {type: echo}}\npolicies:\n  overrides:\n    a/b: {}\n",
-        "4:5: policies.overrides.a/b: is no provider id",
+        "4:5: policies.overrides.a/b: is not a provider ID",
     ),
     (
         "unknown word",
@@ -236,13 +236,13 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "merge key",
         "providers:\n  a:\n    <<: {}\n    type: echo\n",
-        "3:5: providers.a.<<: merge keys are not used",
+        "3:5: providers.a.<<: merge keys are not supported",
     ),
     ("broken YAML", "providers:\n  a: [1,\n  b: 2\n", "cannot be read as YAML"),
     ("tab", "providers:\n\ta: 1\n", "cannot be read as YAML"),
     ("list at the top", "- a\n- b\n", "1:1: expected a map, found a list"),
-    ("tag", "providers: !secret {}\n", "tags such as !name are not used here"),
-    ("infinity", "providers: {a: {type: echo, timeout: .inf}}\n", "infinity and .nan are no settings"),
+    ("tag", "providers: !secret {}\n", "tags such as !name are not supported"),
+    ("infinity", "providers: {a: {type: echo, timeout: .inf}}\n", "infinity and .nan are not supported"),
     ("wildcard address", "server: {host: '*'}\n", "1:10: server.host: must be an IP address"),
     ("cors origin", "cors: {origins: ['*', a.example]}\n", "1:23: cors.origins[1]: must be an origin"),
 ];

@@ -151,7 +151,7 @@ fn a_seed_is_planted_once_and_never_again() {
 fn a_seed_that_is_missing_or_bad_ends_the_start() {
     let place = Place::empty();
     let missing = place.faults(&[("LLMGW_CONFIG_SEED", "/no/such/seed.yaml")]);
-    assert_eq!(missing, ["LLMGW_CONFIG_SEED: there is no file /no/such/seed.yaml"]);
+    assert_eq!(missing, ["LLMGW_CONFIG_SEED: the file /no/such/seed.yaml does not exist"]);
     let seed = place.folder.path().join("seed.yaml");
     std::fs::write(&seed, "provders: {}\n").unwrap();
     let bad = place.faults(&[("LLMGW_CONFIG_SEED", seed.to_str().unwrap())]);
@@ -164,10 +164,10 @@ fn combinations_that_cannot_be_are_refused() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (
             &[("LLMGW_ALLOW_UNAUTHENTICATED_API", "true"), ("LLMGW_HOST", "0.0.0.0")],
-            "LLMGW_ALLOW_UNAUTHENTICATED_API: is only possible on a loopback address",
+            "LLMGW_ALLOW_UNAUTHENTICATED_API: requires a loopback address",
         ),
-        (&[("LLMGW_TLS_CERT_FILE", "/c")], "LLMGW_TLS_KEY_FILE: is needed"),
-        (&[("LLMGW_TLS_KEY_FILE", "/k")], "LLMGW_TLS_CERT_FILE: is needed"),
+        (&[("LLMGW_TLS_CERT_FILE", "/c")], "LLMGW_TLS_KEY_FILE: is required"),
+        (&[("LLMGW_TLS_KEY_FILE", "/k")], "LLMGW_TLS_CERT_FILE: is required"),
         (&[("LLMGW_SSO_ENABLED", "true")], "LLMGW_SSO_SHARED_SECRET: is required"),
     ];
     for (variables, want) in cases {

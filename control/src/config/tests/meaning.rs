@@ -193,7 +193,8 @@ fn an_override_may_be_of_a_provider_that_the_api_makes() {
     let loaded = Place::with(yaml).load(&[]).unwrap();
     let policies = loaded.config.policies;
     assert_eq!(policies.of(&ProviderId::new("aa")).0.attempts_max, 5);
-    let warning = "policies.overrides.aa: the file has no provider 'aa'; did you mean a? It holds for one made by the API.";
+    let warning = "policies.overrides.aa: the file has no provider 'aa'; did you mean a? It applies to a \
+                   provider created with the API.";
     assert_eq!(loaded.warnings, [warning]);
 }
 
@@ -223,9 +224,9 @@ fn a_key_that_is_missing_comes_from_beside_the_file_or_is_told() {
     assert!(missing_keys(&config.routing).is_empty());
     let told = warnings.join("\n").replace(&file.display().to_string(), "FILE");
     for want in [
-        "FILE keeps keys in plain text; stop the gateway and run 'llmgw credentials import'",
-        "others may read FILE (mode 0640); run chmod 600 on it",
-        "FILE: 'c' has no effect: the configuration file says",
+        "FILE contains keys in plain text; stop the gateway and run 'llmgw credentials import'",
+        "other users can read FILE (mode 0640); run chmod 600 on it",
+        "FILE: 'c' has no effect: the configuration file has its credential",
         "FILE: 'd' has no effect",
         "FILE: 'e' has no effect",
         "FILE: 'f' has no effect: the configuration file has no such provider",
@@ -258,13 +259,13 @@ fn other_spellings_of_types_are_read_with_a_hint() {
     let loaded = place.load(&[]).unwrap();
     let kinds: Vec<_> = loaded.config.routing.providers.iter().map(|provider| provider.kind.name).collect();
     assert_eq!(kinds, ["compatible", "local_server", "gemini", "compatible"]);
-    let hints: Vec<_> = loaded.warnings.iter().filter(|warning| warning.contains("is read as")).collect();
+    let hints: Vec<_> = loaded.warnings.iter().filter(|warning| warning.contains("; write ")).collect();
     assert_eq!(
         hints,
         [
-            "providers.a: type openai_compatible is read as compatible; write compatible",
-            "providers.b: type ollama is read as local_server; write local_server",
-            "providers.c: type google_ai_studio is read as gemini; write gemini",
+            "providers.a: type openai_compatible means compatible; write compatible",
+            "providers.b: type ollama means local_server; write local_server",
+            "providers.c: type google_ai_studio means gemini; write gemini",
         ]
     );
 }

@@ -204,7 +204,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Value, E> {
         Number::from_f64(value)
             .map(Value::Number)
-            .ok_or_else(|| E::custom("infinity and .nan are no settings"))
+            .ok_or_else(|| E::custom("infinity and .nan are not supported"))
     }
 
     fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Value, E> {
@@ -212,7 +212,7 @@ impl<'de> Visitor<'de> for Node<'_> {
     }
 
     fn visit_enum<A: serde::de::EnumAccess<'de>>(self, _: A) -> Result<Value, A::Error> {
-        Err(A::Error::custom("tags such as !name are not used here"))
+        Err(A::Error::custom("tags such as !name are not supported"))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {

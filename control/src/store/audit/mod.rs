@@ -74,7 +74,7 @@ pub(crate) fn append(
     let ends = chain::ends(tx, keys)?;
     if ends.is_none() {
         // The next row must not hide the damage to the ends of the chain, so the ends stay unchanged.
-        tracing::error!("the audit was tampered with; run 'llmgw audit verify'");
+        tracing::error!("the audit log was tampered with; run 'llmgw audit verify'");
     }
     let before = ends.map_or_else(|| chain::newest(tx), |ends| Ok(ends.last))?;
     let id = before.id.saturating_add(1);
@@ -125,7 +125,7 @@ pub(crate) fn forget(
     let before_first = match chain::oldest(tx, keys, &ends, before_ms, rows_max)? {
         Ok(link) => link,
         Err(broken) => {
-            tracing::error!("old rows of the audit are kept, because {broken}; run 'llmgw audit verify'");
+            tracing::error!("old rows of the audit log are kept, because {broken}; run 'llmgw audit verify'");
             return Ok(0);
         }
     };

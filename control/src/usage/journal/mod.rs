@@ -60,7 +60,7 @@ impl Journal {
             left_over(&dir)?.into_iter().partition(|(path, _)| is_notes(path));
         for (path, bytes) in left_over {
             let Some(id) = file_id(&path) else {
-                tracing::warn!("{} is no file of the usage journal and is left alone", path.display());
+                tracing::warn!("ignoring {}: not a file of the usage journal", path.display());
                 continue;
             };
             if bytes > LEFT_BYTES_MAX {
@@ -98,7 +98,7 @@ impl Journal {
         add(&log.gauge.logs_stuck, 1);
         match log.open_files() {
             Err(error) if is_full(&error) => {
-                tracing::error!("requests get 503 until there is room for the usage journal: {error}");
+                tracing::error!("no space for the usage journal; requests get 503: {error}");
             }
             opened => opened?,
         }
@@ -172,7 +172,7 @@ impl UsageLog for WorkerLog {
         if self.reserve.is_none()
             && let Some(spare) = self.exchange.take()
         {
-            tracing::info!("there is room for the usage journal again");
+            tracing::info!("the usage journal has space again");
             self.keep(spare);
         }
     }
@@ -220,10 +220,7 @@ impl WorkerLog {
         add(&self.gauge.journal_failures, 1);
         let lost = self.gauge.lost.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if lost.is_power_of_two() {
-            tracing::error!(
-                lost,
-                "the usage journal takes no more records; the exchanges that are under way fail"
-            );
+            tracing::error!(lost, "the usage journal accepts no more records; running exchanges fail");
         }
     }
 
@@ -237,9 +234,7 @@ impl WorkerLog {
         let next = self.next_file().or_else(|error| {
             let reserve = self.take_reserve();
             if reserve.is_some() {
-                tracing::error!(
-                    "the usage journal cannot begin a new file; requests get 503 until it can: {error}"
-                );
+                tracing::error!("cannot create a new file of the usage journal; requests get 503: {error}");
             }
             reserve.ok_or(error)
         });
@@ -351,7 +346,7 @@ fn left_over(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
         if metadata.is_file() {
             files.push((path, metadata.len()));
         } else {
-            tracing::warn!("{} is no regular file and is left alone", path.display());
+            tracing::warn!("ignoring {}: not a regular file", path.display());
         }
     }
     files.sort();

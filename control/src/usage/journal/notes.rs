@@ -89,7 +89,9 @@ impl Slots {
         if let Err(error) = &written {
             self.free.push(slot);
             if !self.is_failing {
-                tracing::error!("running exchanges cannot be noted, and a kill would lose them: {error}");
+                tracing::error!(
+                    "cannot note running exchanges; killing the process would lose their usage: {error}"
+                );
             }
         }
         self.is_failing = written.is_err();
@@ -98,7 +100,7 @@ impl Slots {
 
     fn strike(&mut self, slot: u32) {
         if let Err(error) = self.put(slot, &STRUCK) {
-            tracing::warn!("a note in {} cannot be struck: {error}", self.stem.display());
+            tracing::warn!("cannot delete a note in {}: {error}", self.stem.display());
         }
         self.free.push(slot);
     }
@@ -132,7 +134,7 @@ impl Drop for Slots {
         for number in 0..self.files.len() {
             let path = self.path(number);
             if let Err(error) = fs::remove_file(&path) {
-                tracing::debug!("{} stays: {error}", path.display());
+                tracing::debug!("cannot delete {}: {error}", path.display());
             }
         }
     }

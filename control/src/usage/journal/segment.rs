@@ -24,7 +24,7 @@ impl Spare {
     /// Deletes the file, to which nothing was appended.
     pub(in crate::usage) fn remove(&self) {
         if let Err(error) = fs::remove_file(&self.segment.path) {
-            tracing::debug!("{} stays: {error}", self.segment.path.display());
+            tracing::debug!("cannot delete {}: {error}", self.segment.path.display());
         }
     }
 }

@@ -76,7 +76,7 @@ impl SpareFiles {
                     self.retry_at = None;
                 }
                 Err(error) => {
-                    tracing::debug!("no file of the usage journal is made ahead: {error}");
+                    tracing::debug!("cannot preallocate a file of the usage journal: {error}");
                     self.retry_at = Some(Instant::now() + MAKE_PAUSE);
                 }
             }
@@ -94,7 +94,7 @@ impl SpareFiles {
         // If only the zeros reach the disk, the read position of the old name is still correct.
         let renewed = write_zeros(&file, segment.bytes()).and_then(|()| fs::rename(&segment.path, &path));
         if let Err(error) = renewed {
-            tracing::debug!("{} is not used again: {error}", segment.path.display());
+            tracing::debug!("cannot reuse {}: {error}", segment.path.display());
             return false;
         }
         let segment = Arc::new(Segment::fresh(path, id));

@@ -155,7 +155,10 @@ impl Tracked {
         let left = if spares.renew(&self.segment) { Ok(()) } else { fs::remove_file(&self.segment.path) };
         match left {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                tracing::warn!("{} is stored and cannot be deleted: {error}", self.segment.path.display());
+                tracing::warn!(
+                    "cannot delete {}, whose records are stored: {error}",
+                    self.segment.path.display()
+                );
                 self.retry_at = Some(now + FILE_PAUSE);
                 false
             }
@@ -183,10 +186,10 @@ impl Tracked {
     fn give_up_or_wait(&mut self, error: &io::Error) {
         let path = self.segment.path.display();
         if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof) {
-            tracing::error!("{path} is gone or was cut short, and with it the usage records in it");
+            tracing::error!("{path} was deleted or truncated, and its usage records are lost");
             self.read = self.segment.bytes();
         } else {
-            tracing::error!("{path} cannot be read and waits: {error}");
+            tracing::error!("cannot read {path}; retrying later: {error}");
             self.retry_at = Some(Instant::now() + FILE_PAUSE);
         }
     }

@@ -54,7 +54,7 @@ impl RequestIndex {
             Ok(RunStep::Complete) => {}
             Ok(RunStep::TooFew { waiting }) => self.waiting = waiting,
             Err(error) => {
-                tracing::warn!("the look-up of request ids cannot be extended now: {error}");
+                tracing::warn!("cannot extend the index of request IDs: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
             }
         }

@@ -72,7 +72,7 @@ impl RetentionPass {
                 self.due = now + rest_before(stage, now - began, now - self.pass_began);
             }
             Err(error) => {
-                tracing::warn!("what has been kept long enough cannot be deleted now: {error}");
+                tracing::warn!("cannot delete expired records: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
             }
         }

@@ -68,6 +68,6 @@ pub(super) fn unknown() -> Fault {
 }
 
 const NOT_OURS: &str =
-    "'operation' is not the id of an operation, or not as it was: send it as the start answered it.";
-const UNKNOWN: &str = "There is no such operation behind this model: it was started by another project, its target \
-    is no longer behind 'model', or the provider has forgotten it.";
+    "'operation' is not a valid operation ID: send the ID that the start of the video returned, unchanged.";
+const UNKNOWN: &str = "The operation does not exist for this model: another project started it, 'model' no \
+                       longer resolves to its target, or the provider no longer has it.";

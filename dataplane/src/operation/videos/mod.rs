@@ -120,5 +120,5 @@ fn json(body: Bytes) -> Response<ResponseBody> {
 
 /// Recommended polling interval for clients: videos take a minute or more.
 const POLL_AFTER: Duration = Duration::from_secs(10);
-const UNSEALED: &str = "The provider has begun the video, but its operation cannot be given an id. It cannot be asked for, and \
-    may be billed all the same.";
+const UNSEALED: &str = "The provider has started the video, but the gateway cannot create an ID for its \
+                        operation. The video cannot be fetched and may still be billed.";

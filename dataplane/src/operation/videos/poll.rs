@@ -115,7 +115,7 @@ impl VideoPoll<'_> {
                 self.invalid(&error.sanitized(&secrets(&self.target.provider)).message)
             }
             BadAnswer::Invalid(why) => self.invalid(why),
-            BadAnswer::Nothing(_) => self.invalid("it holds nothing of what was asked for"),
+            BadAnswer::Nothing(_) => self.invalid("it contains no video"),
         })?;
         Ok((state, memory))
     }
@@ -154,7 +154,7 @@ impl VideoPoll<'_> {
                 _ => return Err(self.refused(answer).await),
             }
         }
-        Err(self.invalid("it redirects again and again"))
+        Err(self.invalid("it redirects too often"))
     }
 
     /// Relays an answer whose body is the video. It waits for the first bytes, so that an empty body is still an error
@@ -166,7 +166,7 @@ impl VideoPoll<'_> {
     ) -> Result<Response<ResponseBody>, Fault> {
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         if content_type.is_some_and(|given| given.starts_with("text/") || given.contains("json")) {
-            return Err(self.invalid("where the video should be is text"));
+            return Err(self.invalid("it is text instead of a video"));
         }
         let given = content_type.and_then(|given| given.split(';').next()).map(str::trim);
         let media_type = match given {
@@ -209,14 +209,14 @@ impl VideoPoll<'_> {
             Fault::new(failure.kind, failure.message)
         })?;
         if answer.head.encoded {
-            return Err(self.invalid("it is compressed, which it was not asked to be"));
+            return Err(self.invalid("it is compressed, which llmgw did not request"));
         }
         Ok(answer)
     }
 
     async fn next(&self, body: &mut UpstreamBody) -> Result<Option<Bytes>, Fault> {
         let piece = tokio::time::timeout(self.target.provider.stream_idle_timeout, body.data()).await;
-        piece.map_err(|_| self.late())?.transpose().map_err(|_| self.invalid("it broke off"))
+        piece.map_err(|_| self.late())?.transpose().map_err(|_| self.invalid("its connection broke"))
     }
 
     /// Reads a body completely, for parsing.
@@ -225,7 +225,7 @@ impl VideoPoll<'_> {
         let mut whole = BytesMut::new();
         while let Some(piece) = self.next(body).await? {
             if whole.len() + piece.len() > ANSWER_BYTES_MAX {
-                return Err(self.invalid("it is too long to be read as a whole"));
+                return Err(self.invalid("it exceeds the limit for buffered responses"));
             }
             if !memory.take(piece.len() as u64) {
                 return Err(Fault::new(ErrorKind::Overloaded, FULL).retry_after(POLL_AFTER));
@@ -241,7 +241,7 @@ impl VideoPoll<'_> {
             return unknown();
         }
         if answer.status < 400 {
-            return self.invalid("it is no answer to the question");
+            return self.invalid("its status is unexpected");
         }
         let mut body = BytesMut::new();
         while let Ok(Some(piece)) = self.next(&mut answer.body).await {
@@ -258,19 +258,19 @@ impl VideoPoll<'_> {
             status: Some(answer.status),
             body: Some(said),
             retry_after: wait_asked_for(&answer.head).map(|wait| wait.min(WAIT_MAX)),
-            ..Fault::new(ErrorKind::UpstreamStatus, "The upstream refused the request.")
+            ..Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.")
         }
     }
 
     fn invalid(&self, why: &str) -> Fault {
-        let message = format!("The provider '{}' sent no usable answer: {why}.", self.target.provider.id);
+        let message = format!("The provider '{}' sent an invalid response: {why}.", self.target.provider.id);
         Fault::new(ErrorKind::UpstreamInvalid, message)
     }
 
     fn late(&self) -> Fault {
         Fault::new(
             ErrorKind::UpstreamTimeout,
-            "The upstream did not answer in time. The operation goes on: ask again.",
+            "The upstream did not answer in time. The operation continues: ask again.",
         )
     }
 }
@@ -284,5 +284,5 @@ const READ_HERE_BYTES_MAX: u64 = 256 << 10;
 const REDIRECTS_MAX: u32 = 3;
 /// Maximum `Retry-After` passed on to a client.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-const FULL: &str = "The gateway holds as many bodies as it may. The video is still there: ask again.";
-const NO_PLACE: &str = "the address of the video is none that can be read";
+const FULL: &str = "The gateway's memory for bodies is full. The video is still available: ask again.";
+const NO_PLACE: &str = "the address of the video is invalid";

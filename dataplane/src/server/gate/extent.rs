@@ -84,8 +84,8 @@ const TRAILER_BYTES_MAX: u16 = 4 << 10;
 /// Maximum number of a body's trailers.
 const TRAILERS_MAX: u8 = 32;
 
-const BAD_SIZE: &str = "a chunk has a size that is no number";
-const BAD_LINE: &str = "a chunk has a line without a carriage return";
+const BAD_SIZE: &str = "a chunk size is not a number";
+const BAD_LINE: &str = "a chunk line has no carriage return";
 
 impl Chunks {
     fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
@@ -120,15 +120,15 @@ impl Chunks {
             (Place::Size(_) | Place::Blank, b';') => self.extend(Place::Extension),
             (Place::Size(_) | Place::Blank, _) => Err(BAD_SIZE),
             (Place::Extension, _) if is_text(byte) => self.extend(Place::Extension),
-            (Place::Extension, _) => Err("a chunk has an extension with a control character"),
+            (Place::Extension, _) => Err("a chunk extension contains a control character"),
             (Place::SizeLf, b'\n') => Ok(if self.left == 0 { Place::Line } else { Place::Data }),
             (Place::DataCr, b'\r') => Ok(Place::DataLf),
             (Place::DataLf, b'\n') => Ok(Place::Size(0)),
-            (Place::DataCr | Place::DataLf, _) => Err("a chunk does not end where it should"),
+            (Place::DataCr | Place::DataLf, _) => Err("the data of a chunk does not end with CR LF"),
             (Place::Line, b'\r') => Ok(Place::LastLf),
             (Place::Line | Place::Trailer, _) if is_text(byte) => self.trail(),
             (Place::Trailer, b'\r') => Ok(Place::TrailerLf),
-            (Place::Line | Place::Trailer, _) => Err("a trailer has a control character"),
+            (Place::Line | Place::Trailer, _) => Err("a trailer contains a control character"),
             (Place::TrailerLf, b'\n') => Ok(Place::Line),
             (Place::LastLf, b'\n') => Ok(Place::Ended),
             (Place::SizeLf | Place::TrailerLf | Place::LastLf, _) => Err(BAD_LINE),
@@ -140,7 +140,7 @@ impl Chunks {
     fn extend(&mut self, place: Place) -> Result<Place, &'static str> {
         self.extension_bytes += 1;
         let fits = self.extension_bytes <= EXTENSION_BYTES_MAX;
-        if fits { Ok(place) } else { Err("its chunks have extensions that are too long together") }
+        if fits { Ok(place) } else { Err("the chunk extensions exceed 16 KiB in total") }
     }
 
     /// Counts a byte of a trailer, and the trailer itself at its first byte.
@@ -148,7 +148,12 @@ impl Chunks {
         self.trailers += u8::from(self.place == Place::Line);
         self.trailer_bytes += 1;
         let fits = self.trailers <= TRAILERS_MAX && self.trailer_bytes <= TRAILER_BYTES_MAX;
-        if fits { Ok(Place::Trailer) } else { Err("its trailers are too many or too long") }
+        if fits {
+            Ok(Place::Trailer)
+        } else {
+            Err("more than 32 trailers, or trailers of more than 4 KiB in \
+             total")
+        }
     }
 }
 

@@ -86,7 +86,7 @@ fn a_refused_head_is_answered_and_ends_the_connection() {
     let heard = serve(&[&get("/first"), bad, &get("/behind")].concat());
     assert_eq!(paths(&heard), ["/first"]);
     let [(path, why)] = heard.refused.as_slice() else { panic!("{heard:?}") };
-    assert!(path == "/v1/messages" && why.contains("more than one"), "{path}: {why}");
+    assert!(path == "/v1/messages" && why.contains("exactly one Host"), "{path}: {why}");
     assert!(heard.is_shut && heard.text().contains("HTTP/1.1 400 "), "{}", heard.text());
     assert!(heard.text().contains("connection: close"), "{}", heard.text());
 }

@@ -187,7 +187,7 @@ impl UpstreamConnection {
 fn judge(head: &response::Parts) -> Result<(), Unanswered> {
     let refuse = |why| Err(Unanswered { progress: Progress::Answering, error: SendError::Invalid(why) });
     if head.status == StatusCode::SWITCHING_PROTOCOLS {
-        return refuse("it switched protocols unasked");
+        return refuse("it switched protocols without a request to do so");
     }
     framing::check(&head.headers).or_else(refuse)
 }

@@ -10,14 +10,14 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), &'static str> {
     let mut codings = headers.get_all(TRANSFER_ENCODING).iter();
     let (length, coding) = (lengths.next(), codings.next());
     if lengths.next().is_some() || (length.is_some() && coding.is_some()) {
-        return Err("it states the length of its answer more than once");
+        return Err("it sent more than one length (Content-Length, Transfer-Encoding)");
     }
     if length.is_some_and(|length| !length.as_bytes().iter().all(u8::is_ascii_digit)) {
         return Err("its Content-Length is not a number");
     }
     let is_chunked = coding.is_none_or(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"));
     if !is_chunked || codings.next().is_some() {
-        return Err("its Transfer-Encoding is something other than one 'chunked'");
+        return Err("its Transfer-Encoding is not a single 'chunked'");
     }
     Ok(())
 }

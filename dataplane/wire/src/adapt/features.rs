@@ -47,7 +47,10 @@ pub fn lacking<'a>(
 }
 
 fn rejection(param: &str) -> Rejection {
-    Rejection::new(param, "needs a feature of the Responses API that this model's provider does not have.")
+    Rejection::new(
+        param,
+        "requires a feature of the Responses API that this model's provider does not support.",
+    )
 }
 
 /// Collects the types of tools and the values of `include`, with their indices.

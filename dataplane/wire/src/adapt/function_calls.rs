@@ -34,7 +34,7 @@ impl<'i> FunctionCalls<'i> {
     /// without a result, or else its last call. A message without a name answers the last call of all.
     pub(super) fn answered(&mut self, name: Option<&str>, path: &str) -> Result<String, Rejection> {
         if self.count == 0 {
-            let why = "is `function`, and no function has been called before.";
+            let why = "is `function`, but no function call precedes it.";
             return Err(Rejection::malformed(format!("{path}.role"), why));
         }
         let Some(name) = name else { return Ok(function_id(self.count)) };

@@ -81,7 +81,7 @@ pub(super) fn array<'t, 'i>(
 
 /// Returns the rejection of a document that cannot be parsed.
 pub(super) fn refuse_fault(fault: json::JsonFault) -> Rejection {
-    let message = format!("The body cannot be read: {fault}.");
+    let message = format!("The body is not valid JSON: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
@@ -94,7 +94,7 @@ pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
 
 /// Returns the rejection of the value at `param`, with the reason from the row of `field`.
 pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
-    Rejection::new(param, row(rows, field).map_or("cannot be said to this target.", |row| row.note))
+    Rejection::new(param, row(rows, field).map_or("is not supported by this target.", |row| row.note))
 }
 
 /// Returns a whole number, also if it is written with a fraction or an exponent.

@@ -73,7 +73,7 @@ impl ChunkReader {
         }
         let text = lossy_text(data);
         let Ok(chunk) = ChatDocument::read(&text) else {
-            let unknown = || unreadable("The upstream sent an event that is no chunk of a chat answer.");
+            let unknown = || unreadable("The upstream sent an event that is not a chat completion chunk.");
             sink.fail(&StreamError::of_odd(text.as_bytes()).unwrap_or_else(unknown));
             return;
         };

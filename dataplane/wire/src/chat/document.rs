@@ -99,7 +99,7 @@ pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswe
         return Err(BadAnswer::Error(error));
     }
     let (counts, extras) = document.usage();
-    let choice = document.take_choice().ok_or(BadAnswer::Invalid("it holds no choice"))?;
+    let choice = document.take_choice().ok_or(BadAnswer::Invalid("it has no choices"))?;
     if let Some(failure) = FinishReason::of(choice.finish_reason().as_bytes()).and_then(FinishReason::failure)
     {
         return Err(BadAnswer::Error(failure.error()));

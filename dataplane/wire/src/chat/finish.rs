@@ -63,9 +63,9 @@ impl FinishFailure {
     /// Returns the error that a client receives in place of the end.
     pub(crate) fn error(self) -> StreamError {
         let (message, status) = match self {
-            Self::Error => ("The upstream ended its answer with an error that it did not name.", 502),
-            Self::Aborted => ("The upstream aborted its answer.", 502),
-            Self::Overloaded => ("The upstream ran out of resources in the middle of its answer.", 503),
+            Self::Error => ("The upstream ended its response with an error without a message.", 502),
+            Self::Aborted => ("The upstream aborted its response.", 502),
+            Self::Overloaded => ("The upstream ran out of resources in the middle of its response.", 503),
         };
         StreamError { message: message.to_owned(), status: Some(status), ..StreamError::default() }
     }

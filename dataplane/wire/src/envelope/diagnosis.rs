@@ -34,7 +34,7 @@ impl StreamError {
     /// Returns the error for a stream that is not in the target's dialect. `why` completes the sentence.
     pub(crate) fn unreadable_stream(why: &str) -> Self {
         Self {
-            message: format!("The upstream's stream cannot be read: {why}."),
+            message: format!("The upstream's stream is invalid: {why}."),
             kind: Some("server_error".to_owned()),
             code: Some("upstream_invalid_response".to_owned()),
             status: Some(502),

@@ -36,10 +36,10 @@ pub enum EventStreamFault {
 impl fmt::Display for EventStreamFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Sum => "a checksum is wrong",
-            Self::Lengths => "the lengths of a message are wrong",
+            Self::Sum => "a checksum does not match",
+            Self::Lengths => "the lengths of a message are invalid",
             Self::TooLarge => "a message is too large",
-            Self::Headers => "the headers of a message are wrong",
+            Self::Headers => "the headers of a message are invalid",
         })
     }
 }

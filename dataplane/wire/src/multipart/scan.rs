@@ -67,8 +67,8 @@ impl fmt::Display for FormFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Broken => f.write_str(
-                "The body is not valid multipart/form-data: it must be cut by the boundary that Content-Type names, \
-                 and end with it.",
+                "The body is not valid multipart/form-data: its parts must be delimited by the boundary of \
+                 Content-Type, and it must end with the closing boundary.",
             ),
             Self::TooManyParts => write!(f, "The form has more than {PARTS_MAX} parts."),
             Self::HeadTooLong => write!(f, "A part's headers are longer than {HEAD_BYTES_MAX} bytes."),

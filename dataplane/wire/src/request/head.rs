@@ -389,18 +389,21 @@ impl fmt::Display for ScanError {
             ScanFault::ModelMissing => f.write_str("Missing required member: 'model'."),
             ScanFault::ModelNotString => f.write_str("'model' must be a string."),
             ScanFault::Misspelt { written, name } => {
-                write!(f, "Unknown member '{written}': write '{name}'. Some upstreams read both as one.")
+                write!(
+                    f,
+                    "Unknown member '{written}': write '{name}'. Some upstreams treat both as the same."
+                )
             }
             ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
             ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),
             ScanFault::BoundUnfit(name) => {
-                write!(f, "'{name}' must be a whole number that is not negative, or null.")
+                write!(f, "'{name}' must be a non-negative whole number or null.")
             }
             ScanFault::StreamNotBool => f.write_str("'stream' must be true, false or null."),
-            ScanFault::ImageFormat => {
-                f.write_str("'response_format' must be \"b64_json\" or left out: images come inline only.")
-            }
+            ScanFault::ImageFormat => f.write_str(
+                "'response_format' must be \"b64_json\" or omitted: images are returned inline only.",
+            ),
             ScanFault::TooManyRepeats => {
                 write!(f, "The body repeats its members more than {EDITS_MAX} times.")
             }

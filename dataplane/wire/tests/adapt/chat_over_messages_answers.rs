@@ -351,8 +351,8 @@ fn an_answer_that_is_none_says_why() {
         ("[]", "it is not a JSON object"),
         ("{}", "it has no content"),
         (r#"{"content":"x"}"#, "it has no content"),
-        (r#"{"content":[7]}"#, "its content is no list of blocks"),
-        (r#"{"content":[{"type":"tool_use","id":7,"name":"f"}]}"#, "it calls a tool without a name or an id"),
+        (r#"{"content":[7]}"#, "its content is not a list of blocks"),
+        (r#"{"content":[{"type":"tool_use","id":7,"name":"f"}]}"#, "it calls a tool without a name or an ID"),
     ] {
         assert_eq!(
             answers_with(&json!({})).whole(body.as_bytes()).unwrap_err(),

@@ -427,7 +427,7 @@ fn an_event_that_is_no_chunk_ends_the_answer_and_one_that_is_no_json_is_passed_o
     let (_, state) = relay(&[text.as_bytes()]);
     assert!(state.error.is_none() && state.content);
     let (out, state) = relay(&[text.as_bytes(), b"data: {\"choices\":{}}\n\n"]);
-    assert!(state.error.unwrap().message.contains("no chunk"));
+    assert!(state.error.unwrap().message.contains("not a chat completion chunk"));
     assert_eq!(read(&out).end, "failed");
 }
 

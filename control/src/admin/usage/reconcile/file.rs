@@ -57,7 +57,7 @@ impl Export {
         let text = file.trim_start_matches('\u{feff}').trim_start();
         if text.starts_with(['{', '[']) {
             let value: Value =
-                serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))?;
+                serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
             self.pages(&value, columns)
         } else {
             self.table(text, columns)
@@ -128,21 +128,21 @@ type VendorLine = (Date, String, Theirs);
 fn line(columns: &Columns, cell: &dyn Fn(&str) -> Option<String>) -> Result<VendorLine, &'static str> {
     let first = |names: &[String]| names.iter().find_map(|name| cell(name));
     let day = first(&columns.day).ok_or("it has no day")?;
-    let day = day_of(day.trim()).ok_or("its day is neither a date, a time, nor seconds since 1970")?;
-    let model = first(&columns.model).ok_or("it names no model; export with usage grouped by model")?;
+    let day = day_of(day.trim()).ok_or("its day is not a date, a time or seconds since 1970")?;
+    let model = first(&columns.model).ok_or("it has no model; export usage grouped by model")?;
     // Line items of OpenAI's costs have the form "gpt-4o-2024-08-06, input".
     let model = model.split_once(", ").map_or(model.as_str(), |(model, _)| model).trim().to_owned();
     let sum = |names: &[String]| -> Result<Option<u64>, &'static str> {
         let mut sum = None;
         for text in names.iter().filter_map(|name| cell(name)) {
-            let count = count(&text).ok_or("a count is no whole number")?;
+            let count = count(&text).ok_or("a count is not a whole number")?;
             sum = Some(sum.unwrap_or(0_u64).saturating_add(count));
         }
         Ok(sum)
     };
     let dollars = first(&columns.cost).map(|text| (text, NANO_IN_DOLLAR));
     let cost = dollars.or_else(|| first(&columns.cost_cents).map(|text| (text, NANO_IN_CENT)));
-    let cost = cost.map(|(text, scale)| nano(&text, scale).ok_or("its cost is no amount")).transpose()?;
+    let cost = cost.map(|(text, scale)| nano(&text, scale).ok_or("its cost is not an amount")).transpose()?;
     let figures = Theirs {
         requests: sum(&columns.requests)?,
         input: sum(&columns.input)?,

@@ -79,10 +79,7 @@ pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError
     let part = ReportPart { order: None, cursor: None, limit: SORTED_MAX, page_until: until, until };
     let found = call.app.readers.ask(move |db| page(db, &question, &part)).await?;
     let found = found.ok().filter(|page| page.next.is_none()).ok_or_else(|| {
-        ApiError::parameter(
-            "file",
-            "file spans more days and models than one answer can hold; send fewer days.",
-        )
+        ApiError::parameter("file", "file has too many days and models for one response; send fewer days.")
     })?;
     let ours = found.groups.into_iter().filter_map(|group| {
         let day = day_of(group.bucket_ms)?;
@@ -103,7 +100,7 @@ fn columns(format: VendorFormat, mapping: Option<Mapping>) -> Result<Columns, Ap
         (VendorFormat::Openai, None) => Ok(Columns::openai()),
         (VendorFormat::Anthropic, None) => Ok(Columns::anthropic()),
         (VendorFormat::Openai | VendorFormat::Anthropic, Some(_)) => {
-            Err(ApiError::parameter("mapping", "mapping belongs to the format csv."))
+            Err(ApiError::parameter("mapping", "mapping is only valid with the format csv."))
         }
     }
 }
@@ -115,7 +112,7 @@ fn export(files: VendorFiles, columns: &Columns) -> Result<Export, ApiError> {
     };
     let mut export = Export::default();
     for file in &files {
-        let fault = |why| ApiError::parameter("file", format!("file cannot be read: {why}."));
+        let fault = |why| ApiError::parameter("file", format!("file is invalid: {why}."));
         export.read(file, columns).map_err(fault)?;
     }
     Ok(export)
@@ -135,7 +132,7 @@ fn days(export: &Export) -> Result<(Date, Date), ApiError> {
 fn start_ms(day: Date) -> Result<u64, ApiError> {
     let start = day.to_zoned(TimeZone::UTC).ok().map(|start| start.timestamp().as_millisecond());
     start.and_then(|start| u64::try_from(start).ok()).ok_or_else(|| {
-        ApiError::parameter("file", format!("file has a row of {day}, which cannot be recorded."))
+        ApiError::parameter("file", format!("file has a row with the day {day}, which is out of range."))
     })
 }
 

@@ -61,7 +61,7 @@ pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> 
     if bytes.len() > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(None) }
 }
 
-const TOO_LARGE: Refusal = Refusal::TooLarge("its head is larger than 128 KiB");
+const TOO_LARGE: Refusal = Refusal::TooLarge("the request head is larger than 128 KiB");
 
 /// Returns the path of a rejected head: the second word of its first line, or an empty string if the line is incomplete.
 pub(super) fn path(bytes: &[u8]) -> &str {
@@ -79,9 +79,9 @@ pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
     match status {
         Ok(Status::Complete(_)) => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refusal::TooLarge("it has more than 100 header fields"));
+            return Err(Refusal::TooLarge("the request has more than 100 header fields"));
         }
-        Ok(Status::Partial) | Err(_) => return Err(Refusal::Invalid("its head cannot be parsed")),
+        Ok(Status::Partial) | Err(_) => return Err(Refusal::Invalid("malformed request head")),
     }
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
     let target = parsed.path.unwrap_or_default();
@@ -123,7 +123,7 @@ impl Framing {
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => self.coding(value),
             0..=NAME_BYTES_MAX => Ok(()),
-            _ => Err(Refusal::TooLarge("a header field has a name of more than 64 KiB")),
+            _ => Err(Refusal::TooLarge("a header field name is longer than 64 KiB")),
         }
     }
 
@@ -132,13 +132,13 @@ impl Framing {
             return Err(LENGTH_TWICE);
         }
         self.chunked = value.eq_ignore_ascii_case(b"chunked");
-        let known = Refusal::Invalid("Transfer-Encoding is something other than one 'chunked'");
+        let known = Refusal::Invalid("Transfer-Encoding is not a single 'chunked'");
         if self.chunked { Ok(()) } else { Err(known) }
     }
 
     fn extent(&self, http11: bool) -> Result<Extent, Refusal> {
         if self.hosts > 1 || (self.hosts == 0 && http11) {
-            return Err(Refusal::Invalid("the request has no Host header, or more than one"));
+            return Err(Refusal::Invalid("the request must have exactly one Host header"));
         }
         match (self.length, self.chunked) {
             (Some(_), true) => Err(LENGTH_TWICE),
@@ -149,7 +149,10 @@ impl Framing {
     }
 }
 
-const LENGTH_TWICE: Refusal = Refusal::Invalid("the request states its length more than once");
+const LENGTH_TWICE: Refusal = Refusal::Invalid(
+    "the request has more than one length (Content-Length, \
+     Transfer-Encoding)",
+);
 
 /// Checks that the value is a host and an optional port (RFC 9110 section 7.2).
 fn host(value: &[u8]) -> Result<(), Refusal> {
@@ -159,7 +162,7 @@ fn host(value: &[u8]) -> Result<(), Refusal> {
     if value.iter().all(legal) {
         Ok(())
     } else {
-        Err(Refusal::Invalid("the Host header is not a host and a port"))
+        Err(Refusal::Invalid("the Host header is not a host with an optional port"))
     }
 }
 

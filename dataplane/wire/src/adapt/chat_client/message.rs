@@ -51,7 +51,7 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
     pub(in crate::adapt) fn text_parts(&self) -> Result<Vec<(&'i str, ChatPart<'t, 'i>)>, Rejection> {
         let only_text = |part: ChatPart<'t, 'i>| match part.text {
             Some(text) => Ok((text, part)),
-            None => Err(Rejection::new(&*part.path, "is not text, which is all that may stand here.")),
+            None => Err(Rejection::new(&*part.path, "must be text.")),
         };
         self.parts()?.into_iter().map(only_text).collect()
     }
@@ -128,7 +128,7 @@ fn asked<'t, 'i>(
     let name = read::needed_text(&function, "name", || path.to_owned())?;
     let said = read::member(&function, "arguments").map_or(Some(""), read::as_text);
     let Some(arguments) = said.and_then(arguments) else {
-        let why = "must be a JSON object in a string: the target takes nothing else.";
+        let why = "must be a string with a JSON object: the target accepts nothing else.";
         return Err(Rejection::new(format!("{path}.arguments"), why));
     };
     Ok(AssistantCall { id, name, arguments, whole })

@@ -54,7 +54,7 @@ pub(in crate::adapt) fn copy_stop(
     }
     let sequences = read::array(stop, || "stop".to_owned())?;
     if let Some(most) = target.stops_max.filter(|most| sequences.len() > *most) {
-        let why = format!("names more sequences than the {most} that the target stops at.");
+        let why = format!("has more than {most} sequences, the most that the target supports.");
         return Err(Rejection::new("stop", &why));
     }
     for (position, text) in sequences.iter().enumerate() {
@@ -91,9 +91,7 @@ pub(in crate::adapt) fn format<'t, 'i>(
         "json_schema" if target.json_schema => Ok(ChatResponseFormat::Schema(
             read::member(&format, "json_schema").and_then(|inner| inner.as_object()),
         )),
-        "json_schema" => {
-            Err(Rejection::new(path(), "asks for a schema, to which the target cannot hold its answers."))
-        }
+        "json_schema" => Err(Rejection::new(path(), "requires a schema, which the target does not support.")),
         _ => Err(Rejection::malformed("response_format.type", "is not known.")),
     }
 }

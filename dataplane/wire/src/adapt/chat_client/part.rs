@@ -86,10 +86,10 @@ impl<'t, 'i> ChatPart<'t, 'i> {
                 return Err(read::refuse(losses, FILE_ID, format!("{}.file", self.path)));
             }
             "input_audio" => return self.audio(),
-            _ => return Err(Rejection::new(&*self.path, "is of a type that cannot be said to the target.")),
+            _ => return Err(Rejection::new(&*self.path, "has a type that the target does not support.")),
         };
         self.inner_text(outer, inner).and_then(data_uri).ok_or_else(|| {
-            let why = "must be a data URI in base64: the target takes bytes, and nothing is fetched for it.";
+            let why = "must be a data URI in base64: the target takes bytes, and llmgw does not fetch URLs.";
             Rejection::new(format!("{}.{outer}", self.path), why)
         })
     }

@@ -75,7 +75,12 @@ fn function_of<'t, 'i>(
     match read::needed_text(tool, "type", || path.to_owned())? {
         "function" => {}
         "custom" => return Err(read::refuse(losses, CUSTOM_TOOL, path)),
-        _ => return Err(Rejection::new(path, "is a tool of another provider, which the target has not.")),
+        _ => {
+            return Err(Rejection::new(
+                path,
+                "is a tool of another provider, which the target does not have.",
+            ));
+        }
     }
     let at = format!("{path}.function");
     let function = read::member(tool, "function").ok_or_else(|| Rejection::malformed(&*at, "is missing."))?;

@@ -92,7 +92,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
             _ => {
                 return Err(Rejection::malformed(
                     format!("{}.role", message.path),
-                    "is no role of a chat message.",
+                    "must be a role of chat messages.",
                 ));
             }
         }
@@ -111,7 +111,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
             self.messages.bytes(&std::mem::take(&mut self.system).finish());
         }
         if self.role.is_none() {
-            return Err(Rejection::malformed("messages", "must hold a message that says something."));
+            return Err(Rejection::malformed("messages", "must contain a message that is not empty."));
         }
         self.messages.end_list().end_object();
         json.name("messages").list().bytes(&self.messages.finish()).end_list();

@@ -31,7 +31,7 @@ pub(super) fn write_media(
         _ => ("document", DOCUMENTS),
     };
     let Some((_, format)) = formats.iter().find(|(known, _)| *known == kind) else {
-        let why = format!("is of the type '{kind}', which the target does not take.");
+        let why = format!("has the type '{kind}', which the target does not support.");
         return Err(Rejection::new(&*part.path, &why));
     };
     json.name(block).object().name("format").text(format);

@@ -76,7 +76,7 @@ fn write_inference(
     }
     let temperature = read::member(request, "temperature");
     if temperature.and_then(|value| value.cast_f64()).is_some_and(|value| value > 1.0) {
-        return Err(Rejection::new("temperature", "is above 1, which is the most that the target takes."));
+        return Err(Rejection::new("temperature", "is above 1, the maximum of the target."));
     }
     for (name, theirs) in [("temperature", "temperature"), ("top_p", "topP")] {
         if let Some(value) = read::member(request, name).filter(|_| !thinking.is_on()) {

@@ -118,7 +118,7 @@ impl ConverseReader {
             return;
         }
         let Ok(event) = serde_json::from_slice::<ConverseEvent<'_>>(payload) else {
-            sink.fail(&StreamError::unreadable_stream("an event is not one of ConverseStream"));
+            sink.fail(&StreamError::unreadable_stream("an event is not a ConverseStream event"));
             return;
         };
         if !std::mem::replace(&mut self.begun, true) {
@@ -176,7 +176,7 @@ impl ConverseReader {
             return;
         }
         if self.open.len() >= OPEN_MAX {
-            sink.fail(&StreamError::unreadable_stream("too many calls are open at once"));
+            sink.fail(&StreamError::unreadable_stream("too many tool calls are open at the same time"));
             return;
         }
         let id = self.identity.call_id(call.tool_use_id.map(|id| id.0), self.calls);

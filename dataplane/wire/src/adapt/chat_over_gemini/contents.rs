@@ -68,7 +68,10 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
                 self.result((None, name), name, &message.text()?);
                 Ok(())
             }
-            _ => Err(Rejection::malformed(format!("{}.role", message.path), "is no role of a chat message.")),
+            _ => Err(Rejection::malformed(
+                format!("{}.role", message.path),
+                "must be a role of chat messages.",
+            )),
         }
     }
 
@@ -82,7 +85,7 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
             }
         }
         if self.role.is_none() {
-            return Err(Rejection::malformed("messages", "must hold a message that says something."));
+            return Err(Rejection::malformed("messages", "must contain a message that is not empty."));
         }
         self.contents.end_list().end_object();
         json.name("contents").list().bytes(&self.contents.finish()).end_list();
@@ -160,7 +163,7 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
     fn tool(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         let id = message.needed_text("tool_call_id")?;
         let Some(name) = self.names.get(id).copied().or_else(|| message.word("name")) else {
-            let why = "is the id of no call before it, whose name the target wants to know.";
+            let why = "does not match any preceding call, whose name the target requires.";
             return Err(Rejection::malformed(format!("{}.tool_call_id", message.path), why));
         };
         self.result((Some(id), id), name, &message.text()?);

@@ -65,7 +65,7 @@ impl ChatSource for GeminiSource {
     fn push(&mut self, chunk: &[u8], sink: &mut dyn ChatSink) {
         let Self { events, reader } = self;
         if events.push(chunk, |data| reader.event(data, sink)).is_err() {
-            sink.fail(&StreamError::unreadable_stream("an event is larger than the gateway keeps"));
+            sink.fail(&StreamError::unreadable_stream("an event is larger than the gateway's limit"));
         }
     }
 
@@ -129,7 +129,7 @@ impl GeminiReader {
     fn candidate(&mut self, candidate: GeminiCandidate<'_>, sink: &mut dyn ChatSink) {
         let index = candidate.index.unwrap_or(0);
         let Some(at) = self.choice(index, sink) else {
-            sink.fail(&StreamError::unreadable_stream("there are more candidates than were asked for"));
+            sink.fail(&StreamError::unreadable_stream("it has more candidates than requested"));
             return;
         };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {

@@ -61,7 +61,7 @@ impl ChatTarget for MessagesTarget {
 impl MessagesTarget {
     fn block<'a>(&self, raw: &'a RawValue, choice: &mut ChatChoice<'a>) -> Result<(), BadAnswer> {
         let block: MessagesBlock<'a> =
-            document::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is no list of blocks"))?;
+            document::object(Some(raw)).ok_or(BadAnswer::Invalid("its content is not a list of blocks"))?;
         let text = |raw: Option<&'a RawValue>| document::inner(raw).unwrap_or_default();
         match &*document::word(block.kind) {
             "text" => choice.content.push_str(text(block.text)),
@@ -72,7 +72,7 @@ impl MessagesTarget {
             "redacted_thinking" => self.thinking_block(&block, choice),
             "tool_use" => {
                 let (Some(id), Some(name)) = (document::inner(block.id), document::inner(block.name)) else {
-                    return Err(BadAnswer::Invalid("it calls a tool without a name or an id"));
+                    return Err(BadAnswer::Invalid("it calls a tool without a name or an ID"));
                 };
                 choice.calls.push(ChatCall {
                     id: id.into(),

@@ -314,7 +314,7 @@ fn index(said: &MessagesEvent<'_>) -> u64 {
     said.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
 }
 
-const UNREADABLE: &str = "The upstream sent an event that cannot be read.";
-const UNNAMED: &str = "The upstream ended its answer with an error.";
-const TOO_LARGE: &str = "The upstream sent an event that is too large to be read.";
-const TOO_MANY: &str = "The upstream calls more tools at once than can be followed.";
+const UNREADABLE: &str = "The upstream sent an event that cannot be parsed.";
+const UNNAMED: &str = "The upstream ended its response with an error.";
+const TOO_LARGE: &str = "The upstream sent an event that is too large.";
+const TOO_MANY: &str = "The upstream calls too many tools at the same time.";

@@ -25,7 +25,7 @@ impl ChatTarget for ResponsesTarget {
         }
         if !response.has_output() {
             let error = StreamError::of_odd(body.as_bytes()).map(BadAnswer::Error);
-            return Err(error.unwrap_or(BadAnswer::Invalid("it holds no output")));
+            return Err(error.unwrap_or(BadAnswer::Invalid("it has no output")));
         }
         let mut choice = ChatChoice::default();
         response.items().for_each(|(_, item)| self.item(&item, &mut choice));

@@ -98,7 +98,7 @@ impl ResponseReader {
         }
         let text = lossy_text(data);
         let Ok(event) = ResponseEvent::read(&text) else {
-            let unreadable = || bad("The upstream sent an event that cannot be read.");
+            let unreadable = || bad("The upstream sent an event that cannot be parsed.");
             return sink.fail(&StreamError::of_odd(data).unwrap_or_else(unreadable));
         };
         if let Some(piece) = event.piece() {
@@ -135,7 +135,7 @@ impl ResponseReader {
             "response.created" => self.begin(sink),
             "response.completed" | "response.incomplete" => match event.response() {
                 Some(response) => self.finish(&response, sink)?,
-                None => sink.fail(&bad("The upstream's last event holds no response.")),
+                None => sink.fail(&bad("The upstream's last event contains no response.")),
             },
             "response.failed" => {
                 let response = event.response();
@@ -325,14 +325,13 @@ fn fail_if(told: Result<(), TooMany>, sink: &mut dyn ChatSink) {
 /// Returns the error of a failed response.
 pub(super) fn failure(response: Option<&Response<'_>>) -> StreamError {
     let error = response.and_then(|response| serde_json::from_str(response.error?.get()).ok());
-    error.as_ref().map_or_else(
-        || bad("The upstream's response failed, and it does not say why."),
-        StreamError::of_member,
-    )
+    error
+        .as_ref()
+        .map_or_else(|| bad("The upstream's response failed without a reason."), StreamError::of_member)
 }
 
 fn odd_error(data: &[u8]) -> StreamError {
-    StreamError::of_odd(data).unwrap_or_else(|| bad("The upstream sent an error that it did not name."))
+    StreamError::of_odd(data).unwrap_or_else(|| bad("The upstream sent an error without a message."))
 }
 
 fn bad(message: &str) -> StreamError {

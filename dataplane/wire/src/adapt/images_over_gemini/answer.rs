@@ -26,7 +26,9 @@ impl Answers for ImageAnswers {
             Ok(answer) if answer.error.is_none() => answer,
             Ok(_) | Err(_) => {
                 let error = StreamError::of_odd(body);
-                return Err(error.map_or(BadAnswer::Invalid("it is no answer with images"), BadAnswer::Error));
+                return Err(
+                    error.map_or(BadAnswer::Invalid("it is not a response with images"), BadAnswer::Error)
+                );
             }
         };
         let images = take_images(&mut answer);
@@ -60,7 +62,7 @@ impl Answers for ImageAnswers {
 /// Returns OpenAI's error for an image that was deliberately not made, or withheld.
 fn refused(why: &str) -> StreamError {
     StreamError {
-        message: format!("The provider's safety system refuses to make this image: {why}"),
+        message: format!("The provider's safety system rejected this image: {why}"),
         kind: Some("image_generation_user_error".to_owned()),
         code: Some("moderation_blocked".to_owned()),
         status: Some(400),
@@ -118,7 +120,7 @@ struct Unasked {
 
 impl AnswerStream for Unasked {
     fn push(&mut self, _chunk: Bytes, _out: &mut Vec<Bytes>) {
-        let error = || StreamError::unreadable_stream("images come in one piece, and none was asked for");
+        let error = || StreamError::unreadable_stream("images are not streamed by this target");
         self.state.error.get_or_insert_with(error);
     }
 

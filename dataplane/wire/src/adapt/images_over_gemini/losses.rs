@@ -5,43 +5,41 @@ use crate::adapt::{Loss, Rejection, read};
 
 /// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
-    mapped(
-        "model",
-        "stands in the path of the request to the target; one called imagen is asked by `:predict`",
-    ),
+    mapped("model", "in the path of the request to the target; models named imagen use `:predict`"),
     mapped("prompt", "the text of `contents`, or of Imagen's one of the `instances`"),
     mapped(
         "n",
-        "Imagen's `parameters.sampleCount`, up to 4; models of Gemini make one image, and more are refused",
+        "Imagen's `parameters.sampleCount`, up to 4; Gemini models make one image, and higher numbers are \
+         rejected",
     ),
     mapped(
         "size",
-        "`aspectRatio`, which must be one that the model has, within a twentieth, and `imageSize` (Imagen: \
-         `sampleImageSize`) 2K or 4K where more than the usual megapixel is asked for and the model can; the pixels \
-         are the model's own choice. `auto` says nothing",
+        "`aspectRatio`, which must be one of the model's ratios within 5 %, and `imageSize` (Imagen: \
+         `sampleImageSize`) 2K or 4K for more than the usual megapixel, if the model supports it; the \
+         model chooses the exact pixels. `auto` sends nothing",
     ),
     mapped(
         "output_format=png",
-        "Imagen's `outputOptions.mimeType`; models of Gemini choose themselves, and `output_format` of the answer \
-         says what came",
+        "Imagen's `outputOptions.mimeType`; Gemini models choose the format, and `output_format` of the \
+         answer reports it",
     ),
-    mapped("output_format=jpeg", "Imagen's `outputOptions.mimeType`; refused for models of Gemini"),
-    rejected(FORMAT, "is a format that this model cannot be asked for."),
-    rejected("output_format=gif", "is a format that this model cannot be asked for."),
-    rejected("output_format=svg", "is a format that this model cannot be asked for."),
-    hint("output_compression", "Imagen's `outputOptions.compressionQuality`, of a JPEG; else dropped"),
-    mapped("response_format", "the target sends nothing but inline images; all but `b64_json` is refused"),
-    rejected(TRANSPARENT, "asks for a transparent background, which the target does not make."),
-    hint("background", "dropped: it is opaque"),
-    rejected("stream", "asks for a stream; the target makes its images in one piece, so leave it out."),
-    hint("partial_images", "dropped: they belong to a stream"),
-    rejected("frame_count", "asks for a moving image, which the target does not make."),
+    mapped("output_format=jpeg", "Imagen's `outputOptions.mimeType`; rejected for Gemini models"),
+    rejected(FORMAT, "is a format that this model does not support."),
+    rejected("output_format=gif", "is a format that this model does not support."),
+    rejected("output_format=svg", "is a format that this model does not support."),
+    hint("output_compression", "Imagen's `outputOptions.compressionQuality`, for JPEG; otherwise dropped"),
+    mapped("response_format", "the target sends only inline images; any value except `b64_json` is rejected"),
+    rejected(TRANSPARENT, "requests a transparent background, which the target does not support."),
+    hint("background", "dropped: images are opaque"),
+    rejected("stream", "requests a stream, which the target does not support: omit it."),
+    hint("partial_images", "dropped: they apply to streams only"),
+    rejected("frame_count", "requests a moving image, which the target does not support."),
     hint("frame_duration_ms", "dropped"),
-    rejected("svg", "asks for a drawing of lines, which the target does not make."),
+    rejected("svg", "requests a line drawing, which the target does not support."),
     hint("complexity", "dropped"),
-    hint("quality", "dropped: the model has one"),
+    hint("quality", "dropped: the model has only one"),
     hint("style", "dropped"),
-    hint("moderation", "dropped: the target's own settings hold"),
+    hint("moderation", "dropped: the target's own settings apply"),
     hint("user", "dropped"),
 ];
 

@@ -63,7 +63,9 @@ fn count(request: &Object<'_, '_>, model: &ImageModel) -> Result<u64, Rejection>
     let fits = |count: &u64| (1..=model.images_max).contains(count);
     count.as_u64().filter(fits).ok_or_else(|| match model.images_max {
         1 => Rejection::new("n", "must be 1: this model makes one image at a time."),
-        most => Rejection::new("n", &format!("must be 1 to {most}: this model makes no more at a time.")),
+        most => {
+            Rejection::new("n", &format!("must be 1 to {most}: this is the model's maximum for one request."))
+        }
     })
 }
 

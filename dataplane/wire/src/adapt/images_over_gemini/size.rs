@@ -24,17 +24,14 @@ impl ImageShape {
         let off = |ratio: &&Ratio| off_by(width, height, ratio);
         let Some(ratio) = model.ratios.iter().min_by_key(off).filter(|ratio| off(ratio) <= OFF_MAX) else {
             let shapes: Vec<&str> = model.ratios.iter().map(|ratio| ratio.0).collect();
-            return Err(refuse(&format!(
-                "has none of the shapes that this model makes: {}.",
-                shapes.join(", ")
-            )));
+            return Err(refuse(&format!("is not one of this model's aspect ratios: {}.", shapes.join(", "))));
         };
         let pixels = width.saturating_mul(height);
         let class = CLASSES.iter().find(|(most, _)| pixels <= *most).map(|(_, class)| *class);
         let Some(class) = class.filter(|class| *class <= model.largest) else {
             let largest = model.largest.name();
             return Err(refuse(&format!(
-                "is larger than what this model makes: its largest class is {largest}."
+                "is larger than this model supports: its largest class is {largest}."
             )));
         };
         Ok(Some(Self { ratio: ratio.0, class: (class > ImageClass::K1).then_some(class.name()) }))
@@ -111,7 +108,7 @@ mod tests {
     #[test]
     fn what_is_refused_says_what_to_ask_for() {
         let said = read("1536x1024", "imagen-4").unwrap_err();
-        assert_eq!(said, "'size' has none of the shapes that this model makes: 1:1, 3:4, 4:3, 9:16, 16:9.");
+        assert_eq!(said, "'size' is not one of this model's aspect ratios: 1:1, 3:4, 4:3, 9:16, 16:9.");
         for text in [
             "",
             "x",

@@ -69,13 +69,13 @@ fn write_call(
     json: &mut JsonWriter,
 ) -> Result<(), BadAnswer> {
     if call.name.is_empty() || call.custom {
-        return Err(BadAnswer::Invalid("a tool call names no function"));
+        return Err(BadAnswer::Invalid("a tool call has no function name"));
     }
     let input = json::unescape(call.input.as_bytes());
     let input = input.map(|input| if input.trim().is_empty() { "{}".to_owned() } else { input });
     let is_object = |input: &String| json::parse(&mut input.as_bytes().to_vec()).is_ok();
     let input = input.filter(is_object);
-    let input = input.ok_or(BadAnswer::Invalid("the arguments of a tool call are no JSON object"))?;
+    let input = input.ok_or(BadAnswer::Invalid("the arguments of a tool call are not a JSON object"))?;
     let id = AnswerText::Escaped(&call.id).plain();
     let id = match &*id {
         "" => format!("toolu_{}_{position}", form.seed).into(),

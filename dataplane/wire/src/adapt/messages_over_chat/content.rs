@@ -45,7 +45,7 @@ pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -
         && text_member(*last, "role") == Some("assistant")
     {
         let path = path.at(messages.len().saturating_sub(1));
-        return Err(refused(&path, "a beginning of the answer, which only some Anthropic models go on with"));
+        return Err(refused(&path, "a prefill of the answer, which only some Anthropic models continue"));
     }
     writer.raw("]");
     Ok(())
@@ -208,7 +208,7 @@ pub(super) fn refused_block(kind: &str, path: &MemberPath<'_>) -> Rejection {
         named == Some(kind)
     };
     let row = LOSSES.iter().find(|row| row.fate == Fate::Rejected && is_of_kind(row.field));
-    refused(path, row.map_or("a block of a kind that chat does not have", |row| row.note))
+    refused(path, row.map_or("a kind of block that chat does not support", |row| row.note))
 }
 
 /// Returns true for a call of Anthropic's tool search.

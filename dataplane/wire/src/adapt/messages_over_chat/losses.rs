@@ -11,77 +11,103 @@ const fn row(field: &'static str, fate: Fate, note: &'static str) -> Loss {
 #[rustfmt::skip]
 pub(super) static LOSSES: &[Loss] = &[
     row("model", Mapped, "the target's model"),
-    row("max_tokens", Mapped, "`max_completion_tokens` where the target knows only that, else `max_tokens`"),
-    row("temperature", Exact, "as it is"),
-    row("top_p", Exact, "as it is"),
-    row("top_k", Exact, "as it is where the target knows it (and at Claude on Bedrock), else refused"),
-    row("stop_sequences", Mapped, "`stop`; refused where they are more than the target takes (OpenAI: 4)"),
-    row("stream", Mapped, "`stream`, and usage is asked for"),
+    row("max_tokens", Mapped, "`max_completion_tokens` if the target supports only that, otherwise \
+                               `max_tokens`"),
+    row("temperature", Exact, "unchanged"),
+    row("top_p", Exact, "unchanged"),
+    row("top_k", Exact, "unchanged if the target supports it (and for Claude on Bedrock), otherwise \
+                         rejected"),
+    row("stop_sequences", Mapped, "`stop`; rejected if there are more than the target accepts (OpenAI: 4)"),
+    row("stream", Mapped, "`stream`, with usage requested"),
     row("system", Mapped, "one leading system message; blocks are joined by an empty line"),
-    row("system.*[text].text", Mapped, "Claude Code's attribution header (`x-anthropic-billing-header:`) is dropped: it would defeat caches"),
+    row("system.*[text].text", Mapped, "Claude Code's attribution header (`x-anthropic-billing-header:`) is \
+         dropped: it would defeat prompt caches"),
     row("messages.*.content", Mapped, "a string stays a string"),
-    row("messages.*.role=system", Mapped, "a system message in its place; for model servers of one's own, whose templates take it at the beginning alone, part of what the user says beside it"),
-    row("messages.*.content.*[text]", Mapped, "a text part; a lone one is a string; an assistant's are put together"),
+    row("messages.*.role=system", Mapped, "a system message at its position; for local model servers, whose \
+         templates accept it only at the beginning, part of the adjacent user message"),
+    row("messages.*.content.*[text]", Mapped, "a text part; a single one is a string; those of an assistant \
+         are joined"),
     row("messages.*.content.*[image]", Mapped, "an `image_url` part, bytes as a data URL"),
-    row("messages.*.content.*[image].source[file]", Rejected, "a file that only its own provider holds"),
+    row("messages.*.content.*[image].source[file]", Rejected, "a file stored by another provider"),
     row("messages.*.content.*[document].source[text]", Mapped, "a text part"),
-    row("messages.*.content.*[document].source[base64]", Mapped, "a `file` part where the target reads files, else refused"),
-    row("messages.*.content.*[document].source[content]", Rejected, "a document that is neither text nor holds its bytes"),
-    row("messages.*.content.*[document].source[url]", Rejected, "a document that is neither text nor holds its bytes"),
-    row("messages.*.content.*[document].source[file]", Rejected, "a document that is neither text nor holds its bytes"),
-    row("messages.*.content.*[document].title", Hint, "the name of the file, if it becomes one"),
+    row("messages.*.content.*[document].source[base64]", Mapped, "a `file` part if the target reads files, \
+         otherwise rejected"),
+    row("messages.*.content.*[document].source[content]", Rejected, "a document that is neither text nor \
+         inline bytes"),
+    row("messages.*.content.*[document].source[url]", Rejected, "a document that is neither text nor inline \
+         bytes"),
+    row("messages.*.content.*[document].source[file]", Rejected, "a document that is neither text nor \
+         inline bytes"),
+    row("messages.*.content.*[document].title", Hint, "the name of the `file` part, if there is one"),
     row("messages.*.content.*[document].context", Hint, "dropped"),
-    row("messages.*.content.*[document].citations.enabled=true", Rejected, "chat answers have no citations of documents"),
+    row("messages.*.content.*[document].citations.enabled=true", Rejected, "chat answers do not support \
+         citations of documents"),
     row("messages.*.content.*[text].citations", Hint, "dropped"),
     row("messages.*.content.*[tool_result]", Mapped, "a `tool` message before the rest of its turn; text blocks are joined by a line end"),
-    row("messages.*.content.*[tool_result].content.*[image]", Mapped, "`[image]` in the result, and an `image_url` part in the user's message after it, where the model sees; else refused"),
+    row("messages.*.content.*[tool_result].content.*[image]", Mapped, "`[image]` in the result, and an \
+         `image_url` part in the following user message, if the model accepts images; otherwise rejected"),
     row("messages.*.content.*[tool_result].content.*[document]", Rejected, "the result of a tool can only be text"),
     row("messages.*.content.*[tool_result].content.*[search_result]", Rejected, "the result of a tool can only be text"),
-    row("messages.*.content.*[tool_result].content.*[tool_reference]", Mapped, "the tool's name: it is there from the start"),
-    row("messages.*.content.*[tool_result].is_error", Hint, "dropped: the text says so"),
-    row("messages.*.content.*[tool_use]", Mapped, "a tool call; the arguments are its input as compact JSON. An id that not everybody takes is replaced, the same everywhere; one that bears Gemini's signature of thoughts, as the answer gave it, brings that back to Gemini"),
-    row("messages.*.content.*[thinking]", Hint, "dropped: a signature means nothing elsewhere, but Claude on Bedrock gets it back; `reasoning_content` within a loop of tools where the target wants it back (DeepSeek)"),
+    row("messages.*.content.*[tool_result].content.*[tool_reference]", Mapped, "the tool's name: all tools \
+         are available from the start"),
+    row("messages.*.content.*[tool_result].is_error", Hint, "dropped: the text of the result describes the \
+         error"),
+    row("messages.*.content.*[tool_use]", Mapped, "a tool call; the arguments are its input as compact \
+         JSON. An ID that some targets reject is replaced consistently; an ID with Gemini's thought \
+         signature, as in the answer, returns the signature to Gemini"),
+    row("messages.*.content.*[thinking]", Hint, "dropped, because other vendors cannot verify the \
+         signature; Claude on Bedrock gets it back; `reasoning_content` within a tool loop if the target \
+         requires it (DeepSeek)"),
     row("messages.*.content.*[redacted_thinking]", Hint, "dropped"),
-    row("messages.*.content.*[search_result]", Rejected, "chat answers have no citations of search results"),
-    row("messages.*.content.*[tool_search_tool_result]", Hint, "dropped, with its call: all tools are there from the start"),
+    row("messages.*.content.*[search_result]", Rejected, "chat answers do not support citations of search \
+         results"),
+    row("messages.*.content.*[tool_search_tool_result]", Hint, "dropped, with its call: all tools are \
+         available from the start"),
     row("messages.*.content.*[server_tool_use]", Rejected, "a tool that Anthropic runs"),
     row("messages.*.content.*[web_search_tool_result]", Rejected, "the result of a tool that Anthropic runs"),
     row("messages.*.content.*[mcp_tool_use]", Rejected, "a tool that Anthropic runs"),
-    row("messages.*.content.*[container_upload]", Rejected, "a file that only its own provider holds"),
-    row("messages.*.content.*[*]", Rejected, "a block of a kind that chat does not have; so is an answer's beginning as the last message"),
-    row("messages.*.content.*.cache_control", Hint, "dropped; a `cachePoint` at Claude and Nova on Bedrock"),
-    row("system.*.cache_control", Hint, "dropped; a `cachePoint` at Claude and Nova on Bedrock"),
-    row("tools.*", Mapped, "a function with `parameters`, which get `type` where it is missing; a name that the target refuses is replaced by a short one, the same in every turn, and the answer's calls bear the client's"),
-    row("tools.*.strict", Hint, "`strict` where the target knows it, and the schema has no optional members: OpenAI refuses those"),
-    row("tools.*[*]", Mapped, "`custom` is a function; a type with a version is refused: Anthropic runs it, or only its models know it"),
+    row("messages.*.content.*[container_upload]", Rejected, "a file stored by another provider"),
+    row("messages.*.content.*[*]", Rejected, "a kind of block that chat does not support; likewise a \
+         prefill of the answer as the last message"),
+    row("messages.*.content.*.cache_control", Hint, "dropped; a `cachePoint` for Claude and Nova on Bedrock"),
+    row("system.*.cache_control", Hint, "dropped; a `cachePoint` for Claude and Nova on Bedrock"),
+    row("tools.*", Mapped, "a function with `parameters`, with `type` added if it is missing; a name that \
+                            the target would reject is replaced by a short one, the same in every turn, \
+                            and calls in the answer have the client's name"),
+    row("tools.*.strict", Hint, "`strict` if the target supports it and the schema has no optional members, \
+                                 which OpenAI rejects"),
+    row("tools.*[*]", Mapped, "`custom` is a function; a versioned type is rejected: Anthropic runs it, or \
+                               only its models support it"),
     row("tools.*.allowed_callers", Rejected, "only the model itself can call tools (`direct` alone is dropped)"),
-    row("tools.*[tool_search_tool*]", Hint, "dropped: all tools are there from the start"),
-    row("tools.*.cache_control", Hint, "dropped; a `cachePoint` at Claude and Nova on Bedrock"),
-    row("tools.*.defer_loading", Hint, "dropped: the tool is there from the start"),
+    row("tools.*[tool_search_tool*]", Hint, "dropped: all tools are available from the start"),
+    row("tools.*.cache_control", Hint, "dropped; a `cachePoint` for Claude and Nova on Bedrock"),
+    row("tools.*.defer_loading", Hint, "dropped: the tool is available from the start"),
     row("tools.*.eager_input_streaming", Hint, "dropped"),
     row("tools.*.input_examples", Hint, "dropped"),
     row("tool_choice", Mapped, "`auto`, `required`, `none` or a function; dropped without tools"),
     row("tool_choice.disable_parallel_tool_use", Mapped, "`parallel_tool_calls`"),
-    row("thinking", Hint, "`reasoning_effort` where the model reasons and no effort is named: below 4096 tokens `low`, below 16384 `medium`, else `high`; `disabled` is `none`"),
-    row("output_config.effort", Hint, "`reasoning_effort` where the model reasons"),
-    row("output_config.format", Mapped, "`response_format`, strict if the schema has no optional members, where the target holds answers to schemas, else refused"),
+    row("thinking", Hint, "`reasoning_effort` if the model reasons and no effort is present: below 4096 \
+                           tokens `low`, below 16384 `medium`, otherwise `high`; `disabled` is `none`"),
+    row("output_config.effort", Hint, "`reasoning_effort` if the model reasons"),
+    row("output_config.format", Mapped, "`response_format`, strict if the schema has no optional members; \
+         rejected if the target does not support schemas"),
     row("output_format", Mapped, "as `output_config.format`"),
-    row("context_management.edits.*[clear_thinking*]", Hint, "dropped: thoughts are not sent"),
-    row("context_management.edits.*[*]", Rejected, "it cannot cut tool calls and the like out of the context"),
+    row("context_management.edits.*[clear_thinking*]", Hint, "dropped: thoughts are not returned"),
+    row("context_management.edits.*[*]", Rejected, "it cannot edit the context"),
     row("cache_control", Hint, "dropped"),
-    row("metadata", Hint, "dropped: it names devices"),
+    row("metadata", Hint, "dropped: it identifies devices"),
     row("service_tier", Hint, "dropped"),
-    row("speed=fast", Rejected, "it has no faster kind of itself"),
+    row("speed=fast", Rejected, "it has no fast mode"),
     row("speed", Hint, "dropped"),
     row("diagnostics", Hint, "dropped"),
     row("user_profile_id", Hint, "dropped"),
     row("workspace_id", Hint, "dropped"),
     row("container", Rejected, "it has no containers"),
-    row("mcp_servers", Rejected, "it calls no MCP servers"),
-    row("fallbacks", Rejected, "it has no models to fall back to"),
-    row("compaction", Rejected, "it does not compact a context"),
-    row("thread", Rejected, "it keeps no threads"),
+    row("mcp_servers", Rejected, "it does not call MCP servers"),
+    row("fallbacks", Rejected, "it has no fallback models"),
+    row("compaction", Rejected, "it does not compact the context"),
+    row("thread", Rejected, "it does not store threads"),
     row("billing_policy", Rejected, "it has no billing policies"),
-    row("inference_geo", Rejected, "it does not choose where it runs"),
-    row("*", Hint, "any other member at the top is dropped"),
+    row("inference_geo", Rejected, "its location cannot be chosen"),
+    row("*", Hint, "any other top-level member is dropped"),
 ];

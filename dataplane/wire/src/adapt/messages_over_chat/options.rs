@@ -13,7 +13,7 @@ pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) ->
     for name in ["temperature", "top_p", "top_k"] {
         let Some(value) = member(body, name) else { continue };
         if name == "top_k" && !writer.target.top_k {
-            return Err(refused(&MemberPath::top(name), "it does not know it"));
+            return Err(refused(&MemberPath::top(name), "it does not support this field"));
         }
         writer.member(name, value);
     }
@@ -22,7 +22,7 @@ pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) ->
         let sequences =
             sequences.ok_or_else(|| MemberPath::top("stop_sequences").reject("must be an array"))?;
         if let Some(most) = writer.target.stops_max.filter(|most| sequences.len() > *most) {
-            let why = format!("it stops at no more than {most} sequences");
+            let why = format!("it supports at most {most} sequences");
             return Err(refused(&MemberPath::top("stop_sequences"), &why));
         }
         if !sequences.is_empty() {
@@ -50,7 +50,7 @@ pub(super) fn stops(body: Tree<'_, '_>) -> Vec<String> {
 fn output_limit(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
     let path = MemberPath::top("max_tokens");
     let limit = member(body, "max_tokens").filter(|limit| limit.as_u64().is_some());
-    let limit = limit.ok_or_else(|| path.reject("must say how many tokens the answer may have"))?;
+    let limit = limit.ok_or_else(|| path.reject("must be a number of tokens"))?;
     let name = writer.target.output_limit_field;
     writer.member(name, limit);
     Ok(())
@@ -64,10 +64,7 @@ fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
     let edits = member(body, "context_management").and_then(|context| member(context, "edits"));
     for (position, edit) in edits.and_then(elements).unwrap_or_default().iter().enumerate() {
         if !text_member(*edit, "type").is_some_and(|kind| kind.starts_with("clear_thinking")) {
-            return Err(refused(
-                &path.at(position),
-                "it cannot cut tool calls and the like out of the context",
-            ));
+            return Err(refused(&path.at(position), "it cannot edit the context"));
         }
     }
     Ok(())
@@ -86,7 +83,7 @@ fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), 
         return Err(refused(&path, "the only known format is json_schema"));
     }
     if !writer.target.json_schema {
-        return Err(refused(&path, "its answers cannot be held to a schema"));
+        return Err(refused(&path, "it does not support schemas"));
     }
     let held_to = member(format, "schema").filter(|schema| schema.as_object().is_some());
     let held_to = held_to.ok_or_else(|| path.member("schema").reject("must be a JSON schema"))?;

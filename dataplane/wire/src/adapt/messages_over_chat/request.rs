@@ -68,7 +68,7 @@ fn refuse(body: Tree<'_, '_>) -> Result<(), Rejection> {
 
 /// Returns the rejection of the value at `path`.
 pub(super) fn refused(path: &MemberPath<'_>, why: &str) -> Rejection {
-    Rejection::new(path.to_string(), &format!("cannot be said to this target: {why}"))
+    Rejection::new(path.to_string(), &format!("is not supported by this target: {why}"))
 }
 
 /// Returns the member `name`; a null member counts as absent.

@@ -73,7 +73,7 @@ impl ChatSink for MessagesSink {
         }
         let outputs = self.out.outputs();
         if self.put(delta).is_err() {
-            self.fail_with("The upstream mixed more tool calls than can be put in order.");
+            self.fail_with("The upstream interleaved too many tool calls.");
             return;
         }
         if self.out.outputs() > outputs {

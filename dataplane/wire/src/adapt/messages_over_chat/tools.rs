@@ -44,7 +44,7 @@ fn one(
     if !matches!(text_member(tool, "type"), None | Some("custom")) {
         return Err(refused(
             &path.member("type"),
-            "a tool that Anthropic runs, or that only its models know",
+            "a tool that Anthropic runs, or that only its models support",
         ));
     }
     let callers = member(tool, "allowed_callers").and_then(elements).unwrap_or_default();

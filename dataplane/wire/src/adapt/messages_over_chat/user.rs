@@ -146,7 +146,7 @@ fn image(
     match required(source, "type", &at)? {
         "base64" => writer.data_url(source, &at)?,
         "url" => writer.text(required(source, "url", &at)?),
-        _ => return Err(refused(&at, "a file that only its own provider holds")),
+        _ => return Err(refused(&at, "a file stored by another provider")),
     }
     writer.raw("}");
     writer.cache_mark(block);
@@ -161,7 +161,7 @@ fn document(
 ) -> Result<(), Rejection> {
     let cites = member(block, "citations").and_then(|citations| member(citations, "enabled"));
     if cites.and_then(|enabled| enabled.as_bool()) == Some(true) {
-        return Err(refused(&path.member("citations"), "chat answers have no citations of documents"));
+        return Err(refused(&path.member("citations"), "chat answers do not support citations of documents"));
     }
     let at = path.member("source");
     let source = member(block, "source").ok_or_else(|| at.reject("is required"))?;
@@ -178,7 +178,7 @@ fn document(
             writer.raw("}");
         }
         "base64" => return Err(refused(&at, "it does not read files")),
-        _ => return Err(refused(&at, "a document that is neither text nor holds its bytes")),
+        _ => return Err(refused(&at, "a document that is neither text nor inline bytes")),
     }
     Ok(())
 }

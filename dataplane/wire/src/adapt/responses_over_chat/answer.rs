@@ -33,7 +33,7 @@ impl ResponsesForm {
 
 impl ChatClient for ResponsesForm {
     fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer> {
-        let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it holds no choice"))?;
+        let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
         let mut sink = ResponsesSink::new(self, Vec::new());
         let status = status_of(FinishReason::of(choice.finish_reason.as_bytes()));
         let usage = completion.counts.unwrap_or_default();
@@ -221,7 +221,7 @@ fn too_large() -> StreamError {
     let bytes = OUTPUT_BYTES_MAX / (1024 * 1024);
     StreamError {
         message: format!(
-            "The upstream's answer is too large to be adapted: more than {bytes} MiB, 1,024 tool \
+            "The upstream's response is too large to be adapted: more than {bytes} MiB, 1,024 tool \
              calls, 1 KiB of the id or the name of one, or 64 KiB of one without a name."
         ),
         status: Some(502),

@@ -8,7 +8,8 @@ pub use stream::ImageStream;
 pub use whole::{synthesize_stream, whole};
 
 /// The reason why an answer without inline images is rejected.
-const NOT_INLINE: &str = "it holds the address of an image instead of the image, and llmgw fetches none; choose a model that sends b64_json";
+const NOT_INLINE: &str = "it contains the URL of an image instead of the image, and llmgw does not fetch \
+                          URLs; choose a model that sends b64_json";
 
 #[cfg(test)]
 mod tests;

@@ -47,7 +47,7 @@ impl MediaListener for Images {
         let Ok(event) = serde_json::from_slice::<ImageEvent<'_>>(document) else {
             return Err(StreamError {
                 status: Some(502),
-                ..said("The upstream sent an event that is no JSON.")
+                ..said("The upstream sent an event that is not JSON.")
             });
         };
         let kind = event.kind.as_deref().unwrap_or_default();
@@ -59,8 +59,8 @@ impl MediaListener for Images {
             return Ok(());
         }
         if !is_inline(event.b64_json) {
-            let why = if event.url.is_some() { NOT_INLINE } else { "it holds an image without b64_json" };
-            let message = format!("The upstream's answer is of no use: {why}.");
+            let why = if event.url.is_some() { NOT_INLINE } else { "it contains an image without b64_json" };
+            let message = format!("The upstream's response is invalid: {why}.");
             return Err(StreamError { status: Some(502), ..said(&message) });
         }
         state.content = true;

@@ -67,14 +67,14 @@ fn an_answer_passes_with_its_usage() {
 #[test]
 fn an_answer_without_inline_images_is_none() {
     let rows = [
-        (r#"{"data":[{"url":"https://x/y.png"}]}"#, "address of an image"),
-        (r#"{"data":[{"b64_json":"AAAA"},{"url":"https://x","b64_json":null}]}"#, "address of an image"),
+        (r#"{"data":[{"url":"https://x/y.png"}]}"#, "URL of an image"),
+        (r#"{"data":[{"b64_json":"AAAA"},{"url":"https://x","b64_json":null}]}"#, "URL of an image"),
         (r#"{"data":[{"b64_json":""}]}"#, "without b64_json"),
         (r#"{"data":[{"b64_json":{"a":"b"}}]}"#, "without b64_json"),
         (r#"{"data":[]}"#, "no images"),
         (r#"{"created":1}"#, "no images"),
-        ("AAAA", "no answer with images"),
-        (r#"{"data":[{"b64_json":"AAAA"}"#, "no answer with images"),
+        ("AAAA", "not a response with images"),
+        (r#"{"data":[{"b64_json":"AAAA"}"#, "not a response with images"),
     ];
     for (body, why) in rows {
         let Err(BadAnswer::Invalid(said)) = whole(body.into()) else { panic!("{body}") };
@@ -132,11 +132,11 @@ fn an_image_is_content_only_when_it_is_whole() {
 #[test]
 fn what_is_no_inline_image_ends_a_stream() {
     let rows = [
-        (r#"{"type":"image_generation.completed","url":"https://x/s3cr3t"}"#, "address of an image"),
+        (r#"{"type":"image_generation.completed","url":"https://x/s3cr3t"}"#, "URL of an image"),
         (r#"{"type":"image_generation.partial_image","partial_image_index":0}"#, "without b64_json"),
         (r#"{"type":"error","error":{"message":"bad s3cr3t"}}"#, "bad"),
         (r#"{"error":{"message":"bad s3cr3t"}}"#, "bad"),
-        (r#"{"error""#, "no JSON"),
+        (r#"{"error""#, "not JSON"),
     ];
     for (data, why) in rows {
         let input = format!("data: {data}\n\n{STREAM}");

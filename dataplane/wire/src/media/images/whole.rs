@@ -36,16 +36,18 @@ pub fn whole(body: Bytes) -> Result<TranslatedAnswer, BadAnswer> {
         Ok(answer) if answer.error.as_ref().is_none_or(Value::is_null) => answer,
         Ok(_) | Err(_) => {
             let error = StreamError::of_odd(&body);
-            return Err(error.map_or(BadAnswer::Invalid("it is no answer with images"), BadAnswer::Error));
+            return Err(
+                error.map_or(BadAnswer::Invalid("it is not a response with images"), BadAnswer::Error)
+            );
         }
     };
     let images = answer.data.unwrap_or_default();
     if let Some(image) = images.iter().find(|image| !is_inline(image.b64_json)) {
-        let why = if image.url.is_some() { NOT_INLINE } else { "it holds an image without b64_json" };
+        let why = if image.url.is_some() { NOT_INLINE } else { "it contains an image without b64_json" };
         return Err(BadAnswer::Invalid(why));
     }
     if images.is_empty() {
-        return Err(BadAnswer::Invalid("it holds no images"));
+        return Err(BadAnswer::Invalid("it contains no images"));
     }
     let usage = answer.usage.as_ref().map(UsageReader::of_images);
     let mut extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();

@@ -59,7 +59,7 @@ fn named(FrameSize(width, height): FrameSize) -> Result<AspectAndResolution, Rej
     Ok((Some(ratio), Some(resolution)))
 }
 
-const SIZES: &str = "can only be 1280x720, 1920x1080, 3840x2160 or one of them upright at this target.";
+const SIZES: &str = "must be 1280x720, 1920x1080, 3840x2160 or one of these in portrait for this target.";
 
 /// Returns the body that polls Vertex AI for the state of the operation `name`.
 pub fn poll_body(name: &str) -> Bytes {

@@ -88,7 +88,7 @@ impl Vendor {
             Self::Google => google::started(answer),
         };
         let name = name.filter(|name| (1..=NAME_BYTES_MAX).contains(&name.len()));
-        name.ok_or_else(|| bad(answer, "it names no operation"))
+        name.ok_or_else(|| bad(answer, "it has no operation name"))
     }
 
     /// Returns the length and size of the video that the answer to a start reports.
@@ -105,7 +105,7 @@ impl Vendor {
             Self::OpenAi => open_ai::state(answer),
             Self::Google => google::state(answer),
         };
-        state.ok_or_else(|| bad(answer, "it does not say how far the video is"))
+        state.ok_or_else(|| bad(answer, "it has no status of the video"))
     }
 }
 

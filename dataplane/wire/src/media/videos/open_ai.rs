@@ -21,7 +21,7 @@ pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
         ("generate_audio", start.generate_audio == Some(false)),
     ];
     if let Some((name, _)) = unsaid.iter().find(|(_, given)| *given) {
-        return Err(Rejection::new(*name, "cannot be said to a target of OpenAI's videos API."));
+        return Err(Rejection::new(*name, "is not supported by OpenAI's videos API."));
     }
     let mut out = JsonWriter::default();
     out.object().name("model").text(start.model).name("prompt").text(start.prompt);
@@ -43,16 +43,13 @@ fn size(start: &VideoStart<'_>) -> Result<Option<FrameSize>, Rejection> {
     let (Some(ratio), None | Some("720p")) = (start.aspect_ratio, start.resolution) else {
         return match (start.aspect_ratio, start.resolution) {
             (_, Some("720p")) | (None, None) => Ok(start.size),
-            _ => Err(Rejection::new("resolution", "can only be \"720p\" at this target: use 'size'.")),
+            _ => Err(Rejection::new("resolution", "must be \"720p\" for this target: use 'size'.")),
         };
     };
     match ratio {
         "16:9" => Ok(Some(FrameSize(1280, 720))),
         "9:16" => Ok(Some(FrameSize(720, 1280))),
-        _ => Err(Rejection::new(
-            "aspect_ratio",
-            "can only be \"16:9\" or \"9:16\" at this target: use 'size'.",
-        )),
+        _ => Err(Rejection::new("aspect_ratio", "must be \"16:9\" or \"9:16\" for this target: use 'size'.")),
     }
 }
 
@@ -97,7 +94,7 @@ pub(super) fn state(answer: &Bytes) -> Option<VideoState> {
             VideoState::Failed(match job.error.filter(|error| !error.is_null()) {
                 Some(error) => StreamError::of_member(&error),
                 None => StreamError {
-                    message: "The provider made no video and did not say why.".to_owned(),
+                    message: "The provider generated no video and sent no reason.".to_owned(),
                     ..StreamError::default()
                 },
             })

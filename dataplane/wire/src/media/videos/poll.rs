@@ -26,5 +26,5 @@ pub fn polled(body: &mut [u8]) -> Result<String, Rejection> {
     operation.map(str::to_owned).ok_or_else(|| Rejection::malformed("operation", "is missing."))
 }
 
-const ALONE: &str =
-    "cannot stand beside 'operation': a request that asks how far a video is holds that and 'model' alone.";
+const ALONE: &str = "cannot be combined with 'operation': a request that polls a video contains only \
+                     'operation' and 'model'.";

@@ -45,7 +45,7 @@ pub(super) fn read(
 
 /// Returns the rejection of a body that is not JSON.
 pub(super) fn unreadable(fault: json::JsonFault) -> Rejection {
-    let message = format!("The body cannot be read: {fault}.");
+    let message = format!("The body is not valid JSON: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
@@ -63,7 +63,10 @@ fn members<'i>(body: Tree<'_, 'i>) -> Result<VideoStart<'i>, Rejection> {
     }
     for (name, given) in [("aspect_ratio", start.aspect_ratio), ("resolution", start.resolution)] {
         if given.is_some() && start.size.is_some() {
-            return Err(Rejection::malformed(name, "cannot stand beside 'size', which says the same."));
+            return Err(Rejection::malformed(
+                name,
+                "cannot be combined with 'size', which has the same meaning.",
+            ));
         }
     }
     Ok(start)
@@ -83,11 +86,12 @@ impl<'i> VideoStart<'i> {
             "size" => self.size = Some(FrameSize::read(text()?).ok_or_else(|| wrong(SIZE))?),
             "aspect_ratio" => {
                 self.aspect_ratio = Some(text()?).filter(|ratio| is_ratio(ratio));
-                self.aspect_ratio.ok_or_else(|| wrong("must be two numbers, as \"16:9\"."))?;
+                self.aspect_ratio.ok_or_else(|| wrong("must be two numbers, such as \"16:9\"."))?;
             }
             "resolution" => {
                 self.resolution = Some(text()?).filter(|name| is_word(name));
-                self.resolution.ok_or_else(|| wrong("must be a name, as \"720p\", \"1080p\" or \"4k\"."))?;
+                self.resolution
+                    .ok_or_else(|| wrong("must be a name such as \"720p\", \"1080p\" or \"4k\"."))?;
             }
             "n" if value.as_u64() == Some(1) => {}
             "n" => {
@@ -109,7 +113,7 @@ impl<'i> VideoStart<'i> {
             "stream" => {
                 return Err(Rejection::new(
                     name,
-                    "is not served: a video is started, and asked for again until it is done.",
+                    "is not supported: start the video, then poll its operation until it is done.",
                 ));
             }
             _ => return Err(Rejection::new(name, UNKNOWN)),
@@ -160,7 +164,7 @@ impl<'i> FirstFrame<'i> {
 const SECONDS_MAX: u64 = 86_400;
 const PIXELS_MAX: u32 = 65_535;
 const SECONDS: &str = "must be a whole number of seconds, 1 or more.";
-const SIZE: &str = "must be width and height in pixels, as \"1280x720\".";
-const IMAGE: &str = "must be an image as a data URI in base64, as \"data:image/png;base64,...\".";
-const UNKNOWN: &str = "is no member of a request for a video. It takes model, prompt, seconds, size, aspect_ratio, \
+const SIZE: &str = "must be width and height in pixels, such as \"1280x720\".";
+const IMAGE: &str = "must be an image as a data URI in base64, such as \"data:image/png;base64,...\".";
+const UNKNOWN: &str = "is an unknown member. A video request has model, prompt, seconds, size, aspect_ratio, \
     resolution, n, seed, negative_prompt, image and generate_audio.";

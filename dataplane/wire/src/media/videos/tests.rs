@@ -217,7 +217,7 @@ fn every_state_is_read() {
     };
     let told = failed(open_ai("failed", r#","error":{"code":"moderation_blocked","message":"no"}"#));
     assert_eq!(told, ("no".to_owned(), "moderation_blocked".to_owned()));
-    assert!(failed(open_ai("failed", r#","error":null"#)).0.contains("did not say why"));
+    assert!(failed(open_ai("failed", r#","error":null"#)).0.contains("sent no reason"));
     assert_eq!(state(Vendor::Google, fixture!("gemini_running")), VideoState::Running(None));
     assert_eq!(
         state(Vendor::Google, r#"{"name":"o","done":false,"metadata":{}}"#),

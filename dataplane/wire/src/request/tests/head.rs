@@ -171,7 +171,7 @@ fn a_bound_that_is_no_whole_number_is_refused_by_name() {
         for value in ["\"100\"", "1.5", "-2", "true", "[5]", "{}", "1e-1", long.as_str()] {
             let error =
                 scan(&format!(r#"{{"model":"m","messages":[],"{name}":{value},"x":1}}"#)).unwrap_err();
-            let message = format!("'{name}' must be a whole number that is not negative, or null.");
+            let message = format!("'{name}' must be a non-negative whole number or null.");
             assert_eq!((error.param.as_deref(), error.to_string()), (Some(name), message), "{value}");
         }
     }

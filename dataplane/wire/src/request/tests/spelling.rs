@@ -72,8 +72,9 @@ fn another_spelling_of_a_member_that_the_gateway_reads_is_refused() {
                     let error = fault_of(dialect, &body).unwrap_or_else(|| panic!("{dialect:?}: {body}"));
                     assert_eq!(error.param.as_deref(), Some(name), "{body}");
                     let message = error.to_string();
-                    let want =
-                        format!("Unknown member '{meant}': write '{name}'. Some upstreams read both as one.");
+                    let want = format!(
+                        "Unknown member '{meant}': write '{name}'. Some upstreams treat both as the same."
+                    );
                     assert_eq!(message, want, "{body}");
                 }
             }

@@ -92,4 +92,4 @@ impl<'t, 'i> CallArguments<'t, 'i> {
     }
 }
 
-const OBJECT: &str = "must be a JSON object, written as a string.";
+const OBJECT: &str = "must be a string with a JSON object.";

@@ -43,7 +43,7 @@ pub(super) fn write(
     let mut system = talk.system;
     if talk.out.last() == Some(&b'[') {
         if system.is_empty() {
-            return Err(Rejection::malformed("messages", "must hold a message that says something."));
+            return Err(Rejection::malformed("messages", "must contain a message that is not empty."));
         }
         // The target requires at least one message, so system text without any other message is sent as the user's.
         let mut message = ObjectWriter::open(talk.out);

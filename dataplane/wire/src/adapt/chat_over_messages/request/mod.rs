@@ -117,7 +117,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             let Some(value) = self.member(name) else { continue };
             let number = value.cast_f64().ok_or_else(|| Rejection::malformed(name, "must be a number."))?;
             if name == TEMPERATURE && number > 1.0 {
-                return Err(Rejection::new(name, "is above 1, which is as much as the target knows."));
+                return Err(Rejection::new(name, "is above 1, the maximum of the target."));
             }
             body.tree(name, value);
         }
@@ -143,7 +143,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         if let Some((path, _)) = sequences.iter().find(|(_, text)| text.trim().is_empty()) {
             return Err(Rejection::new(
                 path.as_str(),
-                "is blank, and the target does not stop at blanks alone.",
+                "is blank, and the target does not support blank sequences.",
             ));
         }
         if !sequences.is_empty() {
@@ -190,7 +190,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             "text" => Ok(None),
             "json_object" => Err(refuse(JSON_OBJECT, FORMAT)),
             "json_schema" if !self.target.json_schema => {
-                Err(Rejection::new(FORMAT, "cannot be asked of the target, which takes no schema."))
+                Err(Rejection::new(FORMAT, "is not supported by the target, which accepts no schema."))
             }
             "json_schema" => {
                 const SCHEMA: &str = "response_format.json_schema";
@@ -199,7 +199,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
                 let inner = read::object(inner, || SCHEMA.to_owned())?;
                 let schema = read::member(&inner, "schema");
                 let missing =
-                    || Rejection::new(format!("{SCHEMA}.schema"), "is missing: the target needs it.");
+                    || Rejection::new(format!("{SCHEMA}.schema"), "is missing: the target requires it.");
                 schema.map(Some).ok_or_else(missing)
             }
             _ => Err(Rejection::new(FORMAT, "must be of type `text` or `json_schema`.")),

@@ -74,7 +74,7 @@ pub(super) fn text_alone<'t, 'i>(
 }
 
 fn unknown(path: PathOf<'_>) -> Rejection {
-    Rejection::new(path(), "is a part of a type that the target does not know.")
+    Rejection::new(path(), "has a type that the target does not support.")
 }
 
 fn image(
@@ -178,5 +178,7 @@ impl<'i> MediaSource<'i> {
     }
 }
 
-const IMAGES: &str = "must be an http(s) URL, or a JPEG, PNG, GIF or WebP image as a data URI in base64: the target takes no other.";
-const FILES: &str = "must be a PDF as a data URI in base64, or an http(s) URL: the target takes no other.";
+const IMAGES: &str = "must be an http(s) URL, or a JPEG, PNG, GIF or WebP image as a data URI in base64: \
+                      the target accepts nothing else.";
+const FILES: &str =
+    "must be a PDF as a data URI in base64, or an http(s) URL: the target accepts nothing else.";

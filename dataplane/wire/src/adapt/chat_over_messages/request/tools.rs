@@ -136,7 +136,7 @@ impl<'t, 'i> MessagesTools<'t, 'i> {
         }
         self.tools.retain(|tool| names.contains(&tool.name));
         if self.tools.is_empty() {
-            return Err(Rejection::malformed(list(), "names none of the request's tools."));
+            return Err(Rejection::malformed(list(), "does not name a tool of the request."));
         }
         Ok(())
     }
@@ -206,4 +206,4 @@ fn function_name<'i>(choice: &Object<'_, 'i>, path: &str) -> Result<&'i str, Rej
 }
 
 const CHOICE: &str = "tool_choice";
-const CHOICES: &str = "must be `auto`, `none`, `required` or a function of the request.";
+const CHOICES: &str = "must be `auto`, `none`, `required` or a function that the request defines.";
