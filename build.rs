@@ -27,7 +27,7 @@ fn said(program: &str, arguments: &[&str]) -> String {
 
 #[expect(
     clippy::disallowed_methods,
-    reason = "cargo tells a build script about the build by its environment"
+    reason = "cargo passes facts about the build to a build script in its environment"
 )]
 fn said_by_cargo(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "unknown".to_owned())

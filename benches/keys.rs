@@ -112,7 +112,7 @@ fn timing(gateway: &Gateway, key: &str, pairs: usize) {
         "{pairs} pairs: a near miss is refused in {:.3} us, another wrong key in {:.3} us; difference {:+.3} us, t {t:+.2}",
         near.mean, far.mean, difference
     );
-    assert!(t.abs() < 4.5 || difference.abs() < 1.0, "near misses can be told by their time");
+    assert!(t.abs() < 4.5 || difference.abs() < 1.0, "near misses can be distinguished by their time");
 }
 
 /// The fastest nine tenths of a set of times.

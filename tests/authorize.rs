@@ -107,7 +107,7 @@ async fn a_private_connection_takes_its_owners_keys_and_bound_projects_only() {
     let hers = rig.client(&project, json!({"acts_as": ada})).await;
     let ask = async |client: &Client| told(&client.chat(chat::request("hers/m")).await);
     assert_eq!(ask(&stranger).await, "403 private_provider");
-    assert_eq!(ask(&rig.gateway.client()).await, "403 private_provider", "a static key is nobody's");
+    assert_eq!(ask(&rig.gateway.client()).await, "403 private_provider", "a static key has no owner");
     assert_eq!(ask(&hers).await, "one");
     assert!(!models(&stranger).await.contains(&"hers/m".to_owned()));
     assert!(models(&hers).await.contains(&"hers/m".to_owned()));

@@ -42,7 +42,7 @@ async fn a_restored_state_serves_with_the_same_key() {
     gateway.records(1).await;
     let archive = create(gateway.setup()).await;
     assert_eq!(client.post("/admin/api/principals", r#"{"name": "after"}"#).await.status, 201);
-    assert!(said(gateway.setup(), &["backup", "verify", text(&archive)], 0).await.contains("is whole"));
+    assert!(said(gateway.setup(), &["backup", "verify", text(&archive)], 0).await.contains("is intact"));
     assert!(said(gateway.setup(), &["backup", "list"], 0).await.contains("gateway.db"));
 
     let target = archive.with_file_name("elsewhere");

@@ -298,7 +298,11 @@ async fn an_override_prices_requests_from_its_moment_on() {
         let row = get(&client, "catalog?provider=up").await["data"][0].clone();
         (row["prices"]["output"] == 0.0).then_some(row["vision"].clone())
     };
-    assert_eq!(wait::eventually("the next prices", free).await, false, "what it says nothing of stays");
+    assert_eq!(
+        wait::eventually("the next prices", free).await,
+        false,
+        "fields that it does not contain stay"
+    );
     assert_eq!(cost(3).await, json!(0.0));
 
     for id in [&coming["id"], &made["id"]] {

@@ -69,7 +69,11 @@ async fn claude_on_vertex_gets_a_messages_clients_own_bytes() {
         assert_eq!(std::str::from_utf8(&request.body).unwrap(), want(stream));
         assert_eq!(request.header("authorization"), Some("Bearer ya29.given"));
         let version = request.header("anthropic-version");
-        assert_eq!((version, request.header("anthropic-beta")), (None, Some("fine-1")), "the body says it");
+        assert_eq!(
+            (version, request.header("anthropic-beta")),
+            (None, Some("fine-1")),
+            "the body contains it"
+        );
     }
 }
 

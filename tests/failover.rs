@@ -61,7 +61,7 @@ async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
         assert_eq!(trace(&gateway, id).await, expected);
         assert_eq!((hanging.requests().len(), third.requests().len()), (1, 1));
         hanging.closed(0).await;
-        figure("P13", format!("refuses, hangs, answers: one answer; the trace says {expected:?}"));
+        figure("P13", format!("refuses, hangs, answers: one answer; the trace is {expected:?}"));
     }
 }
 

@@ -100,7 +100,7 @@ async fn a_configuration_whose_file_system_hangs_freezes_neither_the_api_nor_the
     let faulty = Faulty::new();
     let mut gateway = faulty.apply(Setup::new(&Yaml::one(upstream.base_url()))).start().await;
     faulty.begin("hang", gateway.setup().config_path().to_str().unwrap());
-    let told = wait::eventually_within(2 * wait::PATIENCE, "the state tells", async || {
+    let told = wait::eventually_within(2 * wait::PATIENCE, "the state reports it", async || {
         state(&gateway).await["reload"]["last_error"].as_str().map(str::to_owned)
     })
     .await;

@@ -183,7 +183,7 @@ async fn tls_upstreams_need_a_certificate_that_is_trusted() {
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "behind TLS", "{answer:?}");
     let answer = Gateway::start(&yaml).await.client().chat(chat::request("m")).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unreachable"));
-    assert_eq!(upstream.requests().len(), 1, "nothing is said to who is not trusted");
+    assert_eq!(upstream.requests().len(), 1, "no request is sent to an untrusted server");
 }
 
 /// Encodes one HTTP/2 frame.

@@ -92,7 +92,7 @@ async fn whatever_closes_a_key_closes_it_for_the_next_request_and_what_opens_it_
     }
     rig.admin.done("PATCH", &path, json!({"acts_as": null})).await;
     rig.admin.done("PATCH", &ada, json!({"disabled": true})).await;
-    assert_eq!(rig.chat(&key.key).await, 200, "it stands for nobody now");
+    assert_eq!(rig.chat(&key.key).await, 200, "it no longer acts as a human");
     rig.admin.done("PATCH", &path, json!({"state": "revoked"})).await;
     assert_eq!(rig.chat(&key.key).await, 401, "revoked");
     let revival = rig.admin.call("PATCH", &path, json!({"state": "active"})).await;

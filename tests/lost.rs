@@ -125,7 +125,7 @@ fn failing_answers() -> Vec<Failing> {
             answer: Answer::json(200, error_with_usage.to_string()),
         },
         Failing {
-            name: "a whole answer that says nothing",
+            name: "an empty whole answer",
             members: "type: compatible\nprotocols: [chat]",
             path: "/v1/messages",
             body: messages_body(false),

@@ -45,7 +45,7 @@ async fn a_reader_that_stops_stops_the_upstream() {
     let (memory, base) = (gateway.memory(), gateway.descriptors());
     let one = stop().await;
     let taken = settled(&gateway, &upstream).await;
-    assert!(taken <= 16 * MIB, "{taken} bytes taken for nobody");
+    assert!(taken <= 16 * MIB, "{taken} bytes taken without a request");
     let for_one = memory.peak();
     assert!(for_one <= 16 * MIB, "{} KiB", for_one >> 10);
 

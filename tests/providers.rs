@@ -399,7 +399,11 @@ async fn a_private_provider_serves_its_owner_and_those_it_is_shared_with() {
     body.as_object_mut().unwrap().remove("api_key");
     admin.done("POST", "providers", body).await;
     assert_eq!(ask(&strange, "oauth/m").await, private);
-    assert_eq!(ask(&hers, "oauth/m").await, (503, "no_eligible_target".to_owned()), "nobody has signed in");
+    assert_eq!(
+        ask(&hers, "oauth/m").await,
+        (503, "no_eligible_target".to_owned()),
+        "its OAuth sign-in is missing"
+    );
     assert_eq!(upstream.requests().len(), 3);
 }
 

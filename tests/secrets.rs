@@ -244,7 +244,7 @@ async fn no_planted_secret_is_kept_or_told_anywhere() {
     let run = setup.run(&["backup", "restore", archive.to_str().unwrap(), restored.to_str().unwrap()]).await;
     assert!(run.status.success());
     planted.expect_none_below(&restored);
-    planted.expect_none("what the commands say", &[run.stdout, run.stderr].concat());
+    planted.expect_none("the output of the commands", &[run.stdout, run.stderr].concat());
     figure(
         "P18",
         format!(

@@ -370,7 +370,7 @@ async fn who_deletes_usage_db_loses_usage_only() {
     rig.chat(1).await;
     rig.told(1).await;
     let rig = rig.again(|setup| setup).await;
-    assert_eq!(rig.state().await["warnings"], json!([]), "it is said once");
+    assert_eq!(rig.state().await["warnings"], json!([]), "it is reported once");
     assert_eq!((rig.used().await, rig.gateway.records(1).await.len()), (9 * TOKENS, 1));
 }
 

@@ -188,5 +188,5 @@ fn wait_for(address: SocketAddr) {
         }
         std::thread::park_timeout(Duration::from_millis(5));
     }
-    panic!("nobody listens on {address}");
+    panic!("nothing listens on {address}");
 }

@@ -72,7 +72,7 @@ impl Writer {
         WriterHandle(self.jobs.clone())
     }
 
-    /// Stores all that is queued and ends the thread; gives up after [`STOP_TIME_MAX`] if storing fails.
+    /// Stores everything in the queue and ends the thread; times out after [`STOP_TIME_MAX`] if storing fails.
     pub(crate) fn stop(self) {
         if self.jobs.send(WriterJob::Stop).is_err() || self.thread.join().is_err() {
             tracing::error!("the writer thread had ended unexpectedly");

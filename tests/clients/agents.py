@@ -161,8 +161,8 @@ def codex_on_a_chat_only_target_is_told_why_not():
     with tempfile.TemporaryDirectory(prefix="llmgw-codex-") as name:
         folder = pathlib.Path(name)
         command = codex(folder, "gpt-5.5-on-chat", "scene:hello")
-        said = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
-        holds("it ended with 1" in said and "'include' requests" in said, f"the field that cannot be said: {said}")
+        output = str(raises(AssertionError, lambda: events(command, folder, {"GATEWAY_KEY": KEY})))
+        holds("it ended with 1" in output and "'include' requests" in output, f"the unsupported field: {output}")
 
 
 @SUITE.check()
@@ -184,9 +184,9 @@ def aider_on_a_native_target():
             "--message", "Write the note. scene:aider=note.txt", "note.txt",
         ]  # fmt: skip
         env = {"OPENAI_API_BASE": f"{ORIGIN}/v1", "OPENAI_API_KEY": KEY, "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
-        said = printed(command, folder, env)
+        output = printed(command, folder, env)
         equal(note.read_text(), f"written by a script: {ODD}\n", "the note")
-        holds("Applied edit to note.txt" in said, f"that it is done: {said}")
+        holds("Applied edit to note.txt" in output, f"that it is done: {output}")
         asked = last()["body"]
         equal((asked["stream"], asked["model"]), (True, "m"), "what was asked")
 

@@ -8,7 +8,7 @@ from anthropic import Anthropic
 
 from common import (
     ANTHROPIC, DIRECT, HELLO, KEY, ODD, ORIGIN, PARAMETERS, PICTURE, PIXEL, WEATHER, City, Suite, cities, equal,
-    eventually, finish, holds, idle, last, on, raises, told,
+    eventually, finish, holds, idle, last, on, raises, weather_answer,
 )  # fmt: skip
 from upstream.messages import COUNTED, SIGNATURE
 
@@ -56,7 +56,7 @@ def odd_text_and_system(model):
 def parallel_tools_round_trip(model):
     question = ask(cities("Paris", "Oslo"), tools=TOOLS)
     answer = client.messages.create(model=model, **question)
-    equal(go_on(model, question, answer), told("Paris", "Oslo"), "the answer")
+    equal(go_on(model, question, answer), weather_answer("Paris", "Oslo"), "the answer")
 
 
 @on(SUITE, TARGETS)
@@ -67,7 +67,7 @@ def parallel_tools_in_a_stream(model):
         answer = events.get_final_message()
     holds(len(pieces) > 4, "the arguments came in fragments")
     equal(answer.content[0].text, "Let me look.", "the text before the calls")
-    equal(go_on(model, question, answer), told("Paris", "Oslo"), "the answer")
+    equal(go_on(model, question, answer), weather_answer("Paris", "Oslo"), "the answer")
 
 
 def go_on(model, question, answer):
@@ -162,7 +162,7 @@ def the_tool_runner_goes_on_without_a_thread(model):
         return WEATHER[city]
 
     runner = client.beta.messages.tool_runner(model=model, tools=[get_weather], **ask(cities("Paris", "Oslo")))
-    equal(runner.until_done().content[0].text, told("Paris", "Oslo"), "the answer")
+    equal(runner.until_done().content[0].text, weather_answer("Paris", "Oslo"), "the answer")
     equal(seen, ["Paris", "Oslo"], "what the tools were asked")
 
 

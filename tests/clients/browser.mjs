@@ -110,16 +110,16 @@ const checks = {
   },
 
   async errors_are_readable(model) {
-    const told = await page.evaluate(async ([one, two]) => {
+    const outcomes = await page.evaluate(async ([one, two]) => {
       const messages = [{ role: "user", content: "scene:refuse=429" }];
-      const told = (promise) => promise.catch((error) => [error.status, error.message]);
+      const settled = (promise) => promise.catch((error) => [error.status, error.message]);
       return [
-        await told(openai.chat.completions.create({ model: one, messages, max_tokens: 200 })),
-        await told(openai.chat.completions.create({ model: one, messages, max_tokens: 200, stream: true })),
-        await told(anthropic.messages.create({ model: two, messages, max_tokens: 200 })),
+        await settled(openai.chat.completions.create({ model: one, messages, max_tokens: 200 })),
+        await settled(openai.chat.completions.create({ model: one, messages, max_tokens: 200, stream: true })),
+        await settled(anthropic.messages.create({ model: two, messages, max_tokens: 200 })),
       ];
     }, [of(model, "openai"), of(model, "anthropic")]);
-    for (const [status, message] of told) {
+    for (const [status, message] of outcomes) {
       assert.equal(status, 429);
       assert.match(message, /The script refuses/);
     }
@@ -135,16 +135,16 @@ const once = {
   async gateway_gives_pages_of_other_origins_nothing() {
     const stranger = await open(other);
     const before = await asked();
-    const told = await stranger.evaluate(async () => {
+    const outcomes = await stranger.evaluate(async () => {
       const messages = [{ role: "user", content: "scene:hello" }];
-      const told = (promise) => promise.then(() => "answered", (error) => error.constructor.name);
+      const settled = (promise) => promise.then(() => "answered", (error) => error.constructor.name);
       return [
-        await told(openai.chat.completions.create({ model: "openai/m", messages })),
-        await told(anthropic.messages.create({ model: "anthropic/m", messages, max_tokens: 200 })),
+        await settled(openai.chat.completions.create({ model: "openai/m", messages })),
+        await settled(anthropic.messages.create({ model: "anthropic/m", messages, max_tokens: 200 })),
       ];
     });
     const named = await stranger.evaluate(() => [sdks.OpenAI.APIConnectionError.name, sdks.Anthropic.APIConnectionError.name]);
-    assert.deepEqual(told, named);
+    assert.deepEqual(outcomes, named);
     assert.equal(await asked(), before, "the preflight was refused, so nothing went upstream");
     await stranger.close();
   },

@@ -47,7 +47,7 @@ def cities(*names):
     return f"scene:weather={','.join(names)}"
 
 
-def told(*names):
+def weather_answer(*names):
     return "It says: " + " ".join(WEATHER[name] for name in names)
 
 

@@ -46,7 +46,7 @@ endpoints:
     failover:
       - {{provider: openai, model: overloaded}}
       - {{provider: anthropic, model: m}}
-  # What Claude Code knows a model by decides what it asks of it.
+  # Claude Code derives its requests from the name of the model.
   claude-sonnet-5:
     failover: [{{provider: anthropic, model: m}}]
   claude-sonnet-5-on-chat:

@@ -5,7 +5,7 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_openai import ChatOpenAI, OpenAIEmbeddings
 
-from common import DIRECT, HELLO, KEY, ODD, ORIGIN, WEATHER, City, Suite, cities, equal, finish, on, told
+from common import DIRECT, HELLO, KEY, ODD, ORIGIN, WEATHER, City, Suite, cities, equal, finish, on, weather_answer
 from upstream.media import vector
 
 SUITE = Suite(f"langchain-core-{langchain_core.__version__}")
@@ -46,7 +46,7 @@ def tools_round_trip(model):
         turns.append(chat.invoke(turns))
         equal([call["args"] for call in turns[1].tool_calls], [{"city": "Paris"}, {"city": "Oslo"}], "calls")
         turns += [ToolMessage(get_weather(**call["args"]), tool_call_id=call["id"]) for call in turns[1].tool_calls]
-        equal(chat.invoke(turns).text, told("Paris", "Oslo"), "the answer")
+        equal(chat.invoke(turns).text, weather_answer("Paris", "Oslo"), "the answer")
 
 
 @SUITE.check()

@@ -8,7 +8,7 @@ from openai import AsyncOpenAI, OpenAI
 
 from common import (
     ANTHROPIC, DATA_URL, DIRECT, HELLO, KEY, ODD, OPENAI, ORIGIN, PARAMETERS, PICTURE, WEATHER, City, Suite, cities,
-    equal, eventually, finish, holds, idle, last, on, raises, told,
+    equal, eventually, finish, holds, idle, last, on, raises, weather_answer,
 )  # fmt: skip
 from upstream.media import TEXT, picture, speech, vector
 
@@ -74,7 +74,7 @@ def parallel_tools_round_trip(model):
     answer = client.chat.completions.create(model=model, **question).choices[0]
     equal(answer.finish_reason, "tool_calls", "finish_reason")
     equal([json.loads(call.function.arguments)["city"] for call in answer.message.tool_calls], ["Paris", "Oslo"], "calls")
-    equal(go_on(model, question, answer.message.model_dump(exclude_none=True)), told("Paris", "Oslo"), "the answer")
+    equal(go_on(model, question, answer.message.model_dump(exclude_none=True)), weather_answer("Paris", "Oslo"), "the answer")
 
 
 @on(SUITE, TARGETS)
@@ -90,7 +90,7 @@ def parallel_tools_in_a_stream(model):
     for call in dumped["tool_calls"]:
         call["function"].pop("parsed_arguments", None)
         call.pop("index", None)
-    equal(go_on(model, question, dumped), told("Paris", "Oslo"), "the answer")
+    equal(go_on(model, question, dumped), weather_answer("Paris", "Oslo"), "the answer")
 
 
 def go_on(model, question, message):
@@ -225,7 +225,7 @@ def images_that_are_not_made():
     holds(error.status_code == 502 and "Which cat do you mean?" in str(error), f"words in place of an image: {error}")
     for param, value in (("n", 2), ("size", "4096x1024"), ("stream", True)):
         error = raises(openai.BadRequestError, lambda: ask("a cat", **{param: value}))
-        equal(error.param, param, "what cannot be said")
+        equal(error.param, param, "the unsupported member")
 
 
 @SUITE.check()

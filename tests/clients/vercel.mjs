@@ -47,7 +47,7 @@ const weather = (seen) => ai.tool({
   },
 });
 
-/** The error that a stream gives as a part of its own, behind half of its text. */
+/** Returns the error part of a stream, which follows half of its text. */
 async function errorPart(model, target, prompt) {
   const parts = await collect(ai.streamText({ ...ask(model, target, prompt), ...quiet }).fullStream);
   assert.equal(parts.filter((part) => part.type === "text-delta").map((part) => part.text).join(""), "half an answer");

@@ -33,7 +33,7 @@ class Conversation:
         self.features = [feature.__name__ for feature in features]
         self.name = "+".join(self.features)
         self.system = [{"text": "You answer briefly."}]
-        self.turns = [said("user", text("What is the weather like in Paris?"))]
+        self.turns = [spoken("user", text("What is the weather like in Paris?"))]
         self.tools = []
         self.options = {}
         # Verbatim members, by protocol.
@@ -43,7 +43,7 @@ class Conversation:
         for feature in features:
             feature(self)
         if self.turns and self.turns[-1]["role"] == "assistant" and "prefill" not in self.features:
-            self.turns.append(said("user", text("And now?")))
+            self.turns.append(spoken("user", text("And now?")))
 
     def only(self, *clients):
         self.clients &= set(clients)
@@ -52,7 +52,7 @@ class Conversation:
         return [call for turn in self.turns for call in turn.get("calls", [])]
 
 
-def said(role, *parts, **more):
+def spoken(role, *parts, **more):
     return {"role": role, "parts": list(parts)} | more
 
 
@@ -79,7 +79,7 @@ def result(id="call_a1", *parts, **more):
 def step(conversation, calls, results=None, words=None, thoughts=None):
     """Adds tool calls of the assistant and their results."""
     parts = [] if words is None else [text(words)]
-    conversation.turns.append(said("assistant", *parts, calls=calls, thoughts=thoughts or []))
+    conversation.turns.append(spoken("assistant", *parts, calls=calls, thoughts=thoughts or []))
     conversation.turns.append({"role": "results", "results": results or [result(one["id"]) for one in calls], "parts": []})
     named = {known["name"] for known in conversation.tools}
     conversation.tools += [tool(name) for name in dict.fromkeys(one["name"] for one in calls) if name not in named]
@@ -119,15 +119,15 @@ def developer(c):
 
 
 def system_in_the_middle(c):
-    c.turns += [said("assistant", text("Fine.")), said("system", text("Be brief.")), said("user", text("And Rome?"))]
+    c.turns += [spoken("assistant", text("Fine.")), spoken("system", text("Be brief.")), spoken("user", text("And Rome?"))]
 
 
 def assistant_first(c):
-    c.turns.insert(0, said("assistant", text("Hello! How can I help?")))
+    c.turns.insert(0, spoken("assistant", text("Hello! How can I help?")))
 
 
 def assistant_first_twice(c):
-    c.turns[:0] = [said("assistant", text("Hello!")), said("assistant", text("How can I help?"))]
+    c.turns[:0] = [spoken("assistant", text("Hello!")), spoken("assistant", text("How can I help?"))]
 
 
 def call_first(c):
@@ -136,61 +136,61 @@ def call_first(c):
 
 
 def users_in_a_row(c):
-    c.turns += [said("user", text("And in Rome?")), said("user", text("And in Oslo?"))]
+    c.turns += [spoken("user", text("And in Rome?")), spoken("user", text("And in Oslo?"))]
 
 
 def assistants_in_a_row(c):
-    c.turns += [said("assistant", text("Sunny.")), said("assistant", text("And warm."))]
+    c.turns += [spoken("assistant", text("Sunny.")), spoken("assistant", text("And warm."))]
 
 
 def prefill(c):
-    c.turns.append(said("assistant", text("It is ")))
+    c.turns.append(spoken("assistant", text("It is ")))
     c.only("chat")
 
 
 def empty_user_turn(c):
-    c.turns.insert(0, said("user", text("")))
+    c.turns.insert(0, spoken("user", text("")))
 
 
 def blank_user_turn(c):
-    c.turns.insert(0, said("user", text(" \n")))
+    c.turns.insert(0, spoken("user", text(" \n")))
 
 
 def empty_part_beside_image(c):
-    c.turns.append(said("user", text(""), image()))
+    c.turns.append(spoken("user", text(""), image()))
 
 
 def blank_part_beside_image(c):
-    c.turns.append(said("user", text("\n\n"), image()))
+    c.turns.append(spoken("user", text("\n\n"), image()))
 
 
 def empty_parts_only(c):
-    c.turns[:0] = [said("user", text(""), text(""))]
+    c.turns[:0] = [spoken("user", text(""), text(""))]
 
 
 def several_parts(c):
-    c.turns.append(said("user", text("One."), text("Two."), text("Three.")))
+    c.turns.append(spoken("user", text("One."), text("Two."), text("Three.")))
 
 
 def image_only(c):
-    c.turns.append(said("user", image("image/jpeg")))
+    c.turns.append(spoken("user", image("image/jpeg")))
 
 
 def images(c):
-    c.turns.append(said("user", text("What are these?"), image(), image("image/gif"), image("image/webp")))
+    c.turns.append(spoken("user", text("What are these?"), image(), image("image/gif"), image("image/webp")))
 
 
 def jpg_image(c):
     c.only("chat", "responses")
-    c.turns.append(said("user", text("And this?"), image("image/jpg")))
+    c.turns.append(spoken("user", text("And this?"), image("image/jpg")))
 
 
 def web_image(c):
-    c.turns.append(said("user", text("And this?"), {"kind": "web", "url": "https://example.com/a.png"}))
+    c.turns.append(spoken("user", text("And this?"), {"kind": "web", "url": "https://example.com/a.png"}))
 
 
 def pdf(c):
-    c.turns.append(said("user", text("Read this."), {"kind": "pdf", "data": PDF, "name": "Report (1)_final.pdf"}))
+    c.turns.append(spoken("user", text("Read this."), {"kind": "pdf", "data": PDF, "name": "Report (1)_final.pdf"}))
 
 
 def two_pdfs(c):
@@ -199,27 +199,27 @@ def two_pdfs(c):
 
 
 def letters(c):
-    c.turns.append(said("user", text('Grüße, 世界! 🌍 "quoted" \\ back\t\u0007 \u2028 end')))
+    c.turns.append(spoken("user", text('Grüße, 世界! 🌍 "quoted" \\ back\t\u0007 \u2028 end')))
 
 
 def long_text(c):
-    c.turns.append(said("user", text("la " * 6000)))
+    c.turns.append(spoken("user", text("la " * 6000)))
 
 
 def empty_assistant(c):
-    c.turns += [said("assistant", text("")), said("user", text("Hello?"))]
+    c.turns += [spoken("assistant", text("")), spoken("user", text("Hello?"))]
 
 
 def blank_assistant(c):
-    c.turns += [said("assistant", text("\n\n")), said("user", text("Hello?"))]
+    c.turns += [spoken("assistant", text("\n\n")), spoken("user", text("Hello?"))]
 
 
 def trailing_blanks(c):
-    c.turns += [said("assistant", text("Sunny. \n\n")), said("user", text("Thanks. \n"))]
+    c.turns += [spoken("assistant", text("Sunny. \n\n")), spoken("user", text("Thanks. \n"))]
 
 
 def refused(c):
-    c.turns += [said("assistant", refusal="I will not."), said("user", text("Why?"))]
+    c.turns += [spoken("assistant", refusal="I will not."), spoken("user", text("Why?"))]
     c.only("chat", "responses")
 
 
@@ -312,7 +312,7 @@ def nine_ids(c):
 
 def unanswered_then_done(c):
     step(c, [call("call_u1")])
-    c.turns.append(said("assistant", text("It is 18 degrees.")))
+    c.turns.append(spoken("assistant", text("It is 18 degrees.")))
 
 
 def offered(c):
@@ -476,7 +476,7 @@ def unsigned_thoughts(c):
 
 
 def thoughts_alone(c):
-    c.turns += [said("assistant", thoughts=[{"thinking": "Hm.", "signature": SIGNED}]), said("user", text("Well?"))]
+    c.turns += [spoken("assistant", thoughts=[{"thinking": "Hm.", "signature": SIGNED}]), spoken("user", text("Well?"))]
     c.only("messages")
 
 
@@ -521,7 +521,7 @@ def google_signatures(c):
     c.only("chat")
     step(c, [call("call_q1"), call("call_q2")])
     c.turns[-2]["calls"][0]["signature"] = SIGNED
-    c.turns += [said("assistant", text("Sunny."), signature=SIGNED)]
+    c.turns += [spoken("assistant", text("Sunny."), signature=SIGNED)]
 
 
 def sampled(c):
@@ -576,7 +576,7 @@ def cached_an_hour(c):
 def cached_everywhere(c):
     cached_system(c)
     c.tools += [tool("first"), tool("last", cache={"type": "ephemeral"})]
-    c.turns.append(said("user", text("Long."), text("Text.", cache={"type": "ephemeral"})))
+    c.turns.append(spoken("user", text("Long."), text("Text.", cache={"type": "ephemeral"})))
 
 
 def cached_result(c):
@@ -586,7 +586,7 @@ def cached_result(c):
 
 def cached_blank(c):
     c.only("messages")
-    c.turns[:0] = [said("user", text("", cache={"type": "ephemeral"}), text("Hello."))]
+    c.turns[:0] = [spoken("user", text("", cache={"type": "ephemeral"}), text("Hello."))]
 
 
 def deferred_tools(c):
@@ -614,7 +614,7 @@ def codex(c):
     c.only("responses")
     c.options["parallel"] = False
     c.tools += [tool("shell", OPTIONAL), tool("update_plan", {"type": "object", "properties": {}})]
-    c.turns.insert(0, said("developer", text("<permissions>"), text("")))
+    c.turns.insert(0, spoken("developer", text("<permissions>"), text("")))
     step(c, [call("call_z1", "shell", '{"city":"."}')])
     c.extra["responses"] |= {"prompt_cache_key": "k", "client_metadata": {"a": "b"}}
 
@@ -666,11 +666,11 @@ def bodies(c, model, stream=False):
     return {client: said_in[client](c) | c.extra[client] | {"model": model, "stream": stream} for client in sorted(c.clients)}
 
 
-def content(parts, say):
+def content(parts, render):
     """Returns a string for a single text, as clients do."""
     if len(parts) == 1 and parts[0]["kind"] == "text" and "cache" not in parts[0]:
         return parts[0]["text"]
-    return [say(part) for part in parts]
+    return [render(part) for part in parts]
 
 
 def marked(block, part):

@@ -56,8 +56,8 @@ def chat_rules(body, ids, words=WORD):
         faults += [f"messages.{at}: the id {one!r}" for one in open_calls if not ids.fullmatch(one)]
         names = [call["function"]["name"] for call in message.get("tool_calls") or []]
         faults += [f"messages.{at}: the name {name!r}" for name in names if not words.fullmatch(name)]
-        said = message.get("content")
-        if said == [] or said is None and not (message["role"] == "assistant" and (names or message.get("refusal"))):
+        content = message.get("content")
+        if content == [] or content is None and not (message["role"] == "assistant" and (names or message.get("refusal"))):
             faults.append(f"messages.{at}: has no content")
     if not body["messages"]:
         faults.append("messages: is empty")
@@ -129,13 +129,13 @@ def responses(model, body):
 
 
 def messages(model, body):
-    said = dict(body)
-    if "anthropic_version" in said and "model" not in said:
+    request = dict(body)
+    if "anthropic_version" in request and "model" not in request:
         # Clouds have the model in the path.
-        said["model"] = said.pop("anthropic_version")
+        request["model"] = request.pop("anthropic_version")
     # Members of the requested protocol version 2023-06-01; the package has a later one.
-    said = {name: value for name, value in said.items() if name not in ("temperature", "top_p", "top_k")}
-    faults = faults_of_typed_dict(message_create_params.MessageCreateParams, said)
+    request = {name: value for name, value in request.items() if name not in ("temperature", "top_p", "top_k")}
+    faults = faults_of_typed_dict(message_create_params.MessageCreateParams, request)
     faults += blanks(body.get("system"), "system") + claude_turns(body["messages"])
     tools = body.get("tools", [])
     faults += tool_faults([(one["name"], one["input_schema"]) for one in tools], WORD_OF_CLAUDE)
@@ -147,11 +147,11 @@ def messages(model, body):
     return faults + ([] if 0 <= body.get("temperature", 0) <= 1 else ["temperature"])
 
 
-def blanks(said, place):
+def blanks(content, place):
     """Reports empty and blank text, which the target rejects."""
-    if isinstance(said, str):
-        return [] if said.strip() else [f"{place}: is blank"]
-    texts = [(at, block) for at, block in enumerate(said or []) if block["type"] == "text"]
+    if isinstance(content, str):
+        return [] if content.strip() else [f"{place}: is blank"]
+    texts = [(at, block) for at, block in enumerate(content or []) if block["type"] == "text"]
     return [f"{place}.{at}: is blank" for at, block in texts if not block["text"].strip()]
 
 
@@ -159,9 +159,9 @@ def claude_turns(turns):
     faults = [] if turns else ["messages: is empty"]
     waiting = []
     for at, turn in enumerate(turns):
-        said = turn["content"]
-        faults += blanks(said, f"messages.{at}") + ([] if said else [f"messages.{at}: is empty"])
-        blocks = said if isinstance(said, list) else []
+        content = turn["content"]
+        faults += blanks(content, f"messages.{at}") + ([] if content else [f"messages.{at}: is empty"])
+        blocks = content if isinstance(content, list) else []
         answered = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
         if sorted(answered) != sorted(waiting):
             faults.append(f"messages.{at}: the calls {waiting} are answered by {answered}")

@@ -27,7 +27,7 @@ def faults_of_typed_dict(definition, value, place=""):
         # Report the faults against the most similar alternative.
         return min(tried, key=lambda faults: (bool(faults), -max((fault.count(".") for fault in faults), default=0), len(faults)))
     if origin is typing.Literal:
-        return [] if value in arguments else [f"{place}: {value!r} is none of {arguments}"]
+        return [] if value in arguments else [f"{place}: {value!r} is not one of {arguments}"]
     if origin in (dict, collections.abc.Mapping):
         return [] if isinstance(value, dict) else [f"{place}: no object"]
     if origin is not None:
@@ -54,9 +54,9 @@ def faults_of_members(definition, value, place):
     members = members_of(definition)
     unknown = [f"{place}.{name}: unknown" for name in value if name not in members]
     missing = [f"{place}.{name}: missing" for name in definition.__required_keys__ if name not in value]
-    known = ((name, said) for name, said in value.items() if name in members)
+    known = ((name, item) for name, item in value.items() if name in members)
     return unknown + missing + [
-        fault for name, said in known for fault in faults_of_typed_dict(members[name], said, f"{place}.{name}")
+        fault for name, item in known for fault in faults_of_typed_dict(members[name], item, f"{place}.{name}")
     ]
 
 
@@ -76,12 +76,12 @@ def unknown_members(read, value, place):
         names = {name: field for field, info in type(read).model_fields.items() for name in aliases(field, info)}
         faults = [f"{place}.{name}: unknown" for name in value if name not in names]
         return faults + [
-            fault for name, said in value.items() if name in names
-            for fault in unknown_members(getattr(read, names[name]), said, f"{place}.{name}")
+            fault for name, item in value.items() if name in names
+            for fault in unknown_members(getattr(read, names[name]), item, f"{place}.{name}")
         ]
     if isinstance(read, list) and isinstance(value, list):
         pairs = enumerate(zip(read, value))
-        return [fault for at, (one, said) in pairs for fault in unknown_members(one, said, f"{place}.{at}")]
+        return [fault for at, (one, item) in pairs for fault in unknown_members(one, item, f"{place}.{at}")]
     return []
 
 
@@ -126,8 +126,8 @@ def faults_of_structure(shape, value, place):
     faults += [f"{place}.{name}: missing" for name in shape.required_members if name not in value]
     if getattr(shape, "is_tagged_union", False) and len(value) != 1:
         faults.append(f"{place}: is one of {sorted(shape.members)}, not {len(value)} of them")
-    known = ((name, said) for name, said in value.items() if name in shape.members)
-    return faults + [fault for name, said in known for fault in faults_of_shape(shape.members[name], said, f"{place}.{name}")]
+    known = ((name, item) for name, item in value.items() if name in shape.members)
+    return faults + [fault for name, item in known for fault in faults_of_shape(shape.members[name], item, f"{place}.{name}")]
 
 
 def faults_of_string(shape, value, place):
@@ -135,7 +135,7 @@ def faults_of_string(shape, value, place):
         return [f"{place}: no string"]
     faults = out_of_bounds(shape, len(value), place)
     if shape.enum and value not in shape.enum:
-        faults.append(f"{place}: {value!r} is none of {shape.enum}")
+        faults.append(f"{place}: {value!r} is not one of {shape.enum}")
     pattern = shape.metadata.get("pattern")
     if pattern and not re.fullmatch(pattern, value):
         faults.append(f"{place}: {value!r} does not match {pattern}")

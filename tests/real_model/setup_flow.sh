@@ -22,7 +22,7 @@ fail() {
 }
 
 # Waits until a log has a line that matches the pattern, and prints the pattern's group.
-told() {
+first_match() {
     touch "$work/$1.log" # The shell that starts it creates the file, possibly after the first read here.
     for _ in $(seq 600); do
         found=$(sed -nE "s#.*$2.*#\1#p" "$work/$1.log" | head -n 1)
@@ -47,7 +47,7 @@ serve() {
     "$binary" serve >"$work/$1.log" 2>&1 &
     gateway=$!
     children+=("$gateway")
-    GATEWAY=$(told "$1" 'listening on (http://[0-9.:]+)')
+    GATEWAY=$(first_match "$1" 'listening on (http://[0-9.:]+)')
     export GATEWAY
 }
 

@@ -58,14 +58,14 @@ done
 
 sentence="The keeper of the lighthouse counted seven ships before the storm reached the harbour."
 right=0
-said=0
+spoken=0
 for case in alloy:mp3 alloy:wav fable:opus fable:mp3; do
     voice=${case%:*} format=${case#*:}
     curl -sf "$gateway/v1/audio/speech" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' \
         -d "{\"model\":\"voice/pico\",\"input\":\"$sentence\",\"voice\":\"$voice\",\"response_format\":\"$format\"}" \
-        -o "$work/said.$format" || fail "no speech was generated as $format"
+        -o "$work/spoken.$format" || fail "no speech was generated as $format"
     heard=$(curl -sf "$gateway/v1/audio/transcriptions" -H "Authorization: Bearer $key" \
-        -F "file=@$work/said.$format" -F model=ear/whisper-tiny.en) || fail "the transcription of $format failed"
+        -F "file=@$work/spoken.$format" -F model=ear/whisper-tiny.en) || fail "the transcription of $format failed"
     counts=$(SENTENCE=$sentence HEARD=$heard python3 - <<'PY'
 import json, os, re
 words = lambda text: re.findall(r"[a-z0-9]+", text.lower().replace("harbor", "harbour").replace(" 7 ", " seven "))
@@ -74,7 +74,7 @@ print(sum(word in heard for word in want), len(want))
 PY
     )
     echo "speech: $voice as $format: $counts words: $heard"
-    right=$((right + ${counts% *})) said=$((said + ${counts#* }))
+    right=$((right + ${counts% *})) spoken=$((spoken + ${counts#* }))
 done
-echo "speech: $right of $said words were recognized"
-[ $((right * 100)) -ge $((said * 85)) ] || fail "too few words were recognized"
+echo "speech: $right of $spoken words were recognized"
+[ $((right * 100)) -ge $((spoken * 85)) ] || fail "too few words were recognized"

@@ -38,7 +38,7 @@ class Process:
             try:
                 line = self.lines.get(timeout=max(0.01, deadline - time.monotonic()))
             except queue.Empty:
-                raise SystemExit(self.complaint(f"said no {pattern!r} within {seconds} s"))
+                raise SystemExit(self.complaint(f"printed no {pattern!r} within {seconds} s"))
             if line is None:
                 raise SystemExit(self.complaint(f"ended with code {self.child.wait()}"))
             found = re.search(pattern, line)

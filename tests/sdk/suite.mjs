@@ -96,7 +96,7 @@ const checks = {
     const whole = await client.chat.completions.create(steady);
     assert.equal(textOf(chunks), whole.choices[0].message.content);
     assert.ok(chunks.length > 5, "it came in pieces");
-    assert.ok(chunks.every((chunk) => chunk.choices.length > 0), "no usage-only chunk that nobody asked for");
+    assert.ok(chunks.every((chunk) => chunk.choices.length > 0), "no unrequested usage-only chunk");
   },
 
   async stream_with_usage() {

@@ -111,7 +111,7 @@ def stream():
     whole = client.chat.completions.create(model=ENDPOINT, messages=QUESTION, max_tokens=24, **STEADY)
     equal(text_of(chunks), whole.choices[0].message.content, "the stream's text is the whole answer's")
     holds(len(chunks) > 5, "it came in pieces")
-    holds(all(chunk.choices for chunk in chunks), "no usage-only chunk that nobody asked for")
+    holds(all(chunk.choices for chunk in chunks), "no unrequested usage-only chunk")
 
 
 @check()
@@ -307,7 +307,7 @@ def unknown_model_is_a_not_found_error():
 def bad_messages_are_a_bad_request_error():
     error = refused(openai.BadRequestError, messages=3)
     equal(error.status_code, 400, "status")
-    holds(error.body["message"], "it says why")
+    holds(error.body["message"], "it has a reason")
 
 
 @check()

@@ -301,7 +301,7 @@ impl Log {
         let found = tokio::time::timeout(wait::PATIENCE, receiver.wait_for(Option::is_some)).await;
         match found {
             Ok(Ok(address)) => address.expect("waited for"),
-            _ => panic!("the gateway never said where it listens: {}", self.text()),
+            _ => panic!("the gateway did not print its address: {}", self.text()),
         }
     }
 }

@@ -36,7 +36,7 @@ async fn an_id_that_was_changed_is_refused_without_a_call() {
         let answer = post(&rig.client(), body).await;
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(name)));
     }
-    assert_eq!(rig.upstream.requests().len(), 1, "nobody was asked");
+    assert_eq!(rig.upstream.requests().len(), 1, "no upstream was asked");
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn an_operation_is_its_projects_alone() {
     let own = rig.begin_gemini().await;
     let answer = post(&stranger, json!({"model": "line", "operation": own})).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (404, "operation_not_found"));
-    assert_eq!(rig.upstream.requests().len(), asked + 1, "nobody was asked for strangers");
+    assert_eq!(rig.upstream.requests().len(), asked + 1, "no upstream was asked for another project");
 }
 
 #[tokio::test]

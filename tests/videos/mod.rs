@@ -269,5 +269,5 @@ async fn the_bare_path_is_the_same_and_kinds_without_video_are_refused_before_a_
     assert!(upstream.requests().is_empty());
     upstream.then(Answer::json(200, r#"{"id":"video_1","status":"queued"}"#));
     let answer = post(&gateway.client(), json!({"model": "v/m", "prompt": "a cat"})).await;
-    assert_eq!(answer.status, 202, "a compatible server that is said to have them: {:?}", answer.body);
+    assert_eq!(answer.status, 202, "a compatible server that is configured to have them: {:?}", answer.body);
 }

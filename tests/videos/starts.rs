@@ -78,7 +78,11 @@ async fn a_start_that_was_refused_may_be_sent_again() {
     drop(nobody);
     let gateway = Setup::new(&Yaml::new()).yaml(settings.to_string()).start().await;
     let answer = post(&gateway.client(), json!({"model": "line", "prompt": "a cat"})).await;
-    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (502, Some("3")), "nobody was reached");
+    assert_eq!(
+        (answer.status, answer.header("x-llmgw-attempts")),
+        (502, Some("3")),
+        "no upstream was reached"
+    );
     assert!(!answer.json()["error"]["message"].to_string().contains("billed as a second video"));
 }
 
@@ -185,5 +189,5 @@ async fn explain_says_who_would_make_it_and_who_has_it() {
     assert_eq!(plan["candidates"], json!([{"provider": "vertex", "model": "veo"}]), "{plan}");
     let plan = ask(json!({"model": "line", "operation": "vop_x"})).await;
     assert_eq!(plan["refusal"]["param"], "operation", "{plan}");
-    assert_eq!(rig.upstream.requests().len(), 1, "nobody was asked");
+    assert_eq!(rig.upstream.requests().len(), 1, "no upstream was asked");
 }

@@ -98,7 +98,7 @@ fn a_copy_is_one_moment_while_somebody_writes() {
         });
         let archive = create(&dir, 7).unwrap();
         stop.store(true, std::sync::atomic::Ordering::Relaxed);
-        assert!(writing.join().unwrap() > 0, "nobody was kept from writing");
+        assert!(writing.join().unwrap() > 0, "writers were not blocked");
         let to = dir.join("restored");
         restore_to(&path_of(&dir, &archive), &to).unwrap();
         let copy = Connection::open(to.join(DATABASE)).unwrap();

@@ -109,7 +109,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(load(&path).is_empty(), "not even a file");
-        assert!(save(&path, BTreeMap::new()).is_err(), "and saving says so");
+        assert!(save(&path, BTreeMap::new()).is_err(), "and saving reports it");
     }
 
     #[test]

@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_refused_token_is_renewed_once_and_not_again_and_again() {
         let (tokens, a) = (AccessTokens::default(), grant("a"));
-        assert!(!tokens.refused(&a.id, 0, 0), "nobody wants it");
+        assert!(!tokens.refused(&a.id, 0, 0), "no provider uses it");
         tokens.want(vec![a.clone()]);
         tokens.take_due(0);
         tokens.learn(&a, Ok(given("one")), 0);

@@ -199,7 +199,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
     );
     let (_, error) = status.read().last_error.expect("remembered");
     assert!(error.contains("config.yaml:1:") && error.contains("ecco"), "{error}");
-    assert_eq!(watched.reloader.look(), FileCheck::Same, "told once");
+    assert_eq!(watched.reloader.look(), FileCheck::Same, "reported once");
 
     assert_eq!(watched.write("providers: {c: {type: echo}}\n"), FileCheck::HandedOn);
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["c".to_owned()], 3));

@@ -194,7 +194,7 @@ mod tests {
                 assert_eq!(
                     workers[1].live.load(Ordering::Relaxed),
                     0,
-                    "a connection that ends gives its place back"
+                    "a closed connection releases its place"
                 );
             })
             .await;

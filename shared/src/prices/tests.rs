@@ -140,7 +140,7 @@ fn media_are_billed_by_the_unit_or_by_reported_tokens() {
     assert_eq!(
         of(speech, estimated, [250, 0, 0, 0, 0], spoken, by_tokens.clone()),
         None,
-        "nobody counted tokens"
+        "tokens were not counted"
     );
     assert_eq!(of(speech, reported, [10, 0, 0, 100, 0], spoken, by_tokens), Some(1_206_000));
     let heard = Units { audio_ms: 60_000, ..Units::default() };

@@ -322,7 +322,7 @@ fn threads_never_take_more_than_the_limit_together() {
             stop.store(true, Ordering::Relaxed);
             workers.into_iter().map(|worker| worker.join().unwrap()).collect::<Vec<_>>()
         });
-        assert!(spent.iter().sum::<u64>() > 0, "{period:?}: nobody got anything");
+        assert!(spent.iter().sum::<u64>() > 0, "{period:?}: no request was served");
         let now_ms = clock.load(Ordering::Relaxed);
         assert_eq!(counter.read(now_ms).reserved, 0, "{period:?}");
         let used = counter.read(now_ms).used;
@@ -331,7 +331,7 @@ fn threads_never_take_more_than_the_limit_together() {
         }
         if period == Period::Minute {
             let quiet = now_ms + 62_000;
-            assert_eq!(counter.read(quiet).used, 0, "every cell gives back what it held");
+            assert_eq!(counter.read(quiet).used, 0, "every cell releases its reservations");
             assert!(counter.take(exactly(LIMIT, LIMIT), quiet).is_ok());
         }
     }

@@ -136,5 +136,5 @@ DELTAS = {"text": text_deltas, "tool_use": input_deltas, "thinking": thinking_de
 
 
 def error(status, text, details=None):
-    said = {"type": KINDS.get(status, "api_error"), "message": text, **({"details": details} if details else {})}
-    return {"type": "error", "error": said, "request_id": "req_script"}
+    error = {"type": KINDS.get(status, "api_error"), "message": text, **({"details": details} if details else {})}
+    return {"type": "error", "error": error, "request_id": "req_script"}

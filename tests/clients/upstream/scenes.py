@@ -46,7 +46,7 @@ class Ask:
 
     def add_result(self, id, text):
         if id not in self.calls:
-            raise Wrong(f"a result of {id!r}, which nobody called; known: {sorted(self.calls)}")
+            raise Wrong(f"a result of {id!r}, which no call has; known: {sorted(self.calls)}")
         self.results[id] = text
 
     def last_results(self, names):

@@ -290,7 +290,7 @@ mod tests {
         assert_eq!(
             pack_lost([(0, &first), (3, &second)]),
             packed,
-            "what has no more to say is written as before"
+            "a record without further fields is written as before"
         );
     }
 

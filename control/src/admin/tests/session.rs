@@ -62,7 +62,11 @@ fn a_session_is_opened_used_and_ended() {
     assert_eq!(make(&[cookie, csrf]), 201, "a program that keeps cookies is no page");
     assert_eq!(make(&[cookie]), 403);
 
-    assert_eq!(gateway.call(Method::DELETE, SESSION, &[cookie]).0, 403, "nobody else signs me out");
+    assert_eq!(
+        gateway.call(Method::DELETE, SESSION, &[cookie]).0,
+        403,
+        "no other page can sign the user out"
+    );
     let (status, _, response) = gateway.call(Method::DELETE, SESSION, &[cookie, csrf]);
     assert_eq!(status, 204);
     assert!(

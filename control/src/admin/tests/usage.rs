@@ -217,7 +217,7 @@ fn a_third_export_waits_and_one_whose_client_went_makes_room() {
         if again.status() == 200 {
             break again;
         }
-        assert!(Instant::now() < until, "an export that nobody reads ends");
+        assert!(Instant::now() < until, "an export that is not read ends");
     };
     assert_eq!(super::text(again.into_body()).lines().count(), 60);
     assert_eq!(super::text(second.into_body()).lines().count(), 60);

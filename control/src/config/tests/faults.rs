@@ -141,7 +141,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "3:5: providers.a.type: type extension is not supported by this release yet",
     ),
     (
-        "missing type, told at the provider",
+        "missing type, reported at the provider",
         "providers:\n  groq: {}\n",
         "2:3: providers.groq.type: type is missing: set one of compatible, local_server, openai, \
          azure_openai, anthropic, gemini, vertex, bedrock, builtin_speech, echo, or write registry_id: \

@@ -153,7 +153,7 @@ mod tests {
         process.settle();
         let mut log = process.journal.log().unwrap();
         let ready = paths(&home.path().join("journal")).len();
-        assert_eq!(ready, 2 + AHEAD, "the log's own, its reserve, and two that nobody has needed yet");
+        assert_eq!(ready, 2 + AHEAD, "the log's own, its reserve, and two that are unused");
         for n in 0..10 * FILEFUL {
             log.append(&large(n));
             process.settle();

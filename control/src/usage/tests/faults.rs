@@ -97,7 +97,7 @@ fn a_record_that_no_file_takes_is_reported_and_stops_admission() {
     drop(log);
     process.settle();
     assert_eq!((process.stored(), process.files()), ([2; 3], 0));
-    assert_eq!(read(&process.gauge().logs_stuck), 0, "a log that has ended stops nobody");
+    assert_eq!(read(&process.gauge().logs_stuck), 0, "a log that has ended blocks no exchange");
 }
 
 #[test]

@@ -250,7 +250,7 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
     let mut speechless = echo("b", EchoOptions::default());
     speechless.dialects = Vec::new();
     let mut unready = echo("d", EchoOptions::default());
-    unready.unready = Some("nobody has signed in");
+    unready.unready = Some("its OAuth sign-in is missing");
     let mut fixture = Fixture::start(vec![resting, speechless, echo("c", EchoOptions::default()), unready]);
     let ask = Insider { explain: true, ..insider(key(vec![models(["a/m", "b/m", "c/m", "d/m"])])) };
     let body =
@@ -279,7 +279,7 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
     let (status, told) = whole(fixture.chat(&asks("a/m", false), Some(ask.clone())).await).await;
     assert_eq!((status, &told["refusal"]["code"]), (200, &json!("no_eligible_target")), "{told}");
     let (_, told) = whole(fixture.chat(&asks("d/m", false), Some(ask.clone())).await).await;
-    assert_eq!(told["refusal"]["message"], json!("'d/m' cannot be used: nobody has signed in."));
+    assert_eq!(told["refusal"]["message"], json!("'d/m' cannot be used: its OAuth sign-in is missing."));
     let (status, told) = whole(fixture.chat("no JSON", Some(ask.clone())).await).await;
     assert_eq!((status, &told["refusal"]["status"], &told["selector"]), (200, &json!(400), &Value::Null));
     let expired = Access { expires_at_ms: Some(1), ..key(vec![]) };

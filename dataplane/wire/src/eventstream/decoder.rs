@@ -213,7 +213,7 @@ mod tests {
             ("more headers than there is room", prelude(20, 5), Err(EventStreamFault::Lengths)),
             ("the largest", prelude(largest, 0), Ok(false)),
             ("one larger", prelude(largest + 1, 0), Err(EventStreamFault::TooLarge)),
-            ("all that a length can say", prelude(u32::MAX, u32::MAX), Err(EventStreamFault::TooLarge)),
+            ("the maximum length", prelude(u32::MAX, u32::MAX), Err(EventStreamFault::TooLarge)),
             ("no sum", vec![0; 12], Err(EventStreamFault::Sum)),
         ];
         for (name, bytes, want) in rows {

@@ -122,7 +122,7 @@ mod tests {
             ("without a type", b"\x01a"),
             ("unknown type", b"\x01a\x0a"),
             ("cut in a value", b"\x01a\x07\0\x02x"),
-            ("text that is none", b"\x01a\x07\0\x01\xff"),
+            ("invalid text", b"\x01a\x07\0\x01\xff"),
         ];
         for (name, headers) in wrong {
             assert_eq!(EventStreamMessage::new(headers, b""), None, "{name}");

@@ -204,7 +204,7 @@ fn an_error_that_quotes_a_key_is_cleaned() {
         event(&text()),
         event(&delta(json!({"type": "text_delta", "text": "sk-ant-secret-0123456789"})))
     ));
-    assert!(out.contains("secret-0123"), "what the model says is never cleaned");
+    assert!(out.contains("secret-0123"), "the model's text is never sanitized");
 }
 
 #[test]

@@ -143,7 +143,11 @@ fn text_that_is_empty_is_left_out() {
     ])));
     assert_eq!(body.get("system"), None);
     let blocks = json!([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]);
-    assert_eq!(body["messages"], json!([{"role": "user", "content": blocks}]), "nobody spoke in between");
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "user", "content": blocks}]),
+        "no other message is in between"
+    );
 }
 
 #[test]

@@ -386,7 +386,7 @@ fn who_speaks_of_thinking_gets_blocks_that_can_be_sent_back() {
     assert_eq!(again["messages"][1]["content"][0], kept[0]);
     assert_eq!(again["messages"][1]["content"][1], kept[1]);
     let (out, _) = relay_of(&*answers_with(&usage_wanted()), &[&input]);
-    assert!(!String::from_utf8_lossy(&out).contains("thinking_blocks"), "nobody else does");
+    assert!(!String::from_utf8_lossy(&out).contains("thinking_blocks"), "other models do not");
 }
 
 #[test]

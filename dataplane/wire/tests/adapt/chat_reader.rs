@@ -35,7 +35,7 @@ pub(crate) fn read_stream(stream: &[u8]) -> Value {
         // Either every chunk with choices has a `usage` member or none of them has.
         assert_eq!(chunk.get("usage").is_some(), chunks.len() > 1 && announces(&chunks[0].data));
     }
-    assert!(finish.is_string(), "it says how it ended");
+    assert!(finish.is_string(), "it has a finish reason");
     assert_eq!(usage.is_some(), announces(&chunks[0].data));
     drop_indexes(&mut message);
     completion.insert(

@@ -321,7 +321,7 @@ fn calls_without_an_index_are_told_apart_by_id_or_place() {
     let both = json!({"tool_calls": [{"function": {"name": "f", "arguments": "1"}}, {"id": "b", "function": {"name": "g", "arguments": "2"}}]});
     let got = read_deltas(&[both], "tool_calls");
     assert_eq!(got.calls()[1], called("b", "g", "2"));
-    assert!(got.calls()[0].0.starts_with("call_T_"), "an id is made where there is none");
+    assert!(got.calls()[0].0.starts_with("call_T_"), "a missing ID is generated");
 }
 
 #[test]

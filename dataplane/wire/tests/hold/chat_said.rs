@@ -65,7 +65,7 @@ impl Read {
         };
         assert!(chunk["usage"].is_null(), "usage has a chunk of its own");
         assert_eq!(choice["index"], 0);
-        assert!(self.finish.is_none(), "nothing is said after the reason");
+        assert!(self.finish.is_none(), "there is no content after the finish reason");
         let delta = &choice["delta"];
         for (member, text) in [
             ("content", &mut self.content),

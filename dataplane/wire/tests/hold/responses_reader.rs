@@ -60,7 +60,7 @@ fn grow(growing: &mut Vec<Option<Value>>, items: &mut Vec<Value>, kind: &str, da
         let mut done = data["item"].clone();
         assert!(["completed", "incomplete"].contains(&done["status"].as_str().unwrap()));
         done["status"] = json!("in_progress");
-        assert_eq!(*item, done, "what was told in pieces is what is told at the end");
+        assert_eq!(*item, done, "the deltas add up to the final item");
         items[index] = data["item"].clone();
         growing[index] = None;
         return;
@@ -99,7 +99,7 @@ fn grow(growing: &mut Vec<Option<Value>>, items: &mut Vec<Value>, kind: &str, da
 
 fn push(text: &mut Value, more: &Value) {
     let more = more.as_str().unwrap();
-    assert!(!more.is_empty(), "a delta says something");
+    assert!(!more.is_empty(), "a delta is not empty");
     *text = json!(text.as_str().unwrap().to_owned() + more);
 }
 

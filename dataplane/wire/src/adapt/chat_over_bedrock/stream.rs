@@ -267,7 +267,7 @@ fn exception(kind: &str, payload: &[u8]) -> StreamError {
         _ => "server_error",
     };
     StreamError {
-        message: if said.is_empty() { format!("The upstream ended its answer: {kind}.") } else { said },
+        message: if said.is_empty() { format!("The upstream ended its response: {kind}.") } else { said },
         kind: Some(words.to_owned()),
         code: Some(if kind.is_empty() { "upstream_error".to_owned() } else { kind.to_owned() }),
         param: None,

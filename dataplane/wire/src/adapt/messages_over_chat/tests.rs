@@ -200,7 +200,7 @@ fn calls_without_index_with_one_index_or_in_one_delta_stay_apart() {
         chunks.push(finish("stop"));
         let (events, state) = stream_of(&request(json!({})), &chunks);
         assert_eq!(blocks(&events), want);
-        assert_eq!(ending(&events)["stop_reason"], "tool_use", "whatever the vendor says");
+        assert_eq!(ending(&events)["stop_reason"], "tool_use", "regardless of the vendor's reason");
         assert!(state.done);
     }
 }
