@@ -330,7 +330,10 @@ async fn who_gets_no_token_is_not_connected_and_says_why() {
     assert_eq!(shown["token"]["error"], "127.0.0.1: invalid_grant: Invalid JWT Signature.");
     let answer = wait::eventually("the reason", async || {
         let answer = gateway.client().chat(chat::request("p/gemini-x")).await;
-        answer.json()["error"]["message"].as_str()?.contains("cannot get an access token").then_some(answer)
+        answer.json()["error"]["message"]
+            .as_str()?
+            .contains("there is no access token for its credential")
+            .then_some(answer)
     })
     .await;
     assert_eq!(answer.status, 503, "{:?}", answer.body);

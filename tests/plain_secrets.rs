@@ -95,7 +95,7 @@ async fn without_any_key_the_gateway_serves_and_says_what_is_missing() {
     assert_eq!(answer.status, 503, "{:?}", answer.body);
     assert!(answer.json()["error"]["message"].as_str().unwrap().contains("its API key is missing"));
     assert!(upstream.requests().is_empty());
-    assert!(gateway.log().contains("it cannot be used: api_key is missing"), "{}", gateway.log());
+    assert!(gateway.log().contains("the provider cannot be used: api_key is missing"), "{}", gateway.log());
     let shown = gateway.client().get("/admin/api/providers/up").await.unwrap().json();
     assert_eq!(shown["state"], "faulty", "{shown}");
     assert!(shown["reason"].as_str().unwrap().starts_with("api_key is missing"), "{shown}");

@@ -58,7 +58,7 @@ async fn what_is_no_newer_price_list_changes_nothing() {
     priced(&gateway, 1.5).await;
     let (as_of, model) = ("2999-01-02", json!({"m": {"prices": {"input": 9}}}));
     for (index, (answer, logged)) in [
-        (Answer::json(404, "{}"), "it answered 404"),
+        (Answer::json(404, "{}"), "it returned status 404"),
         (Answer::json(200, "{\"as_of\":"), "EOF"),
         (Answer::json(200, json!({"as_of": as_of, "lists": {}}).to_string()), "contains no models"),
         (Answer::json(200, json!({"as_of": "soon", "lists": {"compatible": model}}).to_string()), "`as_of`"),

@@ -355,8 +355,8 @@ async fn who_deletes_usage_db_loses_usage_only() {
     assert!(setup.state().join("usage.db-wal").exists());
     let rig = Rig { gateway: setup.start().await, ..rig };
     let state = rig.state().await;
-    assert!(state["warnings"][0].as_str().unwrap().contains("usage.db is gone"), "{state}");
-    assert!(rig.gateway.log().contains("usage.db is gone"));
+    assert!(state["warnings"][0].as_str().unwrap().contains("usage.db was deleted"), "{state}");
+    assert!(rig.gateway.log().contains("usage.db was deleted"));
     assert_eq!(rig.used().await, 6 * TOKENS, "what was counted is neither lost nor counted again");
     rig.chat(2).await;
     assert_eq!(rig.used().await, 8 * TOKENS);
