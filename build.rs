@@ -3,12 +3,12 @@
 use std::process::Command;
 
 fn main() {
-    let commit = said("git", &["rev-parse", "--short=12", "HEAD"]);
-    let built_at = said("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]);
+    let commit = output_of("git", &["rev-parse", "--short=12", "HEAD"]);
+    let built_at = output_of("date", &["-u", "+%Y-%m-%dT%H:%M:%SZ"]);
     // `cargo run` passes these on to the program, which would warn of unknown variables if they began with `LLMGW_`.
     println!("cargo::rustc-env=BUILD_COMMIT={commit}");
     println!("cargo::rustc-env=BUILD_TIME={built_at}");
-    println!("cargo::rustc-env=BUILD_TARGET={}", said_by_cargo("TARGET"));
+    println!("cargo::rustc-env=BUILD_TARGET={}", cargo_variable("TARGET"));
     // HEAD changes with the branch, the log with every commit on it.
     for file in [".git/HEAD", ".git/logs/HEAD"] {
         if std::path::Path::new(file).exists() {
@@ -19,7 +19,7 @@ fn main() {
 }
 
 /// Returns the output of a command, or `unknown` if it fails or prints nothing: a source archive builds without git.
-fn said(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().ok().filter(|output| output.status.success());
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
     text.filter(|text| !text.is_empty()).unwrap_or_else(|| "unknown".to_owned())
@@ -29,6 +29,6 @@ fn said(program: &str, arguments: &[&str]) -> String {
     clippy::disallowed_methods,
     reason = "cargo passes facts about the build to a build script in its environment"
 )]
-fn said_by_cargo(name: &str) -> String {
+fn cargo_variable(name: &str) -> String {
     std::env::var(name).unwrap_or_else(|_| "unknown".to_owned())
 }

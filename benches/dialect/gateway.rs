@@ -63,14 +63,14 @@ impl Gateway {
             .unwrap();
         pin(1);
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-        let mut said = String::new();
+        let mut output = String::new();
         let address = lines.by_ref().find_map(|line| {
-            said.push_str(&line);
-            said.push('\n');
+            output.push_str(&line);
+            output.push('\n');
             line.split_once("listening on http://").map(|(_, address)| address.trim().to_owned())
         });
         std::thread::spawn(move || lines.for_each(|line| eprintln!("llmgw: {line}")));
-        let address = address.expect(&said).parse().unwrap();
+        let address = address.expect(&output).parse().unwrap();
         Self { address, child, _folder: folder }
     }
 

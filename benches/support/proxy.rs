@@ -160,11 +160,11 @@ fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
     command.stderr(Stdio::piped());
     let mut child = spawn(command);
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = String::new();
+    let mut output = String::new();
     let address = lines.by_ref().map_while(Result::ok).find_map(|line| {
         let address = line.split_once("listening on http://").map(|(_, address)| address.trim().to_owned());
-        said.push_str(&line);
-        said.push('\n');
+        output.push_str(&line);
+        output.push('\n');
         address
     });
     // Later lines are printed, so that the pipe never fills up.
@@ -173,7 +173,7 @@ fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
             eprintln!("llmgw: {line}");
         }
     });
-    let address = address.unwrap_or_else(|| panic!("llmgw did not start:\n{said}"));
+    let address = address.unwrap_or_else(|| panic!("llmgw did not start:\n{output}"));
     (Some(child), address.parse().unwrap())
 }
 

@@ -31,34 +31,34 @@ pub(crate) struct RefusedRequest {
 /// Queue handle for refused requests. Cloneable; sending never blocks.
 #[derive(Clone, Debug)]
 pub(crate) struct Refusals {
-    told: mpsc::Sender<RefusedRequest>,
+    sender: mpsc::Sender<RefusedRequest>,
     /// Requests dropped because the queue was full.
-    untold: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
 /// Turns queued refusals into audit rows.
 #[derive(Debug)]
 pub(crate) struct RefusalCounter {
     coming: mpsc::Receiver<RefusedRequest>,
-    untold: Arc<AtomicU64>,
+    dropped: Arc<AtomicU64>,
     tally: RefusalTally,
 }
 
 /// Creates a bounded queue and its consumer.
 pub(crate) fn channel() -> (Refusals, RefusalCounter) {
-    let (told, coming) = mpsc::channel(WAITING_MAX);
-    let untold = Arc::new(AtomicU64::new(0));
+    let (sender, coming) = mpsc::channel(WAITING_MAX);
+    let dropped = Arc::new(AtomicU64::new(0));
     (
-        Refusals { told, untold: Arc::clone(&untold) },
-        RefusalCounter { coming, untold, tally: RefusalTally::default() },
+        Refusals { sender, dropped: Arc::clone(&dropped) },
+        RefusalCounter { coming, dropped, tally: RefusalTally::default() },
     )
 }
 
 impl Refusals {
     /// Queues one refused request, or counts it as dropped if the queue is full.
-    pub(crate) fn tell(&self, refused: RefusedRequest) {
-        if self.told.try_send(refused).is_err() {
-            self.untold.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn report(&self, refused: RefusedRequest) {
+        if self.sender.try_send(refused).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -87,7 +87,7 @@ impl RefusalCounter {
     }
 
     fn write_due(&mut self, writer: &WriterHandle, now: Instant) {
-        self.tally.add_untold(self.untold.swap(0, Ordering::Relaxed), now);
+        self.tally.add_dropped(self.dropped.swap(0, Ordering::Relaxed), now);
         for row in self.tally.due(now) {
             self.write(writer, row);
         }
@@ -99,7 +99,7 @@ impl RefusalCounter {
             .refused()
             .after(json!({"reason": source.reason, "count": count}));
         if writer.queue(AdminWrite::unanswered(AuditOnly::of(audit), actor)).is_err() {
-            self.untold.fetch_add(count, Ordering::Relaxed);
+            self.dropped.fetch_add(count, Ordering::Relaxed);
         }
     }
 }
@@ -156,8 +156,8 @@ impl RefusalTally {
     }
 
     /// Counts refusals whose source is unknown because the queue was full.
-    fn add_untold(&mut self, untold: u64, now: Instant) {
-        if untold > 0 {
+    fn add_dropped(&mut self, dropped: u64, now: Instant) {
+        if dropped > 0 {
             let source = RefusalSource { address: None, reason: OTHERS };
             let count = self.sources.entry(source).or_insert_with(|| Count {
                 count: 0,
@@ -165,7 +165,7 @@ impl RefusalTally {
                 route: String::new(),
                 request_id: None,
             });
-            count.count += untold;
+            count.count += dropped;
         }
     }
 
@@ -238,7 +238,7 @@ mod tests {
             .flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]))
             .filter_map(|address| tally.take(refused(address), start))
             .collect();
-        tally.add_untold(7, start);
+        tally.add_dropped(7, start);
         assert!(tally.sources.len() <= SOURCES_MAX + 1);
         rows.extend(tally.due(start + WINDOW));
         assert!(rows.len() <= 2 * SOURCES_MAX + 2, "{}", rows.len());

@@ -257,14 +257,14 @@ impl ControlHandle {
             let request = admin::Request { parts, body: Bytes::new(), actor: None };
             let turn = Arc::clone(&self.rooms.holders).acquire_owned();
             let turn = tokio::time::timeout(TURN_TIME_MAX, turn).await.ok().and_then(Result::ok);
-            return self.send(request, turn.ok_or_else(|| told(NO_TURN).retry_after(1))?).await;
+            return self.send(request, turn.ok_or_else(|| refusal(NO_TURN).retry_after(1))?).await;
         }
         if !admin::asks_who(parts.uri.path()) {
             let request = admin::Request { parts, body: Bytes::new(), actor: None };
             return self.visit(request, &self.rooms.strangers).await;
         }
         let admitted = self.admit(&parts, body, peer).await;
-        let (actor, body) = admitted.inspect_err(|error| self.tell(error, &parts, peer))?;
+        let (actor, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
         let request = admin::Request { parts, body, actor: Some(actor) };
         self.visit(request, &self.rooms.administrators).await
     }
@@ -284,7 +284,7 @@ impl ControlHandle {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        let _permit = self.rooms.bodies.try_acquire().map_err(|_| told(FULL))?;
+        let _permit = self.rooms.bodies.try_acquire().map_err(|_| refusal(FULL))?;
         read(body, BODY_TIME_MAX).await
     }
 
@@ -293,7 +293,7 @@ impl ControlHandle {
         request: admin::Request,
         room: &Arc<Semaphore>,
     ) -> Result<Response<Body>, ApiError> {
-        let permit = Arc::clone(room).try_acquire_owned().map_err(|_| told(FULL))?;
+        let permit = Arc::clone(room).try_acquire_owned().map_err(|_| refusal(FULL))?;
         self.send(request, permit).await
     }
 
@@ -303,16 +303,16 @@ impl ControlHandle {
         permit: OwnedSemaphorePermit,
     ) -> Result<Response<Body>, ApiError> {
         let (reply, answer) = oneshot::channel();
-        self.visits.try_send(ControlRequest { request, reply, permit }).map_err(|_| told(STOPPING))?;
-        answer.await.map_err(|_| told(STOPPING))
+        self.visits.try_send(ControlRequest { request, reply, permit }).map_err(|_| refusal(STOPPING))?;
+        answer.await.map_err(|_| refusal(STOPPING))
     }
 
     /// Reports a request that failed authentication, authorization or rate limiting to the audit.
-    fn tell(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
+    fn report(&self, error: &ApiError, head: &Head, peer: SocketAddr) {
         if let Some(reason) = error.refusal() {
             let route = admin::route_name(&head.method, head.uri.path());
             let request_id = RequestId::of(&head.headers).text();
-            self.refusals.tell(RefusedRequest { address: peer.ip(), reason, route, request_id });
+            self.refusals.report(RefusedRequest { address: peer.ip(), reason, route, request_id });
         }
     }
 }
@@ -341,7 +341,7 @@ async fn read(body: Body, time_max: Duration) -> Result<Bytes, ApiError> {
     }
 }
 
-fn told((kind, message): (ErrorKind, &'static str)) -> ApiError {
+fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
     ApiError::new(kind, message)
 }
 
@@ -391,7 +391,7 @@ async fn receive(app: Arc<App>, visit: ControlRequest) {
     let time_max = admin::answer_time_max(visit.request.parts.uri.path());
     let answer = tokio::time::timeout(time_max, admin::answer(&app, &visit.request, &id)).await;
     drop(visit.permit);
-    let _ = visit.reply.send(answer.unwrap_or_else(|_| told(TOO_SLOW).response(&id)));
+    let _ = visit.reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW).response(&id)));
 }
 
 /// Concurrent requests of administrators inside the control plane.
@@ -425,9 +425,9 @@ mod tests {
         let door = ControlHandle { visits, gate, refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
-        let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
         let mut waiting = door.handle(request(), peer);
-        assert!(waiting.as_mut().poll(&mut nobody).is_pending());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let refused = runtime.block_on(door.handle(request(), peer));
         assert_eq!(refused.status(), 503);
@@ -435,7 +435,7 @@ mod tests {
         let _ = visit.reply.send(Response::new(shared::port::full("answer")));
         assert_eq!(runtime.block_on(waiting).status(), 200);
         drop(visit.permit);
-        assert!(door.handle(request(), peer).as_mut().poll(&mut nobody).is_pending());
+        assert!(door.handle(request(), peer).as_mut().poll(&mut context).is_pending());
         assert!(arriving.try_recv().is_ok(), "there is room again");
     }
 }

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 
-use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
+use crate::server::harness::{Asked, Pieces, Recording, through_gate, without_gate};
 
 /// Runs the input through the gate and hyper. Asserts that a connection is parsed the same wherever its bytes are
 /// split, and that no served request is ambiguous about its host or its length (request smuggling). The first input
@@ -44,6 +44,6 @@ pub fn http1_differential(input: &[u8]) {
     }
 }
 
-fn answered(pieces: &[&[u8]]) -> Heard {
+fn answered(pieces: &[&[u8]]) -> Recording {
     through_gate(pieces, |_| Pieces::default())
 }

@@ -43,7 +43,7 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
             let offline = offline()?;
             let archive = backup::create(&offline.state_dir, offline.backups_kept).map_err(failed)?;
             let path = offline.state_dir.join("backups").join(&archive.name);
-            print(&format!("{}\n{}", path.display(), told(&archive)))
+            print(&format!("{}\n{}", path.display(), description(&archive)))
         }
         BackupCommand::List => {
             let state_dir = offline()?.state_dir;
@@ -52,7 +52,7 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
             print(
                 &archives
                     .iter()
-                    .map(|archive| format!("{}  {}", archive.name, told(archive)))
+                    .map(|archive| format!("{}  {}", archive.name, description(archive)))
                     .collect::<String>(),
             )
         }
@@ -72,7 +72,7 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
     }
 }
 
-fn told(archive: &Archive) -> String {
+fn description(archive: &Archive) -> String {
     let bytes = archive.bytes;
     match (&archive.manifest, &archive.fault) {
         (Some(manifest), None) => format!("{bytes} bytes, {}", contents(manifest)),

@@ -27,7 +27,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let gateway = serve::start(loaded)?;
     let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
     let model = if echo { "echo/echo" } else { "default" };
-    print(&told(&QuickstartNotice {
+    print(&notice_text(&QuickstartNotice {
         origin: &origin,
         kept: &kept,
         file: &file,
@@ -63,8 +63,8 @@ struct QuickstartNotice<'a> {
 }
 
 /// Returns the instructions for the operator. The key itself is never printed: the command reads it from its file.
-fn told(told: &QuickstartNotice<'_>) -> String {
-    let QuickstartNotice { origin, kept, file, state_dir, found, model } = told;
+fn notice_text(notice: &QuickstartNotice<'_>) -> String {
+    let QuickstartNotice { origin, kept, file, state_dir, found, model } = notice;
     let in_file = kept.variables.iter().any(|(name, _)| name == "LLMGW_API_KEY");
     let secrets = kept.file.display();
     let (key, place) = if in_file {

@@ -112,7 +112,7 @@ impl Call<'_> {
         self.under_way = Some(under_way.ok_or_else(busy)?);
         match self.write(StatusCode::OK, FirstTime, Some(asked)).await {
             Ok(answer) => Ok(Some(response(answer))),
-            Err(CommandRefusal::Told { kind: ErrorKind::NotFound, .. }) => Ok(None),
+            Err(CommandRefusal::Reported { kind: ErrorKind::NotFound, .. }) => Ok(None),
             Err(refusal) => Err(refusal.into()),
         }
     }
@@ -241,14 +241,14 @@ fn misfit(path: &str, message: &str) -> ApiError {
 /// Removes the value from messages such as `invalid type: string "value", expected a number`.
 fn without_value(message: &str) -> String {
     let expected = message.rfind(", expected").or_else(|| message.rfind(", there are no"));
-    for (start, told) in [
+    for (start, reason) in [
         ("invalid type: ", "wrong type"),
         ("invalid value: ", "wrong value"),
         ("unknown variant ", "unknown value"),
     ] {
         if message.starts_with(start) {
             let expected = expected.and_then(|at| message.get(at..)).unwrap_or_default();
-            return format!("{told}{}", in_json_words(expected));
+            return format!("{reason}{}", in_json_words(expected));
         }
     }
     message.to_owned()
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn a_fault_is_named_by_its_place() {
-        for (body, place, told) in [
+        for (body, place, reason) in [
             (r#"{"list": [{"number": 1, "extra": 1}]}"#, "list[0].extra", "unknown field"),
             (r#"{"list": [{"number": 1}, {}]}"#, "list[1].number", "missing field"),
             (
@@ -336,7 +336,7 @@ mod tests {
         ] {
             let error = format!("{:?}", parse::<Outer>(body.as_bytes()).unwrap_err());
             assert!(error.contains(&format!("param: Some(\"{place}\")")), "{body} {error}");
-            assert!(error.contains(told), "{body} {error}");
+            assert!(error.contains(reason), "{body} {error}");
             assert!(!error.contains("pass"), "{error}");
         }
     }

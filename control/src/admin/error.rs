@@ -91,8 +91,8 @@ impl From<StoreError> for ApiError {
 impl From<CommandRefusal> for ApiError {
     fn from(refusal: CommandRefusal) -> Self {
         match refusal {
-            CommandRefusal::Told { message, param: Some(param), .. } => Self::parameter(&param, message),
-            CommandRefusal::Told { kind, message, .. } => Self::new(kind, message),
+            CommandRefusal::Reported { message, param: Some(param), .. } => Self::parameter(&param, message),
+            CommandRefusal::Reported { kind, message, .. } => Self::new(kind, message),
             CommandRefusal::Seal => Self::new(ErrorKind::Internal, UNSEALED),
             CommandRefusal::Failed(error) => error.into(),
         }

@@ -10,7 +10,7 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf};
 use super::{ApiError, Call, Route, field, json, route_of};
 use crate::catalog::merge::KnownModel;
-use crate::command::catalog::{Say, Unsay};
+use crate::command::catalog::{CreateOverride, DeleteOverride};
 use crate::config::{did_you_mean, is_model_id};
 use crate::model_facts::Facts;
 use crate::store::overrides::{self, Which};
@@ -66,8 +66,14 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let effective_from_ms =
         new.effective_from.map(|from| field::any_moment("effective_from", &from)).transpose()?;
     let warnings = warnings(&call.app.catalog.known(), &new.provider, &new.model);
-    let say = Say { provider: new.provider, model: new.model, effective_from_ms, facts: new.facts, warnings };
-    call.execute(StatusCode::CREATED, say).await
+    let create = CreateOverride {
+        provider: new.provider,
+        model: new.model,
+        effective_from_ms,
+        facts: new.facts,
+        warnings,
+    };
+    call.execute(StatusCode::CREATED, create).await
 }
 
 /// An override may be created before its model exists, but an unknown model id is usually a typo.
@@ -89,5 +95,5 @@ fn warnings(known: &[KnownModel], provider: &str, model: &str) -> Vec<String> {
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    call.execute(StatusCode::NO_CONTENT, Unsay { id: call.argument().to_owned() }).await
+    call.execute(StatusCode::NO_CONTENT, DeleteOverride { id: call.argument().to_owned() }).await
 }

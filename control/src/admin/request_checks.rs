@@ -24,8 +24,8 @@ pub(crate) fn expect_json(headers: &HeaderMap, body: &Body) -> Result<(), ApiErr
         return refused("The admin API does not accept compressed bodies.");
     }
     let mut types = headers.get_all(CONTENT_TYPE).iter();
-    let said = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = said.split(';').next().unwrap_or_default().trim();
+    let media_type = types.next().and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
     if !essence.eq_ignore_ascii_case("application/json") || types.next().is_some() {
         return refused("The admin API accepts only JSON. Send the header Content-Type: application/json.");
     }

@@ -104,10 +104,10 @@ pub(crate) fn hint_of_status(status: u16) -> Option<&'static str> {
 
 fn hint_of_silence(message: &str) -> &'static str {
     let message = message.to_ascii_lowercase();
-    let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if says(&["tls", "certificate"]) {
+    let contains_any = |words: &[&str]| words.iter().any(|word| message.contains(word));
+    if contains_any(&["tls", "certificate"]) {
         "Check http or https in the base URL, and the certificate; LLMGW_EXTRA_CA_FILE adds an authority."
-    } else if says(&["in time", "timed out", "timeout"]) {
+    } else if contains_any(&["in time", "timed out", "timeout"]) {
         "It was too slow. A local server may still be loading the model: try again."
     } else {
         "It could not be reached. Check the base URL, that the server runs, and the network."

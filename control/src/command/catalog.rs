@@ -14,7 +14,7 @@ use crate::store::overrides::{self, Override};
 
 /// Creates an override: properties of a model, in force from a given time.
 #[derive(Debug)]
-pub(crate) struct Say {
+pub(crate) struct CreateOverride {
     pub(crate) provider: String,
     pub(crate) model: String,
     /// Defaults to the current time.
@@ -26,7 +26,7 @@ pub(crate) struct Say {
 
 /// The stored override and its warnings.
 #[derive(Debug, Serialize)]
-pub(crate) struct Said {
+pub(crate) struct StoredOverride {
     #[serde(flatten)]
     pub(crate) stored: Override,
     warnings: Vec<String>,
@@ -34,11 +34,11 @@ pub(crate) struct Said {
 
 /// Deletes an override.
 #[derive(Debug)]
-pub(crate) struct Unsay {
+pub(crate) struct DeleteOverride {
     pub(crate) id: String,
 }
 
-impl Command for Say {
+impl Command for CreateOverride {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         if overrides::count(write.db)? >= OVERRIDES_MAX {
             return Err(CommandRefusal::conflict(format!(
@@ -54,7 +54,7 @@ impl Command for Say {
                 format!("There is no provider '{}'{hint}", self.provider),
             ));
         }
-        let said = Override {
+        let new_override = Override {
             id: new_id("ovr", write.now_ms)?,
             provider: self.provider,
             model: self.model,
@@ -62,20 +62,20 @@ impl Command for Say {
             facts: self.facts,
             created_at_ms: write.now_ms,
         };
-        if overrides::is_taken(write.db, &said)? {
+        if overrides::is_taken(write.db, &new_override)? {
             return Err(CommandRefusal::conflict(
                 "Another override of this model takes effect at the same time. Delete it first.",
             ));
         }
-        overrides::put(write.db, &said)?;
-        let audit =
-            AuditEntry::done("catalog_override.create", "catalog_override", &said.id).after(json!(said));
-        let output = Said { stored: said, warnings: self.warnings };
+        overrides::put(write.db, &new_override)?;
+        let audit = AuditEntry::done("catalog_override.create", "catalog_override", &new_override.id)
+            .after(json!(new_override));
+        let output = StoredOverride { stored: new_override, warnings: self.warnings };
         Done::new(&output, audit, Touched::ROUTING)
     }
 }
 
-impl Command for Unsay {
+impl Command for DeleteOverride {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = overrides::find(write.db, &self.id)?
             .ok_or_else(|| CommandRefusal::not_found("catalog override", &self.id))?;

@@ -12,7 +12,7 @@ use crate::vault::{RandomError, SealError};
 #[derive(Debug)]
 pub(crate) enum CommandRefusal {
     /// An error that is reported to the caller.
-    Told {
+    Reported {
         kind: ErrorKind,
         message: Cow<'static, str>,
         /// The invalid field.
@@ -28,7 +28,7 @@ pub(crate) enum CommandRefusal {
 
 impl CommandRefusal {
     pub(crate) fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
-        Self::Told { kind, message: message.into(), param: None, audit: None }
+        Self::Reported { kind, message: message.into(), param: None, audit: None }
     }
 
     /// The object does not exist.
@@ -46,7 +46,7 @@ impl CommandRefusal {
         param: impl Into<Cow<'static, str>>,
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self::Told {
+        Self::Reported {
             kind: ErrorKind::InvalidRequest,
             message: message.into(),
             param: Some(param.into()),
@@ -57,8 +57,8 @@ impl CommandRefusal {
     /// Adds an audit record to the refusal.
     pub(crate) fn audited(self, entry: audit::AuditEntry) -> Self {
         match self {
-            Self::Told { kind, message, param, .. } => {
-                Self::Told { kind, message, param, audit: Some(Box::new(entry)) }
+            Self::Reported { kind, message, param, .. } => {
+                Self::Reported { kind, message, param, audit: Some(Box::new(entry)) }
             }
             Self::Seal => Self::new(ErrorKind::Internal, UNSEALED).audited(entry),
             Self::Failed(error) => Self::Failed(error),
@@ -68,7 +68,7 @@ impl CommandRefusal {
     /// Takes the audit record of the refusal, if it has one.
     pub(super) fn take_audit(&mut self) -> Option<audit::AuditEntry> {
         match self {
-            Self::Told { audit, .. } => audit.take().map(|entry| *entry),
+            Self::Reported { audit, .. } => audit.take().map(|entry| *entry),
             Self::Failed(_) | Self::Seal => None,
         }
     }

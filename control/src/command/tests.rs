@@ -65,7 +65,7 @@ impl Office {
             }
             Err(refusal) => {
                 changes.rollback().unwrap();
-                let CommandRefusal::Told { kind, message, audit: entry, .. } = refusal else {
+                let CommandRefusal::Reported { kind, message, audit: entry, .. } = refusal else {
                     panic!("{refusal:?}")
                 };
                 if let Some(entry) = entry {

@@ -204,11 +204,11 @@ impl ProviderReader<'_> {
         origin: Option<&Origin>,
     ) -> Vec<Dialect> {
         let spoken = origin.map_or_else(|| kind.dialects.to_vec(), |origin| origin.paths.dialects());
-        let Some(said) = &self.raw.protocols else {
+        let Some(listed) = &self.raw.protocols else {
             let usual = entry.and_then(|entry| entry.protocols.as_deref()).unwrap_or(kind.dialects);
             return usual.iter().copied().filter(|dialect| spoken.contains(dialect)).collect();
         };
-        for (index, raw::Protocol(dialect)) in said.iter().enumerate() {
+        for (index, raw::Protocol(dialect)) in listed.iter().enumerate() {
             if !spoken.contains(dialect) {
                 let known: Vec<_> = spoken.iter().map(|dialect| dialect.name()).collect();
                 let message = format!(
@@ -220,7 +220,7 @@ impl ProviderReader<'_> {
                 self.note(&[key("protocols"), YamlStep::Item(index)], message);
             }
         }
-        dialects(said)
+        dialects(listed)
     }
 }
 

@@ -30,7 +30,7 @@ impl StoredProvider {
     ) -> Self {
         let read = match open_written(keys, &row) {
             Ok(written) => Self::read(&row, &bindings, &written, chosen_auth(&row), environment)
-                .map_err(|faults| told(&faults)),
+                .map_err(|faults| summary(&faults)),
             Err(_) => Err("its stored secrets cannot be decrypted; delete it and create it again".to_owned()),
         };
         Self { row, bindings, read }
@@ -63,7 +63,7 @@ fn chosen_auth(row: &ProviderRow) -> Option<ConnectionAuth> {
     ConnectionAuth::named(&row.auth).filter(|auth| *auth == ConnectionAuth::Oauth)
 }
 
-fn told(faults: &[FieldFault]) -> String {
+fn summary(faults: &[FieldFault]) -> String {
     let lines: Vec<String> =
         faults.iter().map(|fault| format!("{}: {}", fault.field, fault.message)).collect();
     lines.join("; ")

@@ -79,16 +79,16 @@ async fn ask(http: &Arc<dyn HttpClient>, grant: &Grant) -> Result<GrantedToken, 
     let request = grant.request(unix_ms() / 1_000)?;
     let host = request.uri().host().unwrap_or_default().to_owned();
     let secrets = grant.secrets();
-    let told = |text: &str| diagnostic(&format!("{host}: {text}"), &secrets).into_owned();
-    let answer = http.send(request, LIMITS).await.map_err(|error| told(&error.to_string()))?;
+    let described = |text: &str| diagnostic(&format!("{host}: {text}"), &secrets).into_owned();
+    let answer = http.send(request, LIMITS).await.map_err(|error| described(&error.to_string()))?;
     if !answer.status().is_success() {
-        return Err(told(&said(&answer)));
+        return Err(described(&error_text(&answer)));
     }
-    given(answer.body(), unix_ms() / 1_000).ok_or_else(|| told("the response contains no access token"))
+    given(answer.body(), unix_ms() / 1_000).ok_or_else(|| described("the response contains no access token"))
 }
 
 /// Extracts the error text from a failed token response (RFC 6749).
-fn said(answer: &Response<Bytes>) -> String {
+fn error_text(answer: &Response<Bytes>) -> String {
     let body: Value = serde_json::from_slice(answer.body()).unwrap_or_default();
     let text = |name: &str| body.get(name).and_then(Value::as_str).map(str::to_owned);
     let words: Vec<String> = ["error", "error_description"].into_iter().filter_map(text).collect();
@@ -156,7 +156,7 @@ mod tests {
             (r#"{"error":{"code":1}}"#, "it returned status 400 Bad Request"),
             ("<html>", "it returned status 400 Bad Request"),
         ] {
-            assert_eq!(said(&Response::builder().status(400).body(Bytes::from(body)).unwrap()), want);
+            assert_eq!(error_text(&Response::builder().status(400).body(Bytes::from(body)).unwrap()), want);
         }
     }
 }

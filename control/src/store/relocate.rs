@@ -59,8 +59,8 @@ pub(crate) fn settle(dir: &Path, db: &mut Connection, wants_apart: bool) -> Resu
     }
     match (apart, wants_apart) {
         (false, true) if places.usage.exists() => return Err(OpenError::UsageStray { path: places.usage }),
-        (false, true) => places.told("into usage.db", || places.move_out(db))?,
-        (true, false) => places.told("back into gateway.db", || places.move_back(db))?,
+        (false, true) => places.logged("into usage.db", || places.move_out(db))?,
+        (true, false) => places.logged("back into gateway.db", || places.move_back(db))?,
         (true, true) | (false, false) => {}
     }
     let files = Files { main, usage: wants_apart.then(|| places.usage.clone()) };
@@ -181,7 +181,7 @@ impl Places {
     }
 
     /// Logs the start and the end of a move, because the start of the gateway waits for it.
-    fn told(&self, whereto: &str, work: impl FnOnce() -> Result<u64, OpenError>) -> Result<(), OpenError> {
+    fn logged(&self, whereto: &str, work: impl FnOnce() -> Result<u64, OpenError>) -> Result<(), OpenError> {
         let began = Instant::now();
         tracing::info!("moving usage {whereto}; a long history takes a while");
         let rows = work()?;

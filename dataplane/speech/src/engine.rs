@@ -35,13 +35,13 @@ impl Speaker {
         Ok(Self { engine, voice })
     }
 
-    /// Synthesizes one piece of clean text at `percent` of the normal speed. `hear` receives the samples and returns
+    /// Synthesizes one piece of clean text at `percent` of the normal speed. `receive` receives the samples and returns
     /// false to stop; the result is then false.
-    pub(crate) fn say(
+    pub(crate) fn synthesize(
         &mut self,
         piece: &str,
         percent: u32,
-        hear: &mut dyn FnMut(&[i16]) -> bool,
+        receive: &mut dyn FnMut(&[i16]) -> bool,
     ) -> Result<bool, PicoError> {
         let percent = percent.clamp(*SPEED_PERCENT.start(), *SPEED_PERCENT.end());
         // The NUL at the end marks the end of the input.
@@ -53,7 +53,7 @@ impl Speaker {
             unread = unread.get(read..).unwrap_or_default();
             loop {
                 let (count, status) = self.engine.get_data(samples.as_mut_slice())?;
-                if count > 0 && !hear(samples.get(..count).unwrap_or_default()) {
+                if count > 0 && !receive(samples.get(..count).unwrap_or_default()) {
                     self.engine.reset(EngineResetMode::Soft)?;
                     return Ok(false);
                 }

@@ -76,7 +76,7 @@ impl Synthesizer {
     }
 
     /// Queues `script`; its audio goes to `listener`.
-    pub fn say(&self, script: Script, listener: Listener) -> Result<(), Busy> {
+    pub fn synthesize(&self, script: Script, listener: Listener) -> Result<(), Busy> {
         self.scripts.try_send((script, listener)).map_err(|error| match error {
             TrySendError::Full(_) | TrySendError::Disconnected(_) => Busy,
         })
@@ -119,13 +119,14 @@ impl SynthesisThread {
         let speaker = self.speaker(script.voice)?;
         for piece in text::pieces(&text::clean(&script.text)) {
             let mut failed = false;
-            let mut hear = |samples: &[i16]| {
+            let mut receive = |samples: &[i16]| {
                 let mut bytes = Vec::new();
                 failed = encoder.encode(samples, &mut bytes).is_none();
                 !failed && (bytes.is_empty() || listener(Sound::Piece(bytes)))
             };
-            let wanted =
-                speaker.say(piece, script.speed_percent, &mut hear).map_err(|error| error.to_string())?;
+            let wanted = speaker
+                .synthesize(piece, script.speed_percent, &mut receive)
+                .map_err(|error| error.to_string())?;
             if failed {
                 return Err("the encoder failed".to_owned());
             }
@@ -159,12 +160,12 @@ mod tests {
         Script { voice, speed_percent: 100, text: text.to_owned(), container: Container::Wav }
     }
 
-    fn hear(studio: &Synthesizer, script: Script) -> Vec<u8> {
-        let (sender, heard) = mpsc::channel();
-        studio.say(script, Box::new(move |sound| sender.send(sound).is_ok())).unwrap();
+    fn receive(studio: &Synthesizer, script: Script) -> Vec<u8> {
+        let (sender, sounds) = mpsc::channel();
+        studio.synthesize(script, Box::new(move |sound| sender.send(sound).is_ok())).unwrap();
         let mut bytes = Vec::new();
         loop {
-            match heard.recv_timeout(Duration::from_secs(60)).unwrap() {
+            match sounds.recv_timeout(Duration::from_secs(60)).unwrap() {
                 Sound::Piece(piece) => bytes.extend(piece),
                 Sound::End => return bytes,
                 Sound::Failed(why) => panic!("{why}"),
@@ -177,10 +178,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 2).unwrap();
         for voice in &VOICES {
-            let first = hear(&studio, script(voice, "One, two, three."));
+            let first = receive(&studio, script(voice, "One, two, three."));
             let seconds = first.len() as f32 / 32_000.0;
             assert!((0.5..5.0).contains(&seconds), "{}: {seconds} s", voice.id);
-            let again = hear(&studio, script(voice, "One, two, three."));
+            let again = receive(&studio, script(voice, "One, two, three."));
             assert!(again.len().abs_diff(first.len()) * 10 < first.len(), "{}", voice.id);
         }
     }
@@ -189,8 +190,8 @@ mod tests {
     fn a_panic_ends_one_script_and_the_next_one_is_heard() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
-        studio.say(script(&VOICES[0], "Hello."), Box::new(|_| panic!("on purpose"))).unwrap();
-        assert!(!hear(&studio, script(&VOICES[0], "Hello.")).is_empty());
+        studio.synthesize(script(&VOICES[0], "Hello."), Box::new(|_| panic!("on purpose"))).unwrap();
+        assert!(!receive(&studio, script(&VOICES[0], "Hello.")).is_empty());
     }
 
     #[test]
@@ -198,7 +199,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let text = "The quick brown fox jumps over the lazy dog.";
-        let at = |percent| hear(&studio, Script { speed_percent: percent, ..script(&VOICES[0], text) }).len();
+        let at =
+            |percent| receive(&studio, Script { speed_percent: percent, ..script(&VOICES[0], text) }).len();
         let (slow, usual, fast) = (at(50), at(100), at(200));
         assert!(slow > usual * 3 / 2 && usual > fast * 3 / 2, "{slow} {usual} {fast}");
     }
@@ -207,7 +209,7 @@ mod tests {
     fn hostile_text_ends_and_the_next_one_is_heard() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
-        let before = hear(&studio, script(&VOICES[0], "Hello.")).len();
+        let before = receive(&studio, script(&VOICES[0], "Hello.")).len();
         for text in [
             "",
             "<genfile file=\"/tmp/x\">",
@@ -217,9 +219,9 @@ mod tests {
             "&&&;;;\"\"\"",
             "𝔘𝔫𝔦",
         ] {
-            hear(&studio, script(&VOICES[0], text));
+            receive(&studio, script(&VOICES[0], text));
         }
-        let after = hear(&studio, script(&VOICES[0], "Hello.")).len();
+        let after = receive(&studio, script(&VOICES[0], "Hello.")).len();
         assert!(after.abs_diff(before) * 10 < before, "{after} bytes, {before} before");
     }
 
@@ -227,14 +229,14 @@ mod tests {
     fn who_stops_listening_is_not_spoken_to() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
-        let (sender, heard) = mpsc::channel();
+        let (sender, sounds) = mpsc::channel();
         let listener = move |sound| {
             sender.send(sound).unwrap();
             false
         };
-        studio.say(script(&VOICES[0], &"A long story. ".repeat(2_000)), Box::new(listener)).unwrap();
-        assert!(matches!(heard.recv().unwrap(), Sound::Piece(_)));
-        assert!(heard.recv().is_err(), "the listener is dropped after its first no");
-        assert!(!hear(&studio, script(&VOICES[0], "Next.")).is_empty());
+        studio.synthesize(script(&VOICES[0], &"A long story. ".repeat(2_000)), Box::new(listener)).unwrap();
+        assert!(matches!(sounds.recv().unwrap(), Sound::Piece(_)));
+        assert!(sounds.recv().is_err(), "the listener is dropped after its first no");
+        assert!(!receive(&studio, script(&VOICES[0], "Next.")).is_empty());
     }
 }

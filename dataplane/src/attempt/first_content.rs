@@ -183,7 +183,7 @@ fn understand(
                 Failure { next: Next::FailOver, ..invalid(provider, why) }
             }
             BadAnswer::Invalid(why) => invalid(provider, why),
-            BadAnswer::Nothing(said) => nothing(provider, &said),
+            BadAnswer::Nothing(words) => nothing(provider, &words),
         };
         failure.having_used(params.reader.usage_in(body))
     })
@@ -196,12 +196,12 @@ fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
 
 /// Returns the failure for an answer without content. The target responded, and the request may be the cause, so its
 /// circuits do not count a failure.
-fn nothing(provider: &ProviderInstance, said: &str) -> Failure {
-    let said = StreamError { message: said.trim().to_owned(), ..StreamError::default() };
-    let said = said.sanitized(&secrets(provider)).message;
-    let message = match &*said {
+fn nothing(provider: &ProviderInstance, words: &str) -> Failure {
+    let words = StreamError { message: words.trim().to_owned(), ..StreamError::default() };
+    let words = words.sanitized(&secrets(provider)).message;
+    let message = match &*words {
         "" => format!("The provider '{}' generated no content and sent no reason.", provider.id),
-        said => format!("The provider '{}' generated no content. Its message: {said}", provider.id),
+        words => format!("The provider '{}' generated no content. Its message: {words}", provider.id),
     };
     let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
     Failure { next: Next::FailOver, evidence: Evidence::Alive, ..failure }

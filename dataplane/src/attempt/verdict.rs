@@ -19,12 +19,12 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
     use Evidence::{Alive, InstanceFailed, ModelFailed};
     match status {
         400 | 403 | 404 | 410 | 422 if refuses_model(error) => (Next::FailOver, ModelFailed),
-        429 if says(error, QUOTA) => (Next::FailOver, InstanceFailed),
+        429 if has_phrase(error, QUOTA) => (Next::FailOver, InstanceFailed),
         408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
         401..=403 => (Next::FailOver, InstanceFailed),
         // 424: the model behind Bedrock failed; the request is valid.
         404 | 424 => (Next::FailOver, ModelFailed),
-        400 | 413 | 422 if says(error, REQUEST_SHAPE) => (Next::FailOver, Alive),
+        400 | 413 | 422 if has_phrase(error, REQUEST_SHAPE) => (Next::FailOver, Alive),
         400..=499 => (Next::Stop, Alive),
         _ => (Next::FailOver, InstanceFailed),
     }
@@ -32,12 +32,12 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
 
 /// Returns true if the upstream does not have the model, has retired it, or does not let this account use it.
 fn refuses_model(error: &StreamError) -> bool {
-    says(error, MODEL) || (error.param.as_deref() == Some("model") && says(error, GONE))
+    has_phrase(error, MODEL) || (error.param.as_deref() == Some("model") && has_phrase(error, GONE))
 }
 
 /// Returns true if the upstream rejects an access token, which may have been valid a moment ago.
 pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
-    status == 401 || (status == 403 && says(error, TOKEN_ENDED))
+    status == 401 || (status == 403 && has_phrase(error, TOKEN_ENDED))
 }
 
 const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
@@ -96,7 +96,7 @@ const REQUEST_SHAPE: &[&str] = &[
     "does not support function",
 ];
 
-fn says(error: &StreamError, phrases: &[&str]) -> bool {
+fn has_phrase(error: &StreamError, phrases: &[&str]) -> bool {
     let message = error.message.to_ascii_lowercase();
     let names = [error.code.as_deref(), error.kind.as_deref()];
     phrases.iter().any(|phrase| {

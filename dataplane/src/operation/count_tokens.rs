@@ -52,7 +52,7 @@ pub(crate) async fn serve(
     let model = target.model.id.as_str();
     let routed = authorized.exchange.worker().routed(&route, &head, &body);
     let preamble = adapt::preamble(routed);
-    let say = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
+    let build = |naming| request::build(&body.segments, &head, naming, false, preamble.as_deref());
     let native = target.speaks(Dialect::Messages);
     let counted = match target.provider.path(Dialect::Messages, UpstreamCall::Count, model).filter(|_| native)
     {
@@ -61,15 +61,15 @@ pub(crate) async fn serve(
                 Some(version) => Naming::ModelAndVersion(model, version),
                 None => Naming::Model(model),
             };
-            counted_natively(authorized, target, path, say(naming)).await?
+            counted_natively(authorized, target, path, build(naming)).await?
         }
         None if native => None,
-        None => counted_adapted(authorized, target, routed, &say(Naming::Model(model))).await,
+        None => counted_adapted(authorized, target, routed, &build(Naming::Model(model))).await,
     };
     let mut response = match counted {
         Some(answer) => Response::new(ResponseBody::full(answer)),
         None => {
-            let segments = say(Naming::Model(model));
+            let segments = build(Naming::Model(model));
             estimate(body, segments, model).await?
         }
     };

@@ -43,7 +43,7 @@ pub(crate) struct Asked {
 
 /// Record of a connection after the client has sent everything.
 #[derive(Debug, Default)]
-pub(crate) struct Heard {
+pub(crate) struct Recording {
     /// Requests with their complete or broken bodies, in order.
     pub(crate) requests: Vec<Asked>,
     /// Paths of rejected heads and the error messages.
@@ -56,7 +56,7 @@ pub(crate) struct Heard {
     pub(crate) turns: usize,
 }
 
-impl Heard {
+impl Recording {
     #[cfg(test)]
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.writes.concat()).into_owned()
@@ -68,7 +68,7 @@ impl Heard {
 #[derive(Debug)]
 pub(crate) struct Wire {
     pieces: VecDeque<Bytes>,
-    heard: Rc<RefCell<Heard>>,
+    recording: Rc<RefCell<Recording>>,
 }
 
 impl AsyncRead for Wire {
@@ -78,7 +78,7 @@ impl AsyncRead for Wire {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let Some(mut piece) = self.pieces.pop_front() else {
-            return if self.heard.borrow().is_shut { Poll::Ready(Ok(())) } else { Poll::Pending };
+            return if self.recording.borrow().is_shut { Poll::Ready(Ok(())) } else { Poll::Pending };
         };
         buf.put_slice(&piece.split_to(piece.len().min(buf.remaining())));
         if !piece.is_empty() {
@@ -90,7 +90,7 @@ impl AsyncRead for Wire {
 
 impl AsyncWrite for Wire {
     fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.heard.borrow_mut().writes.push(buf.to_vec());
+        self.recording.borrow_mut().writes.push(buf.to_vec());
         Poll::Ready(Ok(buf.len()))
     }
 
@@ -101,7 +101,7 @@ impl AsyncWrite for Wire {
     ) -> Poll<io::Result<usize>> {
         let written = bufs.iter().flat_map(|buf| buf.iter().copied()).collect::<Vec<_>>();
         let count = written.len();
-        self.heard.borrow_mut().writes.push(written);
+        self.recording.borrow_mut().writes.push(written);
         Poll::Ready(Ok(count))
     }
 
@@ -114,7 +114,7 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.heard.borrow_mut().is_shut = true;
+        self.recording.borrow_mut().is_shut = true;
         Poll::Ready(Ok(()))
     }
 }
@@ -158,7 +158,7 @@ impl AnswerBody for Pieces {
 /// Service that reads each request to its end, records it and answers.
 #[derive(Clone)]
 pub(crate) struct Recorder {
-    pub(crate) heard: Rc<RefCell<Heard>>,
+    pub(crate) recording: Rc<RefCell<Recording>>,
     pub(crate) answer: fn(&Asked) -> Pieces,
 }
 
@@ -172,7 +172,7 @@ impl Recorder {
             *response.status_mut() = StatusCode::BAD_REQUEST;
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.heard.borrow_mut().requests.push(asked);
+        self.recording.borrow_mut().requests.push(asked);
         response
     }
 }
@@ -187,7 +187,7 @@ impl Service for Recorder {
     }
 
     fn refuse(&self, path: &str, fault: Fault) -> Response<Pieces> {
-        self.heard.borrow_mut().refused.push((path.to_owned(), fault.message.to_string()));
+        self.recording.borrow_mut().refused.push((path.to_owned(), fault.message.to_string()));
         let mut response = Response::new(Pieces::default());
         *response.status_mut() = StatusCode::from_u16(fault.status()).unwrap_or_default();
         response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -196,30 +196,33 @@ impl Service for Recorder {
 }
 
 /// Serves a connection with the input `pieces`, behind the gate.
-pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Heard {
-    let heard = Rc::<RefCell<Heard>>::default();
-    let service = Recorder { heard: Rc::clone(&heard), answer };
+pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Recording {
+    let recording = Rc::<RefCell<Recording>>::default();
+    let service = Recorder { recording: Rc::clone(&recording), answer };
     let link = Rc::new(Link::new(Phase::Idle, CoarseClock::default()));
-    let turns = drive(super::http1::serve(service, link, wire(pieces, &heard)));
-    Heard { turns, ..heard.take() }
+    let turns = drive(super::http1::serve(service, link, wire(pieces, &recording)));
+    Recording { turns, ..recording.take() }
 }
 
 /// Serves a connection with the input `bytes` by hyper without the gate.
 pub(crate) fn without_gate(bytes: &[u8]) -> Vec<Asked> {
-    let heard = Rc::<RefCell<Heard>>::default();
-    let service = Recorder { heard: Rc::clone(&heard), answer: |_| Pieces::default() };
+    let recording = Rc::<RefCell<Recording>>::default();
+    let service = Recorder { recording: Rc::clone(&recording), answer: |_| Pieces::default() };
     let service = service_fn(move |request: Request<Incoming>| {
         let answering = service.call(request.map(Inbound::of_stream));
         async { Ok::<_, Infallible>(answering.await) }
     });
-    let io = TokioIo::new(wire(&[bytes], &heard));
+    let io = TokioIo::new(wire(&[bytes], &recording));
     drive(http1::Builder::new().header_read_timeout(None).serve_connection(io, service));
-    heard.take().requests
+    recording.take().requests
 }
 
-fn wire(pieces: &[&[u8]], heard: &Rc<RefCell<Heard>>) -> Wire {
+fn wire(pieces: &[&[u8]], recording: &Rc<RefCell<Recording>>) -> Wire {
     let pieces = pieces.iter().filter(|piece| !piece.is_empty());
-    Wire { pieces: pieces.map(|piece| Bytes::copy_from_slice(piece)).collect(), heard: Rc::clone(heard) }
+    Wire {
+        pieces: pieces.map(|piece| Bytes::copy_from_slice(piece)).collect(),
+        recording: Rc::clone(recording),
+    }
 }
 
 /// Waker that records that a future wants to be polled again.

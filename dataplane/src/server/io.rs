@@ -156,10 +156,10 @@ impl ServerIo {
                 Socket::Plain(tcp) => tcp.read_buf(&mut self.first).await?,
                 Socket::Tls(tls) => tls.read_buf(&mut self.first).await?,
             };
-            let told = self.first.len().min(PREFACE_MARK.len());
-            let like_preface = self.first.get(..told) == PREFACE_MARK.get(..told);
-            if count == 0 || !like_preface || told == PREFACE_MARK.len() {
-                return Ok(like_preface && told == PREFACE_MARK.len());
+            let known = self.first.len().min(PREFACE_MARK.len());
+            let like_preface = self.first.get(..known) == PREFACE_MARK.get(..known);
+            if count == 0 || !like_preface || known == PREFACE_MARK.len() {
+                return Ok(like_preface && known == PREFACE_MARK.len());
             }
         }
     }

@@ -136,7 +136,7 @@ impl UpstreamRequest<'_> {
     /// Adds the client's forwarded fields, which replace those of the provider kind.
     fn forward(&self, headers: &mut HeaderMap) {
         for (index, (name, value)) in self.forwarded.iter().enumerate() {
-            if self.is_fixed(name) || (says_version(&self.provider) && *name == ANTHROPIC_VERSION) {
+            if self.is_fixed(name) || (takes_version(&self.provider) && *name == ANTHROPIC_VERSION) {
                 continue;
             }
             let is_first = self.forwarded.iter().take(index).all(|(before, _)| before != name);
@@ -185,7 +185,7 @@ fn common_fields(provider: &ProviderInstance, origin: &Origin) -> HeaderMap {
     headers.insert(USER_AGENT, AGENT.clone());
     for (name, value) in provider.kind.headers {
         let name = HeaderName::from_static(name);
-        if !(says_version(provider) && name == ANTHROPIC_VERSION) {
+        if !(takes_version(provider) && name == ANTHROPIC_VERSION) {
             headers.insert(name, HeaderValue::from_static(value));
         }
     }
@@ -197,7 +197,7 @@ fn common_fields(provider: &ProviderInstance, origin: &Origin) -> HeaderMap {
 }
 
 /// Returns true if the body states the version of the Messages API.
-fn says_version(provider: &ProviderInstance) -> bool {
+fn takes_version(provider: &ProviderInstance) -> bool {
     provider.quirks.messages_version.is_some()
 }
 

@@ -99,11 +99,11 @@ pub(super) async fn answer(
     let voices = Arc::clone(voices);
     let (sender, mut sounds) = mpsc::channel(PIECES_AHEAD);
     let script = order.script.clone();
-    let said = tokio::task::spawn_blocking(move || {
+    let synthesized = tokio::task::spawn_blocking(move || {
         let listener = Box::new(move |sound| sender.blocking_send(sound).is_ok());
-        voices.studio().map(|studio| studio.say(script, listener))
+        voices.studio().map(|studio| studio.synthesize(script, listener))
     });
-    match said.await {
+    match synthesized.await {
         Ok(Some(Ok(()))) => {}
         Ok(Some(Err(speech::Busy))) => {
             let refusal = refusal(503, "server_error", "The built-in voice is busy. Try again.", None);

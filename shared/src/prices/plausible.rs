@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(costs(other, sorts).0, None, "of a sort without a price");
         let spoken = media(Operation::Speech, Units { characters: 1_000, ..Units::ZERO });
         assert_eq!(costs(spoken, serde_json::json!({"characters": 15})).1, Some(15_000_000));
-        let heard = media(Operation::Transcription, Units { audio_ms: 60_000, ..Units::ZERO });
-        assert_eq!(costs(heard, serde_json::json!({"audio_second": 0.0001})).1, Some(6_000_000));
+        let transcription = media(Operation::Transcription, Units { audio_ms: 60_000, ..Units::ZERO });
+        assert_eq!(costs(transcription, serde_json::json!({"audio_second": 0.0001})).1, Some(6_000_000));
     }
 }

@@ -256,8 +256,8 @@ fn supports(entry: &Value, parameter: &str) -> Option<bool> {
 
 /// Reads a capability flag of Mistral or Anthropic.
 fn can(entry: &Value, capability: &str) -> Option<bool> {
-    let said = entry.get("capabilities")?.get(capability)?;
-    said.as_bool().or_else(|| said.get("supported")?.as_bool())
+    let support = entry.get("capabilities")?.get(capability)?;
+    support.as_bool().or_else(|| support.get("supported")?.as_bool())
 }
 
 /// Reads OpenRouter's prices: dollars per token, as text. Returns `None` if each request has a price too, because token

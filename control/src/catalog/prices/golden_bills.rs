@@ -90,7 +90,8 @@ fn openai_bills_are_those_of_its_price_page() {
     // Published: developers.openai.com/api/docs/guides/reasoning: 75 tokens of input, 1,186 output tokens, 1,024 of them reasoning.
     let reasoned = chat(TokenCounts { input: 75, output: 162, reasoning: 1_024, ..NONE });
     // Published: API reference, audio/createTranscription: 14 audio tokens in, 45 out.
-    let heard = chat(TokenCounts { audio_input: 14, output: 45, ..NONE }).operation(Operation::Transcription);
+    let transcription =
+        chat(TokenCounts { audio_input: 14, output: 45, ..NONE }).operation(Operation::Transcription);
     // Published: API reference, images/create: 10 text and 40 image tokens in, 50 out.
     let drawn = chat(TokenCounts { input: 10, image_input: 40, image_output: 50, ..NONE });
     // Units, like all usage below.
@@ -118,7 +119,7 @@ fn openai_bills_are_those_of_its_price_page() {
             // $2.50, $32 and $64 per million
             ("audio", "gpt-audio", spoken, 98_500_000_000),
             // 14 x $2.50 + 45 x $10
-            ("transcription in tokens", "gpt-4o-transcribe", heard, 485_000),
+            ("transcription in tokens", "gpt-4o-transcribe", transcription, 485_000),
             // $0.006 a minute; the second is the reference's example of 9 s
             ("transcription in seconds", "whisper-1", seconds(60_000), 6_000_000),
             ("transcription of 9 s", "whisper-1", seconds(9_000), 900_000),

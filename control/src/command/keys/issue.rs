@@ -129,11 +129,11 @@ pub(super) fn check_place(
 
 /// Checks that a key of `project` may act as `principal`.
 pub(super) fn check_acts_as(write: &Write<'_>, project: &str, principal: &str) -> Result<(), CommandRefusal> {
-    let told = |message| Err(CommandRefusal::invalid("acts_as", message));
+    let invalid = |message| Err(CommandRefusal::invalid("acts_as", message));
     match principals::find(write.db, principal)? {
-        None => told(format!("There is no principal '{principal}'.")),
-        Some(human) if human.disabled => told("This principal is disabled. Enable it first.".to_owned()),
-        Some(_) if members::find(write.db, project, principal)?.is_none() => told(format!(
+        None => invalid(format!("There is no principal '{principal}'.")),
+        Some(human) if human.disabled => invalid("This principal is disabled. Enable it first.".to_owned()),
+        Some(_) if members::find(write.db, project, principal)?.is_none() => invalid(format!(
             "This principal is not a member of project '{project}'. Add it first: PUT \
              projects/{project}/members/{principal}."
         )),

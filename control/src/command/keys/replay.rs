@@ -36,7 +36,7 @@ pub(super) fn replayed(
     let id = answer.get("id").and_then(Value::as_str).unwrap_or_default().to_owned();
     let key = match open(write, &id) {
         Ok(key) => Some(key),
-        Err(CommandRefusal::Told { .. }) => None,
+        Err(CommandRefusal::Reported { .. }) => None,
         Err(failed) => return Err(failed),
     };
     let entry = AuditEntry::done("key.replay", "key", &id).after(json!({"revealed": key.is_some()}));

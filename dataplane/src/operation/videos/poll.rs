@@ -253,10 +253,11 @@ impl VideoPoll<'_> {
         let secrets = secrets(&self.target.provider);
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         let upstream = UpstreamAnswer { status: answer.status, content_type, body: &body, secrets: &secrets };
-        let said = envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.authorized.exchange.id());
+        let error_body =
+            envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.authorized.exchange.id());
         Fault {
             status: Some(answer.status),
-            body: Some(said),
+            body: Some(error_body),
             retry_after: wait_asked_for(&answer.head).map(|wait| wait.min(WAIT_MAX)),
             ..Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.")
         }

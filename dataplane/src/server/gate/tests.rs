@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::server::harness::{Asked, Heard, Pieces, through_gate, without_gate};
+use crate::server::harness::{Asked, Pieces, Recording, through_gate, without_gate};
 use crate::turn::TURN_BYTES;
 
 /// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a failed stream, other paths with "ok".
@@ -19,12 +19,12 @@ fn answer(asked: &Asked) -> Pieces {
     Pieces { left: VecDeque::from(left), is_cut: asked.uri.path() == "/cut" }
 }
 
-fn serve(bytes: &str) -> Heard {
+fn serve(bytes: &str) -> Recording {
     through_gate(&[bytes.as_bytes()], answer)
 }
 
-fn paths(heard: &Heard) -> Vec<&str> {
-    heard.requests.iter().map(|asked| asked.uri.path()).collect()
+fn paths(recording: &Recording) -> Vec<&str> {
+    recording.requests.iter().map(|asked| asked.uri.path()).collect()
 }
 
 fn get(path: &str) -> String {
@@ -76,25 +76,25 @@ fn requests_behind_one_another_are_the_same_however_they_are_cut() {
 #[test]
 fn a_request_that_comes_as_a_whole_takes_one_turn() {
     let head = "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n";
-    let heard = serve(&[head, "hello"].concat());
-    assert_eq!((paths(&heard), heard.turns), (vec!["/length"], 1));
+    let recording = serve(&[head, "hello"].concat());
+    assert_eq!((paths(&recording), recording.turns), (vec!["/length"], 1));
 }
 
 #[test]
 fn a_refused_head_is_answered_and_ends_the_connection() {
     let bad = "POST /v1/messages HTTP/1.1\r\nhost: a\r\nhost: b\r\ncontent-length: 5\r\n\r\nhello";
-    let heard = serve(&[&get("/first"), bad, &get("/behind")].concat());
-    assert_eq!(paths(&heard), ["/first"]);
-    let [(path, why)] = heard.refused.as_slice() else { panic!("{heard:?}") };
+    let recording = serve(&[&get("/first"), bad, &get("/behind")].concat());
+    assert_eq!(paths(&recording), ["/first"]);
+    let [(path, why)] = recording.refused.as_slice() else { panic!("{recording:?}") };
     assert!(path == "/v1/messages" && why.contains("exactly one Host"), "{path}: {why}");
-    assert!(heard.is_shut && heard.text().contains("HTTP/1.1 400 "), "{}", heard.text());
-    assert!(heard.text().contains("connection: close"), "{}", heard.text());
+    assert!(recording.is_shut && recording.text().contains("HTTP/1.1 400 "), "{}", recording.text());
+    assert!(recording.text().contains("connection: close"), "{}", recording.text());
 }
 
 #[test]
 fn a_request_cannot_pass_for_a_refused_one() {
-    let heard = serve(std::str::from_utf8(super::IN_PLACE_OF_REFUSED).unwrap());
-    assert_eq!((paths(&heard), heard.refused.len()), (vec!["/"], 0));
+    let recording = serve(std::str::from_utf8(super::IN_PLACE_OF_REFUSED).unwrap());
+    assert_eq!((paths(&recording), recording.refused.len()), (vec!["/"], 0));
 }
 
 #[test]
@@ -108,10 +108,14 @@ fn a_body_with_a_bad_chunk_is_broken_and_nothing_behind_it_is_served() {
         let bytes = [head, chunks, &get("/behind")].concat();
         for cut in [0, head.len(), head.len() + 8] {
             let (first, second) = bytes.as_bytes().split_at(cut);
-            let heard = through_gate(&[first, second], answer);
-            let bodies: Vec<_> = heard.requests.iter().map(|asked| asked.body.is_some()).collect();
-            assert_eq!(bodies, [false], "{chunks:?} cut at {cut}: {heard:?}");
-            assert!(heard.is_shut && heard.text().starts_with("HTTP/1.1 400 "), "{}", heard.text());
+            let recording = through_gate(&[first, second], answer);
+            let bodies: Vec<_> = recording.requests.iter().map(|asked| asked.body.is_some()).collect();
+            assert_eq!(bodies, [false], "{chunks:?} cut at {cut}: {recording:?}");
+            assert!(
+                recording.is_shut && recording.text().starts_with("HTTP/1.1 400 "),
+                "{}",
+                recording.text()
+            );
         }
     }
 }
@@ -123,32 +127,32 @@ fn a_head_in_many_pieces_passes_up_to_the_limit() {
     for (bytes, requests) in [(100 << 10, 1), (super::head::HEAD_BYTES_MAX, 0)] {
         let head = head(bytes);
         let pieces: Vec<_> = head.as_bytes().chunks(5_000).collect();
-        let heard = through_gate(&pieces, answer);
-        assert_eq!((heard.requests.len(), heard.refused.len()), (requests, 1 - requests), "{bytes}");
+        let recording = through_gate(&pieces, answer);
+        assert_eq!((recording.requests.len(), recording.refused.len()), (requests, 1 - requests), "{bytes}");
     }
 }
 
 #[test]
 fn pieces_that_are_there_together_leave_in_one_write() {
-    let heard = serve(&get("/short/500"));
-    assert_eq!(heard.writes.len(), 1, "{:?}", heard.writes.iter().map(Vec::len).collect::<Vec<_>>());
-    assert_eq!(heard.text().matches("a piece\n").count(), 500);
-    assert!(heard.text().ends_with("\r\n0\r\n\r\n"), "{}", heard.text());
+    let recording = serve(&get("/short/500"));
+    assert_eq!(recording.writes.len(), 1, "{:?}", recording.writes.iter().map(Vec::len).collect::<Vec<_>>());
+    assert_eq!(recording.text().matches("a piece\n").count(), 500);
+    assert!(recording.text().ends_with("\r\n0\r\n\r\n"), "{}", recording.text());
 }
 
 #[test]
 fn a_long_answer_is_written_in_turns() {
-    let heard = serve(&get(&format!("/long/{}", 3 * TURN_BYTES)));
-    assert!(heard.writes.iter().all(|write| write.len() <= TURN_BYTES));
-    assert!(heard.writes.len() > 3 && heard.text().len() > 3 * TURN_BYTES);
+    let recording = serve(&get(&format!("/long/{}", 3 * TURN_BYTES)));
+    assert!(recording.writes.iter().all(|write| write.len() <= TURN_BYTES));
+    assert!(recording.writes.len() > 3 && recording.text().len() > 3 * TURN_BYTES);
 }
 
 #[test]
 fn the_connection_closes_behind_an_answer_that_was_cut() {
-    let heard = serve(&[get("/cut"), get("/behind")].concat());
-    assert_eq!(paths(&heard), ["/cut"]);
-    let heard = serve(&get("/cut"));
-    assert!(heard.is_shut && heard.text().ends_with("ok"), "{}", heard.text());
+    let recording = serve(&[get("/cut"), get("/behind")].concat());
+    assert_eq!(paths(&recording), ["/cut"]);
+    let recording = serve(&get("/cut"));
+    assert!(recording.is_shut && recording.text().ends_with("ok"), "{}", recording.text());
 }
 
 #[test]
@@ -157,9 +161,9 @@ fn a_client_of_http_1_0_is_answered_in_its_own_way() {
     let kept = old("/short/1", "connection: keep-alive\r\n");
     assert!(!kept.is_shut && kept.text().contains("connection: keep-alive\r\n"), "{}", kept.text());
     for (path, fields) in [("/short/1", ""), ("/short/2", "connection: keep-alive\r\n")] {
-        let heard = old(path, fields);
-        let text = heard.text();
-        assert!(heard.is_shut && !text.contains("keep-alive") && !text.contains("chunked"), "{text}");
+        let recording = old(path, fields);
+        let text = recording.text();
+        assert!(recording.is_shut && !text.contains("keep-alive") && !text.contains("chunked"), "{text}");
         assert!(text.ends_with("a piece\n"), "{text}");
     }
 }
@@ -167,10 +171,10 @@ fn a_client_of_http_1_0_is_answered_in_its_own_way() {
 #[test]
 fn a_client_that_waits_for_100_gets_it_once() {
     let head = "POST /length HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
-    let heard = serve(head);
-    assert_eq!(heard.text(), "HTTP/1.1 100 Continue\r\n\r\n");
-    let heard = through_gate(&[head.as_bytes(), b"hello"], answer);
-    assert_eq!((paths(&heard), heard.text().matches("100 Continue").count()), (vec!["/length"], 1));
+    let recording = serve(head);
+    assert_eq!(recording.text(), "HTTP/1.1 100 Continue\r\n\r\n");
+    let recording = through_gate(&[head.as_bytes(), b"hello"], answer);
+    assert_eq!((paths(&recording), recording.text().matches("100 Continue").count()), (vec!["/length"], 1));
 }
 
 /// Checks the invariants of the fuzz targets on a conversation with one wrong or missing byte.

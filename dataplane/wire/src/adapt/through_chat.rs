@@ -110,11 +110,11 @@ pub(super) fn prepare(
     };
     let traits = Traits { files: true, stops_max: asking.target.stops_max, ..between };
     let asking = Asking { target: &between, ..*asking };
-    let told = (client.ask)(&asking)?;
-    let said = (target.ask)(&Asking { body: &told.body, target: &traits, ..asking });
-    let said = said.map_err(|rejection| traced(client, &asking, rejection))?;
-    let answers = Box::new(ThroughChat { target: said.target, client: told.client });
-    Ok(Prepared { body: said.body.into(), answers, dropped: told.dropped })
+    let asked = (client.ask)(&asking)?;
+    let translated = (target.ask)(&Asking { body: &asked.body, target: &traits, ..asking });
+    let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
+    let answers = Box::new(ThroughChat { target: translated.target, client: asked.client });
+    Ok(Prepared { body: translated.body.into(), answers, dropped: asked.dropped })
 }
 
 /// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.

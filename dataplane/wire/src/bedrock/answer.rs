@@ -148,8 +148,8 @@ pub(crate) struct ConverseInputDelta<'a> {
 
 /// Returns the usage in a body, which may be an error.
 pub(crate) fn usage_in(body: &[u8]) -> Option<TokenCounts> {
-    let said: ConverseUsageOnly<'_> = serde_json::from_slice(body).ok()?;
-    said.usage.as_ref().map(ConverseUsage::counts)
+    let answer: ConverseUsageOnly<'_> = serde_json::from_slice(body).ok()?;
+    answer.usage.as_ref().map(ConverseUsage::counts)
 }
 
 #[derive(Deserialize)]

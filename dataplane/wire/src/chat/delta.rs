@@ -81,9 +81,9 @@ pub(crate) enum ThinkingPart {
 pub(crate) struct ClientUsage {
     pub(crate) counts: TokenCounts,
     /// True if the target reports cache writes, so that a count of zero is known.
-    pub(crate) tells_cache_writes: bool,
+    pub(crate) has_cache_writes: bool,
     /// True if the target reports reasoning, so that a count of zero is known.
-    pub(crate) tells_reasoning: bool,
+    pub(crate) has_reasoning: bool,
 }
 
 /// Writes a streamed chat answer in a client's dialect.
@@ -119,7 +119,7 @@ pub(crate) trait ChatSink: Debug {
 impl ClientUsage {
     /// Returns the usage of a target that reports reasoning but cache writes only if there are any.
     pub(crate) fn with_reasoning(counts: TokenCounts) -> Self {
-        Self { counts, tells_reasoning: true, ..Self::default() }
+        Self { counts, has_reasoning: true, ..Self::default() }
     }
 }
 

@@ -150,13 +150,13 @@ pub(super) fn put_usage(usage: &ClientUsage, out: &mut impl BufMut) {
     let (prompt, completion) = (counts.input_total(), counts.output_total());
     let written = counts.cache_write.saturating_add(counts.cache_write_1h);
     let total = prompt.saturating_add(completion);
-    let has_details = usage.tells_reasoning || counts.reasoning > 0;
+    let has_details = usage.has_reasoning || counts.reasoning > 0;
     let members = [
         ("{\"prompt_tokens\":", prompt, true),
         (",\"completion_tokens\":", completion, true),
         (",\"total_tokens\":", total, true),
         (",\"prompt_tokens_details\":{\"cached_tokens\":", counts.cache_read, true),
-        (",\"cache_write_tokens\":", written, usage.tells_cache_writes || written > 0),
+        (",\"cache_write_tokens\":", written, usage.has_cache_writes || written > 0),
         (",\"audio_tokens\":", counts.audio_input, counts.audio_input > 0),
         ("},\"completion_tokens_details\":{\"reasoning_tokens\":", counts.reasoning, has_details),
         (",\"audio_tokens\":", counts.audio_output, has_details && counts.audio_output > 0),

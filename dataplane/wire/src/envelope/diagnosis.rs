@@ -56,9 +56,9 @@ impl StreamError {
                     read.status = read.status.or_else(|| status_in(members));
                     return Some(read);
                 }
-                let said = members.get("errors").or_else(|| members.get("detail"));
-                if let Some(said) = said.filter(|said| is_truthy(said)) {
-                    return Some(Self::of_member(said));
+                let detail = members.get("errors").or_else(|| members.get("detail"));
+                if let Some(detail) = detail.filter(|detail| is_truthy(detail)) {
+                    return Some(Self::of_member(detail));
                 }
                 message_in(members).map(|_| Self::of_object(members))
             }

@@ -111,15 +111,15 @@ impl UpstreamAnswer<'_> {
         let text = String::from_utf8_lossy(body);
         let is_html = self.content_type.is_some_and(|kind| kind.to_ascii_lowercase().contains("html"))
             || text.trim_start().starts_with('<');
-        let said = if is_html { title(&text).unwrap_or_default() } else { text.into_owned() };
-        let said = said.split_whitespace().collect::<Vec<_>>().join(" ");
-        let is_binary = said.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER);
-        if said.is_empty() || is_binary {
+        let excerpt = if is_html { title(&text).unwrap_or_default() } else { text.into_owned() };
+        let excerpt = excerpt.split_whitespace().collect::<Vec<_>>().join(" ");
+        let is_binary = excerpt.contains(|c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER);
+        if excerpt.is_empty() || is_binary {
             return format!("The upstream answered with status {status}.");
         }
         // Sanitized before it is cut: a cut through a credential would prevent its detection.
-        let said = clean(&said, self.secrets, EXCERPT_BYTES_MAX);
-        format!("The upstream answered with status {status}: {said}")
+        let excerpt = clean(&excerpt, self.secrets, EXCERPT_BYTES_MAX);
+        format!("The upstream answered with status {status}: {excerpt}")
     }
 }
 

@@ -14,7 +14,7 @@ use crate::stream::{AnswerStream, StreamOptions, StreamState, Trouble};
 pub trait MediaListener: Debug + Default {
     /// Records the facts of an event whose data starts like an object. An error ends the stream; it is not sanitized
     /// yet.
-    fn hear(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError>;
+    fn read(&mut self, name: &[u8], document: &[u8], state: &mut StreamState) -> Result<(), StreamError>;
 
     /// Records the end of the upstream's answer.
     fn ended(&self, state: &mut StreamState) {
@@ -62,7 +62,7 @@ impl<L: MediaListener> MediaEvents<L> {
         let Some(document) = data.text.filter(|text| text.first() == Some(&b'{')) else {
             return out.push(block);
         };
-        match self.listener.hear(data.name, &document, &mut self.state) {
+        match self.listener.read(data.name, &document, &mut self.state) {
             Ok(()) => out.push(block),
             Err(error) => self.fail(&error, out),
         }
@@ -83,7 +83,7 @@ pub(super) fn is_error(raw: &RawValue) -> bool {
 }
 
 /// Returns an error with this message.
-pub(super) fn said(message: &str) -> StreamError {
+pub(super) fn error_with(message: &str) -> StreamError {
     StreamError { message: message.to_owned(), ..StreamError::default() }
 }
 
@@ -108,7 +108,7 @@ impl<L: MediaListener> AnswerStream for MediaEvents<L> {
             }
         }
         if self.held.len() > EVENT_BYTES_MAX {
-            self.fail(&StreamError { status: Some(502), ..said(StreamError::UNREADABLE) }, out);
+            self.fail(&StreamError { status: Some(502), ..error_with(StreamError::UNREADABLE) }, out);
         }
     }
 

@@ -172,7 +172,7 @@ impl MessagesUsage {
     }
 
     /// Returns true if thinking is counted separately.
-    pub(crate) fn tells_thinking(&self) -> bool {
+    pub(crate) fn has_thinking(&self) -> bool {
         self.get(UsageNumber::Thinking).is_some()
     }
 

@@ -33,7 +33,7 @@ pub(crate) trait DocumentFacts: Debug + Default {
 #[derive(Debug, Default)]
 pub(crate) struct Gather<F> {
     scanner: Scanner,
-    told: Gathering<F>,
+    gathering: Gathering<F>,
     before: usize,
 }
 
@@ -48,23 +48,23 @@ struct Gathering<F> {
 
 impl<F: DocumentFacts> Gather<F> {
     pub(crate) fn push(&mut self, piece: &[u8]) -> Result<(), JsonFault> {
-        let result = self.scanner.push(piece, &mut self.told);
-        self.told.facts.capture().copy(self.before, piece);
+        let result = self.scanner.push(piece, &mut self.gathering);
+        self.gathering.facts.capture().copy(self.before, piece);
         self.before += piece.len();
         result
     }
 
     pub(crate) fn facts(&self) -> &F {
-        &self.told.facts
+        &self.gathering.facts
     }
 
     pub(crate) fn facts_mut(&mut self) -> &mut F {
-        &mut self.told.facts
+        &mut self.gathering.facts
     }
 
     pub(crate) fn finish(self) -> (F, Result<(), JsonFault>) {
         let result = self.scanner.finish();
-        (self.told.facts, result)
+        (self.gathering.facts, result)
     }
 
     /// Returns the facts of one complete document, or an error if it is not a JSON object.
@@ -73,7 +73,7 @@ impl<F: DocumentFacts> Gather<F> {
         let mut gather = Self::default();
         gather.push(document)?;
         gather.scanner.finish()?;
-        Ok(gather.told.facts)
+        Ok(gather.gathering.facts)
     }
 }
 

@@ -86,7 +86,7 @@ pub fn build(
             }
             (BodyChange::Removed, _) => Bytes::new(),
             (BodyChange::Usage(text), _) if ask => Bytes::from_static(text.as_bytes()),
-            (BodyChange::System(place), Some(quoted)) => place.say(quoted).into(),
+            (BodyChange::System(place), Some(quoted)) => place.insertion(quoted).into(),
             (BodyChange::Usage(_) | BodyChange::System(_), _) => continue,
         };
         edits.push((span, text));
@@ -113,7 +113,7 @@ fn missing(shape: &RequestShape, head: &Head, ask: bool, quoted: Option<&str>) -
 
 impl System {
     /// Returns the system text, given as a JSON string, in the form for this position.
-    fn say(self, quoted: &str) -> String {
+    fn insertion(self, quoted: &str) -> String {
         let comma = |only| if only { "" } else { "," };
         match self {
             Self::Message { only } => {

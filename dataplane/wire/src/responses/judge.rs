@@ -52,11 +52,11 @@ impl ResponsesJudge {
     }
 
     fn error_in(&mut self, seen: &ResponsesEventFacts, data: &[u8]) -> Option<EventVerdict> {
-        let says_error = seen.response.error.truthy().is_some();
+        let has_error_value = seen.response.error.truthy().is_some();
         let is_odd = seen.odd && seen.kind == ResponsesEventKind::None && !seen.has_error;
         let is_error = seen.kind == ResponsesEventKind::Error
             || seen.kind == ResponsesEventKind::Failed
-            || (seen.has_error && says_error)
+            || (seen.has_error && has_error_value)
             || is_odd;
         if !is_error {
             return None;
@@ -120,20 +120,21 @@ impl ResponsesJudge {
         let response = &seen.response;
         self.reported(response);
         let secrets = self.options.known();
-        let said = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-        let Some(mut said) = said else {
+        let error_value = response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+        let Some(mut error_value) = error_value else {
             let message = "The response failed.".to_owned();
             self.state.error = Some(StreamError { message, ..StreamError::default() });
             return EventVerdict::LastPass;
         };
-        self.state.error = Some(StreamError::of_member(&said).sanitized(&secrets));
-        if !sanitize_value(&mut said, &secrets) {
+        self.state.error = Some(StreamError::of_member(&error_value).sanitized(&secrets));
+        if !sanitize_value(&mut error_value, &secrets) {
             return EventVerdict::LastPass;
         }
         let span = response.error.span().unwrap_or_default();
         let (before, after) = (data.get(..span.start), data.get(span.end..));
         let data =
-            [before.unwrap_or_default(), said.to_string().as_bytes(), after.unwrap_or_default()].concat();
+            [before.unwrap_or_default(), error_value.to_string().as_bytes(), after.unwrap_or_default()]
+                .concat();
         EventVerdict::Last(Some(named_event("response.failed", &String::from_utf8_lossy(&data))))
     }
 
@@ -232,9 +233,10 @@ impl Judge for ResponsesJudge {
     fn oversized_error(&mut self, oversized: &Gather<ResponsesEventFacts>) -> EventVerdict {
         let seen = oversized.facts();
         self.count(seen.number);
-        let said = seen.response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
-        let Some(said) = said else { return self.unreadable_error() };
-        let error = StreamError::of_member(&said).sanitized(&self.options.known());
+        let error_value =
+            seen.response.error.truthy().and_then(|raw| serde_json::from_slice::<Value>(raw).ok());
+        let Some(error_value) = error_value else { return self.unreadable_error() };
+        let error = StreamError::of_member(&error_value).sanitized(&self.options.known());
         let names = if seen.response.names.id.is_empty() { &self.names } else { &seen.response.names };
         let code = error.code.as_deref().unwrap_or("server_error");
         let event = failed::event(names, "0", self.next.saturating_sub(1), code, &error.message);

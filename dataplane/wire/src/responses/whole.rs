@@ -29,13 +29,13 @@ impl ResponsesAnswerScan {
     /// is.
     pub(crate) fn finish(self) -> WholeAnswer {
         let (ResponseFacts(response), whole) = self.gather.finish();
-        let said =
+        let error_value =
             response.error.truthy().map(|raw| serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into()));
-        let said = said.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
+        let error_value = error_value.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
         WholeAnswer {
             usage: response.usage,
             extras: response.extras,
-            error: said.map(|error| StreamError::of_member(&error)),
+            error: error_value.map(|error| StreamError::of_member(&error)),
             is_json: !self.broken && whole.is_ok(),
             output_bytes: response.text_bytes,
             unnamed_usage: None,

@@ -31,10 +31,10 @@ impl EventFinder {
             let (block, rest) = chunk.split_at_checked(end).unwrap_or((chunk, &[]));
             chunk = rest;
             let more = if self.held.is_empty() {
-                tell(block, &mut self.begun, &mut each)
+                deliver(block, &mut self.begun, &mut each)
             } else {
                 self.keep(block)?;
-                let more = tell(&self.held, &mut self.begun, &mut each);
+                let more = deliver(&self.held, &mut self.begun, &mut each);
                 self.held.clear();
                 more
             };
@@ -48,7 +48,7 @@ impl EventFinder {
     /// Ends the stream: calls `each` with the data of a last event that lacks its blank line.
     pub(crate) fn end(&mut self, mut each: impl FnMut(&[u8]) -> bool) {
         let held = std::mem::take(&mut self.held);
-        let _ = tell(&held, &mut self.begun, &mut each);
+        let _ = deliver(&held, &mut self.begun, &mut each);
     }
 
     fn keep(&mut self, part: &[u8]) -> Result<(), TooLarge> {
@@ -66,7 +66,7 @@ pub(crate) fn lossy_text(data: &[u8]) -> Cow<'_, str> {
     str::from_utf8(data).map_or_else(|_| String::from_utf8_lossy(data), Cow::Borrowed)
 }
 
-fn tell(mut block: &[u8], begun: &mut bool, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
+fn deliver(mut block: &[u8], begun: &mut bool, each: &mut impl FnMut(&[u8]) -> bool) -> bool {
     if !std::mem::replace(begun, true) {
         block = block.strip_prefix(b"\xef\xbb\xbf").unwrap_or(block);
     }
@@ -94,15 +94,15 @@ mod tests {
     use super::*;
     use crate::cutting;
 
-    fn told(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
-        let (mut events, mut told) = (EventFinder::default(), Vec::new());
+    fn found(pieces: &[&[u8]]) -> Vec<Vec<u8>> {
+        let (mut events, mut found) = (EventFinder::default(), Vec::new());
         for piece in pieces {
             let _ = events.push(piece, |data| {
-                told.push(data.to_vec());
+                found.push(data.to_vec());
                 true
             });
         }
-        told
+        found
     }
 
     #[test]
@@ -116,12 +116,12 @@ mod tests {
 
     #[test]
     fn no_event_is_told_after_one_that_was_enough() {
-        let (mut events, mut told) = (EventFinder::default(), 0);
+        let (mut events, mut found) = (EventFinder::default(), 0);
         let result = events.push(b"data: a\n\ndata: b\n\n", |_| {
-            told += 1;
+            found += 1;
             false
         });
-        assert_eq!((result, told), (Ok(()), 1));
+        assert_eq!((result, found), (Ok(()), 1));
     }
 
     proptest! {
@@ -138,7 +138,7 @@ mod tests {
             let want: Vec<Vec<u8>> = std::iter::from_fn(|| decoder.next_event())
                 .map(|event| event.data.as_bytes().trim_ascii().to_vec())
                 .collect();
-            prop_assert_eq!(told(&pieces), want);
+            prop_assert_eq!(found(&pieces), want);
         }
     }
 }

@@ -126,8 +126,8 @@ fn asked<'t, 'i>(
 ) -> Result<AssistantCall<'t, 'i>, Rejection> {
     let function = read::object(function, || path.to_owned())?;
     let name = read::needed_text(&function, "name", || path.to_owned())?;
-    let said = read::member(&function, "arguments").map_or(Some(""), read::as_text);
-    let Some(arguments) = said.and_then(arguments) else {
+    let text = read::member(&function, "arguments").map_or(Some(""), read::as_text);
+    let Some(arguments) = text.and_then(arguments) else {
         let why = "must be a string with a JSON object: the target accepts nothing else.";
         return Err(Rejection::new(format!("{path}.arguments"), why));
     };

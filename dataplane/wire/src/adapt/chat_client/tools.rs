@@ -26,7 +26,7 @@ pub(in crate::adapt) struct ChatFunction<'t, 'i> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::adapt) enum ChatToolChoice<'i> {
     /// The request has no tool choice.
-    Unsaid,
+    Unset,
     Auto,
     None,
     Required,
@@ -98,7 +98,7 @@ fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chose
     }
     // The legacy name; the function's name is a direct member of the object.
     let Some(choice) = read::member(request, "function_call") else {
-        return Ok((ChatToolChoice::Unsaid, None));
+        return Ok((ChatToolChoice::Unset, None));
     };
     let mode = match choice.as_object() {
         Some(choice) => {

@@ -62,11 +62,12 @@ impl BedrockTarget {
     }
 
     fn reasoning<'a>(&self, reasoning: Reasoning<'a>, choice: &mut ChatChoice<'a>) {
-        if let Some(said) = reasoning.reasoning_text {
-            let text = escape(said.text.map(|text| text.0).unwrap_or_default());
+        if let Some(reasoning_text) = reasoning.reasoning_text {
+            let text = escape(reasoning_text.text.map(|text| text.0).unwrap_or_default());
             choice.reasoning.push_str(&text);
             if self.thinking_blocks {
-                let signature = escape(said.signature.map(|signature| signature.0).unwrap_or_default());
+                let signature =
+                    escape(reasoning_text.signature.map(|signature| signature.0).unwrap_or_default());
                 choice.thinking_blocks.push(ThinkingBlock::Thinking { text, signature });
             }
         }

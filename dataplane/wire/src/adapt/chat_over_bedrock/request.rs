@@ -116,7 +116,7 @@ fn write_tools(
     }
     json.end_list();
     match tools.mode {
-        ChatToolChoice::Unsaid | ChatToolChoice::None => {}
+        ChatToolChoice::Unset | ChatToolChoice::None => {}
         ChatToolChoice::Auto => drop(json.name("toolChoice").raw(br#"{"auto":{}}"#)),
         ChatToolChoice::Required => drop(json.name("toolChoice").raw(br#"{"any":{}}"#)),
         ChatToolChoice::Named(name) => {

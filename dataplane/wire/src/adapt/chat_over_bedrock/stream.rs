@@ -95,8 +95,8 @@ impl ConverseReader {
             }
             Some("error") => {
                 let code = message.header(":error-code").unwrap_or_default();
-                let said = message.header(":error-message").unwrap_or_default();
-                sink.fail(&StreamError { message: said.to_owned(), ..exception(code, b"") });
+                let error_text = message.header(":error-message").unwrap_or_default();
+                sink.fail(&StreamError { message: error_text.to_owned(), ..exception(code, b"") });
             }
             Some(_) | None => {
                 self.event(message.header(":event-type").unwrap_or_default(), message.payload(), sink);
@@ -247,7 +247,7 @@ fn input_of(call: u64, fragment: &str) -> ChatCallDelta<'_> {
 /// Translates an exception into a chat error.
 fn exception(kind: &str, payload: &[u8]) -> StreamError {
     let read = StreamError::of_odd(payload);
-    let said = read.map(|read| read.message).unwrap_or_default();
+    let error_text = read.map(|read| read.message).unwrap_or_default();
     let status = match kind.to_ascii_lowercase() {
         kind if kind.contains("throttling") || kind.contains("modelnotready") || kind.contains("quota") => {
             429
@@ -267,7 +267,11 @@ fn exception(kind: &str, payload: &[u8]) -> StreamError {
         _ => "server_error",
     };
     StreamError {
-        message: if said.is_empty() { format!("The upstream ended its response: {kind}.") } else { said },
+        message: if error_text.is_empty() {
+            format!("The upstream ended its response: {kind}.")
+        } else {
+            error_text
+        },
         kind: Some(words.to_owned()),
         code: Some(if kind.is_empty() { "upstream_error".to_owned() } else { kind.to_owned() }),
         param: None,

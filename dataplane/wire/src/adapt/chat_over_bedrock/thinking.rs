@@ -23,7 +23,7 @@ pub(super) struct ConverseThinking<'t, 'i> {
 enum ConverseThinkingMode<'t, 'i> {
     /// Not sent; the model decides.
     #[default]
-    Unsaid,
+    Unset,
     /// Claude, with a budget in tokens.
     Tokens(u64),
     /// Claude, with an effort word.
@@ -65,10 +65,10 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
                     ConverseThinkingMode::Word(if effort == "minimal" { "low" } else { effort })
                 } else {
                     tokens(effort, around.tokens_max)
-                        .map_or(ConverseThinkingMode::Unsaid, ConverseThinkingMode::Tokens)
+                        .map_or(ConverseThinkingMode::Unset, ConverseThinkingMode::Tokens)
                 }
             }
-            _ => ConverseThinkingMode::Unsaid,
+            _ => ConverseThinkingMode::Unset,
         };
         let word = effort.filter(|word| {
             *word != "none" && target.effort_words && matches!(mode, ConverseThinkingMode::Own(_))
@@ -78,7 +78,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         // Claude does not think if a tool is forced, and cannot start thinking in the middle of a tool-use turn that
         // began without thinking.
         if thinking.is_on() && (forced || acts_unsigned(around.messages)) {
-            return Self { mode: ConverseThinkingMode::Unsaid, word: None, wanted };
+            return Self { mode: ConverseThinkingMode::Unset, word: None, wanted };
         }
         thinking
     }
@@ -86,9 +86,9 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
     /// True if Claude is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
-            ConverseThinkingMode::Unsaid
-            | ConverseThinkingMode::Word(_)
-            | ConverseThinkingMode::Effort(_) => false,
+            ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
+                false
+            }
             ConverseThinkingMode::Tokens(_) => true,
             ConverseThinkingMode::Own(own) => matches!(
                 own.as_object().and_then(|own| read::member_text(&own, "type")),
@@ -102,16 +102,16 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         match self.mode {
             ConverseThinkingMode::Tokens(tokens) => Some(tokens),
             ConverseThinkingMode::Own(own) => read::member(&own.as_object()?, "budget_tokens")?.as_u64(),
-            ConverseThinkingMode::Unsaid
-            | ConverseThinkingMode::Word(_)
-            | ConverseThinkingMode::Effort(_) => None,
+            ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
+                None
+            }
         }
     }
 
     /// Writes the members of `additionalModelRequestFields`.
     pub(super) fn write(&self, fields: &mut JsonWriter) {
         match &self.mode {
-            ConverseThinkingMode::Unsaid => {}
+            ConverseThinkingMode::Unset => {}
             ConverseThinkingMode::Tokens(tokens) => {
                 fields.name("thinking").object().name("type").text("enabled");
                 fields.name("budget_tokens").number(*tokens).end_object();

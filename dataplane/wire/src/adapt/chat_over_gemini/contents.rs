@@ -175,8 +175,8 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
     fn result(&mut self, (id, call): (Option<&str>, &str), name: &str, text: &str) {
         if let Some(at) = self.left_out.iter().position(|left_out| *left_out == call) {
             self.left_out.swap_remove(at);
-            let said = format!("Result of {name}: {text}");
-            self.part("user").name("text").text(&said).end_object();
+            let labelled = format!("Result of {name}: {text}");
+            self.part("user").name("text").text(&labelled).end_object();
             return;
         }
         let name = self.tool_names.fit(name);

@@ -72,7 +72,7 @@ fn write_tools(
     }
     json.end_list().end_object().end_list();
     let (mode, name) = match tools.mode {
-        ChatToolChoice::Unsaid => return Ok(()),
+        ChatToolChoice::Unset => return Ok(()),
         ChatToolChoice::Auto => ("AUTO", None),
         ChatToolChoice::None => ("NONE", None),
         ChatToolChoice::Required => ("ANY", None),

@@ -43,7 +43,7 @@ impl ChatTarget for MessagesTarget {
         let stop_reason = document::word(answer.stop_reason);
         choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
         let mut usage = RunningUsage::default();
-        answer.usage.into_iter().for_each(|told| usage.hear(told));
+        answer.usage.into_iter().for_each(|reported| usage.update(reported));
         Ok(ChatCompletion {
             choices: vec![choice],
             created_s: None,

@@ -117,15 +117,15 @@ impl MessagesReader {
         }
         let text = lossy_text(data);
         match serde_json::from_str::<MessagesEvent<'_>>(&text) {
-            Ok(said) => self.said(&said, &text, sink),
+            Ok(event) => self.apply(&event, &text, sink),
             Err(_) if tail == EventEnd::Whole => fail(UNREADABLE, sink),
             Err(_) => {}
         }
     }
 
-    fn said(&mut self, said: &MessagesEvent<'_>, text: &str, sink: &mut dyn ChatSink) {
-        let kind = document::word(said.kind);
-        if kind == "error" || said.error.is_some() {
+    fn apply(&mut self, event: &MessagesEvent<'_>, text: &str, sink: &mut dyn ChatSink) {
+        let kind = document::word(event.kind);
+        if kind == "error" || event.error.is_some() {
             let error = StreamError::of_odd(text.as_bytes());
             let unnamed = || StreamError { message: UNNAMED.to_owned(), ..StreamError::default() };
             sink.fail(&error.unwrap_or_else(unnamed).in_open_ai_words());
@@ -133,24 +133,24 @@ impl MessagesReader {
         }
         match &*kind {
             "message_start" => {
-                let message: MessagesEvent<'_> = document::object(said.message).unwrap_or_default();
-                message.usage.into_iter().for_each(|told| self.usage.hear(told));
+                let message: MessagesEvent<'_> = document::object(event.message).unwrap_or_default();
+                message.usage.into_iter().for_each(|reported| self.usage.update(reported));
                 sink.facts().input = self.usage.counts();
                 sink.facts().extras = self.usage.extras();
                 self.begin(sink);
             }
             "content_block_start" => {
                 self.block_begins(
-                    index(said),
-                    &document::object(said.content_block).unwrap_or_default(),
+                    index(event),
+                    &document::object(event.content_block).unwrap_or_default(),
                     sink,
                 );
             }
             "content_block_delta" => {
-                self.delta(text, index(said), &document::object(said.delta).unwrap_or_default(), sink);
+                self.delta(text, index(event), &document::object(event.delta).unwrap_or_default(), sink);
             }
-            "content_block_stop" => self.block_ends(index(said), sink),
-            "message_delta" => self.message_delta(said, sink),
+            "content_block_stop" => self.block_ends(index(event), sink),
+            "message_delta" => self.message_delta(event, sink),
             "message_stop" => self.finish(sink),
             // `ping`, and events that are not known yet.
             _ => {}
@@ -207,11 +207,11 @@ impl MessagesReader {
         }
     }
 
-    fn message_delta(&mut self, said: &MessagesEvent<'_>, sink: &mut dyn ChatSink) {
-        said.usage.into_iter().for_each(|told| self.usage.hear(told));
+    fn message_delta(&mut self, event: &MessagesEvent<'_>, sink: &mut dyn ChatSink) {
+        event.usage.into_iter().for_each(|reported| self.usage.update(reported));
         sink.facts().usage = self.usage.counts();
         sink.facts().extras = self.usage.extras();
-        let delta: MessagesBlock<'_> = document::object(said.delta).unwrap_or_default();
+        let delta: MessagesBlock<'_> = document::object(event.delta).unwrap_or_default();
         let stop_reason = document::word(delta.stop_reason);
         if !stop_reason.is_empty() {
             self.stop_reason = Some(stop_reason.into_owned());
@@ -310,8 +310,8 @@ fn fail(message: &str, sink: &mut dyn ChatSink) {
     sink.fail(&StreamError { message: message.to_owned(), ..StreamError::default() });
 }
 
-fn index(said: &MessagesEvent<'_>) -> u64 {
-    said.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
+fn index(event: &MessagesEvent<'_>) -> u64 {
+    event.index.and_then(|index| index.get().parse().ok()).unwrap_or(0)
 }
 
 const UNREADABLE: &str = "The upstream sent an event that cannot be parsed.";

@@ -15,9 +15,9 @@ pub(super) struct RunningUsage(messages::MessagesUsage);
 
 impl RunningUsage {
     /// Merges a `usage` object.
-    pub(super) fn hear(&mut self, told: &RawValue) {
-        let told: Value = serde_json::from_str(told.get()).unwrap_or_default();
-        self.0.replace_by(&messages::MessagesUsage::of(&told));
+    pub(super) fn update(&mut self, reported: &RawValue) {
+        let reported: Value = serde_json::from_str(reported.get()).unwrap_or_default();
+        self.0.replace_by(&messages::MessagesUsage::of(&reported));
     }
 
     /// Returns the counts, each token in one class. `None` if neither input nor output has been reported.
@@ -34,8 +34,8 @@ impl RunningUsage {
     pub(super) fn for_client(&self) -> ClientUsage {
         ClientUsage {
             counts: self.counts().unwrap_or_default(),
-            tells_cache_writes: true,
-            tells_reasoning: self.0.tells_thinking(),
+            has_cache_writes: true,
+            has_reasoning: self.0.has_thinking(),
         }
     }
 }
@@ -44,10 +44,10 @@ impl RunningUsage {
 mod tests {
     use super::*;
 
-    fn heard(told: &[&str]) -> RunningUsage {
+    fn running(reported: &[&str]) -> RunningUsage {
         let mut usage = RunningUsage::default();
-        for told in told {
-            usage.hear(serde_json::from_str(told).unwrap());
+        for reported in reported {
+            usage.update(serde_json::from_str(reported).unwrap());
         }
         usage
     }
@@ -82,7 +82,7 @@ mod tests {
                 Some([0, 0, 0, 0, 5]),
             ),
         ];
-        for (name, told, want) in rows {
+        for (name, reported, want) in rows {
             let want = want.map(|[input, cache_read, cache_write, output, reasoning]| TokenCounts {
                 input,
                 cache_read,
@@ -91,7 +91,7 @@ mod tests {
                 reasoning,
                 ..TokenCounts::ZERO
             });
-            assert_eq!(heard(told).counts(), want, "{name}");
+            assert_eq!(running(reported).counts(), want, "{name}");
         }
     }
 }

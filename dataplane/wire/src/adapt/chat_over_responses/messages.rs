@@ -40,7 +40,7 @@ impl<'i> Items<'_, 'i> {
     fn message(&mut self, position: usize, message: &Object<'_, 'i>) -> Result<(), Rejection> {
         let path = || format!("messages.{position}");
         match read::needed_text(message, "role", path)? {
-            role @ ("system" | "developer" | "user") => self.said(position, role, message),
+            role @ ("system" | "developer" | "user") => self.role_message(position, role, message),
             "assistant" => self.assistant(position, message),
             "tool" => {
                 let id = read::needed_text(message, "tool_call_id", || format!("messages.{position}"))?;
@@ -57,7 +57,12 @@ impl<'i> Items<'_, 'i> {
         }
     }
 
-    fn said(&mut self, position: usize, role: &str, message: &Object<'_, 'i>) -> Result<(), Rejection> {
+    fn role_message(
+        &mut self,
+        position: usize,
+        role: &str,
+        message: &Object<'_, 'i>,
+    ) -> Result<(), Rejection> {
         let content = needed(message, position)?;
         comma(self.out);
         let mut item = ObjectWriter::open(self.out);

@@ -26,7 +26,7 @@ struct ResponseReader {
     /// Calls, in the order of chat's indexes.
     calls: Vec<ResponseCall>,
     /// Message parts of which something has been passed on, as item and part index.
-    told: Vec<(u64, u64)>,
+    relayed_parts: Vec<(u64, u64)>,
     /// The reasoning part that was passed on last.
     thought: Option<(u64, u64)>,
 }
@@ -36,7 +36,7 @@ struct ResponseCall {
     output_index: u64,
     custom: bool,
     /// Some of its input has been passed on.
-    told: bool,
+    relayed: bool,
 }
 
 /// Maximum number of calls, and of message parts, in one answer.
@@ -53,7 +53,7 @@ impl ResponsesSource {
             begun: false,
             alike: Alike::new(Varying::PaddingAndNumber),
             calls: Vec::new(),
-            told: Vec::new(),
+            relayed_parts: Vec::new(),
             thought: None,
         };
         Self { events: EventFinder::default(), reader }
@@ -105,8 +105,8 @@ impl ResponseReader {
             self.alike.learn(data, event.delta().as_bytes(), piece);
             return self.piece(piece, event.delta(), sink);
         }
-        let told = self.other(&event, data, sink);
-        fail_if(told, sink);
+        let result = self.other(&event, data, sink);
+        fail_if(result, sink);
     }
 
     /// Handles an event without a delta.
@@ -154,12 +154,12 @@ impl ResponseReader {
     fn piece(&mut self, piece: ResponseDeltaTarget, raw: &str, sink: &mut dyn ChatSink) {
         match piece {
             ResponseDeltaTarget::Text(part) => {
-                let told = self.part(ChatTextKind::Content, part, raw, sink);
-                fail_if(told, sink);
+                let result = self.part(ChatTextKind::Content, part, raw, sink);
+                fail_if(result, sink);
             }
             ResponseDeltaTarget::Refusal(part) => {
-                let told = self.part(ChatTextKind::Refusal, part, raw, sink);
-                fail_if(told, sink);
+                let result = self.part(ChatTextKind::Refusal, part, raw, sink);
+                fail_if(result, sink);
             }
             ResponseDeltaTarget::Thought(part) => self.thought(part, raw, sink),
             ResponseDeltaTarget::Input(index) => self.input(index, raw, sink),
@@ -186,11 +186,11 @@ impl ResponseReader {
         raw: &str,
         sink: &mut dyn ChatSink,
     ) -> Result<(), TooMany> {
-        if self.told.last() != Some(&part) && !self.told.contains(&part) {
-            if self.told.len() >= PARTS_MAX {
+        if self.relayed_parts.last() != Some(&part) && !self.relayed_parts.contains(&part) {
+            if self.relayed_parts.len() >= PARTS_MAX {
                 return Err(TooMany);
             }
-            self.told.push(part);
+            self.relayed_parts.push(part);
         }
         self.text(kind, raw, sink);
         Ok(())
@@ -204,7 +204,7 @@ impl ResponseReader {
         raw: &str,
         sink: &mut dyn ChatSink,
     ) -> Result<(), TooMany> {
-        if self.told.contains(&part) { Ok(()) } else { self.part(kind, part, raw, sink) }
+        if self.relayed_parts.contains(&part) { Ok(()) } else { self.part(kind, part, raw, sink) }
     }
 
     /// Passes on reasoning, with a blank line between its parts.
@@ -245,14 +245,14 @@ impl ResponseReader {
                 ..ChatCallDelta::default()
             }),
         );
-        self.calls.push(ResponseCall { output_index, custom, told: false });
+        self.calls.push(ResponseCall { output_index, custom, relayed: false });
         Ok(())
     }
 
     fn input(&mut self, output_index: u64, raw: &str, sink: &mut dyn ChatSink) {
         let found = self.calls.iter_mut().enumerate().rfind(|(_, call)| call.output_index == output_index);
         let Some((index, call)) = found.filter(|_| !raw.is_empty()) else { return };
-        call.told = true;
+        call.relayed = true;
         sink.delta(
             0,
             ChatDelta::Call(ChatCallDelta {
@@ -266,7 +266,7 @@ impl ResponseReader {
 
     /// Handles the complete input of a call, which is passed on only if none of it has been.
     fn whole_input(&mut self, output_index: u64, raw: &str, sink: &mut dyn ChatSink) {
-        if self.calls.iter().any(|call| call.output_index == output_index && !call.told) {
+        if self.calls.iter().any(|call| call.output_index == output_index && !call.relayed) {
             self.input(output_index, raw, sink);
         }
     }
@@ -313,11 +313,11 @@ fn reported(response: &Response<'_>, sink: &mut dyn ChatSink) {
 /// Returns the usage that a chat client is to see. Unknown counts are 0.
 pub(super) fn for_client(counts: Option<TokenCounts>) -> ClientUsage {
     let counts = counts.unwrap_or_default();
-    ClientUsage { counts, tells_cache_writes: true, tells_reasoning: true }
+    ClientUsage { counts, has_cache_writes: true, has_reasoning: true }
 }
 
-fn fail_if(told: Result<(), TooMany>, sink: &mut dyn ChatSink) {
-    if told.is_err() {
+fn fail_if(result: Result<(), TooMany>, sink: &mut dyn ChatSink) {
+    if result.is_err() {
         sink.fail(&bad("The upstream's answer has too many parts."));
     }
 }

@@ -107,8 +107,8 @@ mod tests {
 
     #[test]
     fn what_is_refused_says_what_to_ask_for() {
-        let said = read("1536x1024", "imagen-4").unwrap_err();
-        assert_eq!(said, "'size' is not one of this model's aspect ratios: 1:1, 3:4, 4:3, 9:16, 16:9.");
+        let message = read("1536x1024", "imagen-4").unwrap_err();
+        assert_eq!(message, "'size' is not one of this model's aspect ratios: 1:1, 3:4, 4:3, 9:16, 16:9.");
         for text in [
             "",
             "x",

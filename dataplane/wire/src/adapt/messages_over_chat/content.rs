@@ -24,11 +24,11 @@ pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -
     writer.raw(",\"messages\":[");
     let system = MemberPath::top("system");
     let text = match member(body, "system") {
-        Some(said) => joined(said, &system, |text| text.starts_with(BILLING_HEADER))?,
+        Some(value) => joined(value, &system, |text| text.starts_with(BILLING_HEADER))?,
         None => String::new(),
     };
     let marked = match member(body, "system") {
-        Some(said) => marked_system(writer, said, &system)?,
+        Some(value) => marked_system(writer, value, &system)?,
         None => false,
     };
     let leading: Vec<&str> =
@@ -62,12 +62,12 @@ struct MessagePlace<'a> {
 /// Returns the index of the user's last message that is more than tool results.
 fn loop_begins(messages: &[Tree<'_, '_>]) -> usize {
     let is_result = |block: Tree<'_, '_>| text_member(block, "type") == Some("tool_result");
-    let says = |message: &Tree<'_, '_>| {
+    let has_more_than_results = |message: &Tree<'_, '_>| {
         let blocks = member(*message, "content").and_then(elements);
         text_member(*message, "role") == Some("user")
             && !blocks.is_some_and(|blocks| blocks.into_iter().all(is_result))
     };
-    messages.iter().rposition(says).unwrap_or_default()
+    messages.iter().rposition(has_more_than_results).unwrap_or_default()
 }
 
 fn one(
@@ -78,18 +78,18 @@ fn one(
 ) -> Result<(), Rejection> {
     let role = required(message, "role", path)?;
     let content = path.member("content");
-    let said = member(message, "content").ok_or_else(|| content.reject("is required"))?;
+    let value = member(message, "content").ok_or_else(|| content.reject("is required"))?;
     if !matches!(role, "user" | "assistant" | "system") {
         return Err(path.member("role").reject("must be 'user', 'assistant' or 'system'"));
     }
     let Some(beside) = place.beside else { return Ok(()) };
-    let text = match said.into_string() {
+    let text = match value.into_string() {
         Some(text) if role == "user" => beside.around(text),
         Some(text) => text.into(),
-        None if role == "system" => joined(said, &content, |_| false)?.into(),
+        None if role == "system" => joined(value, &content, |_| false)?.into(),
         None => {
             let blocks =
-                elements(said).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
+                elements(value).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
             return if role == "user" {
                 user(writer, &blocks, beside, path)
             } else {
@@ -219,10 +219,10 @@ fn is_of_search(call: Tree<'_, '_>) -> bool {
 /// Writes the system text as blocks with their cache marks. Returns false, and writes nothing, if no block has a mark.
 fn marked_system(
     writer: &mut ChatRequestWriter<'_>,
-    said: Tree<'_, '_>,
+    value: Tree<'_, '_>,
     path: &MemberPath<'_>,
 ) -> Result<bool, Rejection> {
-    let blocks = elements(said).unwrap_or_default();
+    let blocks = elements(value).unwrap_or_default();
     if !blocks.iter().any(|block| writer.marks(*block)) {
         return Ok(false);
     }

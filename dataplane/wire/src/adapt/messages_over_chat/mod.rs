@@ -36,17 +36,17 @@ pub(super) const PAIR: Adaptation = Adaptation {
 pub(super) const CLIENT: ClientSide = ClientSide { ask, pair: &PAIR };
 
 fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
-    let said = request::say(asking, origin::OriginTrail::default())?;
+    let translated = request::translate(asking, origin::OriginTrail::default())?;
     let form = MessagesForm {
         model: quote(asking.selector),
         id: format!("msg_{}", asking.seed),
         seed: asking.seed.to_owned(),
-        thinking: said.thinking,
-        stops: said.stops,
-        names: said.names,
+        thinking: translated.thinking,
+        stops: translated.stops,
+        names: translated.names,
         input_tokens: asking.input_tokens,
     };
-    Ok(AskedInChat { body: said.body, client: Box::new(form), dropped: said.dropped })
+    Ok(AskedInChat { body: translated.body, client: Box::new(form), dropped: translated.dropped })
 }
 
 /// The values shared by all answers to one request.

@@ -62,8 +62,8 @@ pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
         return Some(joined(&format!("tools.{position}"), renamed(member, TOOL_MEMBERS)));
     }
     if param.starts_with("messages.") {
-        let said = super::request::say(asking, OriginTrail::noting()).ok()?;
-        let notes = said.trail.notes?;
+        let translated = super::request::translate(asking, OriginTrail::noting()).ok()?;
+        let notes = translated.trail.notes?;
         let (rest, origin) = notes
             .iter()
             .filter_map(|(place, origin)| Some((below(param, place)?, origin)))

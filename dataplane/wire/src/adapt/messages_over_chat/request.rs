@@ -26,7 +26,7 @@ pub(super) struct TranslatedParts {
 }
 
 /// Translates the request and records in `trail` the origin of each part.
-pub(super) fn say(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedParts, Rejection> {
+pub(super) fn translate(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedParts, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(refuse_fault)?;
     let body = tape.as_value();

@@ -51,18 +51,18 @@ pub(super) fn user(
     }
     writer.raw("[");
     for (position, inner, block) in lifted {
-        let (result, said) = (content.at(position), "content");
-        let inside = result.member(said);
+        let (result, value) = (content.at(position), "content");
+        let inside = result.member(value);
         writer.part(block, &inside.at(inner))?;
     }
     for text in &beside.before {
-        writer.said_part(text, path);
+        writer.text_part(text, path);
     }
     for (position, block) in rest {
         writer.part(block, &content.at(position))?;
     }
     for text in &beside.after {
-        writer.said_part(text, path);
+        writer.text_part(text, path);
     }
     writer.raw("]}");
     Ok(())
@@ -84,9 +84,9 @@ fn tool_result<'t, 'i>(
     match member(block, "content") {
         None => writer.raw("\"\""),
         Some(text) if text.as_str().is_some() => writer.value(text),
-        Some(said) => {
+        Some(value) => {
             let parts =
-                elements(said).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
+                elements(value).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
             let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(parts.len());
             for (position, part) in parts.iter().enumerate() {
                 let at = content.at(position);
@@ -191,7 +191,7 @@ impl ChatRequestWriter<'_> {
     }
 
     /// Writes the next part of a user message, from folded system text.
-    fn said_part(&mut self, text: &str, at: &MemberPath<'_>) {
+    fn text_part(&mut self, text: &str, at: &MemberPath<'_>) {
         self.begin_part(at);
         text_part(self, text, None);
     }

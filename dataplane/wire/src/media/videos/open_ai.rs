@@ -15,12 +15,12 @@ use crate::translation::Rejection;
 
 /// Translates a start into OpenAI's format, in which the seconds are a string.
 pub(super) fn start(start: &VideoStart<'_>) -> Result<Vec<u8>, Rejection> {
-    let unsaid = [
+    let untranslated = [
         ("seed", start.seed.is_some()),
         ("negative_prompt", start.negative_prompt.is_some()),
         ("generate_audio", start.generate_audio == Some(false)),
     ];
-    if let Some((name, _)) = unsaid.iter().find(|(_, given)| *given) {
+    if let Some((name, _)) = untranslated.iter().find(|(_, given)| *given) {
         return Err(Rejection::new(*name, "is not supported by OpenAI's videos API."));
     }
     let mut out = JsonWriter::default();

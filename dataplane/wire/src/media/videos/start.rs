@@ -34,13 +34,13 @@ pub(super) struct FirstFrame<'i> {
     pub(super) base64: &'i str,
 }
 
-/// Parses a start and translates it with the function `say`.
+/// Parses a start and translates it with the function `write`.
 pub(super) fn read(
     body: &mut [u8],
-    say: impl FnOnce(&VideoStart<'_>) -> Result<Vec<u8>, Rejection>,
+    write: impl FnOnce(&VideoStart<'_>) -> Result<Vec<u8>, Rejection>,
 ) -> Result<Bytes, Rejection> {
     let tape = json::parse(body).map_err(unreadable)?;
-    say(&members(tape.as_value())?).map(Bytes::from)
+    write(&members(tape.as_value())?).map(Bytes::from)
 }
 
 /// Returns the rejection of a body that is not JSON.

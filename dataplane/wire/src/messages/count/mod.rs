@@ -107,7 +107,7 @@ impl TokenSum {
     /// Adds a string, or blocks.
     fn content(&mut self, content: Tree<'_, '_>, thoughts: bool) {
         match content.into_string() {
-            Some(said) => self.text(said),
+            Some(value) => self.text(value),
             None => {
                 for block in
                     content.as_array().into_iter().flat_map(|blocks| blocks.iter().collect::<Vec<_>>())

@@ -198,10 +198,10 @@ impl<'i> Talk<'_, 'i> {
 
     fn result(&mut self, message: &ClientMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
         self.turn(MessagesRole::User);
-        let mut said = MessagesContent::default();
-        std::mem::swap(&mut said, &mut self.content);
+        let mut own_content = MessagesContent::default();
+        std::mem::swap(&mut own_content, &mut self.content);
         let result = self.each_part(message, |content, part, path, _| parts::user(part, path, None, content));
-        std::mem::swap(&mut said, &mut self.content);
+        std::mem::swap(&mut own_content, &mut self.content);
         result?;
         if !self.results.is_empty() {
             self.results.push(b',');
@@ -209,10 +209,10 @@ impl<'i> Talk<'_, 'i> {
         let mut block = ObjectWriter::open(&mut self.results);
         block.text("type", "tool_result");
         block.text("tool_use_id", id);
-        if said.is_empty() {
+        if own_content.is_empty() {
             block.text("content", "");
         } else {
-            said.write(&[], block.key("content"));
+            own_content.write(&[], block.key("content"));
         }
         cache_control(&mut block, cache_of_any(message));
         block.close();

@@ -33,13 +33,13 @@ pub(super) struct MessagesThinking<'t, 'i> {
 enum MessagesThinkingMode<'t, 'i> {
     /// Not sent; the target decides.
     #[default]
-    Unsaid,
+    Unset,
     Off,
     Tokens(u64),
     /// The client's own `thinking` object; `on` is true if it enables thinking.
     Own {
         on: bool,
-        said: Object<'t, 'i>,
+        setting: Object<'t, 'i>,
     },
 }
 
@@ -51,12 +51,12 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
         max_tokens: u64,
         tool_is_forced: bool,
     ) -> Self {
-        let said = ask.member("thinking").and_then(|thinking| thinking.as_object());
-        let wanted = said.is_some() || messages.iter().any(|message| is_signed(message));
+        let setting = ask.member("thinking").and_then(|thinking| thinking.as_object());
+        let wanted = setting.is_some() || messages.iter().any(|message| is_signed(message));
         if !ask.target.reasoning {
             return Self { wanted, ..Self::default() };
         }
-        let (mut mode, mut effort) = (MessagesThinkingMode::Unsaid, None);
+        let (mut mode, mut effort) = (MessagesThinkingMode::Unset, None);
         match asked_effort(ask) {
             Some(Effort::Off) => mode = MessagesThinkingMode::Off,
             Some(Effort::Word(word, _)) if ask.target.effort_words => effort = Some(word),
@@ -65,24 +65,24 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
             }
             None => {}
         }
-        if let Some(own) = said.and_then(own_words) {
+        if let Some(own) = setting.and_then(own_words) {
             mode = own;
         }
         mode = match mode {
             MessagesThinkingMode::Tokens(tokens) => {
                 match fitting(tokens, max_tokens).filter(|_| !tool_is_forced) {
                     Some(tokens) => MessagesThinkingMode::Tokens(tokens),
-                    None => MessagesThinkingMode::Unsaid,
+                    None => MessagesThinkingMode::Unset,
                 }
             }
-            mode @ (MessagesThinkingMode::Unsaid
+            mode @ (MessagesThinkingMode::Unset
             | MessagesThinkingMode::Off
             | MessagesThinkingMode::Own { .. }) => mode,
         };
         let thinking = Self { mode, effort, wanted };
         // The target cannot start thinking in the middle of a tool-use turn that began without thinking.
         if thinking.is_on() && acts_unsigned(messages) {
-            Self { mode: MessagesThinkingMode::Unsaid, ..thinking }
+            Self { mode: MessagesThinkingMode::Unset, ..thinking }
         } else {
             thinking
         }
@@ -91,27 +91,27 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
     /// True if the target is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
         match self.mode {
-            MessagesThinkingMode::Unsaid | MessagesThinkingMode::Off => false,
+            MessagesThinkingMode::Unset | MessagesThinkingMode::Off => false,
             MessagesThinkingMode::Tokens(_) => true,
             MessagesThinkingMode::Own { on, .. } => on,
         }
     }
 
     pub(super) fn write(&self, body: &mut ObjectWriter<'_>) {
-        if matches!(self.mode, MessagesThinkingMode::Unsaid) {
+        if matches!(self.mode, MessagesThinkingMode::Unset) {
             return;
         }
         let mut thinking = ObjectWriter::open(body.key("thinking"));
         match &self.mode {
-            MessagesThinkingMode::Unsaid => {}
+            MessagesThinkingMode::Unset => {}
             MessagesThinkingMode::Off => thinking.text("type", "disabled"),
             MessagesThinkingMode::Tokens(tokens) => {
                 thinking.text("type", "enabled");
                 write::number(thinking.key("budget_tokens"), *tokens);
             }
-            MessagesThinkingMode::Own { said, .. } => {
+            MessagesThinkingMode::Own { setting, .. } => {
                 for name in ["type", "budget_tokens", "display"] {
-                    if let Some(value) = read::member(said, name) {
+                    if let Some(value) = read::member(setting, name) {
                         thinking.tree(name, value);
                     }
                 }
@@ -154,14 +154,14 @@ fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
     }
 }
 
-fn own_words<'t, 'i>(said: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t, 'i>> {
-    match read::member_text(&said, "type")? {
+fn own_words<'t, 'i>(setting: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t, 'i>> {
+    match read::member_text(&setting, "type")? {
         // Other vendors use `enabled` without a budget.
-        "enabled" if read::member(&said, "budget_tokens").is_none() => {
+        "enabled" if read::member(&setting, "budget_tokens").is_none() => {
             Some(MessagesThinkingMode::Tokens(MEDIUM))
         }
-        "enabled" | "adaptive" => Some(MessagesThinkingMode::Own { on: true, said }),
-        "disabled" | "between_tools" => Some(MessagesThinkingMode::Own { on: false, said }),
+        "enabled" | "adaptive" => Some(MessagesThinkingMode::Own { on: true, setting }),
+        "disabled" | "between_tools" => Some(MessagesThinkingMode::Own { on: false, setting }),
         _ => None,
     }
 }
