@@ -75,8 +75,9 @@ export async function settled(page) {
   await page.waitForFunction(() => document.querySelector("[aria-busy=true]") === null);
 }
 
-/** The violations of axe-core's rules, as lines. */
+/** The violations of axe-core's rules, as lines. A dialog that still fades in would have too little contrast. */
 export async function axe(page) {
+  await page.evaluate(() => Promise.allSettled(document.getAnimations().map((animation) => animation.finished)));
   await page.evaluate(AXE);
   return page.evaluate(async (tags) => {
     const { violations } = await globalThis.axe.run(document, { runOnly: tags });

@@ -223,7 +223,7 @@ export const checks = {
     await page.getByLabel("Name", { exact: true }).fill("not a name");
     await page.getByLabel("API key", { exact: true }).fill("gsk-secret-of-the-test");
     await button(page, "Connect").click();
-    await page.getByText("id is 1 to 64 letters").waitFor();
+    await page.getByText("must be 1 to 64 letters").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("groq");
     await button(page, "Connect").click();
     await page.getByRole("heading", { name: "groq", level: 1 }).waitFor();

@@ -1,5 +1,5 @@
 // The search that `Ctrl K` opens: pages, actions, and a pasted request id.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { Icon, type IconName } from "../part/icon";
 import { PAGES } from "./nav";
 import { preferences } from "./preferences";
@@ -20,7 +20,8 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
   const dialog = useRef<HTMLDialogElement>(null);
   const [text, setText] = useState("");
   const [here, setHere] = useState(0);
-  useEffect(() => {
+  // Before the next key arrives: letters typed at once go into the field.
+  useLayoutEffect(() => {
     const before = document.activeElement;
     dialog.current?.showModal();
     return () => {

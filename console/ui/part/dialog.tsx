@@ -1,6 +1,6 @@
 // Modal dialogs on the browser's own `dialog`: it keeps the focus inside and returns it afterwards.
 import type { ComponentChildren } from "preact";
-import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { FormError } from "./form";
 import { Icon } from "./icon";
 
@@ -15,7 +15,8 @@ type Props = {
 export function Dialog({ title, children, onClose, wide }: Props) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
-  useEffect(() => {
+  // Before the next key arrives: what is typed at once goes into the dialog.
+  useLayoutEffect(() => {
     const dialog = ref.current;
     if (!dialog) return;
     const before = document.activeElement;
