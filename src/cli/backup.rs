@@ -93,7 +93,7 @@ fn contents(manifest: &Manifest) -> String {
     )
 }
 
-/// What a person does after a restore.
+/// Returns the steps that remain for the operator after a restore.
 fn next(dir: &Path, manifest: &Manifest, opens: Option<bool>) -> String {
     let mut text = format!("restored into {}: {}", dir.display(), contents(manifest));
     text.push_str(match opens {

@@ -169,7 +169,7 @@ fn print(text: &str) -> Result<(), CliFailure> {
 mod exit {
     /// The gateway that was asked is not alive.
     pub(super) const UNHEALTHY: u8 = 1;
-    /// What was looked at is not as it should be.
+    /// A check found a fault.
     pub(super) const UNSOUND: u8 = 1;
     /// The command line is wrong.
     pub(super) const USAGE: u8 = 64;

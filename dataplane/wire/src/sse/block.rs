@@ -47,7 +47,7 @@ impl Blocks {
             let end = memchr2(b'\n', b'\r', rest)?;
             self.in_line = false;
             self.after_cr = rest[end] == b'\r';
-            // The lines of a block are not bounded, and only one and two are told apart.
+            // The lines of a block are not bounded, and only one line and several differ.
             self.lines = self.lines.saturating_add(1);
             at += end + 1;
         }
