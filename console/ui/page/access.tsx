@@ -7,7 +7,7 @@ import type { Principal, Project } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
-import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { day, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Page, Tabs } from "../part/page";
@@ -185,14 +185,7 @@ function Foot({ busy }: { busy: boolean }) {
   return (
     <>
       <FormFooterError />
-      <div class="dialog-foot">
-        <button type="button" class="btn" onClick={close}>
-          Cancel
-        </button>
-        <button type="submit" class="btn primary" data-save disabled={busy}>
-          {busy ? "Creating…" : "Create"}
-        </button>
-      </div>
+      <FormButtons busy={busy} submit="Create" submitting="Creating…" onCancel={close} />
     </>
   );
 }

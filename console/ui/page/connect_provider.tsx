@@ -6,7 +6,7 @@ import type { Detected, Page, Provider, RegistryEntry } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { ErrorBox } from "../part/feedback";
-import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { plural } from "../part/format";
 import { Icon } from "../part/icon";
 
@@ -208,14 +208,13 @@ function ConnectForm({ kind }: { kind: Kind }) {
           <Text value={fields.models} onValue={(models) => set({ models })} />
         </Field>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={() => setParams({ connect: "choose" })}>
-            Back
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            {submission.busy ? "Connecting…" : "Connect"}
-          </button>
-        </div>
+        <FormButtons
+          busy={submission.busy}
+          submit="Connect"
+          submitting="Connecting…"
+          cancel="Back"
+          onCancel={() => setParams({ connect: "choose" })}
+        />
       </Form>
     </Dialog>
   );

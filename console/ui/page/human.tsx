@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Key, Page as PageOf, Principal, Project, Quota } from "../api/types";
+import type { Page as PageOf, Principal, Project, Quota } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
@@ -17,7 +17,7 @@ import { Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { EnabledMark } from "./access";
-import { KeyState } from "./keys";
+import { KeyTable } from "./keys";
 
 export function NameField({ value, onValue }: { value: string; onValue: (name: string) => void }) {
   return (
@@ -168,29 +168,9 @@ function Projects({ of }: { of: Principal }) {
 }
 
 function Keys({ of }: { of: Principal }) {
-  const keys = useList<Key>("keys", { acts_as: of.id });
   return (
     <Card title="Keys that act as them" bare>
-      <Table
-        list={keys}
-        label="Keys"
-        rowKey={(key) => key.id}
-        least={460}
-        empty={<Empty icon="key-round" title="No key acts as them" />}
-        columns={[
-          {
-            head: "Name",
-            width: "1fr",
-            cell: (key) => (
-              <a class="row-link" href={href(`/keys/${key.id}`)}>
-                {key.name}
-              </a>
-            ),
-          },
-          { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
-          { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
-        ]}
-      />
+      <KeyTable filter={{ acts_as: of.id }} empty="No key acts as them" />
     </Card>
   );
 }

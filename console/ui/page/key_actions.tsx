@@ -7,7 +7,7 @@ import type { Key, KeyWithSecret, Usage } from "../api/types";
 import { go, href, path } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
 import { notify } from "../part/feedback";
-import { Field, Form, FormFooterError, Select, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { moment, plural, zoneName } from "../part/format";
 import { type Item, Menu } from "../part/menu";
 import { SecretDialog } from "./secret";
@@ -87,14 +87,7 @@ function RevealQuestion({ of, onClose, onSecret }: Props & { onSecret: (secret: 
       <Form submission={submission} onSubmit={reveal}>
         <p class="prose">This is recorded in the audit.</p>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" disabled={submission.busy}>
-            Reveal
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Reveal" onCancel={onClose} saves={false} />
       </Form>
     </Dialog>
   );
@@ -136,14 +129,7 @@ function Rotate({ of, onClose }: Props) {
           <Select value={overlap} onValue={setOverlap} options={OVERLAPS} />
         </Field>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" disabled={submission.busy}>
-            Rotate
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Rotate" onCancel={onClose} saves={false} />
       </Form>
     </Dialog>
   );

@@ -19,6 +19,32 @@ export function KeyState({ state }: { state: Key["state"] }) {
   return <State kind={STATES[state]} word={state} />;
 }
 
+/** The keys that fit a filter of `GET keys`, beside the object that they belong to. */
+export function KeyTable({ filter, empty }: { filter: Record<string, string>; empty: string }) {
+  return (
+    <Table
+      list={useList<Key>("keys", filter)}
+      label="Keys"
+      rowKey={(key) => key.id}
+      least={460}
+      empty={<Empty icon="key-round" title={empty} />}
+      columns={[
+        {
+          head: "Name",
+          width: "1fr",
+          cell: (key) => (
+            <a class="row-link" href={href(`/keys/${key.id}`)}>
+              {key.name}
+            </a>
+          ),
+        },
+        { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+        { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
+      ]}
+    />
+  );
+}
+
 /** The first moment of the present month in UTC, by which money is summed. */
 export function monthStart(now = Date.now()): number {
   const date = new Date(now);

@@ -7,7 +7,7 @@ import type { Endpoint, KeyWithSecret, Member, Model, Page, Principal, Project }
 import { href } from "../app/router";
 import { Allowed } from "../part/choice";
 import { Dialog } from "../part/dialog";
-import { Check, concerns, Field, Form, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { dateEnd } from "../part/moment";
 import { SecretDialog } from "./secret";
 
@@ -97,14 +97,7 @@ function MintForm({ given, onMade, onClose }: { given: string; onMade: (key: Key
           onChange={setRecoverable}
         />
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            {submission.busy ? "Minting…" : "Mint key"}
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Mint key" submitting="Minting…" onCancel={onClose} />
       </Form>
     </Dialog>
   );

@@ -3,13 +3,13 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Key, KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
+import type { KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
 import { Empty, Loaded, notify } from "../part/feedback";
-import { Field, Form, FormFooterError, Select, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { day, plural, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { amount, limitName } from "../part/limits";
@@ -21,7 +21,7 @@ import { Table } from "../part/table";
 import { EnabledMark } from "./access";
 import { NameField } from "./human";
 import { Allowlists } from "./key";
-import { KeyState, monthStart, Spend } from "./keys";
+import { KeyTable, monthStart, Spend } from "./keys";
 
 const ROLES: [Role, string][] = [
   ["owner", "owner"],
@@ -280,21 +280,13 @@ function AddMember({ of, humans, onDone }: { of: Project; humans: Principal[]; o
           <Select value={role} onValue={setRole} options={ROLES} />
         </Field>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy || !human}>
-            Add
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Add" onCancel={close} disabled={!human} />
       </Form>
     </Dialog>
   );
 }
 
 function Keys({ of }: { of: Project }) {
-  const keys = useList<Key>("keys", { project: of.id });
   return (
     <Card
       title="Keys"
@@ -305,26 +297,7 @@ function Keys({ of }: { of: Project }) {
         </a>
       }
     >
-      <Table
-        list={keys}
-        label="Keys"
-        rowKey={(key) => key.id}
-        least={460}
-        empty={<Empty icon="key-round" title="It has no keys" />}
-        columns={[
-          {
-            head: "Name",
-            width: "1fr",
-            cell: (key) => (
-              <a class="row-link" href={href(`/keys/${key.id}`)}>
-                {key.name}
-              </a>
-            ),
-          },
-          { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
-          { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
-        ]}
-      />
+      <KeyTable filter={{ project: of.id }} empty="It has no keys" />
     </Card>
   );
 }

@@ -9,7 +9,7 @@ import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
 import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
-import { Field, Form, FormError, FormFooterError, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, day, dollars, duration, moment, plural, price, UNKNOWN, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
@@ -352,14 +352,14 @@ function Test({ of, given, onClose }: { of: Provider; given: string; onClose: ()
         </p>
         {trial && <TrialResult trial={trial} />}
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Close
-          </button>
-          <button type="submit" class="btn primary" disabled={submission.busy}>
-            {submission.busy ? "Waiting for the answer…" : "Test completion"}
-          </button>
-        </div>
+        <FormButtons
+          busy={submission.busy}
+          submit="Test completion"
+          submitting="Waiting for the answer…"
+          cancel="Close"
+          onCancel={onClose}
+          saves={false}
+        />
       </Form>
     </Dialog>
   );
@@ -400,14 +400,7 @@ function Credential({ of, patch, onClose }: { of: Provider; patch: (body: object
           <Text type="password" value={key} onValue={setKey} autoFocus />
         </Field>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            Replace
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Replace" onCancel={onClose} />
       </Form>
     </Dialog>
   );

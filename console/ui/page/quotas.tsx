@@ -8,7 +8,7 @@ import { param, setParams } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
 import { Empty } from "../part/feedback";
-import { Field, Form, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/limits";
@@ -268,14 +268,7 @@ function NewQuota() {
           <p class="alert warn">Targets whose price is not known are passed over for keys under a hard limit on cost.</p>
         )}
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            {submission.busy ? "Creating…" : "Create"}
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" onCancel={close} />
       </Form>
     </Dialog>
   );

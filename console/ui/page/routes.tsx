@@ -9,7 +9,7 @@ import { go, href, param, setParams } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
-import { Field, Form, FormFooterError, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { Icon, Mark, State } from "../part/icon";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
@@ -149,14 +149,7 @@ function NewEndpoint() {
           ))}
         </ol>
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={close}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            {submission.busy ? "Creating…" : "Create endpoint"}
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Create endpoint" submitting="Creating…" onCancel={close} />
       </Form>
     </Dialog>
   );

@@ -4,7 +4,7 @@ import { useState } from "preact/hooks";
 import { call, Fault } from "../api/client";
 import { Conflict, changesOf } from "./conflict";
 import { Dialog } from "./dialog";
-import { Form, FormFooterError, useSubmission } from "./form";
+import { Form, FormButtons, FormFooterError, useSubmission } from "./form";
 
 type Version<F> = { fields: F; etag: string | null };
 
@@ -67,14 +67,7 @@ export function EditDialog<T, F extends object>(props: Props<T, F>) {
       <Form submission={submission} onSubmit={() => save(before, mine)}>
         {props.children(mine, (change) => setMine({ ...mine, ...change }), submission.error)}
         <FormFooterError />
-        <div class="dialog-foot">
-          <button type="button" class="btn" onClick={onClose}>
-            Cancel
-          </button>
-          <button type="submit" class="btn primary" data-save disabled={submission.busy}>
-            {submission.busy ? "Saving…" : "Save"}
-          </button>
-        </div>
+        <FormButtons busy={submission.busy} submit="Save" submitting="Saving…" onCancel={onClose} />
       </Form>
     </Dialog>
   );

@@ -105,6 +105,40 @@ export function FormFooterError() {
   return <FormError error={error} />;
 }
 
+type FormButtonsProps = {
+  busy: boolean;
+  submit: string;
+  /** The text of the button while the form is busy. */
+  submitting?: string;
+  cancel?: string;
+  onCancel: () => void;
+  disabled?: boolean;
+  /** True if `Ctrl S` submits the form. */
+  saves?: boolean;
+};
+
+/** The two buttons below a form in a dialog. */
+export function FormButtons({
+  busy,
+  submit,
+  submitting = submit,
+  cancel = "Cancel",
+  onCancel,
+  disabled = false,
+  saves = true,
+}: FormButtonsProps) {
+  return (
+    <div class="dialog-foot">
+      <button type="button" class="btn" onClick={onCancel}>
+        {cancel}
+      </button>
+      <button type="submit" class="btn primary" data-save={saves ? "" : undefined} disabled={busy || disabled}>
+        {busy ? submitting : submit}
+      </button>
+    </div>
+  );
+}
+
 /** An error with the id under which the gateway's log has it. */
 export function FormError({ error }: { error: Error | null }) {
   if (!error) return null;
