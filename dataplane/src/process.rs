@@ -1,5 +1,5 @@
-//! State shared by all workers: settings, the snapshot reader, what the workers share of each folder, and
-//! what stops it.
+//! State shared by all workers: settings, the snapshot reader, the shared part of each module, and whether the process is
+//! draining.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -262,7 +262,7 @@ fn put_option(out: &mut Vec<u8>, number: Option<u64>) {
     varint::put(out, number.map_or(0, |number| number.saturating_add(1)));
 }
 
-#[expect(clippy::option_option, reason = "the outer one is None if there are no bytes for the inner one")]
+#[expect(clippy::option_option, reason = "`None` is a malformed record, `Some(None)` an absent number")]
 fn take_option(bytes: &mut &[u8]) -> Option<Option<u64>> {
     Some(varint::take(bytes)?.checked_sub(1))
 }

@@ -167,7 +167,7 @@ impl<'a> DocumentChoice<'a> {
         self.index.is_none_or(|index| matches!(index.get(), "0" | "0.0" | "\"0\""))
     }
 
-    /// Returns the `finish_reason`. Empty if there is none.
+    /// Returns the `finish_reason`, or an empty text if it is absent.
     pub(super) fn finish_reason(&self) -> &'a str {
         self.finish_reason.and_then(inside_quotes).unwrap_or_default()
     }

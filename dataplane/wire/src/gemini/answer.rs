@@ -122,7 +122,7 @@ struct GeminiUsageOnly<'a> {
 }
 
 impl<'a> GeminiAnswer<'a> {
-    /// Returns the usage. `None` if there is none, or none that can be read.
+    /// Returns the usage, or `None` if it is absent or cannot be read.
     pub(crate) fn usage(&self) -> Option<GeminiUsage<'a>> {
         parse_raw(self.usage_metadata)
     }
