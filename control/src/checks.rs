@@ -4,10 +4,10 @@ use std::path::Path;
 
 use shared::secret::Secret;
 
-use crate::store::chain::{self, ChainBroken, ChainHolds};
-use crate::store::error::OpenError;
-use crate::store::open::{DATABASE, open_to_read, sql_error};
-use crate::store::sealed::{Survey, survey};
+use crate::db::chain::{self, ChainBroken, ChainHolds};
+use crate::db::error::OpenError;
+use crate::db::open::{DATABASE, open_to_read, sql_error};
+use crate::db::sealed::{Survey, survey};
 
 /// Verifies the hash chain of the audit log of the state in `dir`.
 pub fn verify_audit(

@@ -15,6 +15,7 @@ pub mod config;
 mod connection;
 mod console;
 mod credential;
+mod db;
 pub mod detect;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
@@ -28,16 +29,15 @@ mod refusals;
 pub mod regular_file;
 mod service;
 mod state;
-mod store;
 mod usage;
 mod vault;
 mod writer;
 
 pub use checks::{verify_audit, verify_credentials};
 pub use console::Asset;
+pub use db::chain::{ChainBroken, ChainHolds};
+pub use db::error::OpenError;
+pub use db::sealed::{Survey, Unopened};
 pub use offline::{ImportError, Imported, RekeyError, RekeyParams, Rekeyed, import_credentials, rekey};
 pub use service::{Control, Params, start};
 pub use state::{OpenParams, State, UsageStore};
-pub use store::chain::{ChainBroken, ChainHolds};
-pub use store::error::OpenError;
-pub use store::sealed::{Survey, Unopened};

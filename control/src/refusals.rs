@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::actor::{Actor, Who};
 use crate::command::AdminWrite;
 use crate::command::audit_only::AuditOnly;
-use crate::store::audit::AuditEntry;
+use crate::db::audit::AuditEntry;
 use crate::writer::WriterHandle;
 
 /// One refused request.

@@ -33,12 +33,12 @@ use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
 use crate::console::Asset;
 use crate::credential::{AccessTokens, TokenRenewer};
+use crate::db::checkpoints::Checkpoints;
+use crate::db::lock::StateLock;
+use crate::db::readers::Readers;
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
-use crate::store::checkpoints::Checkpoints;
-use crate::store::lock::StateLock;
-use crate::store::readers::Readers;
 use crate::usage::retention::RetentionPass;
 use crate::writer::{Writer, WriterHandle, WriterState};
 

@@ -10,11 +10,11 @@ use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
 
-use crate::store::error::OpenError;
-use crate::store::files::Files;
-use crate::store::lock::StateLock;
-use crate::store::open::{JOURNAL, open};
-use crate::store::relocate::{UsageFiles, settle};
+use crate::db::error::OpenError;
+use crate::db::files::Files;
+use crate::db::lock::StateLock;
+use crate::db::open::{JOURNAL, open};
+use crate::db::relocate::{UsageFiles, settle};
 use crate::usage::gauge::Gauge;
 use crate::usage::ingest::Meter;
 use crate::usage::journal::{Inbox, Journal};

@@ -13,8 +13,8 @@ use tokio::sync::oneshot;
 
 use crate::command::{AdminWrite, CommandRefusal, QueuedWrite, WriteOutcome, execute};
 use crate::config::Routing;
+use crate::db::error::DbError;
 use crate::publish::{Publisher, ReloadReport, Touched};
-use crate::store::error::StoreError;
 use crate::usage::ingest::{Meter, Round};
 use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
@@ -97,31 +97,31 @@ impl WriterHandle {
     pub(crate) async fn chore<T: Send + 'static>(
         &self,
         chore: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, DbError> {
         let (reply, done) = oneshot::channel();
         let chore: WriterTask = Box::new(move |db| {
             let _ = reply.send(chore(db));
         });
         self.send(WriterJob::Chore(chore))?;
-        Ok(done.await.map_err(|_| StoreError::Stopping)??)
+        Ok(done.await.map_err(|_| DbError::Stopping)??)
     }
 
     /// Executes a change; returns when it is committed and published.
     pub(crate) async fn write(&self, write: AdminWrite) -> WriteOutcome {
-        self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(StoreError::Stopping)))
+        self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(DbError::Stopping)))
     }
 
     /// Queues a change and returns the receiver of its outcome.
-    pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, StoreError> {
+    pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, DbError> {
         let (caller, outcome) = oneshot::channel();
         self.send(WriterJob::Write(Box::new((write, caller))))?;
         Ok(outcome)
     }
 
-    fn send(&self, job: WriterJob) -> Result<(), StoreError> {
+    fn send(&self, job: WriterJob) -> Result<(), DbError> {
         self.0.try_send(job).map_err(|error| match error {
-            TrySendError::Full(_) => StoreError::Busy,
-            TrySendError::Disconnected(_) => StoreError::Stopping,
+            TrySendError::Full(_) => DbError::Busy,
+            TrySendError::Disconnected(_) => DbError::Stopping,
         })
     }
 

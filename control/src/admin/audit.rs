@@ -10,8 +10,8 @@ use shared::port::Body;
 use super::query::Query;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, csv, json, route_of};
-use crate::store::audit_pages::{AuditFilter, AuditRow, page};
-use crate::store::readers::Readers;
+use crate::db::audit_pages::{AuditFilter, AuditRow, page};
+use crate::db::readers::Readers;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit", |call| Box::pin(list(call))),

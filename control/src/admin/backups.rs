@@ -20,8 +20,8 @@ use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
 use crate::command::audit_only::AuditOnly;
 use crate::command::{AdminWrite, Done};
+use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
 use crate::writer::WriterHandle;
 
 pub(super) static ROUTES: &[Route] = &[

@@ -16,7 +16,7 @@ use super::{ApiError, App};
 use crate::actor::Actor;
 use crate::command::audit_only::AuditOnly;
 use crate::command::{AdminWrite, Answer, Command, CommandRefusal, Done, Idempotency, Write, WriteOutcome};
-use crate::store::audit::AuditEntry;
+use crate::db::audit::AuditEntry;
 
 /// One request, authenticated.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
+use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) })),

@@ -15,7 +15,7 @@ use super::providers::{NAME_RULE, means_shadowed, source};
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 use crate::connection::{ListedEndpoint, RoutedProvider};
-use crate::store::endpoints::StoredMember;
+use crate::db::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "endpoints", |call| Box::pin(list(call))),

@@ -9,7 +9,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
 use crate::command::{CommandRefusal, UNSEALED};
-use crate::store::error::StoreError;
+use crate::db::error::DbError;
 
 /// An error response of the admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,9 +78,9 @@ impl ApiError {
     }
 }
 
-impl From<StoreError> for ApiError {
-    fn from(error: StoreError) -> Self {
-        if let StoreError::Sql(error) = &error {
+impl From<DbError> for ApiError {
+    fn from(error: DbError) -> Self {
+        if let DbError::Sql(error) = &error {
             tracing::error!("the database cannot be read: {error}");
         }
         let (kind, message) = error.answer();

@@ -14,8 +14,8 @@ use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
 use crate::change::FieldChange;
 use crate::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation, Reveal, Rotate};
-use crate::store::keys::{self, KeyFilter, KeyState};
-use crate::store::quotas::KeyLimit;
+use crate::db::keys::{self, KeyFilter, KeyState};
+use crate::db::quotas::KeyLimit;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call))),

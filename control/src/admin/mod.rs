@@ -63,8 +63,8 @@ use crate::config::Config;
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
+use crate::db::readers::Readers;
 use crate::publish::StatusCell;
-use crate::store::readers::Readers;
 use crate::usage::journal::Journal;
 use crate::writer::WriterHandle;
 

@@ -12,8 +12,8 @@ use super::{ApiError, Call, Route, field, json, route_of};
 use crate::catalog::merge::KnownModel;
 use crate::command::catalog::{CreateOverride, DeleteOverride};
 use crate::config::{did_you_mean, is_model_id};
+use crate::db::overrides::{self, Which};
 use crate::model_facts::Facts;
-use crate::store::overrides::{self, Which};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call))),

@@ -16,8 +16,8 @@ use shared::quota::{Metric, Period, Quota, Scope, Subject};
 
 use super::query::Query;
 use super::{ApiError, App, json};
+use crate::db::quotas::Enforcement;
 use crate::money::MicroUsd;
-use crate::store::quotas::Enforcement;
 use crate::usage::dimension::Marks;
 use crate::usage::names::{Labels, NamedKind};
 use crate::usage::report::calendar::Calendar;

@@ -9,7 +9,7 @@ use super::list::{ListPage, PageOf};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
 use crate::change::FieldChange;
 use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
-use crate::store::principals;
+use crate::db::principals;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "principals", |call| Box::pin(list(call))),

@@ -13,9 +13,9 @@ use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
 use crate::change::FieldChange;
 use crate::command::members::{PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
-use crate::store::members::MemberRole;
-use crate::store::quotas::KeyLimit;
-use crate::store::{members, projects};
+use crate::db::members::MemberRole;
+use crate::db::quotas::KeyLimit;
+use crate::db::{members, projects};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call))),

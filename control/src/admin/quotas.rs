@@ -11,7 +11,7 @@ use super::list::{ListPage, PageOf};
 use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
-use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
+use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),

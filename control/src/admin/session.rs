@@ -9,7 +9,7 @@ use shared::port::{Body, full};
 use super::gate::{IDLE_MAX, SignedIn, key_in_header};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::Actor;
-use crate::store::audit::AuditEntry;
+use crate::db::audit::AuditEntry;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) })),

@@ -8,8 +8,8 @@ use shared::port::Body;
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
-use crate::store::packed_row::damaged_reads;
 use crate::usage::gauge::read;
 
 pub(super) static ROUTES: &[Route] =

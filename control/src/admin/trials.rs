@@ -24,9 +24,9 @@ use crate::catalog::test_request::{TestProtocol, TestQuestion};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
 use crate::config::is_model_id;
+use crate::db::audit::AuditEntry;
+use crate::db::principals;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::principals;
 use crate::usage::requests;
 
 pub(super) static ROUTES: &[Route] = &[

@@ -12,9 +12,9 @@ use tar::{Entry, EntryType};
 use super::manifest::{BUFFER_BYTES, DATABASE, Hasher, MANIFEST, Manifest, ManifestFile};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
+use crate::db::copy as stored;
+use crate::db::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 use crate::regular_file;
-use crate::store::copy as stored;
-use crate::store::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
 
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {

@@ -14,9 +14,9 @@ use super::directory::{Archive, BackupDirectory, archive_name};
 use super::manifest::{DATABASE, FORMAT, MANIFEST, Manifest, ManifestFile, NAMES};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::store::copy::{self, ConsistentView};
-use crate::store::error::OpenError;
-use crate::store::files::{MAIN, SCHEMA, USAGE};
+use crate::db::copy::{self, ConsistentView};
+use crate::db::error::OpenError;
+use crate::db::files::{MAIN, SCHEMA, USAGE};
 
 /// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
 pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {

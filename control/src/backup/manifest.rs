@@ -8,7 +8,7 @@ use std::path::Path;
 use ring::digest::{Context, SHA256};
 use serde::{Deserialize, Serialize};
 
-use crate::store::files::USAGE;
+use crate::db::files::USAGE;
 
 /// The contents of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,7 +108,7 @@ impl Hasher {
 pub(super) const FORMAT: u32 = 1;
 /// The name of the manifest's entry.
 pub(super) const MANIFEST: &str = "manifest.json";
-pub(super) const DATABASE: &str = crate::store::open::DATABASE;
+pub(super) const DATABASE: &str = crate::db::open::DATABASE;
 /// All files that an archive may contain besides the manifest. The database comes first in the archive and is restored
 /// last.
 pub(crate) const NAMES: [&str; 3] = [DATABASE, USAGE, "catalog.json"];

@@ -28,7 +28,7 @@ pub use directory::{Archive, check_unchecked, list};
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
 
-use crate::store::error::OpenError;
+use crate::db::error::OpenError;
 
 /// An error from creating, checking or restoring a backup.
 #[derive(Debug)]

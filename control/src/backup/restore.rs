@@ -10,9 +10,9 @@ use super::archive::{inspect, unpack};
 use super::manifest::{DATABASE, Manifest};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
+use crate::db::lock::{self, StateLock};
+use crate::db::open::{make_directory, opens_with};
 use crate::regular_file;
-use crate::store::lock::{self, StateLock};
-use crate::store::open::{make_directory, opens_with};
 
 /// The parameters of [`restore`].
 #[derive(Clone, Copy, Debug)]

@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use super::manifest::{DATABASE, Hasher, MANIFEST};
 use super::*;
-use crate::store::open::open;
+use crate::db::open::open;
 
 static KEY: std::sync::LazyLock<Secret<[u8; 32]>> = std::sync::LazyLock::new(|| Secret::new([1; 32]));
 
@@ -55,7 +55,7 @@ fn what_was_backed_up_comes_back_and_opens_with_the_same_key() {
     let opened = open(&to, &KEY).unwrap();
     let name: String = opened.writer.query_row("SELECT name FROM principals", [], |row| row.get(0)).unwrap();
     assert_eq!(name, "Ada");
-    assert!(crate::store::chain::verify(&opened.writer, &opened.keys).unwrap().is_ok());
+    assert!(crate::db::chain::verify(&opened.writer, &opened.keys).unwrap().is_ok());
     drop(opened);
     assert!(matches!(restore_to(&path_of(&dir, &archive), &to), Err(BackupError::NotEmpty(_))));
     let other = Secret::new([2; 32]);
@@ -218,11 +218,11 @@ impl Forged {
         drop(opened);
         let copy = dir.join("copy");
         fs::write(&copy, "").unwrap();
-        crate::store::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
+        crate::db::copy::ConsistentView::of(&dir).unwrap().copy("main", &copy).unwrap();
         let database = fs::read(copy).unwrap();
         let manifest = serde_json::json!({
             "format": 1, "created_at": "now", "gateway_version": "x",
-            "database_version": crate::store::migrate::newest(), "rows": {},
+            "database_version": crate::db::migrate::newest(), "rows": {},
             "files": [{"name": DATABASE, "bytes": database.len(), "sha256": sha256(&database)}],
         });
         Self { manifest, entries: vec![(EntryType::Regular, DATABASE.into(), database)] }

@@ -8,7 +8,7 @@ use shared::prices::Prices;
 
 use super::merge::{KnownModel, label_of_override};
 use super::prices::PeakHours;
-use crate::store::overrides::Override;
+use crate::db::overrides::Override;
 
 /// Prices and their label.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! Audit records of actions that change no rows, such as a sign-in, a backup or the test of a connection.
 
 use super::{Command, CommandRefusal, Done, Write};
+use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
 
 /// The known result of an action; the write only records it.
 #[derive(Debug)]

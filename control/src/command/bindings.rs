@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::projects::known;
 use super::providers::expect;
 use super::{Command, CommandRefusal, Done, Write};
+use crate::db::audit::AuditEntry;
+use crate::db::providers;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::providers;
 
 /// Allows the keys of a project to use a private provider instance.
 #[derive(Debug)]

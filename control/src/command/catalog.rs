@@ -6,11 +6,11 @@ use serde_json::json;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::overrides::{self, Override};
 use crate::model_facts::Facts;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::overrides::{self, Override};
 
 /// Creates an override: properties of a model, in force from a given time.
 #[derive(Debug)]

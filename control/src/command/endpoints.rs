@@ -7,9 +7,9 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
 use crate::connection::{ListedEndpoint, shadow_of};
+use crate::db::audit::AuditEntry;
+use crate::db::endpoints::{self, EndpointRow, StoredMember};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::endpoints::{self, EndpointRow, StoredMember};
 
 /// Creates an endpoint.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use tokio::sync::oneshot::Receiver;
 
 use super::*;
 use crate::actor::Who;
+use crate::db::key_check::open_keys;
 use crate::publish::tests::{config, started};
-use crate::store::key_check::open_keys;
 use shared::secret::Secret;
 
 /// Runs SQL, so that its errors are database errors.

@@ -6,7 +6,7 @@ use super::Write;
 use crate::connection::{
     ProviderConnection, ProviderStanding, RoutedProvider, StoredProvider, known_models, shadow_of,
 };
-use crate::store::providers;
+use crate::db::providers;
 
 /// Returns the provider instance with this id. The configuration file takes precedence over the database.
 pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {

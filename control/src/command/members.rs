@@ -3,10 +3,10 @@
 use serde_json::json;
 
 use super::{Command, CommandRefusal, Done, Write, projects};
+use crate::db::audit::AuditEntry;
+use crate::db::members::{self, MemberRole, ProjectMember};
+use crate::db::{keys, principals};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::members::{self, MemberRole, ProjectMember};
-use crate::store::{keys, principals};
 
 /// Adds a human to a project, or changes a member's role.
 #[derive(Debug)]

@@ -41,10 +41,10 @@ pub(crate) use refusal::{CommandRefusal, UNSEALED};
 use crate::actor::Actor;
 use crate::catalog::cache::CatalogCache;
 use crate::config::{Environment, Routing};
+use crate::db::audit::{self, AuditEntry};
+use crate::db::error::DbError;
+use crate::db::idempotency::{self, StoredAnswer};
 use crate::publish::{Publisher, Touched, TouchedAccess};
-use crate::store::audit::{self, AuditEntry};
-use crate::store::error::StoreError;
-use crate::store::idempotency::{self, StoredAnswer};
 use crate::vault::{SealPlace, VaultKeys};
 
 /// A change of the state, and its caller.
@@ -85,7 +85,7 @@ pub(crate) trait Command: Debug + Send + 'static {
 /// The open write in which a command runs.
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
-    /// The savepoint of the write. Commands access it only through `store/` and `usage/`.
+    /// The savepoint of the write. Commands access it only through `db/` and `usage/`.
     pub(crate) db: &'a Connection,
     /// Seals and opens secrets.
     pub(crate) keys: &'a VaultKeys,
@@ -189,7 +189,7 @@ pub(crate) fn execute(
         }
         Err(error) => {
             tracing::error!("a change could not be made: {error}");
-            let failed = || Err(CommandRefusal::Failed(StoreError::of(&error)));
+            let failed = || Err(CommandRefusal::Failed(DbError::of(&error)));
             (callers.iter().map(|_| failed()).collect(), TouchedAccess::Nothing)
         }
     };
@@ -227,14 +227,14 @@ fn commit(
                 savepoint.commit()?;
                 Ok(answer)
             }
-            Err(CommandRefusal::Failed(StoreError::Sql(error))) => {
+            Err(CommandRefusal::Failed(DbError::Sql(error))) => {
                 // An error such as a full disk rolls back the whole transaction, so nothing can be continued.
                 if savepoint.is_autocommit() {
                     return Err(error);
                 }
                 tracing::error!("a change could not be made: {error}");
                 savepoint.finish()?;
-                Err(CommandRefusal::Failed(StoreError::of(&error)))
+                Err(CommandRefusal::Failed(DbError::of(&error)))
             }
             Err(mut refusal) => {
                 savepoint.finish()?;

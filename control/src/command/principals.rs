@@ -6,12 +6,12 @@ use shared::quota::Subject;
 use super::members::keep_an_owner;
 use super::{Command, CommandRefusal, Done, Write, quotas};
 use crate::change::FieldChange;
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::principals::{self, Principal};
+use crate::db::quotas::Of;
+use crate::db::{keys, members, providers};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::principals::{self, Principal};
-use crate::store::quotas::Of;
-use crate::store::{keys, members, providers};
 
 /// Creates a human principal.
 #[derive(Debug)]

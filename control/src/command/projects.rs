@@ -6,12 +6,12 @@ use shared::quota::Subject;
 
 use super::{Command, CommandRefusal, Done, Write, quotas};
 use crate::change::AllowlistEdit;
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::projects::{self, StoredProject};
+use crate::db::quotas::{KeyLimit, Of};
+use crate::db::{keys, members, providers};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::projects::{self, StoredProject};
-use crate::store::quotas::{KeyLimit, Of};
-use crate::store::{keys, members, providers};
 
 /// Creates a project.
 #[derive(Debug)]

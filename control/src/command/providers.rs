@@ -6,10 +6,10 @@ use super::{Command, CommandRefusal, Done, Write};
 use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
 use crate::connection::{ProviderConnection, StoredProvider, open_written, seal_written, shadow_of};
+use crate::db::audit::AuditEntry;
+use crate::db::providers::{self, ProviderRow};
+use crate::db::{endpoints, principals};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::providers::{self, ProviderRow};
-use crate::store::{endpoints, principals};
 
 /// Creates a provider instance.
 #[derive(Debug)]

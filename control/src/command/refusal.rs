@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use shared::error_kind::ErrorKind;
 
-use crate::store::audit;
-use crate::store::error::StoreError;
+use crate::db::audit;
+use crate::db::error::DbError;
 use crate::vault::{RandomError, SealError};
 
 /// The reason why a command was refused; nothing has been changed.
@@ -21,7 +21,7 @@ pub(crate) enum CommandRefusal {
         audit: Option<Box<audit::AuditEntry>>,
     },
     /// The database or the commit failed.
-    Failed(StoreError),
+    Failed(DbError),
     /// A secret could not be sealed or opened.
     Seal,
 }
@@ -90,12 +90,12 @@ impl CommandRefusal {
 
 impl From<rusqlite::Error> for CommandRefusal {
     fn from(error: rusqlite::Error) -> Self {
-        Self::Failed(StoreError::Sql(error))
+        Self::Failed(DbError::Sql(error))
     }
 }
 
-impl From<StoreError> for CommandRefusal {
-    fn from(error: StoreError) -> Self {
+impl From<DbError> for CommandRefusal {
+    fn from(error: DbError) -> Self {
         Self::Failed(error)
     }
 }

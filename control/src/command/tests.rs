@@ -13,10 +13,10 @@ use crate::actor::{Actor, Who};
 use crate::catalog::cache::CatalogCache;
 use crate::change::{AllowlistEdit, FieldChange};
 use crate::config::{Environment, Routing};
-use crate::store::audit;
-use crate::store::key_check::{make_keys, open_keys};
-use crate::store::members::MemberRole;
-use crate::store::migrate::migrate;
+use crate::db::audit;
+use crate::db::key_check::{make_keys, open_keys};
+use crate::db::members::MemberRole;
+use crate::db::migrate::migrate;
 use crate::vault::VaultKeys;
 
 /// A database and a fixed clock.

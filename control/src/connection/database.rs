@@ -8,7 +8,7 @@ use shared::id::{PrincipalId, ProjectId};
 
 use super::open_written;
 use crate::config::{ConnectionAuth, Environment, FieldFault, Provider, WrittenProvider, provider_of};
-use crate::store::providers::{self, Binding, ProviderRow, Stamp};
+use crate::db::providers::{self, Binding, ProviderRow, Stamp};
 use crate::vault::VaultKeys;
 
 /// A provider instance of the database.

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{ObjectSource, RoutedProvider};
 use crate::config;
-use crate::store::endpoints::{EndpointRow, StoredMember};
+use crate::db::endpoints::{EndpointRow, StoredMember};
 
 /// An endpoint of the configuration file or of the database.
 #[derive(Clone, Debug)]

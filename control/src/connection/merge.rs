@@ -9,7 +9,7 @@ use super::provider::{A_PROVIDER, AN_ENDPOINT};
 use super::{DatabaseInstances, ListedEndpoint, ProviderConnection, RoutedProvider};
 use crate::catalog::merge::KnownModel;
 use crate::config::{self, Routing};
-use crate::store::endpoints::EndpointRow;
+use crate::db::endpoints::EndpointRow;
 
 /// All provider instances and endpoints as the API shows them, in list order.
 #[derive(Debug, Default)]

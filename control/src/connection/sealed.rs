@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::config::{DOTS, WrittenProvider};
-use crate::store::providers::ProviderRow;
+use crate::db::providers::ProviderRow;
 use crate::vault::{SealError, SealPlace, VaultKeys};
 
 /// The parts of a written provider instance that its row stores.

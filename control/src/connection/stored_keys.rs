@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use shared::secret::Secret;
 
 use crate::config::{KeptKey, Routing, lacking};
-use crate::store::credentials;
+use crate::db::credentials;
 use crate::vault::VaultKeys;
 
 /// Stored keys for provider instances of the file. They change only while no gateway runs.

@@ -8,9 +8,9 @@ use shared::secret::Secret;
 
 use super::*;
 use crate::config::{Environment, Routing, WrittenProvider};
-use crate::store::key_check::{make_keys, open_keys};
-use crate::store::migrate::migrate;
-use crate::store::providers::{self, ProviderRow};
+use crate::db::key_check::{make_keys, open_keys};
+use crate::db::migrate::migrate;
+use crate::db::providers::{self, ProviderRow};
 use crate::vault::VaultKeys;
 
 fn store() -> (Db, VaultKeys) {

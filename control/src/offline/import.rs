@@ -18,10 +18,10 @@ use shared::secret::Secret;
 
 use crate::actor::{Actor, Who};
 use crate::config::{Plain, PlainReading};
-use crate::store::audit::{self, AuditEntry};
-use crate::store::credentials;
-use crate::store::error::OpenError;
-use crate::store::open::{Opened, open, sql_error};
+use crate::db::audit::{self, AuditEntry};
+use crate::db::credentials;
+use crate::db::error::OpenError;
+use crate::db::open::{Opened, open, sql_error};
 use crate::vault::VaultKeys;
 
 /// The result of an import.
@@ -185,8 +185,8 @@ fn is_there(file: &Path) -> Result<bool, ImportError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::open::open_to_read;
-    use crate::store::sealed::survey;
+    use crate::db::open::open_to_read;
+    use crate::db::sealed::survey;
 
     const KEY: [u8; 32] = [7; 32];
 

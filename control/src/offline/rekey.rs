@@ -9,14 +9,14 @@ use std::path::Path;
 use rusqlite::{Connection, TransactionBehavior};
 use shared::secret::Secret;
 
-use crate::store::error::OpenError;
-use crate::store::files::MAIN;
-use crate::store::key_check::{KeysError, open_keys, reseal_data_key};
-use crate::store::lock::StateLock;
-use crate::store::open::{DATABASE, check, connect_writer, sql_error};
-use crate::store::row_sums;
-use crate::store::sealed::survey;
-use crate::store::vault::{forget_pages, leave_nothing_behind};
+use crate::db::error::OpenError;
+use crate::db::files::MAIN;
+use crate::db::key_check::{KeysError, open_keys, reseal_data_key};
+use crate::db::lock::StateLock;
+use crate::db::open::{DATABASE, check, connect_writer, sql_error};
+use crate::db::row_sums;
+use crate::db::sealed::survey;
+use crate::db::vault::{forget_pages, leave_nothing_behind};
 
 /// The state directory, the current key and the new key.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,9 @@ use shared::quota::Counters;
 use super::quotas::QuotasBySubject;
 use super::touched::ChangedKeys;
 use crate::config::{AdminKey, Config};
-use crate::store::keys::{self, OpeningKey};
-use crate::store::projects;
-use crate::store::quotas::Rules;
+use crate::db::keys::{self, OpeningKey};
+use crate::db::projects;
+use crate::db::quotas::Rules;
 
 /// The access half as published last.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ use crate::catalog::merge::Merger;
 use crate::config::{Config, Environment, Routing};
 use crate::connection::{DatabaseInstances, StoredKeys, ViewCell, merge};
 use crate::credential::AccessTokens;
-use crate::store::endpoints;
+use crate::db::endpoints;
 use crate::vault::VaultKeys;
 
 /// Builds and publishes snapshots.

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
-use crate::store::quotas::{self, QuotaRow, Rules, parts};
+use crate::db::quotas::{self, QuotaRow, Rules, parts};
 
 /// Quotas by the subjects that they apply to.
 pub(super) struct QuotasBySubject {

@@ -16,9 +16,9 @@ use shared::snapshot::{Snapshot, SnapshotPublisher, SnapshotReader, channel};
 use super::reload::FileCheck;
 use super::*;
 use crate::config::{Config, Environment, load};
-use crate::store::credentials;
-use crate::store::key_check::{make_keys, open_keys};
-use crate::store::migrate::migrate;
+use crate::db::credentials;
+use crate::db::key_check::{make_keys, open_keys};
+use crate::db::migrate::migrate;
 
 pub(crate) const KEY: [u8; 32] = [5; 32];
 

@@ -1,5 +1,5 @@
 //! Charges stored usage to quotas: adds it to the windows of the quotas that bound it, in the transaction that stores
-//! it (or queues it there, see `store/usage_effects.rs`). Settled usage is therefore never lost and never counted twice.
+//! it (or queues it there, see `db/usage_effects.rs`). Settled usage is therefore never lost and never counted twice.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,9 +9,9 @@ use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters};
 
+use crate::db::quotas::{Rules, parts};
+use crate::db::usage_effects;
 use crate::publish::TouchedAccess;
-use crate::store::quotas::{Rules, parts};
-use crate::store::usage_effects;
 
 /// The charges of the batch that is being stored.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use records::{Record, block};
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::requests::RequestFilter;
-use crate::store::packed_row::PackedRow;
+use crate::db::packed_row::PackedRow;
 
 /// The progress of an export.
 #[derive(Clone, Debug)]

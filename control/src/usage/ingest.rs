@@ -23,8 +23,8 @@ use super::read_positions;
 use super::request_index::RequestIndex;
 use super::requests;
 use super::table::{Stored, UsageTable};
+use crate::db::usage_effects;
 use crate::publish::TouchedAccess;
-use crate::store::usage_effects;
 
 /// Stores events in the database. Runs on the writer thread.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use shared::usage::{Lost, Provenance};
 
 use super::rollup::{Difference, GROUPED, correct, grouped};
 use crate::catalog::history::History;
-use crate::store::HOUR_MS;
-use crate::store::packed_row::{PackedRow, put, unless_damaged};
-use crate::store::quotas::{Corrections, Costs};
-use crate::store::usage_effects;
+use crate::db::HOUR_MS;
+use crate::db::packed_row::{PackedRow, put, unless_damaged};
+use crate::db::quotas::{Corrections, Costs};
+use crate::db::usage_effects;
 
 /// A repricing job: the exchanges to reprice, and the prices.
 #[derive(Clone, Debug)]

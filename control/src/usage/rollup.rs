@@ -11,8 +11,8 @@ use records::{Record, RecordName, TEXTS};
 use rusqlite::{Connection, ToSql};
 
 use super::sums::{UsageSums, columns};
-use crate::store::usage_effects;
-use crate::store::{HOUR_MS, signed};
+use crate::db::usage_effects;
+use crate::db::{HOUR_MS, signed};
 
 /// The sums of the exchanges that were added to a block since sums were last stored.
 #[derive(Debug, Default)]

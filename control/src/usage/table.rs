@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use super::request_index;
 use super::rollup::Rollup;
-use crate::store::packed_row::put;
+use crate::db::packed_row::put;
 
 /// The writer of the table. Caches the contents of the last row.
 #[derive(Debug, Default)]

@@ -130,10 +130,10 @@ fn who_is_refused_is_written_down_once_and_counted() {
     drop(log);
     control.stop();
     let state =
-        crate::store::open::open(&home.path().join("state"), &shared::secret::Secret::new([3; 32])).unwrap();
+        crate::db::open::open(&home.path().join("state"), &shared::secret::Secret::new([3; 32])).unwrap();
     let counts = "SELECT sum(detail -> '$.after.count'), count(*) FROM audit WHERE outcome = 'refused'";
     let counted: (i64, i64) =
         state.writer.query_row(counts, [], |row| Ok((row.get(0)?, row.get(1)?))).unwrap();
     assert_eq!(counted, (20, 2));
-    assert!(crate::store::chain::verify(&state.writer, &state.keys).unwrap().is_ok());
+    assert!(crate::db::chain::verify(&state.writer, &state.keys).unwrap().is_ok());
 }

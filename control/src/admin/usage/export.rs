@@ -18,8 +18,8 @@ use super::csv;
 use crate::admin::requests::{FLUSH_TIME_MAX, filter};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
-use crate::store::error::StoreError;
-use crate::store::files::Files;
+use crate::db::error::DbError;
+use crate::db::files::Files;
 use crate::usage::export::Progress;
 use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::requests::RequestRow;
@@ -57,8 +57,8 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
     })?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let db = app.exports.files.reader().map_err(StoreError::from)?;
-    let progress = Progress::start(&db, filter).map_err(StoreError::from)?;
+    let db = app.exports.files.reader().map_err(DbError::from)?;
+    let progress = Progress::start(&db, filter).map_err(DbError::from)?;
     let (out, body) = stream::channel();
     tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, room }, out));
     let mut response = Response::new(body);

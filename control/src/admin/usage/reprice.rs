@@ -18,10 +18,10 @@ use crate::admin::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
+use crate::db::audit::AuditEntry;
+use crate::db::overrides;
 use crate::money::MicroUsd;
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::overrides;
 use crate::usage::reprice::{Repriced, Repricing};
 
 #[derive(Deserialize)]

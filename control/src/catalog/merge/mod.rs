@@ -16,8 +16,8 @@ use super::history::{Priced, StandingPrices};
 use super::listing::ListedModel;
 use super::prices::{ListedFacts, PriceList};
 use crate::config::{Endpoint, Provider};
+use crate::db::overrides::{self, Override};
 use crate::model_facts::Facts;
-use crate::store::overrides::{self, Override};
 
 /// A model of an instance, with the sources of its facts.
 #[derive(Clone, Debug)]

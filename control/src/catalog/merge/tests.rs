@@ -11,7 +11,7 @@ use super::*;
 use crate::catalog::cache::{models_url, url_of};
 use crate::catalog::history::History;
 use crate::config::{Environment, load};
-use crate::store::migrate::migrate;
+use crate::db::migrate::migrate;
 
 const YAML: &str = "
 providers:

@@ -10,10 +10,10 @@ use super::issue::check_acts_as;
 use super::lifecycle::{KeyOperation, follow};
 use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
+use crate::db::audit::AuditEntry;
+use crate::db::keys::{self, KeyState, StoredKey};
+use crate::db::quotas::Of;
 use crate::publish::{ChangedKeys, Touched};
-use crate::store::audit::AuditEntry;
-use crate::store::keys::{self, KeyState, StoredKey};
-use crate::store::quotas::Of;
 
 /// Changes a key: its settings first, then its state.
 #[derive(Debug)]

@@ -10,13 +10,13 @@ use shared::secret::Secret;
 use super::replay;
 use crate::change::AllowlistEdit;
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::keys::{self, KeyState, StoredKey};
+use crate::db::projects::{self, StoredProject};
+use crate::db::quotas::{KeyLimit, QuotaRow};
+use crate::db::{members, principals};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::keys::{self, KeyState, StoredKey};
-use crate::store::projects::{self, StoredProject};
-use crate::store::quotas::{KeyLimit, QuotaRow};
-use crate::store::{members, principals};
 use crate::vault::random;
 
 /// Issues a key.

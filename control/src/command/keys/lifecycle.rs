@@ -1,7 +1,7 @@
 //! The states of a key and the operations allowed in each, as one table.
 
 use crate::command::CommandRefusal;
-use crate::store::keys::KeyState;
+use crate::db::keys::KeyState;
 
 /// An operation on a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub(crate) use reveal::Reveal;
 pub(crate) use rotate::Rotate;
 
 use super::{CommandRefusal, Write};
-use crate::store::keys::{self, StoredKey};
+use crate::db::keys::{self, StoredKey};
 
 fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<StoredKey, CommandRefusal> {
     let found =

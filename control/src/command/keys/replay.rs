@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::issue::Issued;
 use super::reveal::open;
 use crate::command::{CommandRefusal, Write};
-use crate::store::audit::AuditEntry;
-use crate::store::keys::StoredKey;
-use crate::store::quotas::QuotaRow;
+use crate::db::audit::AuditEntry;
+use crate::db::keys::StoredKey;
+use crate::db::quotas::QuotaRow;
 
 /// An [`Issued`] without the key.
 #[derive(Debug, Serialize)]

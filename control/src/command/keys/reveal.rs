@@ -9,9 +9,9 @@ use super::issue::PlainKey;
 use super::lifecycle::{KeyOperation, follow};
 use crate::actor::Who;
 use crate::command::{Command, CommandRefusal, Done, Write};
+use crate::db::audit::AuditEntry;
+use crate::db::keys::{self, StoredKey};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::keys::{self, StoredKey};
 use crate::vault::SealError;
 
 /// Opens the sealed copy of a key, for an administrator or the human that the key acts as (AUTH-5).

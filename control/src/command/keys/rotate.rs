@@ -6,10 +6,10 @@ use super::issue::{check_place, issue};
 use super::lifecycle::{KeyOperation, follow};
 use super::{expect, replay};
 use crate::command::{Command, CommandRefusal, Done, Write};
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::keys::{self, KeyState, StoredKey};
 use crate::publish::Touched;
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::keys::{self, KeyState, StoredKey};
 
 /// Creates a key with the settings of an existing one, and ends the existing one after an overlap.
 #[derive(Debug)]

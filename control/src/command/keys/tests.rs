@@ -13,8 +13,8 @@ use crate::command::members;
 use crate::command::principals;
 use crate::command::projects;
 use crate::command::tests::{No, Office, id};
-use crate::store::keys::{KeyFilter, KeyState};
-use crate::store::members::MemberRole;
+use crate::db::keys::{KeyFilter, KeyState};
+use crate::db::members::MemberRole;
 
 const DAY_MS: u64 = 86_400_000;
 

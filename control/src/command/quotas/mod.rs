@@ -6,11 +6,11 @@ use shared::quota::{Metric, Period, Subject};
 use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::lookup;
+use crate::db::audit::AuditEntry;
+use crate::db::ids::new_id;
+use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
+use crate::db::{keys, principals, projects};
 use crate::publish::{ChangedKeys, Touched};
-use crate::store::audit::AuditEntry;
-use crate::store::ids::new_id;
-use crate::store::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
-use crate::store::{keys, principals, projects};
 
 /// Creates a limit. It starts with the usage of the current window.
 #[derive(Debug)]

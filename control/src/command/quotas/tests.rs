@@ -8,8 +8,8 @@ use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::keys::{DeleteKey, EditKey, IssueKey as CreateKey, KeyOperation, Rotate};
 use crate::command::tests::{Office, id};
 use crate::command::{principals, projects};
-use crate::store::members::MemberRole;
-use crate::store::quotas::{QuotaFilter, Rules};
+use crate::db::members::MemberRole;
+use crate::db::quotas::{QuotaFilter, Rules};
 
 struct Desk {
     office: Office,

@@ -5,7 +5,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp, ToSpan as _};
 
-use crate::store::HOUR_MS;
+use crate::db::HOUR_MS;
 use crate::usage::rollup::DAY_HOURS;
 
 /// The length of a bucket.

@@ -18,7 +18,7 @@ use self::groups::{GroupKey, Groups};
 use self::records::Records;
 use self::strip::Strip;
 use self::window::ReportWindow;
-use crate::store::{HOUR_MS, signed};
+use crate::db::{HOUR_MS, signed};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::requests::Column;
 use crate::usage::rollup::{DAY_HOURS, first_hour_of_day};

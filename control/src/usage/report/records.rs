@@ -8,8 +8,8 @@ use rusqlite::Connection;
 use super::calendar::Span;
 use super::groups::{Groups, named};
 use super::{ReportQuestion, too_slow};
-use crate::store::packed_row::PackedRow;
-use crate::store::signed;
+use crate::db::packed_row::PackedRow;
+use crate::db::signed;
 use crate::usage::requests::has_names;
 use crate::usage::sums::UsageSums;
 

@@ -10,7 +10,7 @@ use rusqlite::{Connection, Row, params_from_iter};
 use super::calendar::{BucketLength, Calendar, Span};
 use super::groups::{Groups, named};
 use super::{Column, Dimension, ReportQuestion, ReportReading};
-use crate::store::{HOUR_MS, signed};
+use crate::db::{HOUR_MS, signed};
 use crate::usage::rollup::DAY_HOURS;
 use crate::usage::sums::{SELECTED, UsageSums};
 

@@ -1,7 +1,7 @@
 //! Splits a time by the tables that are read: whole days from one table of sums, whole hours from the other, and the
 //! exchanges themselves for hours that the time cuts.
 
-use crate::store::HOUR_MS;
+use crate::db::HOUR_MS;
 use crate::usage::rollup::{DAY_HOURS, first_hour_of_day};
 
 /// The parts of a time.

@@ -9,10 +9,10 @@ use shared::usage::UsageLog as _;
 use tempfile::TempDir;
 
 use super::*;
-use crate::store::migrate::{MIGRATIONS, migrate};
-use crate::store::open::open;
-use crate::store::packed_row::put;
-use crate::store::relocate::settle;
+use crate::db::migrate::{MIGRATIONS, migrate};
+use crate::db::open::open;
+use crate::db::packed_row::put;
+use crate::db::relocate::settle;
 use crate::usage::requests;
 use crate::usage::retention::tables;
 use crate::usage::tests::{Process, event};

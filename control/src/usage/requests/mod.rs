@@ -1,6 +1,6 @@
 //! Reads the table `usage`: pages of exchanges, newest first, and single exchanges with their trace.
 
-use crate::store::signed;
+use crate::db::signed;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::time::Instant;
@@ -10,8 +10,8 @@ use rusqlite::{Connection, named_params};
 use serde::{Serialize, Serializer};
 use shared::usage::{Class, Lost, TokenCounts, Units};
 
+use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::money::MicroUsd;
-use crate::store::packed_row::{PackedRow, unless_damaged};
 use crate::usage::dimension::{self, Marks};
 use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;

@@ -16,8 +16,8 @@ use shared::clock::unix_ms;
 
 use self::tables::SumsTable;
 use crate::config::Lifetimes;
-use crate::store::HOUR_MS;
-use crate::store::{audit, idempotency};
+use crate::db::HOUR_MS;
+use crate::db::{audit, idempotency};
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::DAY_HOURS;
 use crate::vault::VaultKeys;
@@ -188,7 +188,7 @@ mod tests {
     use shared::usage::{UsageEvent, UsageLog as _};
 
     use super::*;
-    use crate::store::quotas::{self, Counted, Of};
+    use crate::db::quotas::{self, Counted, Of};
     use crate::usage::tests::{Process, event};
 
     fn lifetimes(usage_days: u32) -> Lifetimes {
@@ -212,8 +212,8 @@ mod tests {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
-        crate::store::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
-        let keys = crate::store::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
         let today = unix_ms() / DAY_MS * DAY_MS;
         let ages = [0, 1, 29, 30, 31, 399, 400, 401, 500];
         let mut log = process.journal.log().unwrap();
@@ -273,8 +273,8 @@ mod tests {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
-        crate::store::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
-        let keys = crate::store::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
         let mut log = process.journal.log().unwrap();
         for n in 0..5_000 {
             let model = Some(ModelId::new(format!("m{n}{}", "x".repeat(400))));

@@ -1,12 +1,12 @@
 //! Deletes expired rows, a few at a time.
 
-use crate::store::signed;
+use crate::db::signed;
 use std::thread;
 use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
-use crate::store::files::schema_of_usage;
+use crate::db::files::schema_of_usage;
 use crate::usage::request_index;
 
 macro_rules! delete_sums {

@@ -19,9 +19,9 @@ use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLo
 use tempfile::TempDir;
 
 use crate::config::{self, Environment};
+use crate::db::key_check::{make_keys, open_keys};
+use crate::db::migrate::migrate;
 use crate::publish::{Publisher, PublisherParams};
-use crate::store::key_check::{make_keys, open_keys};
-use crate::store::migrate::migrate;
 use crate::usage::gauge::{Gauge, add, read};
 use crate::usage::ingest::{Meter, Round};
 use crate::usage::journal::segment::file_id;

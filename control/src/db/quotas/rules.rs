@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use shared::quota::Subject;
 
 use super::{ALL, Of, QuotaRow, of_subject};
-use crate::store::keys::{self, OpeningKey};
+use crate::db::keys::{self, OpeningKey};
 
 /// Limits by subject, in the order of their ids.
 #[derive(Debug, Default)]

@@ -203,7 +203,7 @@ impl std::error::Error for OpenError {
 
 /// An error of a database query.
 #[derive(Debug)]
-pub(crate) enum StoreError {
+pub(crate) enum DbError {
     /// Too many queries wait already.
     Busy,
     /// The query took too long and was aborted.
@@ -216,7 +216,7 @@ pub(crate) enum StoreError {
     Shared(Option<rusqlite::ErrorCode>),
 }
 
-impl StoreError {
+impl DbError {
     /// Returns the error kind and message for the client of the admin API.
     pub(crate) fn answer(&self) -> (ErrorKind, &'static str) {
         match self {
@@ -243,14 +243,14 @@ impl StoreError {
     }
 }
 
-impl StoreError {
+impl DbError {
     /// Returns the error for all callers that wait for the same failed statement.
     pub(crate) fn of(error: &rusqlite::Error) -> Self {
         Self::Shared(error.sqlite_error_code())
     }
 }
 
-impl From<rusqlite::Error> for StoreError {
+impl From<rusqlite::Error> for DbError {
     fn from(error: rusqlite::Error) -> Self {
         match error.sqlite_error_code() {
             Some(rusqlite::ErrorCode::OperationInterrupted) => Self::TooSlow,
@@ -259,7 +259,7 @@ impl From<rusqlite::Error> for StoreError {
     }
 }
 
-impl fmt::Display for StoreError {
+impl fmt::Display for DbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("too many queries are waiting for the database"),
@@ -271,4 +271,4 @@ impl fmt::Display for StoreError {
     }
 }
 
-impl std::error::Error for StoreError {}
+impl std::error::Error for DbError {}

@@ -3,7 +3,7 @@
 //! first one contains none of them: a statement that names one of them always refers to the right file.
 //!
 //! No transaction writes to both files, because SQLite commits each file separately. The effects of usage on
-//! `gateway.db` are transferred by `store/usage_effects.rs`.
+//! `gateway.db` are transferred by `db/usage_effects.rs`.
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};

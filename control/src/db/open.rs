@@ -312,7 +312,7 @@ const VERSION_WITH_AUDIT: i64 = 3;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
 /// The write-ahead log's length, in pages of 4 KiB, at which a commit moves the log into the database. Usually
-/// `store/checkpoints.rs` has moved it long before.
+/// `db/checkpoints.rs` has moved it long before.
 const WAL_PAGES_MAX: i64 = 4_096;
 const CHECKED_BYTES_MAX: u64 = 256 << 20;
 /// Tables whose rows are not compared with their sums in a database larger than `CHECKED_BYTES_MAX`.

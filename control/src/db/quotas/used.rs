@@ -6,8 +6,8 @@ use rusqlite::{Connection, named_params};
 use shared::quota::{Period, Spent, Subject};
 
 use super::Counted;
-use crate::store::HOUR_MS;
-use crate::store::packed_row::{PackedRow, unless_damaged};
+use crate::db::HOUR_MS;
+use crate::db::packed_row::{PackedRow, unless_damaged};
 
 /// Returns the used amount of a limit in the window that began at `start_ms`, including due amounts.
 pub(crate) fn used(db: &Connection, id: &str, start_ms: u64) -> rusqlite::Result<u64> {

@@ -2,7 +2,7 @@
 //!
 //! A migration is never edited after it has landed, and none is ever reverted: an older release refuses a newer
 //! database. A migration whose name begins with `usage` changes only the tables of usage and runs in the file that
-//! contains them (`store/files.rs`). Both files count all numbers.
+//! contains them (`db/files.rs`). Both files count all numbers.
 
 use rusqlite::{Connection, TransactionBehavior};
 
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn the_list_is_the_folder() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/store/migrations");
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/db/migrations");
         let mut names: Vec<_> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         names.sort();

@@ -107,9 +107,9 @@ mod tests {
     use shared::secret::Secret;
 
     use super::*;
-    use crate::store::copy::ConsistentView;
-    use crate::store::open::open;
-    use crate::store::relocate::settle;
+    use crate::db::copy::ConsistentView;
+    use crate::db::open::open;
+    use crate::db::relocate::settle;
 
     const ROWS: &str = "INSERT INTO projects VALUES ('prj', 'p', 0, NULL, NULL, NULL, 1, 0, 0, NULL); \
         INSERT INTO keys (id, name, project, hash, prefix, state, version, created_at_ms, updated_at_ms) \

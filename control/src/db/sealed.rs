@@ -113,7 +113,7 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::store::open::open;
+    use crate::db::open::open;
 
     /// Blob columns that are not sealed, because they contain no secrets.
     const OTHERS: &[(&str, &str)] = &[
@@ -129,7 +129,7 @@ mod tests {
     #[test]
     fn no_blob_of_the_schema_is_missing_here() {
         let mut db = Connection::open_in_memory().unwrap();
-        crate::store::migrate::migrate(&mut db).unwrap();
+        crate::db::migrate::migrate(&mut db).unwrap();
         let sql = "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c \
                    WHERE t.schema = 'main' AND c.type = 'BLOB' AND t.name NOT LIKE 'sqlite_%'";
         let mut statement = db.prepare(sql).unwrap();

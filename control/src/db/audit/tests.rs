@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::actor::Who;
-use crate::store::chain::{ChainBroken, ChainHolds, verify};
-use crate::store::open::{Opened, open};
+use crate::db::chain::{ChainBroken, ChainHolds, verify};
+use crate::db::open::{Opened, open};
 
 const ROWS: i64 = 8;
 
@@ -182,7 +182,7 @@ fn an_old_row_that_was_changed_is_kept_as_evidence() {
 fn a_database_from_before_the_audit_gets_a_chain() {
     let dir = TempDir::new().unwrap();
     drop(opened(&dir));
-    let path = dir.path().join(crate::store::open::DATABASE);
+    let path = dir.path().join(crate::db::open::DATABASE);
     let db = Connection::open(&path).unwrap();
     let tables: Vec<String> = {
         let mut statement = db

@@ -9,7 +9,7 @@ use shared::clock::unix_ms;
 use shared::quota::{Counters, Metric};
 
 use super::{KEPT_MS, Rules};
-use crate::store::usage_effects;
+use crate::db::usage_effects;
 
 /// The corrections of one transaction.
 #[derive(Debug, Default)]

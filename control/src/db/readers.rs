@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use super::error::StoreError;
+use super::error::DbError;
 use super::files::Files;
 
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
@@ -22,7 +22,7 @@ type ReaderQuestion = Box<dyn FnOnce(&mut Connection) + Send>;
 
 impl Readers {
     /// Opens the connections and starts their threads.
-    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
+    pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), DbError> {
         let (questions, waiting) = bounded(QUESTIONS_MAX);
         let mut threads = Vec::new();
         for _ in 0..THREADS {
@@ -32,7 +32,7 @@ impl Readers {
                 serve(&mut db, &waiting);
                 Ok(())
             });
-            threads.push(thread.map_err(|_| StoreError::Busy)?);
+            threads.push(thread.map_err(|_| DbError::Busy)?);
         }
         Ok((Self { questions }, threads))
     }
@@ -41,13 +41,13 @@ impl Readers {
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    ) -> Result<T, DbError> {
         let (reply, answer) = oneshot::channel();
         let job: ReaderQuestion = Box::new(move |db| {
             let _ = reply.send(answer_until(Instant::now() + ANSWER_TIME_MAX, db, question));
         });
-        self.questions.try_send(job).map_err(|_| StoreError::Busy)?;
-        answer.await.map_err(|_| StoreError::Stopping)?
+        self.questions.try_send(job).map_err(|_| DbError::Busy)?;
+        answer.await.map_err(|_| DbError::Stopping)?
     }
 }
 
@@ -61,7 +61,7 @@ fn answer_until<T>(
     until: Instant,
     db: &mut Connection,
     question: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-) -> Result<T, StoreError> {
+) -> Result<T, DbError> {
     db.progress_handler(STEPS_BETWEEN_LOOKS, Some(move || Instant::now() > until))?;
     Ok(question(db)?)
 }
@@ -83,7 +83,7 @@ mod tests {
         let mut db = Connection::open_in_memory().unwrap();
         let count = |sql| move |db: &Connection| db.query_row(sql, [], |row| row.get::<_, i64>(0));
         let given_up = answer_until(Instant::now(), &mut db, count(COUNT)).unwrap_err();
-        assert!(matches!(given_up, StoreError::TooSlow), "{given_up:?}");
+        assert!(matches!(given_up, DbError::TooSlow), "{given_up:?}");
         let until = Instant::now() + ANSWER_TIME_MAX;
         assert_eq!(answer_until(until, &mut db, count("SELECT 7")).unwrap(), 7);
     }
@@ -109,16 +109,16 @@ mod tests {
         (0..QUESTIONS_MAX).for_each(|_| readers.questions.try_send(Box::new(|_| ())).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refused = runtime.block_on(readers.ask(|_| Ok(())));
-        assert!(matches!(refused, Err(StoreError::Busy)), "{refused:?}");
+        assert!(matches!(refused, Err(DbError::Busy)), "{refused:?}");
         drop(go);
         let written = loop {
             // The queue gets free places as the earlier queries are answered.
             match runtime.block_on(readers.ask(|db| db.execute("DELETE FROM t", []))) {
-                Err(StoreError::Busy) => std::thread::yield_now(),
+                Err(DbError::Busy) => std::thread::yield_now(),
                 other => break other,
             }
         };
-        assert!(matches!(written, Err(StoreError::Sql(_))), "readers do not write: {written:?}");
+        assert!(matches!(written, Err(DbError::Sql(_))), "readers do not write: {written:?}");
         drop(readers);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     }

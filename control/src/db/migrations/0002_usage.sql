@@ -1,5 +1,5 @@
 -- Finished exchanges, some of them a row, in the order in which they ended. What is in the blobs is told by
--- store/block.rs: `rows` holds the exchanges, `names` the texts that they share, and `requests` a hash of each
+-- records/src/block.rs: `rows` holds the exchanges, `names` the texts that they share, and `requests` a hash of each
 -- request id. They are packed because one row and its index entries for each exchange cost as much to write
 -- as the exchange itself costs to relay.
 CREATE TABLE usage (

@@ -198,7 +198,7 @@ fn copy_out(db: &mut Connection, to: &Path) -> rusqlite::Result<u64> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let copied = copy(&tx, MAIN, SCHEMA)?;
     tx.commit()?;
-    // From now on use WAL mode, as in `store/open.rs`. The mode must not change after the file has its final name.
+    // From now on use WAL mode, as in `db/open.rs`. The mode must not change after the file has its final name.
     db.pragma_update_and_check(Some(SCHEMA), "journal_mode", "WAL", |_| Ok(()))?;
     detach(db)?;
     Ok(copied)

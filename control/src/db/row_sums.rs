@@ -171,10 +171,10 @@ mod tests {
     use tempfile::TempDir;
 
     use super::*;
-    use crate::store::error::OpenError;
-    use crate::store::files::{MAIN, SCHEMA};
-    use crate::store::open::{Opened, open};
-    use crate::store::relocate::settle;
+    use crate::db::error::OpenError;
+    use crate::db::files::{MAIN, SCHEMA};
+    use crate::db::open::{Opened, open};
+    use crate::db::relocate::settle;
     use crate::usage::tests::{Process, event};
 
     const PROJECT: &str = "INSERT INTO projects VALUES (?1, ?1, 0, NULL, NULL, NULL, 1, 0, 0, NULL)";

@@ -1,5 +1,5 @@
 //! Rows of the table `usage`. Each contains a digest of its other columns, so that a row that a failing disk has changed
-//! is detected when it is read: a start compares the rows with their sums (`store/row_sums.rs`) only in databases up to
+//! is detected when it is read: a start compares the rows with their sums (`db/row_sums.rs`) only in databases up to
 //! a certain size. Rows of earlier releases have no digest.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -123,7 +123,7 @@ mod tests {
     use records::{Record, Texts};
 
     use super::*;
-    use crate::store::migrate::migrate;
+    use crate::db::migrate::migrate;
 
     fn filled() -> Connection {
         let mut db = Connection::open_in_memory().unwrap();
