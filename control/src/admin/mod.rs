@@ -30,6 +30,7 @@ mod registry;
 mod request_checks;
 mod requests;
 mod session;
+mod setup;
 mod state;
 mod stream;
 mod trials;
@@ -242,6 +243,7 @@ static TABLES: &[&[Route]] = &[
     session::ROUTES,
     config::ROUTES,
     health::ROUTES,
+    setup::ROUTES,
     state::ROUTES,
     principals::ROUTES,
     projects::ROUTES,

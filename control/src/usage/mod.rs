@@ -16,6 +16,7 @@
 pub(crate) mod charges;
 pub(crate) mod dimension;
 pub(crate) mod export;
+pub(crate) mod first_request;
 pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;

@@ -1,0 +1,87 @@
+//! `GET /admin/api/setup`: which steps of the set-up are done, by the console or otherwise.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, Response};
+use serde::Serialize;
+use shared::clock::unix_ms;
+use shared::port::Body;
+use shared::routing::ProviderInstance;
+use shared::snapshot::Snapshot;
+
+use super::requests::FLUSH_TIME_MAX;
+use super::{ApiError, App, Call, Route, json, route_of};
+use crate::catalog::cache::models_url;
+use crate::db::setup::{StoredSteps, steps};
+use crate::usage::first_request::first_request;
+
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "setup", |call| Box::pin(show(call)))];
+
+/// The steps of the set-up.
+#[derive(Serialize)]
+struct SetupSteps {
+    /// True if there is a human who is not disabled.
+    human: bool,
+    /// True if there is a project that is not disabled.
+    project: bool,
+    /// True if a human who is not disabled owns a project that is not disabled.
+    owner: bool,
+    /// True if a provider is ready to receive requests.
+    provider: bool,
+    /// True if the list of models of a ready provider was read, or the provider is built in and has no list to read.
+    synced: bool,
+    /// True if a ready provider has completed a test request.
+    proven: bool,
+    /// True if there is an endpoint with a target.
+    endpoint: bool,
+    /// True if a project key can be used.
+    key: bool,
+    /// The request ID of the first request that a project key completed, among the records that are kept. Null if
+    /// there is none, or none was found within half a second.
+    first_request: Option<String>,
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let app = call.app;
+    app.writer.flush(FLUSH_TIME_MAX).await;
+    let found = app.readers.ask(|db| {
+        let until = Instant::now() + SEARCH_TIME_MAX;
+        Ok((steps(db, unix_ms())?, first_request(db, until)?))
+    });
+    let (StoredSteps { human, project, owner, key }, first_request) = found.await?;
+    let snapshot = app.snapshot.load();
+    let ready = snapshot.providers.iter().filter(|instance| instance.unready.is_none());
+    let ready: Vec<ReadyProvider> =
+        ready.map(|instance| ReadyProvider::of(app, &snapshot, instance)).collect();
+    json(&SetupSteps {
+        human,
+        project,
+        owner,
+        provider: !ready.is_empty(),
+        synced: ready.iter().any(|provider| provider.is_synced),
+        proven: ready.iter().any(|provider| provider.is_proven),
+        endpoint: snapshot.endpoints.iter().any(|endpoint| !endpoint.targets.is_empty()),
+        key,
+        first_request,
+    })
+}
+
+/// What is known about a provider that is ready to receive requests.
+struct ReadyProvider {
+    is_synced: bool,
+    is_proven: bool,
+}
+
+impl ReadyProvider {
+    fn of(app: &App, snapshot: &Snapshot, instance: &ProviderInstance) -> Self {
+        let evidence = app.catalog.evidence(instance.id.as_str(), Some((instance, &snapshot.key_hasher)));
+        Self {
+            is_synced: evidence.catalog.synced_at_ms.is_some() || models_url(instance).is_empty(),
+            is_proven: evidence.inference.proven_at_ms.is_some(),
+        }
+    }
+}
+
+/// The maximum time of the search for the first request.
+const SEARCH_TIME_MAX: Duration = Duration::from_millis(500);
