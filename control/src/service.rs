@@ -263,6 +263,9 @@ impl ControlHandle {
             let request = admin::Request { parts, body: Bytes::new(), actor: None };
             return self.visit(request, &self.rooms.strangers).await;
         }
+        if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
+            return admin::signed_out();
+        }
         let admitted = self.admit(&parts, body, peer).await;
         let (actor, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
         let request = admin::Request { parts, body, actor: Some(actor) };

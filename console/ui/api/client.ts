@@ -26,7 +26,14 @@ export class Unreachable extends Error {
 
 export type Answer<T> = { data: T; etag: string | null };
 
-export type Session = { key: string; csrf_token: string | null; expires_at_ms: number | null; idle_seconds_max: number };
+export type Session = {
+  /** False if there is no session; then all but `idle_seconds_max` is null. */
+  administrator: boolean;
+  key: string | null;
+  csrf_token: string | null;
+  expires_at_ms: number | null;
+  idle_seconds_max: number;
+};
 
 /** The session of this page; null while nobody is signed in. */
 export const session = signal<Session | null>(null);
@@ -155,6 +162,7 @@ async function renewToken(): Promise<boolean> {
   const response = await send("GET", "session", {});
   if (!response.ok) return false;
   const opened: Session = await response.json();
+  if (!opened.administrator) return false;
   session.value = opened;
   return opened.csrf_token !== known;
 }
@@ -162,7 +170,10 @@ async function renewToken(): Promise<boolean> {
 /** Returns the session of the cookie, or null. */
 export async function currentSession(): Promise<Session | null> {
   const response = await send("GET", "session", {});
-  if (response.ok) return response.json();
+  if (response.ok) {
+    const found: Session = await response.json();
+    return found.administrator ? found : null;
+  }
   await response.body?.cancel();
   return null;
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { call, Fault, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
+import { call, currentSession, Fault, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
 
 type Sent = { method: string; path: string; headers: Record<string, string>; body: unknown };
 
@@ -12,7 +12,7 @@ const json =
     new Response(JSON.stringify(body), { status, headers });
 const fault = (status: number, code: string, param: string | null = null) =>
   json(status, { error: { message: `no: ${code}`, type: "t", code, param, request_id: "req_1" } });
-const opened = (csrf_token: string) => ({ key: "admin", csrf_token, expires_at_ms: 1, idle_seconds_max: 3600 });
+const opened = (csrf_token: string) => ({ administrator: true, key: "admin", csrf_token, expires_at_ms: 1, idle_seconds_max: 3600 });
 
 beforeEach(() => {
   sent = [];
@@ -42,6 +42,11 @@ test("an ended session waits for a sign-in and repeats the call with the new tok
   expect(sent[0]?.headers["idempotency-key"]).toMatch(/^[0-9a-f]{32}$/);
   expect(sent[1]?.headers["idempotency-key"]).toBe(sent[0]?.headers["idempotency-key"]);
   expect(sent[1]?.body).toBe('{"name":"blue"}');
+});
+
+test("a gateway that knows no session of this browser says so without an error", async () => {
+  answers = [json(200, { administrator: false, key: null, csrf_token: null, expires_at_ms: null, idle_seconds_max: 3600 })];
+  expect(await currentSession()).toBeNull();
 });
 
 test("a token that another tab has replaced is read again", async () => {

@@ -56,6 +56,7 @@ pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
 pub(crate) use self::request_checks::{expect_json, finish};
+pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::actor::Actor;
 use crate::catalog::cache::CatalogCache;
@@ -111,6 +112,13 @@ pub(crate) struct Request {
 pub(crate) fn is_sign_in(parts: &Parts) -> bool {
     let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
     parts.method == Method::POST && path.trim_matches('/') == session::PATH
+}
+
+/// True if the request reads the session. Without one, it gets [`signed_out`] instead of an error.
+pub(crate) fn reads_session(parts: &Parts) -> bool {
+    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default();
+    let is_read = [Method::GET, Method::HEAD].contains(&parts.method);
+    is_read && parts.uri.query().is_none() && path.trim_matches('/') == session::PATH
 }
 
 /// True if the path requires authentication.

@@ -17,31 +17,52 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call))),
 ];
 
+/// The caller and its session.
 #[derive(Serialize)]
 struct ShownSession {
+    /// True for an administrator; false for a caller without a session and without a key, to whom all else is null.
     administrator: bool,
     /// The key's id, which includes the name of its holder if it has one.
-    key: String,
-    /// `session` or `key`: whether the request was authenticated by a session or by a key in a header.
-    by: &'static str,
+    key: Option<String>,
+    /// The means of authentication: `session`, or `key` for a key in a header.
+    by: Option<&'static str>,
+    /// The token that requests of the session send in `x-csrf-token` if they change something. Null without a session.
     csrf_token: Option<String>,
+    /// The latest end of the session, in milliseconds since the Unix epoch. Null without a session.
     expires_at_ms: Option<u64>,
+    /// The time without a request after which a session ends, in seconds.
     idle_seconds_max: u64,
 }
 
 impl ShownSession {
+    /// The answer to a caller without a session and without a key.
+    const NONE: Self = Self {
+        administrator: false,
+        key: None,
+        by: None,
+        csrf_token: None,
+        expires_at_ms: None,
+        idle_seconds_max: IDLE_MAX.as_secs(),
+    };
+
     fn of(actor: &Actor, signed_in: Option<SignedIn>) -> Self {
         let left = signed_in.as_ref().map(|session| session.left);
         Self {
             administrator: true,
-            key: actor.who.name().to_owned(),
-            by: if signed_in.is_some() { "session" } else { "key" },
+            key: Some(actor.who.name().to_owned()),
+            by: Some(if signed_in.is_some() { "session" } else { "key" }),
             csrf_token: signed_in.map(|session| session.csrf_token),
             expires_at_ms: left
                 .map(|left| unix_ms().saturating_add(u64::try_from(left.as_millis()).unwrap_or(u64::MAX))),
             idle_seconds_max: IDLE_MAX.as_secs(),
         }
     }
+}
+
+/// Returns the answer to a caller that reads the session and has none. It is no error, because every page of the console
+/// asks when it is opened, and a browser logs an error status.
+pub(crate) fn signed_out() -> Result<Response<Body>, ApiError> {
+    json(&ShownSession::NONE)
 }
 
 /// Shows the caller's identity and session.

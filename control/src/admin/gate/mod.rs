@@ -90,6 +90,13 @@ impl Gate {
         Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
     }
 
+    /// True if the request carries neither a key nor the cookie of an open session. Always false for a request of a page
+    /// of another origin.
+    pub(crate) fn is_signed_out(&self, parts: &Parts) -> bool {
+        let has_no_key = key_in_header(parts).is_ok_and(|key| key.is_none());
+        has_no_key && !origin::is_foreign(parts) && self.session(parts).is_none()
+    }
+
     /// Returns the session of the request's cookie.
     pub(super) fn signed_in(&self, parts: &Parts) -> Option<SignedIn> {
         let (id, session, _) = self.session(parts)?;

@@ -85,6 +85,10 @@ fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
             }
             let changes = method != Method::GET && method != Method::HEAD;
             for (headers, status) in strangers.iter().chain(changing.iter().filter(|_| changes)) {
+                // A page without a session learns that, and nothing else, without an error.
+                let reads_session = path == "session" && !changes;
+                let has_key = headers.iter().any(|(name, _)| *name == "x-api-key");
+                let status = if reads_session && *status == 401 && !has_key { &200 } else { status };
                 let read = Arc::new(AtomicBool::new(false));
                 let mut request = Request::builder().method(&method).uri(&uri);
                 for (name, value) in *headers {

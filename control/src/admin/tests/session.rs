@@ -75,9 +75,36 @@ fn a_session_is_opened_used_and_ended() {
             .unwrap()
             .starts_with("llmgw_session=; Path=/admin/api; Max-Age=0;")
     );
-    assert_eq!(gateway.call(Method::GET, SESSION, &[cookie]).0, 401);
+    assert_eq!(gateway.call(Method::GET, "/admin/api/state", &[cookie]).0, 401);
     let (_, by_key, _) = gateway.call(Method::GET, SESSION, &[cookie, ("x-api-key", ADMIN)]);
     assert_eq!((&by_key["by"], &by_key["csrf_token"]), (&json!("key"), &Value::Null));
+    gateway.stop();
+}
+
+/// A browser logs an error status, and every page of the console asks for its session.
+#[test]
+fn a_page_without_a_session_learns_that_without_an_error() {
+    let gateway = Gateway::start();
+    let (ended, token) = gateway.sign_in();
+    gateway.call(Method::DELETE, SESSION, &[("cookie", &ended), ("x-csrf-token", &token)]);
+    let own = ("sec-fetch-site", "same-origin");
+    let no_session: &[&[(&str, &str)]] =
+        &[&[], &[own], &[("cookie", "llmgw_session=no-such-session"), own], &[("cookie", &ended), own]];
+    for headers in no_session {
+        let (status, session, _) = gateway.call(Method::GET, SESSION, headers);
+        let want = json!({"administrator": false, "key": null, "by": null, "csrf_token": null,
+            "expires_at_ms": null, "idle_seconds_max": 3_600});
+        assert_eq!((status.as_u16(), session), (200, want), "{headers:?}");
+        assert_eq!(gateway.call(Method::HEAD, SESSION, headers).0, 200, "{headers:?}");
+        assert_eq!(gateway.call(Method::DELETE, SESSION, headers).0, 401, "{headers:?}");
+    }
+    for (headers, want) in [
+        (&[("sec-fetch-site", "cross-site")][..], 401),
+        (&[("x-api-key", "wrong"), own], 401),
+        (&[("authorization", "Bearer wrong")], 401),
+    ] {
+        assert_eq!(gateway.call(Method::GET, SESSION, headers).0.as_u16(), want, "{headers:?}");
+    }
     gateway.stop();
 }
 
@@ -118,8 +145,9 @@ fn a_cookie_is_secure_where_the_page_was_and_a_second_sign_in_ends_the_first() {
     let first = first.split(';').next().unwrap();
     let (_, _, second) = gateway.sign_in_with("", &[("cookie", first), ("x-api-key", ADMIN)]);
     let second = second.unwrap();
-    assert_eq!(gateway.call(Method::GET, SESSION, &[("cookie", first)]).0, 401);
-    assert_eq!(gateway.call(Method::GET, SESSION, &[("cookie", second.split(';').next().unwrap())]).0, 200);
+    let status = |cookie| gateway.call(Method::GET, "/admin/api/state", &[("cookie", cookie)]).0;
+    assert_eq!(status(first), 401);
+    assert_eq!(status(second.split(';').next().unwrap()), 200);
     gateway.stop();
 }
 
