@@ -1,5 +1,8 @@
 //! The audit log and its hash chain, through the command line (B-17).
 
+use serde_json::{Value, json};
+
+use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::{Gateway, Yaml};
 
@@ -41,6 +44,39 @@ async fn a_row_that_was_tampered_with_is_named() {
     let gateway = setup.start().await;
     assert_eq!(client_of(&gateway).post("/admin/api/principals", r#"{"name": "later"}"#).await.status, 201);
     assert!(verify(gateway.setup(), 1).await.contains("missing"));
+}
+
+#[tokio::test]
+async fn the_api_verifies_the_chain_and_shows_single_records() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let admin = Admin(gateway.client());
+    let empty = admin.done("POST", "audit/verify", json!({})).await;
+    let none = json!({"ok": true, "rows": 0, "since_ms": null, "broken_at": null, "fault": null});
+    assert_eq!(empty, none);
+    for number in 0..3 {
+        admin.create("principals", json!({"name": format!("p{number}")})).await;
+    }
+    let whole = admin.done("POST", "audit/verify", json!({})).await;
+    let first = admin.done("GET", "audit/1", Value::Null).await;
+    assert_eq!((&first["action"], &first["object_kind"]), (&json!("audit.verify"), &json!("audit")));
+    assert_eq!(first["detail"]["after"], empty);
+    assert_eq!(
+        (&whole["ok"], &whole["rows"], &whole["since_ms"]),
+        (&json!(true), &json!(4), &first["at_ms"])
+    );
+    let list = admin.done("GET", "audit?limit=1", Value::Null).await;
+    let newest = list["data"][0]["id"].as_i64().unwrap();
+    assert_eq!(admin.done("GET", &format!("audit/{newest}"), Value::Null).await, list["data"][0]);
+    for unknown in ["audit/999", "audit/0", "audit/x", "audit/99999999999999999999"] {
+        assert_eq!(admin.call("GET", unknown, Value::Null).await.status, 404, "{unknown}");
+    }
+    assert_eq!(admin.call("GET", "audit/verify", Value::Null).await.status, 405);
+
+    let db = rusqlite::Connection::open(gateway.state().join("gateway.db")).unwrap();
+    db.execute("UPDATE audit SET actor = 'admiN' WHERE id = 3", []).unwrap();
+    let broken = admin.done("POST", "audit/verify", json!({})).await;
+    assert_eq!((&broken["ok"], &broken["broken_at"]), (&json!(false), &json!(3)), "{broken}");
+    assert_eq!(broken["fault"], "row 3 was changed");
 }
 
 fn client_of(gateway: &Gateway) -> crate::support::Client {

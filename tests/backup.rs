@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bytes::Bytes;
 use serde_json::Value;
 
 use crate::support::gateway::Setup;
@@ -180,4 +181,91 @@ async fn a_backup_asked_for_again_and_again_is_made_once() {
     })
     .await;
     assert_eq!(list["data"].as_array().unwrap().len(), 1, "{list}");
+}
+
+/// Returns the names of the archives, newest first.
+async fn names(gateway: &Gateway) -> Vec<String> {
+    let list = backups(gateway).await;
+    list["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
+}
+
+/// Returns the audit's actions on an archive, oldest first.
+async fn actions(gateway: &Gateway, name: &str) -> Vec<String> {
+    let audit = gateway.client().get(&format!("/admin/api/audit?object=backup/{name}")).await.unwrap().json();
+    let actions =
+        audit["data"].as_array().unwrap().iter().map(|row| row["action"].as_str().unwrap().to_owned());
+    actions.rev().collect()
+}
+
+#[tokio::test]
+async fn an_archive_is_downloaded_verified_and_deleted_through_the_api() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let path = create(gateway.setup()).await;
+    let bytes = std::fs::read(&path).unwrap();
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let (client, uri) = (gateway.client(), format!("/admin/api/backups/{name}"));
+    let head = client.send("HEAD", &uri, Bytes::new()).await.unwrap();
+    let length = bytes.len().to_string();
+    assert_eq!((head.status, head.header("content-length")), (200, Some(length.as_str())));
+    let whole = client.get(&uri).await.unwrap();
+    assert_eq!((whole.status, whole.header("content-type")), (200, Some("application/zstd")));
+    assert_eq!(whole.header("content-length"), Some(length.as_str()));
+    let disposition = format!("attachment; filename=\"{name}\"");
+    assert_eq!(whole.header("content-disposition"), Some(disposition.as_str()));
+    assert!(whole.body == bytes, "every byte as it is on the disk");
+
+    let verified = client.post(&format!("{uri}/verify"), "{}").await;
+    let verdict = verified.json();
+    assert_eq!(
+        (verified.status, &verdict["name"], &verdict["is_checking"]),
+        (200, &name.into(), &false.into())
+    );
+    assert!(verdict["fault"].is_null() && verdict["checked_at_ms"].is_u64(), "{verdict}");
+    let mut damaged = bytes.clone();
+    let place = damaged.len() - 3;
+    damaged[place] ^= 1;
+    std::fs::write(&path, &damaged).unwrap();
+    let verdict = client.post(&format!("{uri}/verify"), "{}").await.json();
+    assert!(verdict["fault"].is_string(), "{verdict}");
+
+    assert_eq!(client.send("DELETE", &uri, Bytes::new()).await.unwrap().status, 204);
+    assert!(!path.exists() && names(&gateway).await.is_empty());
+    assert_eq!(client.get(&uri).await.unwrap().status, 404);
+    let done = ["backup.download", "backup.verify", "backup.verify", "backup.delete"];
+    assert_eq!(actions(&gateway, name).await, done, "each use is in the audit, and a HEAD is none");
+}
+
+#[tokio::test]
+async fn the_name_of_a_backup_reaches_no_other_file() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let archive = create(gateway.setup()).await;
+    let folder = archive.parent().unwrap();
+    let others = ["lock", "checks.json", "llmgw-backup-x.tar.zst"];
+    std::fs::write(folder.join(others[2]), "no archive").unwrap();
+    let real = archive.file_name().unwrap().to_str().unwrap().to_owned();
+    let names = others.map(str::to_owned).into_iter().chain(
+        ["..%2fgateway.db", "%2e%2e%2f%2e%2e%2fconfig.yaml", "%2fetc%2fpasswd", "..", ".", "%00"]
+            .map(str::to_owned),
+    );
+    let names = names.chain([format!("..%2fbackups%2f{real}"), format!("{real}%00"), format!("{real}%2f..")]);
+    for name in names {
+        let uri = format!("/admin/api/backups/{name}");
+        for (method, uri) in
+            [("GET", uri.clone()), ("DELETE", uri.clone()), ("POST", format!("{uri}/verify"))]
+        {
+            let answer = gateway.client().with("content-type", "application/json");
+            let answer = answer.send(method, &uri, Bytes::new()).await.unwrap();
+            assert!([400, 404, 405].contains(&answer.status), "{method} {uri}: {answer:?}");
+        }
+    }
+    assert!(
+        others.iter().all(|name| folder.join(name).exists()) && gateway.state().join("gateway.db").exists()
+    );
+    assert_eq!(names_left(folder), 1);
+}
+
+/// Returns the number of archives in a folder.
+fn names_left(folder: &Path) -> usize {
+    let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    names.filter(|name| name.to_string_lossy().ends_with("Z.tar.zst")).count()
 }

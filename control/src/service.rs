@@ -111,7 +111,9 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let view = publisher.view();
-    let writer = Writer::start(WriterState { meter, publisher, keys, retention }, &params.alarm)?;
+    let writer_keys = Arc::clone(&keys);
+    let writer =
+        Writer::start(WriterState { meter, publisher, keys: writer_keys, retention }, &params.alarm)?;
     let handle = writer.handle();
     let file = handle.clone();
     let reloader =
@@ -125,6 +127,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
         readers,
+        keys,
         counters,
         writer: handle,
         view,

@@ -1,27 +1,55 @@
-//! `audit`: the audit log, newest first, in pages or as a file.
+//! `audit`: the audit log, newest first, in pages or as a file, single records, and the verification of its chain.
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
-use http::{HeaderValue, Method, Response};
+use http::{HeaderValue, Method, Response, StatusCode};
 use jiff::Timestamp;
 use serde::Serialize;
+use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::query::Query;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, csv, json, route_of};
-use crate::db::audit_pages::{AuditFilter, AuditRow, page};
+use crate::command::Done;
+use crate::command::audit_only::AuditOnly;
+use crate::db::audit::AuditEntry;
+use crate::db::audit_pages::{AuditExtent, AuditFilter, AuditRow, extent, find, page};
+use crate::db::chain;
 use crate::db::readers::Readers;
+use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit", |call| Box::pin(list(call))),
     route_of(Method::GET, "audit/export", |call| Box::pin(export(call))),
+    route_of(Method::POST, "audit/verify", |call| Box::pin(verify(call))),
+    route_of(Method::GET, "audit/{}", |call| Box::pin(show(call))),
 ];
 
+/// A page of audit records, newest first.
 #[derive(Serialize)]
 struct AuditPage {
     data: Vec<AuditRow>,
+    /// The `cursor` of the next page; null on the last one.
     next_cursor: Option<String>,
+}
+
+/// The result of verifying the chain of audit records.
+#[derive(Serialize)]
+struct AuditVerification {
+    /// True if no record was changed, removed or inserted.
+    ok: bool,
+    /// The number of records that are kept.
+    rows: u64,
+    /// The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if there is none.
+    since_ms: Option<u64>,
+    /// The ID of the first record that was changed, removed or inserted. Null if `ok`, and if the sealed ends of the
+    /// chain were changed.
+    broken_at: Option<i64>,
+    /// A description of the first fault; null if `ok`.
+    fault: Option<String>,
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -36,6 +64,37 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     data.truncate(limit);
     let next_cursor = data.last().filter(|_| more).map(|row| row.id.to_string());
     json(&AuditPage { data, next_cursor })
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let missing = || ApiError::new(ErrorKind::NotFound, "There is no such audit record.");
+    let id: i64 = call.argument().parse().map_err(|_| missing())?;
+    let found = call.app.readers.ask(move |db| find(db, id)).await?;
+    json(&found.ok_or_else(missing)?)
+}
+
+/// Verifies the chain, of which the record of this verification becomes the next link.
+async fn verify(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    call.no_fields()?;
+    let keys = Arc::clone(&call.app.keys);
+    let verified = call.app.readers.ask(move |db| {
+        // One transaction, so that no record is added meanwhile.
+        let tx = db.unchecked_transaction()?;
+        Ok((chain::verify(&tx, &keys)?, extent(&tx)?))
+    });
+    let (verdict, AuditExtent { rows, since_ms }) = verified.await?;
+    let broken = verdict.err();
+    let verification = AuditVerification {
+        ok: broken.is_none(),
+        rows,
+        since_ms,
+        broken_at: broken.and_then(|broken| broken.first_id()),
+        fault: broken.map(|broken| broken.to_string()),
+    };
+    let audit = AuditEntry::done("audit.verify", "audit", "").after(serde_json::json!(verification));
+    call.execute(StatusCode::OK, AuditOnly(Done::new(&verification, audit, Touched::NOTHING)?)).await
 }
 
 fn cursor(text: &str) -> Result<i64, ApiError> {

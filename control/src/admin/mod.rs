@@ -68,6 +68,7 @@ use crate::credential::AccessTokens;
 use crate::db::readers::Readers;
 use crate::publish::StatusCell;
 use crate::usage::journal::Journal;
+use crate::vault::VaultKeys;
 use crate::writer::WriterHandle;
 
 /// State shared by all handlers.
@@ -76,6 +77,8 @@ pub(crate) struct App {
     pub(crate) snapshot: SnapshotReader,
     pub(crate) gate: Arc<Gate>,
     pub(crate) readers: Readers,
+    /// The keys of the vault, for reading what is signed with them.
+    pub(crate) keys: Arc<VaultKeys>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) writer: WriterHandle,
     pub(crate) view: ViewCell,

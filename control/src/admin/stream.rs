@@ -30,6 +30,17 @@ impl Feed {
         self.0.send(Ok(piece)).await.map_err(|_| ClientGone)
     }
 
+    /// Sends `piece` like [`Feed::send`], from a thread without a runtime.
+    pub(crate) fn send_blocking(&self, piece: Bytes) -> Result<(), ClientGone> {
+        self.0.blocking_send(Ok(piece)).map_err(|_| ClientGone)
+    }
+
+    /// Aborts the body like [`Feed::fail`], from a thread without a runtime.
+    pub(crate) fn fail_blocking(self, why: &'static str) {
+        tracing::error!("{why}");
+        let _ = self.0.blocking_send(Err(why.into()));
+    }
+
     /// Aborts the body, so that the client does not take it for complete.
     pub(crate) async fn fail(self, why: &'static str) {
         tracing::error!("{why}");

@@ -22,11 +22,12 @@ pub struct Archive {
     pub name: String,
     /// The length in bytes.
     pub bytes: u64,
-    /// The manifest; `None` if it cannot be read.
+    /// The manifest; null if it cannot be read.
     pub manifest: Option<Manifest>,
-    /// The time of the last full read; `None` if the file has changed since.
+    /// The time of the last full read, in milliseconds since the Unix epoch; null if there was none since the file
+    /// changed.
     pub checked_at_ms: Option<u64>,
-    /// The known fault of the archive, if any.
+    /// A description of the damage; null if none is known.
     pub fault: Option<String>,
     /// True if the archive was not read to its end since its last change, or not recently.
     #[serde(skip)]
@@ -45,6 +46,41 @@ pub(crate) async fn list_beside(dir: PathBuf) -> Result<Vec<Archive>, BackupErro
     let folder = dir.join(FOLDER);
     let path = folder.clone();
     regular_file::beside(move || list_now(&path)).await.map_err(at(&folder))?
+}
+
+/// Returns the archive `name` of the state in `dir`; `None` if there is none. Does not block the caller's task.
+pub(crate) async fn find_beside(dir: PathBuf, name: String) -> Result<Option<Archive>, BackupError> {
+    let folder = dir.join(FOLDER);
+    let path = folder.clone();
+    regular_file::beside(move || find_now(&path, name)).await.map_err(at(&folder))?
+}
+
+/// Opens the archive `name` of the state in `dir`, which [`find_beside`] has found. Returns the file and its length in
+/// bytes.
+pub(crate) async fn open_beside(dir: PathBuf, name: &str) -> Result<(File, u64), BackupError> {
+    let path = dir.join(FOLDER).join(name);
+    let opened = path.clone();
+    let open = move || {
+        let file = regular_file::open(&opened)?;
+        let bytes = file.metadata()?.len();
+        Ok((file, bytes))
+    };
+    regular_file::beside(open).await.and_then(|opened| opened).map_err(at(&path))
+}
+
+/// Deletes the archive `name` of the state in `dir`, which [`find_beside`] has found.
+pub(crate) async fn remove_beside(dir: PathBuf, name: &str) -> Result<(), BackupError> {
+    let path = dir.join(FOLDER).join(name);
+    let removed = path.clone();
+    regular_file::beside(move || fs::remove_file(removed))
+        .await
+        .and_then(|removed| removed)
+        .map_err(at(&path))
+}
+
+/// Reads the archive `name` of the state in `dir` to its end, and saves the result for [`list`].
+pub(crate) fn check_one(dir: &Path, name: &str) -> Result<(), BackupError> {
+    check_and_keep(&dir.join(FOLDER), name)
 }
 
 /// Reads to their ends the archives of the state in `dir` that have no current check, newest first, and saves the
@@ -73,6 +109,11 @@ fn list_now(dir: &Path) -> Result<Vec<Archive>, BackupError> {
     names.truncate(LISTED_MAX);
     let verdicts = Verdicts::read(dir);
     names.into_iter().map(|name| look_at(dir, name, &verdicts)).collect()
+}
+
+fn find_now(dir: &Path, name: String) -> Result<Option<Archive>, BackupError> {
+    let is_there = is_archive(&name) && fs::exists(dir.join(&name)).map_err(at(dir))?;
+    is_there.then(|| look_at(dir, name, &Verdicts::read(dir))).transpose()
 }
 
 fn look_at(dir: &Path, name: String, verdicts: &Verdicts) -> Result<Archive, BackupError> {

@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 
 pub use archive::{BYTES_MAX, verify};
 pub use create::create;
-pub(crate) use directory::list_beside;
 pub use directory::{Archive, check_unchecked, list};
+pub(crate) use directory::{check_one, find_beside, list_beside, open_beside, remove_beside};
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
 

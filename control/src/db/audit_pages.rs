@@ -1,6 +1,6 @@
-//! Reads the table `audit`: pages of rows, newest first.
+//! Reads the table `audit`: pages of rows, newest first, and single rows.
 
-use rusqlite::{Connection, Row, named_params};
+use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -8,14 +8,22 @@ use serde_json::value::RawValue;
 /// One row, as the API shows it.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct AuditRow {
+    /// IDs ascend by one from record to record.
     pub(crate) id: i64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
+    /// `admin`, `admin:NAME`, the ID of a human, `gateway` or `unknown`.
     pub(crate) actor: String,
+    /// The action, such as `key.create`.
     pub(crate) action: String,
+    /// The kind of the object, such as `key`.
     pub(crate) object_kind: String,
     pub(crate) object_id: String,
+    /// `done` or `refused`.
     pub(crate) outcome: String,
+    /// The client's address; null for actions of the gateway.
     pub(crate) address: Option<String>,
+    /// Null for actions of the gateway.
     pub(crate) request_id: Option<String>,
     /// `{"before": ..., "after": ...}`, as written.
     pub(crate) detail: Box<RawValue>,
@@ -84,6 +92,29 @@ pub(crate) fn page(
     found.collect()
 }
 
+/// Returns the row `id`.
+pub(crate) fn find(db: &Connection, id: i64) -> rusqlite::Result<Option<AuditRow>> {
+    db.prepare_cached(FIND)?.query_row([id], AuditRow::of).optional()
+}
+
+/// The rows that are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AuditExtent {
+    /// Their number.
+    pub(crate) rows: u64,
+    /// The time of the oldest one.
+    pub(crate) since_ms: Option<u64>,
+}
+
+/// Returns the extent of the table.
+pub(crate) fn extent(db: &Connection) -> rusqlite::Result<AuditExtent> {
+    let read = |row: &Row<'_>| Ok(AuditExtent { rows: row.get("rows")?, since_ms: row.get("since_ms")? });
+    db.prepare_cached(EXTENT)?.query_row([], read)
+}
+
+const FIND: &str = "SELECT * FROM audit WHERE id = ?";
+const EXTENT: &str =
+    "SELECT count(*) AS rows, (SELECT at_ms FROM audit ORDER BY id LIMIT 1) AS since_ms FROM audit";
 const PAGE: &str = "SELECT * FROM audit WHERE id < :before \
      AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \
      AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \

@@ -146,6 +146,16 @@ pub enum ChainBroken {
     Ends,
 }
 
+impl ChainBroken {
+    /// Returns the id of the first row that was changed, removed or inserted.
+    pub(crate) fn first_id(self) -> Option<i64> {
+        match self {
+            Self::Changed(id) | Self::Missing(id, _) | Self::PutIn(id) => Some(id),
+            Self::Ends => None,
+        }
+    }
+}
+
 impl fmt::Display for ChainBroken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

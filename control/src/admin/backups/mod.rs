@@ -1,8 +1,10 @@
-//! `backups`: lists and creates backups. Creating a backup and verifying archives may take long, so each runs on its
-//! own thread.
+//! `backups`: lists and creates backups; [`archive`] has the routes of one of them. Creating a backup and verifying
+//! archives may take long, so each runs on its own thread.
+
+mod archive;
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -13,7 +15,7 @@ use serde_json::json;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
@@ -27,6 +29,9 @@ use crate::writer::WriterHandle;
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "backups", |call| Box::pin(list(call))),
     route_of(Method::POST, "backups", |call| Box::pin(create(call))),
+    route_of(Method::GET, "backups/{}", |call| Box::pin(archive::download(call))),
+    route_of(Method::DELETE, "backups/{}", |call| Box::pin(archive::delete(call))),
+    route_of(Method::POST, "backups/{}/verify", |call| Box::pin(archive::verify(call))),
 ];
 
 /// The backups of the state and the status of a running one.
@@ -35,6 +40,8 @@ pub(crate) struct Backups {
     dir: PathBuf,
     kept: u32,
     now: Arc<Mutex<Now>>,
+    /// One permit for each download that may run.
+    downloads: Arc<Semaphore>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -44,8 +51,10 @@ struct Now {
     last_failure: Option<BackupFailure>,
 }
 
+/// A backup that failed.
 #[derive(Clone, Debug, Serialize)]
 struct BackupFailure {
+    /// In milliseconds since the Unix epoch.
     at_ms: u64,
     message: String,
 }
@@ -53,7 +62,7 @@ struct BackupFailure {
 impl Backups {
     /// Backups of the state in `dir`, of which `kept` are retained.
     pub(crate) fn new(dir: PathBuf, kept: u32) -> Self {
-        Self { dir, kept, now: Arc::default() }
+        Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) }
     }
 
     fn now(&self) -> Now {
@@ -67,18 +76,16 @@ impl Backups {
         is_first.then(|| RunningBackup(self.clone()))
     }
 
-    /// Starts a thread that verifies the archives that have changed since their last check. Returns a receiver that
+    /// Starts a thread that verifies archives of the state, whose directory `work` receives. Returns a receiver that
     /// fires when it ends, or `None` if a check is already running or the thread cannot be started.
-    fn check(&self) -> Option<oneshot::Receiver<()>> {
+    fn check(&self, work: impl FnOnce(&Path) + Send + 'static) -> Option<oneshot::Receiver<()>> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_checking, true);
         drop(now);
         let checking = is_first.then(|| RunningCheck(self.clone()))?;
         let (done, end) = oneshot::channel();
         let check = move || {
-            if let Err(error) = backup::check_unchecked(&checking.0.dir) {
-                tracing::warn!("backups cannot be checked: {error}");
-            }
+            work(&checking.0.dir);
             drop(checking);
             let _ = done.send(());
         };
@@ -138,22 +145,30 @@ impl RunningBackup {
     }
 }
 
+/// The archives of the gateway's state.
 #[derive(Serialize)]
 struct BackupPage {
+    /// All archives, newest first.
     data: Vec<Archive>,
+    /// Always null: the list has one page.
     next_cursor: Option<String>,
+    /// True while a backup is being created.
     is_running: bool,
     /// True while archives are being verified; until that ends, `fault` and `checked_at_ms` are those of the last
     /// check.
     is_checking: bool,
+    /// The failure of the last backup since the start of the gateway; null if it succeeded.
     last_failure: Option<BackupFailure>,
+    /// The number of archives that are kept.
     kept: u32,
 }
 
-/// The response to a request for a backup.
+/// A backup that has begun.
 #[derive(Serialize)]
 struct BackupStarted {
+    /// Always `running`.
     status: &'static str,
+    /// In milliseconds since the Unix epoch.
     started_at_ms: u64,
 }
 
@@ -162,13 +177,20 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let backups = &call.app.backups;
     let mut data = archives(backups).await?;
     if data.iter().any(|archive| archive.is_unchecked)
-        && let Some(end) = backups.check()
+        && let Some(end) = backups.check(check_changed)
         && tokio::time::timeout(CHECK_WAIT_MAX, end).await.is_ok()
     {
         data = archives(backups).await?;
     }
     let Now { is_running, is_checking, last_failure } = backups.now();
     json(&BackupPage { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
+}
+
+/// Verifies the archives that have changed since their last check.
+fn check_changed(dir: &Path) {
+    if let Err(error) = backup::check_unchecked(dir) {
+        tracing::warn!("backups cannot be checked: {error}");
+    }
 }
 
 async fn archives(backups: &Backups) -> Result<Vec<Archive>, ApiError> {
@@ -206,3 +228,5 @@ fn failed(why: &str) -> ApiError {
 
 /// The maximum time that a list request waits for the check that it starts, enough to verify a few hundred MiB.
 const CHECK_WAIT_MAX: Duration = Duration::from_secs(1);
+/// The maximum number of downloads at the same time; each has a thread.
+const DOWNLOADS_MAX: usize = 4;
