@@ -1,8 +1,9 @@
 //! The admin API from the outside: signing in, bodies that are too large or too slow, the output of operations routes.
 
 use bytes::Bytes;
+use serde_json::json;
 
-use crate::support::gateway::ADMIN_KEY;
+use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
 const SESSION: &str = "/admin/api/session";
@@ -129,4 +130,49 @@ async fn the_configuration_is_shown_with_its_sources_and_without_secrets() {
         (&"up".into(), &"file".into())
     );
     assert_eq!(config["file"], gateway.setup().config_path().display().to_string());
+}
+
+#[tokio::test]
+async fn each_setting_shows_its_place_its_default_and_what_it_does() {
+    let yaml = "# a comment\nserver:\n  drain_seconds: 7\n  host: 127.0.0.1\n  log_requests: true\n\
+                cors: {origins: [\"https://app.example\"]}\n";
+    let setup = Setup::new(&Yaml::new()).yaml(yaml).env("LLMGW_LOG_REQUESTS", "false");
+    let gateway = setup.start().await;
+    let config = gateway.client().get("/admin/api/config").await.unwrap().json();
+    let settings = config["settings"].as_array().unwrap();
+    let setting = |name: &str| {
+        let found = settings.iter().find(|setting| setting["name"] == name);
+        let found = found.unwrap_or_else(|| panic!("{name}: {config}"));
+        ["path", "value", "default", "source", "line", "secret"].map(|member| found[member].clone())
+    };
+    for (name, want) in [
+        ("LLMGW_DRAIN_SECONDS", json!(["server.drain_seconds", "7", "30", "file", 3, false])),
+        ("LLMGW_HOST", json!(["server.host", "127.0.0.1", "127.0.0.1", "file", 4, false])),
+        // The environment takes precedence over the line in the file.
+        ("LLMGW_LOG_REQUESTS", json!(["server.log_requests", "false", "false", "environment", null, false])),
+        ("cors.origins", json!(["cors.origins", "https://app.example", null, "file", 6, false])),
+        ("LLMGW_BACKUP_KEEP", json!([null, "7", "7", "default", null, false])),
+        ("LLMGW_PRICES_URL", json!([null, null, null, "default", null, false])),
+        ("LLMGW_API_KEY", json!([null, "••••", null, "environment", null, true])),
+        ("LLMGW_API_KEYS", json!([null, null, null, "default", null, true])),
+        (
+            "LLMGW_SSO_TRUSTED_PROXIES",
+            json!([null, "127.0.0.0/8,::1/128", "127.0.0.0/8,::1/128", "default", null, false]),
+        ),
+    ] {
+        assert_eq!(json!(setting(name)), want, "{name}");
+    }
+    for variable in control::config::VARIABLES {
+        // Only one command reads this variable.
+        let is_listed = variable.name != "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY";
+        assert_eq!(
+            settings.iter().any(|setting| setting["name"] == variable.name),
+            is_listed,
+            "{}",
+            variable.name
+        );
+    }
+    for setting in settings {
+        assert!(setting["doc"].as_str().unwrap().len() > 5 && setting["applies"] == "start", "{setting}");
+    }
 }

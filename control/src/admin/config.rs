@@ -22,7 +22,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let overrides = policies.overrides.iter();
     json(&ShownConfig {
         file: config.file.display().to_string(),
-        settings: config.settings.iter().map(Set::of).collect(),
+        settings: config.settings.iter().map(ShownSetting::of).collect(),
         policies: ShownPolicies {
             defaults: ShownPolicy::of(policies.retry, policies.circuit),
             overrides: overrides
@@ -34,43 +34,84 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     })
 }
 
+/// The effective configuration.
 #[derive(Serialize)]
 struct ShownConfig<'a> {
+    /// The path of the configuration file.
     file: String,
-    settings: Vec<Set<'a>>,
+    settings: Vec<ShownSetting<'a>>,
+    /// The retry and circuit settings; they apply from the start of the gateway.
     policies: ShownPolicies<'a>,
+    /// The providers of the file and of the API, as `GET providers` shows them, but without evidence.
     providers: Vec<Value>,
+    /// The endpoints of the file and of the API, as `GET endpoints` shows them, but without targets that are passed over.
     endpoints: Vec<Value>,
 }
 
+/// One setting of the process.
 #[derive(Serialize)]
-struct Set<'a> {
+struct ShownSetting<'a> {
+    /// The name of its environment variable, or its path in the file if there is no variable.
     name: &'a str,
+    /// Its path in the configuration file, such as `server.port`; null if only the variable can set it.
+    path: Option<String>,
+    /// The effective value; dots if it is secret, null if there is none.
     value: Option<&'a str>,
+    /// The value that applies if nothing sets one; null if there is none, and for secrets.
+    default: Option<&'a str>,
+    /// The layer that sets the value: `default`, `file` or `environment`.
     source: &'static str,
+    /// The line of the configuration file that sets the value, counted from 1. Null if the file does not set it, or is
+    /// larger than 1 MiB.
+    line: Option<u64>,
+    /// The moment at which a change applies: always `start`, the next start of the gateway. Providers and endpoints, which
+    /// are no settings, change while it runs.
+    applies: &'static str,
+    /// True if the value is not shown.
+    secret: bool,
+    /// A description in one line.
+    doc: &'static str,
 }
 
-impl<'a> Set<'a> {
+impl<'a> ShownSetting<'a> {
     fn of(setting: &'a Setting) -> Self {
-        let value = Some(setting.value.as_str()).filter(|value| !value.is_empty());
-        Self { name: &setting.name, value, source: setting.source.name() }
+        let unless_empty = |text: &'a str| Some(text).filter(|text| !text.is_empty());
+        Self {
+            name: &setting.name,
+            path: setting.path(),
+            value: unless_empty(&setting.value),
+            default: unless_empty(&setting.default),
+            source: setting.source.name(),
+            line: setting.line,
+            applies: "start",
+            secret: setting.is_secret(),
+            doc: setting.doc(),
+        }
     }
 }
 
+/// The retry and circuit settings.
 #[derive(Serialize)]
 struct ShownPolicies<'a> {
     defaults: ShownPolicy,
+    /// Those of single providers, by provider ID.
     overrides: BTreeMap<&'a str, ShownPolicy>,
 }
 
 /// A policy, with the field names of the configuration file.
 #[derive(Serialize)]
 struct ShownPolicy {
+    /// Attempts at one target.
     retry_max_attempts: u32,
+    /// The pause before the first retry, in seconds.
     retry_initial_backoff_seconds: f64,
+    /// The longest pause between attempts, in seconds.
     retry_max_backoff_seconds: f64,
+    /// The factor by which the pause grows from retry to retry.
     retry_backoff_multiplier: f64,
+    /// Consecutive failures that open the circuit; 0 disables it.
     circuit_failure_threshold: u32,
+    /// The time for which a circuit stays open, in seconds.
     circuit_cooldown_seconds: f64,
 }
 

@@ -73,6 +73,15 @@ impl Notes {
         compact(tree);
     }
 
+    /// Returns the line of the file on which the value at `path`, such as `server.port`, is set. `None` if the file is so
+    /// large that looking would take too long.
+    pub(super) fn line_of(&self, path: &str) -> Option<u64> {
+        let path: YamlPath = path.split('.').map(|key| YamlStep::Key(key.to_owned())).collect();
+        let is_short = self.text.len() <= LINES_BYTES_MAX;
+        is_short
+            .then(|| u64::try_from(yaml::locate(&self.text, &path, YamlSpot::Key).line).unwrap_or(u64::MAX))
+    }
+
     /// Returns the faults of a tree that has no text, as pairs of path below `place` and message.
     pub(super) fn into_fields(self, place: &[YamlStep]) -> Vec<(String, String)> {
         let below = |path: &YamlPath| yaml::path_text(path.strip_prefix(place).unwrap_or(path));
@@ -189,3 +198,5 @@ const NOTES_MAX: usize = 10_000;
 const FAULTS_MAX: usize = 100;
 /// Each position costs a pass over the text; this bounds all passes together to a few seconds (P21).
 const LOCATED_BYTES_MAX: usize = 24 << 20;
+/// Limit on the text in which the lines of settings are looked up; each look-up parses the text once.
+const LINES_BYTES_MAX: usize = 1 << 20;

@@ -67,10 +67,7 @@ pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
     let environment = layers.environment;
     let enabled = layers.flag("LLMGW_SSO_ENABLED", None);
     let secret = layers.secret("LLMGW_SSO_SHARED_SECRET", environment.secret("LLMGW_SSO_SHARED_SECRET"));
-    let trusted_proxies = match environment.value("LLMGW_SSO_TRUSTED_PROXIES") {
-        Some(VariableValue::Blocks(blocks)) => blocks.clone(),
-        _ => vec![(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)],
-    };
+    let trusted_proxies = trusted_proxies(layers);
     let admin_group = environment.text("LLMGW_SSO_ADMIN_GROUP");
     let admin_group = layers.take("LLMGW_SSO_ADMIN_GROUP", admin_group, None, "llmgw-admin".to_owned());
     let auto_provision = layers.flag("LLMGW_SSO_AUTO_PROVISION", None);
@@ -100,6 +97,20 @@ pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
     })
 }
 
+fn trusted_proxies(layers: &mut Layers<'_>) -> Vec<(IpAddr, u8)> {
+    let default = vec![(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
+    let written = match layers.environment.value(TRUSTED_PROXIES) {
+        Some(VariableValue::Blocks(blocks)) => Some(blocks.clone()),
+        _ => None,
+    };
+    let shown = |blocks: &Vec<(IpAddr, u8)>| {
+        let blocks: Vec<String> = blocks.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
+        blocks.join(",")
+    };
+    layers.take(TRUSTED_PROXIES, written.as_ref().map(shown), None, shown(&default));
+    written.unwrap_or(default)
+}
+
 pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
     let mut count =
         |name, default: u32| u32::try_from(layers.count(name, None, u64::from(default))).unwrap_or(u32::MAX);
@@ -121,6 +132,7 @@ pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
     }
 }
 
+const TRUSTED_PROXIES: &str = "LLMGW_SSO_TRUSTED_PROXIES";
 /// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;
 /// The minimum length of a key: a shorter administrator key causes a warning, and cannot have a name.

@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::env::{CORE_DUMPS, Environment};
+use super::env::{CORE_DUMPS, Environment, VARIABLES};
 use super::fault::{ConfigError, ConfigFault};
-use super::file::{self, FileReading, Version};
+use super::file::{self, FileReading, Notes, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
-use super::{identity, plain_secrets, serving, validate};
+use super::{identity, plain_secrets, schema, serving, validate};
 use crate::regular_file;
 
 /// A valid configuration and its warnings.
@@ -49,10 +49,37 @@ impl SettingSource {
 pub struct Setting {
     /// The variable's name, or the key in the file if there is no variable.
     pub name: String,
-    /// The value; masked if it is secret.
+    /// The value; masked if it is secret, empty if there is none.
     pub value: String,
+    /// The value that applies if no layer sets one; empty if there is none.
+    pub default: String,
     /// The layer of the value.
     pub source: SettingSource,
+    /// The line of the file that sets the value, if the file does.
+    pub line: Option<u64>,
+}
+
+impl Setting {
+    /// Returns the path of the setting in the file; `None` if only its variable can set it.
+    pub fn path(&self) -> Option<String> {
+        match self.name.strip_prefix("LLMGW_") {
+            None => Some(self.name.clone()),
+            Some(rest) => {
+                let key = rest.to_lowercase();
+                schema::is_server_key(&key).then(|| format!("server.{key}"))
+            }
+        }
+    }
+
+    /// Returns the description of the setting.
+    pub fn doc(&self) -> &'static str {
+        VARIABLES.iter().find(|variable| variable.name == self.name).map_or(CORS_DOC, |variable| variable.doc)
+    }
+
+    /// True if the value must not be shown.
+    pub fn is_secret(&self) -> bool {
+        VARIABLES.iter().any(|variable| variable.name == self.name && variable.secret())
+    }
 }
 
 /// Loads the configuration from all layers. The error holds every fault of the environment and of the file.
@@ -60,10 +87,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let mut faults = environment.faults().to_vec();
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
     let (state_dir, file) = places(&mut layers);
-    let seed = environment
-        .path("LLMGW_CONFIG_SEED")
-        .filter(|_| !regular_file::is_there(&file))
-        .map(|from| Seed { from, to: file.clone() });
+    let seed = seed(&mut layers, &file);
     let source = seed.as_ref().map_or(file.as_path(), |seed| seed.from.as_path());
     let FileReading { raw, mut notes, version } = file::read(source);
     let mut warnings = environment.warnings().to_vec();
@@ -89,6 +113,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     layers.flag(CORE_DUMPS, None);
     let anonymous_provider_automation = layers.flag("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", None);
 
+    layers.locate(&notes);
     faults.append(&mut layers.faults);
     faults.extend(notes.into_faults());
     ConfigError::check(faults)?;
@@ -184,13 +209,25 @@ impl Layers<'_> {
         file: Option<T>,
         default: T,
     ) -> T {
+        let shown_default = default.to_string();
         let (value, source) = match (variable, file) {
             (Some(value), _) => (value, SettingSource::Environment),
             (None, Some(value)) => (value, SettingSource::File),
             (None, None) => (default, SettingSource::Default),
         };
-        self.settings.push(Setting { name: name.to_owned(), value: value.to_string(), source });
+        self.add(name, value.to_string(), shown_default, source);
         value
+    }
+
+    fn add(&mut self, name: &str, value: String, default: String, source: SettingSource) {
+        self.settings.push(Setting { name: name.to_owned(), value, default, source, line: None });
+    }
+
+    /// Looks up the lines of the values that the file sets.
+    fn locate(&mut self, notes: &Notes) {
+        for setting in self.settings.iter_mut().filter(|setting| setting.source == SettingSource::File) {
+            setting.line = setting.path().and_then(|path| notes.line_of(&path));
+        }
     }
 
     pub(super) fn flag(&mut self, name: &str, file: Option<bool>) -> bool {
@@ -212,7 +249,7 @@ impl Layers<'_> {
             Some(_) => ("••••", SettingSource::Environment),
             None => ("", SettingSource::Default),
         };
-        self.settings.push(Setting { name: name.to_owned(), value: value.to_owned(), source });
+        self.add(name, value.to_owned(), String::new(), source);
         found
     }
 
@@ -244,6 +281,12 @@ fn places(layers: &mut Layers<'_>) -> (PathBuf, PathBuf) {
     (state_dir, file.unwrap_or(default))
 }
 
+fn seed(layers: &mut Layers<'_>, file: &Path) -> Option<Seed> {
+    let from = layers.environment.path(SEED);
+    layers.take(SEED, from.as_ref().map(|path| path.display().to_string()), None, String::new());
+    from.filter(|_| !regular_file::is_there(file)).map(|from| Seed { from, to: file.to_owned() })
+}
+
 fn warn_of_missing(
     environment: &Environment,
     source: &Path,
@@ -253,12 +296,14 @@ fn warn_of_missing(
 ) {
     match (regular_file::is_there(source), seeding, environment.path("LLMGW_CONFIG")) {
         (true, _, _) | (false, false, None) => {}
-        (false, true, _) => {
-            layers.fault("LLMGW_CONFIG_SEED", format!("the file {} does not exist", source.display()))
-        }
+        (false, true, _) => layers.fault(SEED, format!("the file {} does not exist", source.display())),
         (false, false, Some(_)) => warnings.push(format!(
             "LLMGW_CONFIG names {}, which does not exist: there are no providers until it does",
             source.display()
         )),
     }
 }
+
+const SEED: &str = "LLMGW_CONFIG_SEED";
+/// The description of `cors.origins`, the only setting without a variable.
+const CORS_DOC: &str = "Origins whose pages may call the data plane; * permits all";

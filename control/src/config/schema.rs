@@ -45,6 +45,11 @@ pub(super) fn check_provider(tree: &Value) -> Vec<SchemaFault> {
     check.faults
 }
 
+/// True if `server` of the file has this key.
+pub(super) fn is_server_key(key: &str) -> bool {
+    json().pointer("/$defs/Server/properties").is_some_and(|keys| keys.get(key).is_some())
+}
+
 /// Removes the node at `path` from `tree`. Removing the root leaves an empty map.
 pub(super) fn prune(tree: &mut Value, path: &[YamlStep]) {
     let Some((last, above)) = path.split_last() else {
