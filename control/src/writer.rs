@@ -49,7 +49,7 @@ enum WriterJob {
     /// Publish again, because something outside the database has changed.
     Publish(Touched),
     /// Run a short operation on the usage rows.
-    Chore(WriterTask),
+    UsageTask(WriterTask),
     /// Store everything that is queued and stop.
     Stop,
 }
@@ -93,16 +93,16 @@ impl WriterHandle {
         }
     }
 
-    /// Runs `chore` on the usage rows. It must take a few milliseconds at most, because other jobs wait for it.
-    pub(crate) async fn chore<T: Send + 'static>(
+    /// Runs `task` on the usage rows. It must take a few milliseconds at most, because other jobs wait for it.
+    pub(crate) async fn run_on_usage<T: Send + 'static>(
         &self,
-        chore: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
         let (reply, done) = oneshot::channel();
-        let chore: WriterTask = Box::new(move |db| {
-            let _ = reply.send(chore(db));
+        let task: WriterTask = Box::new(move |db| {
+            let _ = reply.send(task(db));
         });
-        self.send(WriterJob::Chore(chore))?;
+        self.send(WriterJob::UsageTask(task))?;
         Ok(done.await.map_err(|_| DbError::Stopping)??)
     }
 
@@ -164,7 +164,9 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(WriterJob::Write(_) | WriterJob::File(..) | WriterJob::Publish(_) | WriterJob::Chore(_))
+            Ok(
+                WriterJob::Write(_) | WriterJob::File(..) | WriterJob::Publish(_) | WriterJob::UsageTask(_),
+            )
             | Err(RecvTimeoutError::Timeout) => {}
             Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
         }
@@ -182,7 +184,7 @@ impl WriterState {
                 Ok(WriterJob::Write(write)) => writes.push(*write),
                 Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
                 Ok(WriterJob::Publish(touched)) => self.publish(touched),
-                Ok(WriterJob::Chore(chore)) => chore(self.meter.usage_mut()),
+                Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
                 other => {
                     self.execute(writes);
                     return other;

@@ -7,14 +7,14 @@ use http::HeaderValue;
 use shared::port::Insider;
 
 use crate::admit::authenticate::LastKey;
-use crate::server::io::Link;
+use crate::server::io::ConnectionState;
 use crate::worker::Worker;
 
 /// The remote end of a connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
     pub(crate) worker: Rc<Worker>,
-    pub(crate) link: Rc<Link>,
+    pub(crate) connection: Rc<ConnectionState>,
     pub(crate) peer: SocketAddr,
     pub(crate) last_key: LastKey,
     /// The authorization of an in-process request; `None` for connections.

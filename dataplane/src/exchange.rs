@@ -28,7 +28,7 @@ use crate::relay::ResponseBody;
 use crate::route::{self, Meaning};
 use crate::server::body::Inbound;
 use crate::server::connections::Connections;
-use crate::server::io::{Link, Phase};
+use crate::server::io::{ConnectionState, Phase};
 use crate::server::service::{Connect, Service};
 use crate::worker::Worker;
 
@@ -53,9 +53,9 @@ impl Connect for Rc<Worker> {
         &self.connections
     }
 
-    fn connect(&self, link: &Rc<Link>, peer: SocketAddr) -> Rc<Caller> {
-        let (worker, link) = (Self::clone(self), Rc::clone(link));
-        Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider: None })
+    fn connect(&self, connection: &Rc<ConnectionState>, peer: SocketAddr) -> Rc<Caller> {
+        let (worker, connection) = (Self::clone(self), Rc::clone(connection));
+        Rc::new(Caller { worker, connection, peer, last_key: LastKey::default(), insider: None })
     }
 }
 
@@ -105,7 +105,7 @@ impl Exchange {
         if method == Method::HEAD {
             *response.body_mut() = ResponseBody::full(bytes::Bytes::new());
         }
-        if matches!(self.caller.link.phase(), Phase::Http2 | Phase::Inside) {
+        if matches!(self.caller.connection.phase(), Phase::Http2 | Phase::Inside) {
             // RFC 9113 section 8.2.2: connection-specific fields do not exist in HTTP/2, nor in in-process responses.
             response.headers_mut().remove(CONNECTION);
         }

@@ -2,7 +2,7 @@
 
 use http::header::{CONTENT_LENGTH, HOST, TRANSFER_ENCODING};
 
-use crate::server::harness::{Asked, Pieces, Recording, through_gate, without_gate};
+use crate::server::harness::{Pieces, ReceivedRequest, Recording, through_gate, without_gate};
 
 /// Runs the input through the gate and hyper. Asserts that a connection is parsed the same wherever its bytes are
 /// split, and that no served request is ambiguous about its host or its length (request smuggling). The first input
@@ -14,7 +14,7 @@ pub fn http1_gate(input: &[u8]) {
     let (first, second) = bytes.split_at(cut);
     let parts = answered(&[first, second]);
     assert_eq!((&whole.requests, &whole.refused), (&parts.requests, &parts.refused), "cut at {cut}");
-    for Asked { version, headers, .. } in &whole.requests {
+    for ReceivedRequest { version, headers, .. } in &whole.requests {
         let hosts = headers.get_all(HOST).iter().count();
         assert!(hosts == 1 || hosts == 0 && *version == http::Version::HTTP_10, "{hosts} hosts");
         let lengths = headers.get_all(CONTENT_LENGTH).iter().count();
@@ -37,9 +37,9 @@ pub fn http1_gate(input: &[u8]) {
 pub fn http1_differential(input: &[u8]) {
     let straight = without_gate(input);
     let served = answered(&[input]).requests;
-    for (index, asked) in served.iter().enumerate() {
-        if asked.body.is_some() {
-            assert_eq!(Some(asked), straight.get(index), "request {index}");
+    for (index, request) in served.iter().enumerate() {
+        if request.body.is_some() {
+            assert_eq!(Some(request), straight.get(index), "request {index}");
         }
     }
 }

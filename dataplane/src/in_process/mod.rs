@@ -118,8 +118,8 @@ impl InProcessRequest {
     /// Answers a request on this worker. Ends when the answer has been read, or when its receiver is dropped.
     async fn serve(self, worker: Rc<Worker>) {
         let Self { request, insider, peer, mut reply } = self;
-        let link = worker.connections.detached_link();
-        let caller = Rc::new(Caller { worker, link, peer, last_key: LastKey::default(), insider });
+        let connection = worker.connections.detached_state();
+        let caller = Rc::new(Caller { worker, connection, peer, last_key: LastKey::default(), insider });
         let answering = exchange::respond(caller, request.map(Inbound::Inside));
         // Either arm may be dropped: if the receiver is gone, the answer is not needed; if the answer is ready, nothing
         // more is awaited.

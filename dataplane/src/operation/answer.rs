@@ -94,7 +94,7 @@ fn answer(
         AnswerStart::Streaming { held, scan, body } => {
             ResponseBody::relay(Box::new(Relay::new(RelayParts {
                 context: Rc::clone(&exchange.worker().relays),
-                link: Rc::clone(&exchange.caller.link),
+                connection: Rc::clone(&exchange.caller.connection),
                 provider: target.provider,
                 request_id: exchange.id().into(),
                 record,

@@ -35,7 +35,7 @@ use super::late_usage::LateUsageQueue;
 use crate::clock::CoarseClock;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
-use crate::server::io::Link;
+use crate::server::io::ConnectionState;
 use crate::upstream::{UpstreamBody, Upstreams};
 
 /// The state that all relays of one worker share.
@@ -55,7 +55,7 @@ pub(crate) struct RelayContext {
 #[derive(Debug)]
 pub(crate) struct Relay {
     context: Rc<RelayContext>,
-    link: Rc<Link>,
+    connection: Rc<ConnectionState>,
     provider: Arc<ProviderInstance>,
     request_id: Box<str>,
     record: Record,
@@ -80,7 +80,7 @@ pub(crate) struct Relay {
 #[derive(Debug)]
 pub(crate) struct RelayParts {
     pub(crate) context: Rc<RelayContext>,
-    pub(crate) link: Rc<Link>,
+    pub(crate) connection: Rc<ConnectionState>,
     pub(crate) provider: Arc<ProviderInstance>,
     pub(crate) request_id: Box<str>,
     pub(crate) record: Record,
@@ -132,7 +132,7 @@ impl Relay {
         let mut relay = Self {
             last_read: parts.context.clock.now(),
             context: parts.context,
-            link: parts.link,
+            connection: parts.connection,
             provider: parts.provider,
             request_id: parts.request_id,
             record: parts.record,
@@ -300,7 +300,7 @@ impl Relay {
     /// Waits until all pieces have been written, because aborting the connection discards the rest. A connection
     /// flushes whenever the body is pending; a blocked socket wakes the connection when it becomes writable.
     fn poll_flushed(&mut self, polls: u8, cx: &mut Context<'_>) -> Poll<()> {
-        if self.link.write_blocked.get() {
+        if self.connection.write_blocked.get() {
             return Poll::Pending;
         }
         if polls < FLUSH_POLLS {
@@ -345,7 +345,7 @@ impl Relay {
         let nothing = Scan::Whole(Box::new(WholeScan::new(self.dialect)));
         Some(Box::new(Self {
             context: Rc::clone(&self.context),
-            link: Rc::clone(&self.link),
+            connection: Rc::clone(&self.connection),
             provider: Arc::clone(&self.provider),
             request_id: std::mem::take(&mut self.request_id),
             record: self.record.take(),

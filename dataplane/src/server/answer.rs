@@ -9,16 +9,16 @@ use bytes::{Bytes, BytesMut};
 use http_body::{Body, Frame, SizeHint};
 use shared::port::BoxError;
 
-use super::gate::Passage;
-use super::io::Link;
+use super::gate::GateState;
+use super::io::ConnectionState;
 use super::service::AnswerBody;
 
 /// A body of the service. After it is dropped, the next flush ends the exchange.
 #[derive(Debug)]
 pub(super) struct Answer<B: AnswerBody> {
     body: B,
-    link: Rc<Link>,
-    passage: Rc<Passage>,
+    state: Rc<ConnectionState>,
+    gate_state: Rc<GateState>,
     ahead: Ahead,
     /// The turn in which the body was last pending. hyper asks several times in a turn, and whatever the body waits for
     /// begins another one.
@@ -41,17 +41,17 @@ const JOINED_BYTES_MAX: usize = 16 << 10;
 const WAITING_BYTES_MAX: usize = 32 << 10;
 
 impl<B: AnswerBody> Answer<B> {
-    pub(super) fn new(body: B, link: Rc<Link>, passage: Rc<Passage>) -> Self {
-        Self { body, link, passage, ahead: Ahead::Nothing, waited: None }
+    pub(super) fn new(body: B, state: Rc<ConnectionState>, gate_state: Rc<GateState>) -> Self {
+        Self { body, state, gate_state, ahead: Ahead::Nothing, waited: None }
     }
 
     /// Ready if hyper may take more of the body. While it is pending, hyper flushes. A blocked socket wakes the
     /// connection itself; otherwise the task is woken here, to poll again after the flush.
     fn poll_room(&self, cx: &Context<'_>) -> Poll<()> {
-        if self.passage.waiting() < WAITING_BYTES_MAX {
+        if self.gate_state.waiting() < WAITING_BYTES_MAX {
             return Poll::Ready(());
         }
-        if !self.link.write_blocked.get() {
+        if !self.state.write_blocked.get() {
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -79,7 +79,7 @@ impl<B: AnswerBody> Answer<B> {
 
     /// Polls the body, at most until it is pending in this turn.
     fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let turn = Some(self.passage.turn());
+        let turn = Some(self.gate_state.turn());
         if self.waited == turn {
             return Poll::Pending;
         }
@@ -132,10 +132,10 @@ impl<B: AnswerBody> Body for Answer<B> {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         ready!(self.poll_room(cx));
-        let link = Rc::clone(&self.link);
-        let item = ready!(link.poll_as_task(|cx| self.poll_next(cx)));
+        let state = Rc::clone(&self.state);
+        let item = ready!(state.poll_as_task(|cx| self.poll_next(cx)));
         if let Some(Ok(frame)) = &item {
-            self.passage.give(frame.data_ref().map_or(0, Bytes::len));
+            self.gate_state.count_waiting(frame.data_ref().map_or(0, Bytes::len));
         }
         Poll::Ready(item)
     }
@@ -160,8 +160,8 @@ impl<B: AnswerBody> Body for Answer<B> {
 impl<B: AnswerBody> Drop for Answer<B> {
     fn drop(&mut self) {
         if self.body.is_cut() {
-            self.passage.end();
+            self.gate_state.end();
         }
-        self.passage.note_answered();
+        self.gate_state.end_answer();
     }
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use super::io::{Link, Order, Phase, ServerIo, Socket};
+use super::io::{ConnectionState, Order, Phase, ServerIo, Socket};
 use super::service::Connect;
 use super::{http1, http2};
 use crate::clock::CoarseClock;
@@ -27,7 +27,7 @@ pub(crate) struct Connections {
     /// Number of connections of all workers.
     pub(super) total: Arc<AtomicUsize>,
     clock: CoarseClock,
-    links: RefCell<Vec<Weak<Link>>>,
+    states: RefCell<Vec<Weak<ConnectionState>>>,
 }
 
 /// Maximum time for a complete request head, in seconds.
@@ -37,35 +37,37 @@ const GOAWAY_SECONDS_MAX: u64 = 10;
 
 impl Connections {
     pub(crate) fn new(settings: Arc<Settings>, total: Arc<AtomicUsize>, clock: CoarseClock) -> Self {
-        Self { settings, total, clock, links: RefCell::default() }
+        Self { settings, total, clock, states: RefCell::default() }
     }
 
     /// Creates the state of a connection; the sweep checks it until the connection ends.
-    pub(super) fn link(&self) -> Rc<Link> {
-        let link = Rc::new(Link::new(Phase::Idle, self.clock.clone()));
-        self.links.borrow_mut().push(Rc::downgrade(&link));
-        link
+    pub(super) fn open_state(&self) -> Rc<ConnectionState> {
+        let state = Rc::new(ConnectionState::new(Phase::Idle, self.clock.clone()));
+        self.states.borrow_mut().push(Rc::downgrade(&state));
+        state
     }
 
     /// Returns a placeholder connection state for in-process requests.
-    pub(crate) fn detached_link(&self) -> Rc<Link> {
-        Rc::new(Link::new(Phase::Inside, self.clock.clone()))
+    pub(crate) fn detached_state(&self) -> Rc<ConnectionState> {
+        Rc::new(ConnectionState::new(Phase::Inside, self.clock.clone()))
     }
 
     /// Closes connections with slow heads and idle connections. Runs once a second.
     pub(crate) fn sweep(&self) {
         let idle = self.settings.client_timeouts.idle.as_secs();
-        self.links.borrow_mut().retain(|link| {
-            let Some(link) = link.upgrade() else { return false };
-            let seconds = u64::from(link.seconds_in_phase());
-            match link.phase() {
-                Phase::Idle if seconds > idle => link.command(Order::Close),
-                Phase::Head if seconds > HEAD_SECONDS_MAX => link.command(Order::Close),
-                Phase::Http2 if link.has_no_stream() && seconds > idle + GOAWAY_SECONDS_MAX => {
-                    link.command(Order::Close);
+        self.states.borrow_mut().retain(|state| {
+            let Some(state) = state.upgrade() else { return false };
+            let seconds = u64::from(state.seconds_in_phase());
+            match state.phase() {
+                Phase::Idle if seconds > idle => state.command(Order::Close),
+                Phase::Head if seconds > HEAD_SECONDS_MAX => state.command(Order::Close),
+                Phase::Http2 if state.has_no_stream() && seconds > idle + GOAWAY_SECONDS_MAX => {
+                    state.command(Order::Close);
                 }
-                Phase::Http2 if link.has_no_stream() && seconds > idle && link.order.get() == Order::None => {
-                    link.command(Order::Finish);
+                Phase::Http2
+                    if state.has_no_stream() && seconds > idle && state.order.get() == Order::None =>
+                {
+                    state.command(Order::Finish);
                 }
                 Phase::Idle | Phase::Head | Phase::Busy | Phase::Http2 | Phase::Inside => {}
             }
@@ -75,9 +77,9 @@ impl Connections {
 
     /// Sends `order` to every connection.
     pub(crate) fn command_all(&self, order: Order) {
-        let links: Vec<_> = self.links.borrow().iter().filter_map(Weak::upgrade).collect();
-        for link in links {
-            link.command(order);
+        let states: Vec<_> = self.states.borrow().iter().filter_map(Weak::upgrade).collect();
+        for state in states {
+            state.command(order);
         }
     }
 }
@@ -88,21 +90,21 @@ const OPENING_TIMEOUT: Duration = Duration::from_secs(20);
 /// Serves a connection until it ends.
 pub(super) async fn serve(server: impl Connect, tcp: TcpStream, peer: SocketAddr) {
     let connections = server.connections();
-    let link = connections.link();
-    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&connections.settings, tcp, &link));
-    let Ok(Some((io, is_http2))) = obey(&link, opening).await.unwrap_or(Ok(None)) else { return };
-    let service = server.connect(&link, peer);
+    let state = connections.open_state();
+    let opening = tokio::time::timeout(OPENING_TIMEOUT, open(&connections.settings, tcp, &state));
+    let Ok(Some((io, is_http2))) = obey(&state, opening).await.unwrap_or(Ok(None)) else { return };
+    let service = server.connect(&state, peer);
     if is_http2 {
         let stall = connections.settings.client_timeouts.stall;
-        http2::serve(service, link, stall, io).await;
+        http2::serve(service, state, stall, io).await;
     } else {
         // `finish` does nothing here: the gate and the service check the order themselves.
-        run(&link, pin!(http1::serve(service, Rc::clone(&link), io)), |_| {}).await;
+        run(&state, pin!(http1::serve(service, Rc::clone(&state), io)), |_| {}).await;
     }
 }
 
 /// Performs the TLS handshake and detects HTTP/2. Returns `None` if the client disconnected.
-async fn open(settings: &Settings, tcp: TcpStream, link: &Rc<Link>) -> Option<(ServerIo, bool)> {
+async fn open(settings: &Settings, tcp: TcpStream, state: &Rc<ConnectionState>) -> Option<(ServerIo, bool)> {
     let socket = match &settings.tls {
         Some(config) => {
             let acceptor = TlsAcceptor::from(Arc::clone(config));
@@ -110,17 +112,21 @@ async fn open(settings: &Settings, tcp: TcpStream, link: &Rc<Link>) -> Option<(S
         }
         None => Socket::Plain(tcp),
     };
-    let mut io = ServerIo::new(socket, Rc::clone(link));
+    let mut io = ServerIo::new(socket, Rc::clone(state));
     let is_http2 = io.begins_http2().await.ok()?;
     Some((io, is_http2))
 }
 
 /// Runs a connection until it ends or is ordered to close. `finish` is called once if it is ordered to finish.
-pub(super) async fn run<C: Future>(link: &Link, mut connection: Pin<&mut C>, finish: fn(Pin<&mut C>)) {
+pub(super) async fn run<C: Future>(
+    state: &ConnectionState,
+    mut connection: Pin<&mut C>,
+    finish: fn(Pin<&mut C>),
+) {
     let mut finishing = false;
     std::future::poll_fn(|cx| {
-        link.register(cx.waker());
-        match link.order.get() {
+        state.register(cx.waker());
+        match state.order.get() {
             Order::None => {}
             Order::Close => return Poll::Ready(()),
             Order::Finish if finishing => {}
@@ -135,11 +141,11 @@ pub(super) async fn run<C: Future>(link: &Link, mut connection: Pin<&mut C>, fin
 }
 
 /// Runs `future`; returns `None` if the connection is ordered to close or finish first.
-async fn obey<T>(link: &Link, future: impl Future<Output = T>) -> Option<T> {
+async fn obey<T>(state: &ConnectionState, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
-        link.register(cx.waker());
-        if link.order.get() == Order::None { future.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
+        state.register(cx.waker());
+        if state.order.get() == Order::None { future.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
     })
     .await
 }

@@ -25,14 +25,14 @@ use shared::port::BoxError;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::body::Inbound;
-use super::io::{Link, Phase};
+use super::io::{ConnectionState, Phase};
 use super::service::{AnswerBody, Service};
 use crate::clock::CoarseClock;
 use crate::error::Fault;
 
 /// A request as received by the service.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Asked {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     pub(crate) uri: Uri,
     pub(crate) version: Version,
@@ -45,7 +45,7 @@ pub(crate) struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Recording {
     /// Requests with their complete or broken bodies, in order.
-    pub(crate) requests: Vec<Asked>,
+    pub(crate) requests: Vec<ReceivedRequest>,
     /// Paths of rejected heads and the error messages.
     pub(crate) refused: Vec<(String, String)>,
     /// Each write of the server.
@@ -159,20 +159,20 @@ impl AnswerBody for Pieces {
 #[derive(Clone)]
 pub(crate) struct Recorder {
     pub(crate) recording: Rc<RefCell<Recording>>,
-    pub(crate) answer: fn(&Asked) -> Pieces,
+    pub(crate) answer: fn(&ReceivedRequest) -> Pieces,
 }
 
 impl Recorder {
     async fn record(self, parts: Parts, body: Inbound) -> Response<Pieces> {
         let body = body.collect().await.ok().map(|body| body.to_bytes());
         let Parts { method, uri, version, headers, .. } = parts;
-        let asked = Asked { method, uri, version, headers, body };
-        let mut response = Response::new((self.answer)(&asked));
-        if asked.body.is_none() {
+        let request = ReceivedRequest { method, uri, version, headers, body };
+        let mut response = Response::new((self.answer)(&request));
+        if request.body.is_none() {
             *response.status_mut() = StatusCode::BAD_REQUEST;
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        self.recording.borrow_mut().requests.push(asked);
+        self.recording.borrow_mut().requests.push(request);
         response
     }
 }
@@ -196,16 +196,16 @@ impl Service for Recorder {
 }
 
 /// Serves a connection with the input `pieces`, behind the gate.
-pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&Asked) -> Pieces) -> Recording {
+pub(crate) fn through_gate(pieces: &[&[u8]], answer: fn(&ReceivedRequest) -> Pieces) -> Recording {
     let recording = Rc::<RefCell<Recording>>::default();
     let service = Recorder { recording: Rc::clone(&recording), answer };
-    let link = Rc::new(Link::new(Phase::Idle, CoarseClock::default()));
-    let turns = drive(super::http1::serve(service, link, wire(pieces, &recording)));
+    let state = Rc::new(ConnectionState::new(Phase::Idle, CoarseClock::default()));
+    let turns = drive(super::http1::serve(service, state, wire(pieces, &recording)));
     Recording { turns, ..recording.take() }
 }
 
 /// Serves a connection with the input `bytes` by hyper without the gate.
-pub(crate) fn without_gate(bytes: &[u8]) -> Vec<Asked> {
+pub(crate) fn without_gate(bytes: &[u8]) -> Vec<ReceivedRequest> {
     let recording = Rc::<RefCell<Recording>>::default();
     let service = Recorder { recording: Rc::clone(&recording), answer: |_| Pieces::default() };
     let service = service_fn(move |request: Request<Incoming>| {

@@ -23,8 +23,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::answer::Answer;
 use super::body::Inbound;
-use super::gate::{Gate, Passage, Refused, Verdict};
-use super::io::{Link, Order};
+use super::gate::{Gate, GateState, HeadCheck, RejectedHead};
+use super::io::{ConnectionState, Order};
 use super::service::Service;
 use crate::quiet_waker::QuietWaker;
 
@@ -34,15 +34,19 @@ const BUFFER_BYTES_MAX: usize = 256 << 10;
 /// Serves a connection until it ends.
 pub(super) async fn serve<S: Service>(
     service: S,
-    link: Rc<Link>,
+    state: Rc<ConnectionState>,
     io: impl AsyncRead + AsyncWrite + Unpin + 'static,
 ) {
-    let passage = Rc::<Passage>::default();
-    let gate = Gate::new(io, Rc::clone(&link), Rc::clone(&passage));
+    let gate_state = Rc::<GateState>::default();
+    let gate = Gate::new(io, Rc::clone(&state), Rc::clone(&gate_state));
     let quiet = Arc::new(QuietWaker::new());
     let waker = Waker::from(Arc::clone(&quiet));
-    let requests =
-        Requests { service, link: Rc::clone(&link), passage: Rc::clone(&passage), quiet: Arc::clone(&quiet) };
+    let requests = Requests {
+        service,
+        state: Rc::clone(&state),
+        gate_state: Rc::clone(&gate_state),
+        quiet: Arc::clone(&quiet),
+    };
     // Slow heads are cut by the worker's sweeper, which needs no timer per request.
     let mut connection = http1::Builder::new()
         .max_buf_size(BUFFER_BYTES_MAX)
@@ -51,8 +55,8 @@ pub(super) async fn serve<S: Service>(
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(gate), requests);
     let outcome = poll_fn(|cx| {
-        passage.begin_turn();
-        link.register(cx.waker());
+        gate_state.begin_turn();
+        state.register(cx.waker());
         quiet.begin(cx.waker());
         quiet.begin_round();
         let outcome = Pin::new(&mut connection).poll(&mut Context::from_waker(&waker));
@@ -64,7 +68,7 @@ pub(super) async fn serve<S: Service>(
     .await;
     // After an error the socket is closed as it is. Otherwise it is shut down here: hyper does not do so after a
     // request that asked for an upgrade, nor if another request was read after the last answer.
-    if outcome.is_ok() || passage.is_ending() {
+    if outcome.is_ok() || gate_state.is_ending() {
         let mut io = connection.into_parts().io;
         poll_fn(|cx| hyper::rt::Write::poll_shutdown(Pin::new(&mut io), cx)).await.ok();
     }
@@ -74,8 +78,8 @@ pub(super) async fn serve<S: Service>(
 #[derive(Debug)]
 struct Requests<S> {
     service: S,
-    link: Rc<Link>,
-    passage: Rc<Passage>,
+    state: Rc<ConnectionState>,
+    gate_state: Rc<GateState>,
     quiet: Arc<QuietWaker>,
 }
 
@@ -85,25 +89,25 @@ impl<S: Service> hyper::service::Service<Request<Incoming>> for Requests<S> {
     type Future = Answering<S>;
 
     fn call(&self, request: Request<Incoming>) -> Answering<S> {
-        let stage = match self.passage.take_verdict() {
-            _ if self.passage.is_ending() => Stage::Ended,
-            Some(Verdict::Admitted) => Stage::Served {
+        let stage = match self.gate_state.take_head_check() {
+            _ if self.gate_state.is_ending() => Stage::Ended,
+            Some(HeadCheck::Passed) => Stage::Served {
                 http10: request.version() == Version::HTTP_10,
                 answering: self.service.call(request.map(|body| Inbound::of_connection(body, &self.quiet))),
             },
-            Some(Verdict::Refused(refused)) => {
-                let Refused { path, why } = *refused;
-                Stage::Refused(Some(Box::new(self.service.refuse(&path, why.fault()))))
+            Some(HeadCheck::Rejected(refused)) => {
+                let RejectedHead { path, fault } = *refused;
+                Stage::Refused(Some(Box::new(self.service.refuse(&path, fault.fault()))))
             }
             None => {
                 tracing::error!(
-                    "a request reached the service without a verdict of the gate; its \
+                    "a request reached the service without a check by the gate; its \
                                  connection is closed"
                 );
                 Stage::Ended
             }
         };
-        Answering { stage, link: Rc::clone(&self.link), passage: Rc::clone(&self.passage) }
+        Answering { stage, state: Rc::clone(&self.state), gate_state: Rc::clone(&self.gate_state) }
     }
 }
 
@@ -122,8 +126,8 @@ impl std::error::Error for Ended {}
 /// Future of a request's response.
 struct Answering<S: Service> {
     stage: Stage<S>,
-    link: Rc<Link>,
-    passage: Rc<Passage>,
+    state: Rc<ConnectionState>,
+    gate_state: Rc<GateState>,
 }
 
 enum Stage<S: Service> {
@@ -136,10 +140,10 @@ impl<S: Service> Future for Answering<S> {
     type Output = Result<Response<Answer<S::Body>>, Ended>;
 
     fn poll(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { stage, link, .. } = &mut *self;
+        let Self { stage, state, .. } = &mut *self;
         let (response, http10) = match stage {
             Stage::Served { http10, answering } => {
-                (ready!(link.poll_as_task(|cx| Pin::new(answering).poll(cx))), *http10)
+                (ready!(state.poll_as_task(|cx| Pin::new(answering).poll(cx))), *http10)
             }
             Stage::Refused(response) => match response.take() {
                 Some(response) => (*response, false),
@@ -155,7 +159,8 @@ impl<S: Service> Answering<S> {
     /// Sets the `Connection` header, and the version for HTTP/1.0 clients.
     fn finish(&self, mut response: Response<S::Body>, http10: bool) -> Response<Answer<S::Body>> {
         let is_endless = http10 && response.body().size_hint().exact().is_none();
-        let is_last = is_endless || self.link.order.get() != Order::None || !self.passage.has_request();
+        let is_last =
+            is_endless || self.state.order.get() != Order::None || !self.gate_state.has_complete_request();
         if is_last {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
@@ -163,7 +168,7 @@ impl<S: Service> Answering<S> {
             // Unless the answer is HTTP/1.0 itself, hyper offers HTTP/1.0 clients to keep the connection open.
             *response.version_mut() = Version::HTTP_10;
         }
-        response.map(|body| Answer::new(body, Rc::clone(&self.link), Rc::clone(&self.passage)))
+        response.map(|body| Answer::new(body, Rc::clone(&self.state), Rc::clone(&self.gate_state)))
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, Sleep};
 
 use super::body::Inbound;
 use super::connections::run;
-use super::io::{Link, Phase, ServerIo};
+use super::io::{ConnectionState, Phase, ServerIo};
 use super::service::{AnswerBody, Service};
 
 /// Stream window: bytes of a request body that a client may send before the gateway reads them.
@@ -34,10 +34,10 @@ const STREAMS_MAX: u32 = 128;
 const PIECE_BYTES_MAX: usize = 16 << 10;
 
 /// Serves a connection until it ends; a stream whose client takes nothing ends after `stall`.
-pub(super) async fn serve<S: Service>(service: S, link: Rc<Link>, stall: Duration, io: ServerIo) {
-    link.enter(Phase::Http2);
+pub(super) async fn serve<S: Service>(service: S, state: Rc<ConnectionState>, stall: Duration, io: ServerIo) {
+    state.enter(Phase::Http2);
     let turn = Rc::<Cell<Turn>>::default();
-    let streams = Streams { link: Rc::clone(&link), turn: Rc::clone(&turn), stall };
+    let streams = Streams { state: Rc::clone(&state), turn: Rc::clone(&turn), stall };
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         answer(service.call(request.map(Inbound::of_stream)), Rc::clone(&turn))
     });
@@ -51,7 +51,7 @@ pub(super) async fn serve<S: Service>(service: S, link: Rc<Link>, stall: Duratio
         .keep_alive_interval(Duration::from_secs(30))
         .keep_alive_timeout(Duration::from_secs(20))
         .serve_connection(TokioIo::new(io), service);
-    run(&link, pin!(connection), |connection| connection.graceful_shutdown()).await;
+    run(&state, pin!(connection), |connection| connection.graceful_shutdown()).await;
 }
 
 async fn answer<B: AnswerBody>(
@@ -82,7 +82,7 @@ enum Turn {
 /// Executor that runs the streams of one connection, each in a task of the worker.
 #[derive(Clone, Debug)]
 struct Streams {
-    link: Rc<Link>,
+    state: Rc<ConnectionState>,
     turn: Rc<Cell<Turn>>,
     stall: Duration,
 }
@@ -90,10 +90,10 @@ struct Streams {
 impl<F: Future<Output = ()> + 'static> Executor<F> for Streams {
     fn execute(&self, stream: F) {
         let streams = self.clone();
-        streams.link.begin_stream();
+        streams.state.begin_stream();
         tokio::task::spawn_local(async move {
             streams.watch(stream).await;
-            streams.link.end_stream();
+            streams.state.end_stream();
         });
     }
 }

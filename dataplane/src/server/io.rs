@@ -1,4 +1,4 @@
-//! A client's socket, with or without TLS. The state of its connection is in [`Link`], which the sweeper and the
+//! A client's socket, with or without TLS. The state of its connection is in [`ConnectionState`], which the sweeper and the
 //! request share.
 
 use std::cell::{Cell, RefCell};
@@ -15,7 +15,7 @@ use crate::clock::CoarseClock;
 
 /// State of a connection, shared by its socket, its requests and the sweeper.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct ConnectionState {
     /// Current phase.
     phase: Cell<Phase>,
     /// Start of the phase, in the worker's seconds.
@@ -56,7 +56,7 @@ pub(crate) enum Order {
     Close,
 }
 
-impl Link {
+impl ConnectionState {
     /// Creates the state of a connection; `clock` is the worker's.
     pub(super) fn new(phase: Phase, clock: CoarseClock) -> Self {
         Self {
@@ -136,14 +136,14 @@ pub(crate) enum Socket {
 #[derive(Debug)]
 pub(crate) struct ServerIo {
     socket: Socket,
-    link: Rc<Link>,
+    state: Rc<ConnectionState>,
     /// Bytes read to detect the protocol; they are returned by the next reads.
     first: Vec<u8>,
 }
 
 impl ServerIo {
-    pub(crate) fn new(socket: Socket, link: Rc<Link>) -> Self {
-        Self { socket, link, first: Vec::new() }
+    pub(crate) fn new(socket: Socket, state: Rc<ConnectionState>) -> Self {
+        Self { socket, state, first: Vec::new() }
     }
 
     /// Returns true if the client starts with the HTTP/2 preface (RFC 9113 section 3.4). The bytes read to detect it,
@@ -165,7 +165,7 @@ impl ServerIo {
     }
 
     fn note_write<T>(&self, outcome: Poll<T>) -> Poll<T> {
-        self.link.write_blocked.set(outcome.is_pending());
+        self.state.write_blocked.set(outcome.is_pending());
         outcome
     }
 }

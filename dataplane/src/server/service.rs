@@ -10,7 +10,7 @@ use shared::port::BoxError;
 
 use super::body::Inbound;
 use super::connections::Connections;
-use super::io::Link;
+use super::io::ConnectionState;
 use crate::error::Fault;
 
 /// Answers the requests of one connection. Dropping a future cancels its request.
@@ -39,5 +39,5 @@ pub(crate) trait Connect: Clone + 'static {
     fn connections(&self) -> &Connections;
 
     /// Creates the service of one connection.
-    fn connect(&self, link: &Rc<Link>, peer: SocketAddr) -> Self::Service;
+    fn connect(&self, state: &Rc<ConnectionState>, peer: SocketAddr) -> Self::Service;
 }

@@ -23,14 +23,14 @@ type LookUp = fn(&str) -> io::Result<Arc<[SocketAddr]>>;
 
 enum ResolverMessage {
     /// A request needs the addresses of a host.
-    Asked(Box<str>, oneshot::Sender<FoundAddresses>),
+    LookUp(Box<str>, oneshot::Sender<FoundAddresses>),
     /// A lookup has ended.
     Found(Box<str>, FoundAddresses),
 }
 
 impl fmt::Debug for ResolverMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (Self::Asked(host, _) | Self::Found(host, _)) = self;
+        let (Self::LookUp(host, _) | Self::Found(host, _)) = self;
         f.debug_tuple("Message").field(host).finish()
     }
 }
@@ -61,7 +61,7 @@ impl Resolver {
     /// Returns the addresses of `host`, in the system's order.
     pub(crate) async fn resolve(&self, host: &str) -> io::Result<Arc<[SocketAddr]>> {
         let (sender, found) = oneshot::channel();
-        self.0.try_send(ResolverMessage::Asked(host.into(), sender)).map_err(|_| too_many())?;
+        self.0.try_send(ResolverMessage::LookUp(host.into(), sender)).map_err(|_| too_many())?;
         match tokio::time::timeout(LOOK_UP_TIMEOUT, found).await {
             Ok(Ok(Ok(addresses))) => Ok(addresses),
             Ok(Ok(Err(error))) => Err(io::Error::new(error.kind(), error.to_string())),
@@ -91,7 +91,7 @@ impl Lookups {
     fn run(mut self, mut inbox: mpsc::Receiver<ResolverMessage>) {
         while let Some(message) = inbox.blocking_recv() {
             match message {
-                ResolverMessage::Asked(host, asker) => self.ask(host, asker),
+                ResolverMessage::LookUp(host, asker) => self.ask(host, asker),
                 ResolverMessage::Found(host, found) => self.answer(&host, &found),
             }
         }

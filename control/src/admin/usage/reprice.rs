@@ -85,7 +85,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
             Ok((repricing, done, finished))
         };
         let finished;
-        (repricing, done, finished) = call.app.writer.chore(step).await?;
+        (repricing, done, finished) = call.app.writer.run_on_usage(step).await?;
         if finished {
             break None;
         }

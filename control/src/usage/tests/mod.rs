@@ -560,8 +560,8 @@ fn the_end_of_the_writer_thread_raises_the_alarm() {
     let writer = Writer::start(writer_state(meter, home.path()), &alarm).unwrap();
     let handle = writer.handle();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let chore = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
-    runtime.block_on(handle.chore(chore)).unwrap_err();
+    let task = |_: &mut Connection| -> rusqlite::Result<()> { panic!("on purpose") };
+    runtime.block_on(handle.run_on_usage(task)).unwrap_err();
     ring.recv().unwrap();
     assert_eq!(alarm.cause(), Some("thread llmgw-writer ended: it panicked"));
 }

@@ -7,7 +7,7 @@
 //! ```text
 //!   Head --passes--> Body --complete--> Head
 //!    |                '--bad chunk--> Broken   (hyper and the reader of the body get an error)
-//!    '--fails--> Refused                       (nothing more is read)
+//!    '--fails--> Rejected                      (nothing more is read)
 //! ```
 
 use std::io;
@@ -22,22 +22,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
-mod extent;
 mod head;
-mod passage;
+mod remaining_body;
+mod state;
 
-use self::extent::Extent;
-use self::head::Refusal;
-pub(super) use self::passage::{Passage, Refused, Verdict};
-use super::io::{Link, Order, Phase};
+use self::head::HeadFault;
+use self::remaining_body::RemainingBody;
+pub(super) use self::state::{GateState, HeadCheck, RejectedHead};
+use super::io::{ConnectionState, Order, Phase};
 use crate::turn::{SHORT_BYTES_MAX, fitting, joined};
 
 /// The client's socket as seen by hyper's HTTP/1.1 connection.
 #[derive(Debug)]
 pub(crate) struct Gate<Io> {
     io: Io,
-    link: Rc<Link>,
-    passage: Rc<Passage>,
+    state: Rc<ConnectionState>,
+    gate_state: Rc<GateState>,
     next: Next,
     /// The rest of a checked head that hyper has not read yet.
     head: Bytes,
@@ -47,22 +47,22 @@ pub(crate) struct Gate<Io> {
     searched: usize,
     /// The turn in which the watch last found the client silent.
     watched: Option<u32>,
-    farewell: Farewell,
+    shutdown: Shutdown,
 }
 
 /// The state of the input, which determines how the next byte is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Head,
-    Body(Extent),
+    Body(RemainingBody),
     /// The body is invalid, for this reason.
     Broken(&'static str),
-    Refused,
+    Rejected,
 }
 
 /// State of the shutdown: closing a socket with unread bytes resets it, and the last answer may be lost.
 #[derive(Debug, Default)]
-struct Farewell {
+struct Shutdown {
     is_shut: bool,
     /// Bytes read and discarded.
     drained: usize,
@@ -70,9 +70,9 @@ struct Farewell {
 }
 
 /// The request that hyper reads instead of a rejected head.
-const IN_PLACE_OF_REFUSED: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
+const PLACEHOLDER_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// Minimum buffer space for each read of a head that arrives in parts, in bytes.
-const ROOM: usize = 4 << 10;
+const READ_BYTES_MIN: usize = 4 << 10;
 /// Maximum bytes of a request that are read while the one before it is served.
 const WATCHED_BYTES_MAX: usize = 256;
 /// Time that a client gets to read the last answer before its connection is closed.
@@ -81,24 +81,24 @@ const LINGER: Duration = Duration::from_secs(1);
 const LEFT_BYTES_MAX: usize = 4 << 20;
 
 impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
-    pub(super) fn new(io: Io, link: Rc<Link>, passage: Rc<Passage>) -> Self {
+    pub(super) fn new(io: Io, state: Rc<ConnectionState>, gate_state: Rc<GateState>) -> Self {
         Self {
             io,
-            link,
-            passage,
+            state,
+            gate_state,
             next: Next::Head,
             head: Bytes::new(),
             unread: BytesMut::new(),
             searched: 0,
             watched: None,
-            farewell: Farewell::default(),
+            shutdown: Shutdown::default(),
         }
     }
 
     /// Waits for the next head and checks it. A head that arrives as a whole stays in `buf`, followed by the start of
     /// its body; any other goes through `unread` and `head`. Returns false at the end of the connection.
     fn poll_head(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<bool>> {
-        if self.passage.is_judged() {
+        if self.gate_state.has_pending_head() {
             // hyper already has a head; it reads again once the service has taken that request.
             return Poll::Pending;
         }
@@ -132,9 +132,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         }
         let end = head::end(bytes, 0).ok()??;
         let (head, rest) = bytes.split_at_checked(end)?;
-        let mut extent = head::judge(head).ok()?;
-        let length = extent.follow(rest).ok()?;
-        self.admit(extent);
+        let mut body = head::check(head).ok()?;
+        let length = body.advance(rest).ok()?;
+        self.admit(body);
         self.unread.extend_from_slice(rest.get(length..).unwrap_or_default());
         Some(end + length)
     }
@@ -149,29 +149,29 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
             match head::end(&self.unread, self.searched) {
                 Ok(Some(end)) => {
                     let head = self.unread.split_to(end).freeze();
-                    match head::judge(&head) {
-                        Ok(extent) => {
+                    match head::check(&head) {
+                        Ok(body) => {
                             self.head = head;
-                            self.admit(extent);
+                            self.admit(body);
                         }
-                        Err(why) => self.refuse(why, &head),
+                        Err(fault) => self.reject(fault, &head),
                     }
                     return Poll::Ready(Ok(true));
                 }
                 Ok(None) => self.searched = self.unread.len(),
-                Err(why) => {
+                Err(fault) => {
                     let head = std::mem::take(&mut self.unread);
-                    self.refuse(why, &head);
+                    self.reject(fault, &head);
                     return Poll::Ready(Ok(true));
                 }
             }
             if self.is_closing() {
                 return Poll::Ready(Ok(false));
             }
-            if !self.unread.is_empty() && self.link.phase() == Phase::Idle {
-                self.link.enter(Phase::Head);
+            if !self.unread.is_empty() && self.state.phase() == Phase::Idle {
+                self.state.enter(Phase::Head);
             }
-            self.unread.reserve(ROOM);
+            self.unread.reserve(READ_BYTES_MIN);
             if ready!(poll_read_buf(Pin::new(&mut self.io), cx, &mut self.unread))? == 0 {
                 return Poll::Ready(Ok(false));
             }
@@ -180,40 +180,40 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
 
     /// True if no further request is to be read. In a drain, a request whose first bytes have arrived is still read.
     fn is_closing(&self) -> bool {
-        let finishes = self.link.order.get() == Order::Finish && self.unread.is_empty();
-        (finishes || self.passage.is_ending()) && self.link.phase() != Phase::Busy
+        let finishes = self.state.order.get() == Order::Finish && self.unread.is_empty();
+        (finishes || self.gate_state.is_ending()) && self.state.phase() != Phase::Busy
     }
 
-    fn admit(&mut self, extent: Extent) {
+    fn admit(&mut self, body: RemainingBody) {
         self.searched = 0;
-        self.passage.judge(Verdict::Admitted);
-        self.expect(extent);
+        self.gate_state.set_head_check(HeadCheck::Passed);
+        self.expect(body);
     }
 
-    fn refuse(&mut self, why: Refusal, head: &[u8]) {
+    fn reject(&mut self, fault: HeadFault, head: &[u8]) {
         let path = head::path(head).to_owned();
-        self.passage.judge(Verdict::Refused(Box::new(Refused { path, why })));
-        self.passage.has_come(false);
-        self.link.enter(Phase::Busy);
-        self.head = Bytes::from_static(IN_PLACE_OF_REFUSED);
-        self.next = Next::Refused;
+        self.gate_state.set_head_check(HeadCheck::Rejected(Box::new(RejectedHead { path, fault })));
+        self.gate_state.set_body_complete(false);
+        self.state.enter(Phase::Busy);
+        self.head = Bytes::from_static(PLACEHOLDER_REQUEST);
+        self.next = Next::Rejected;
     }
 
     /// Sets the input state from the rest of the body.
-    fn expect(&mut self, extent: Extent) {
-        let has_come = extent.has_ended();
-        self.next = if has_come { Next::Head } else { Next::Body(extent) };
-        self.passage.has_come(has_come);
-        if self.link.phase() != Phase::Busy {
-            self.link.enter(Phase::Busy);
+    fn expect(&mut self, body: RemainingBody) {
+        let is_complete = body.has_ended();
+        self.next = if is_complete { Next::Head } else { Next::Body(body) };
+        self.gate_state.set_body_complete(is_complete);
+        if self.state.phase() != Phase::Busy {
+            self.state.enter(Phase::Busy);
         }
     }
 
     /// Follows `bytes` of the body; returns how many of them belong to it.
-    fn follow(&mut self, mut extent: Extent, bytes: &[u8]) -> io::Result<usize> {
-        match extent.follow(bytes) {
+    fn advance(&mut self, mut body: RemainingBody, bytes: &[u8]) -> io::Result<usize> {
+        match body.advance(bytes) {
             Ok(count) => {
-                self.expect(extent);
+                self.expect(body);
                 Ok(count)
             }
             Err(why) => {
@@ -226,13 +226,13 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
     /// Passes on the buffered part of the body, or reads directly into `buf`.
     fn poll_body(
         &mut self,
-        extent: Extent,
+        body: RemainingBody,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         if !self.unread.is_empty() {
             let bytes = self.unread.split_to(self.unread.len().min(buf.remaining()));
-            let count = self.follow(extent, &bytes)?;
+            let count = self.advance(body, &bytes)?;
             buf.put_slice(bytes.get(..count).unwrap_or_default());
             self.put_back(bytes.get(count..).unwrap_or_default());
             return Poll::Ready(Ok(()));
@@ -240,7 +240,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
         let bytes = buf.filled().get(before..).unwrap_or_default();
-        let count = self.follow(extent, bytes)?;
+        let count = self.advance(body, bytes)?;
         self.put_back(bytes.get(count..).unwrap_or_default());
         buf.set_filled(before + count);
         Poll::Ready(Ok(()))
@@ -256,7 +256,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
 
     /// Updates the connection after an answer has been written completely.
     fn end_exchange(&self, cx: &Context<'_>) {
-        self.link.enter(match (self.passage.is_judged(), self.unread.is_empty()) {
+        self.state.enter(match (self.gate_state.has_pending_head(), self.unread.is_empty()) {
             (true, _) => Phase::Busy,
             (false, true) => Phase::Idle,
             (false, false) => Phase::Head,
@@ -274,7 +274,7 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
         cx: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
         match &written {
-            Poll::Ready(Ok(count)) => self.passage.spend(*count),
+            Poll::Ready(Ok(count)) => self.gate_state.spend(*count),
             Poll::Ready(Err(_)) => {}
             Poll::Pending => self.watch(cx)?,
         }
@@ -285,9 +285,10 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
     /// meanwhile, because it would hold a buffer for that. The first bytes of a request behind this one are kept, and
     /// end the watch.
     fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
-        let is_served = self.next == Next::Head && !self.passage.is_judged();
-        let turn = Some(self.passage.turn());
-        if !is_served || self.watched == turn || !self.unread.is_empty() || self.link.phase() != Phase::Busy {
+        let is_served = self.next == Next::Head && !self.gate_state.has_pending_head();
+        let turn = Some(self.gate_state.turn());
+        if !is_served || self.watched == turn || !self.unread.is_empty() || self.state.phase() != Phase::Busy
+        {
             return Ok(());
         }
         let mut room = [const { MaybeUninit::uninit() }; WATCHED_BYTES_MAX];
@@ -307,15 +308,15 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
 
     /// Reads and discards what the client still sends.
     fn poll_drained(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        while self.farewell.drained < LEFT_BYTES_MAX {
+        while self.shutdown.drained < LEFT_BYTES_MAX {
             self.unread.clear();
-            self.unread.reserve(ROOM);
+            self.unread.reserve(READ_BYTES_MIN);
             match poll_read_buf(Pin::new(&mut self.io), cx, &mut self.unread) {
-                Poll::Ready(Ok(1..)) => self.farewell.drained += self.unread.len(),
+                Poll::Ready(Ok(1..)) => self.shutdown.drained += self.unread.len(),
                 Poll::Ready(Ok(0) | Err(_)) => break,
                 Poll::Pending => {
                     let timer =
-                        self.farewell.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
+                        self.shutdown.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(LINGER)));
                     return timer.as_mut().poll(cx);
                 }
             }
@@ -341,9 +342,9 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncRead for Gate<Io> {
             return Poll::Ready(Ok(()));
         }
         match gate.next {
-            Next::Body(extent) => gate.poll_body(extent, cx, buf),
+            Next::Body(body) => gate.poll_body(body, cx, buf),
             Next::Broken(why) => Poll::Ready(Err(invalid(why))),
-            Next::Head | Next::Refused => Poll::Pending,
+            Next::Head | Next::Rejected => Poll::Pending,
         }
     }
 }
@@ -384,8 +385,8 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
         ready!(Pin::new(&mut gate.io).poll_flush(cx))?;
-        gate.passage.note_written();
-        if gate.passage.take_answered() {
+        gate.gate_state.note_written();
+        if gate.gate_state.take_ended_answer() {
             gate.end_exchange(cx);
             return Poll::Ready(Ok(()));
         }
@@ -395,11 +396,12 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Gate<Io> {
     /// Shuts the connection down so that the last answer reaches the client.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let gate = self.get_mut();
-        if !gate.farewell.is_shut {
+        if !gate.shutdown.is_shut {
             ready!(Pin::new(&mut gate.io).poll_shutdown(cx))?;
-            gate.farewell.is_shut = true;
+            gate.shutdown.is_shut = true;
         }
-        let is_between = gate.next == Next::Head && gate.unread.is_empty() && !gate.passage.is_judged();
+        let is_between =
+            gate.next == Next::Head && gate.unread.is_empty() && !gate.gate_state.has_pending_head();
         if is_between { Poll::Ready(Ok(())) } else { gate.poll_drained(cx).map(Ok) }
     }
 }
@@ -408,9 +410,9 @@ impl<Io> Gate<Io> {
     /// Returns how many bytes may still be written in this turn of the connection. If the turn is used up, it yields to
     /// the other connections of the worker.
     fn poll_turn(&self, cx: &Context<'_>) -> Poll<usize> {
-        let left = self.passage.turn_bytes();
+        let left = self.gate_state.turn_bytes();
         if left == 0 {
-            self.link.write_blocked.set(true);
+            self.state.write_blocked.set(true);
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

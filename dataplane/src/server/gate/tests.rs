@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use crate::server::harness::{Asked, Pieces, Recording, through_gate, without_gate};
+use crate::server::harness::{Pieces, ReceivedRequest, Recording, through_gate, without_gate};
 use crate::turn::TURN_BYTES;
 
 /// Answers `/short/N` with N short pieces, `/long/N` with N bytes, `/cut` as a failed stream, other paths with "ok".
-fn answer(asked: &Asked) -> Pieces {
-    let number = asked.uri.path().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
+fn answer(request: &ReceivedRequest) -> Pieces {
+    let number = request.uri.path().rsplit('/').next().and_then(|number| number.parse::<usize>().ok());
     let piece = Bytes::from_static(b"a piece\n");
-    let left = match (asked.uri.path().get(..5), number) {
+    let left = match (request.uri.path().get(..5), number) {
         (Some("/shor"), Some(count)) => vec![piece; count],
         (Some("/long"), Some(count)) => vec![Bytes::from(vec![b'x'; count])],
         _ => vec![Bytes::from_static(b"ok")],
     };
-    Pieces { left: VecDeque::from(left), is_cut: asked.uri.path() == "/cut" }
+    Pieces { left: VecDeque::from(left), is_cut: request.uri.path() == "/cut" }
 }
 
 fn serve(bytes: &str) -> Recording {
@@ -24,7 +24,7 @@ fn serve(bytes: &str) -> Recording {
 }
 
 fn paths(recording: &Recording) -> Vec<&str> {
-    recording.requests.iter().map(|asked| asked.uri.path()).collect()
+    recording.requests.iter().map(|request| request.uri.path()).collect()
 }
 
 fn get(path: &str) -> String {
@@ -58,7 +58,7 @@ fn requests_behind_one_another_are_the_same_however_they_are_cut() {
         whole.text()
     );
     let bodies = ["hello", "hello there", "", "", "", "", ""].map(|body| Some(Bytes::from(body)));
-    assert!(whole.requests.iter().map(|asked| asked.body.clone()).eq(bodies));
+    assert!(whole.requests.iter().map(|request| request.body.clone()).eq(bodies));
     assert!(whole.is_shut && whole.refused.is_empty());
     assert_eq!(whole.text().matches("HTTP/1.").count(), 7, "{}", whole.text());
     let skipped = bytes.len() - get("/never").len();
@@ -93,7 +93,7 @@ fn a_refused_head_is_answered_and_ends_the_connection() {
 
 #[test]
 fn a_request_cannot_pass_for_a_refused_one() {
-    let recording = serve(std::str::from_utf8(super::IN_PLACE_OF_REFUSED).unwrap());
+    let recording = serve(std::str::from_utf8(super::PLACEHOLDER_REQUEST).unwrap());
     assert_eq!((paths(&recording), recording.refused.len()), (vec!["/"], 0));
 }
 
@@ -109,7 +109,7 @@ fn a_body_with_a_bad_chunk_is_broken_and_nothing_behind_it_is_served() {
         for cut in [0, head.len(), head.len() + 8] {
             let (first, second) = bytes.as_bytes().split_at(cut);
             let recording = through_gate(&[first, second], answer);
-            let bodies: Vec<_> = recording.requests.iter().map(|asked| asked.body.is_some()).collect();
+            let bodies: Vec<_> = recording.requests.iter().map(|request| request.body.is_some()).collect();
             assert_eq!(bodies, [false], "{chunks:?} cut at {cut}: {recording:?}");
             assert!(
                 recording.is_shut && recording.text().starts_with("HTTP/1.1 400 "),

@@ -17,10 +17,10 @@ pub fn stream(dialect: Dialect, options: StreamOptions) -> Box<dyn AnswerStream>
     if dialect == Dialect::Images {
         return Box::new(images::ImageStream::new(options));
     }
-    match kin(dialect) {
-        Kin::Chat => Box::new(chat::stream(options)),
-        Kin::Messages => Box::new(messages::stream(options)),
-        Kin::Responses => Box::new(responses::stream(options)),
+    match family(dialect) {
+        DialectFamily::Chat => Box::new(chat::stream(options)),
+        DialectFamily::Messages => Box::new(messages::stream(options)),
+        DialectFamily::Responses => Box::new(responses::stream(options)),
     }
 }
 
@@ -44,10 +44,10 @@ enum DialectScan {
 impl WholeScan {
     /// Creates a scan for a new answer.
     pub fn new(dialect: Dialect) -> Self {
-        Self(match kin(dialect) {
-            Kin::Chat => DialectScan::Chat(chat::ChatAnswerScan::default()),
-            Kin::Messages => DialectScan::Messages(messages::MessagesAnswerScan::default()),
-            Kin::Responses => DialectScan::Responses(responses::ResponsesAnswerScan::default()),
+        Self(match family(dialect) {
+            DialectFamily::Chat => DialectScan::Chat(chat::ChatAnswerScan::default()),
+            DialectFamily::Messages => DialectScan::Messages(messages::MessagesAnswerScan::default()),
+            DialectFamily::Responses => DialectScan::Responses(responses::ResponsesAnswerScan::default()),
         })
     }
 
@@ -92,10 +92,10 @@ impl WholeScan {
 /// Reads a complete answer. Usually only its end is parsed, from `usage` on; `output_bytes` is then 0, because the
 /// token counts are known.
 pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
-    match kin(dialect) {
-        Kin::Chat => chat::whole_answer(body),
-        Kin::Messages => messages::whole_answer(body),
-        Kin::Responses => responses::whole_answer(body),
+    match family(dialect) {
+        DialectFamily::Chat => chat::whole_answer(body),
+        DialectFamily::Messages => messages::whole_answer(body),
+        DialectFamily::Responses => responses::whole_answer(body),
     }
 }
 
@@ -105,24 +105,24 @@ pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) ->
     if dialect == Dialect::Images {
         return images::synthesize_stream(whole);
     }
-    match kin(dialect) {
-        Kin::Chat => chat::synthesize_stream(whole, include_usage),
-        Kin::Messages => messages::synthesize_stream(whole),
-        Kin::Responses => responses::synthesize_stream(whole),
+    match family(dialect) {
+        DialectFamily::Chat => chat::synthesize_stream(whole, include_usage),
+        DialectFamily::Messages => messages::synthesize_stream(whole),
+        DialectFamily::Responses => responses::synthesize_stream(whole),
     }
 }
 
 /// The dialect whose events and answers another dialect shares.
-enum Kin {
+enum DialectFamily {
     Chat,
     Messages,
     Responses,
 }
 
-fn kin(dialect: Dialect) -> Kin {
+fn family(dialect: Dialect) -> DialectFamily {
     match dialect {
-        Dialect::Messages => Kin::Messages,
-        Dialect::Responses => Kin::Responses,
+        Dialect::Messages => DialectFamily::Messages,
+        Dialect::Responses => DialectFamily::Responses,
         Dialect::Chat
         | Dialect::Embeddings
         | Dialect::Speech
@@ -130,7 +130,7 @@ fn kin(dialect: Dialect) -> Kin {
         | Dialect::Images
         | Dialect::Videos
         | Dialect::Gemini
-        | Dialect::Bedrock => Kin::Chat,
+        | Dialect::Bedrock => DialectFamily::Chat,
     }
 }
 

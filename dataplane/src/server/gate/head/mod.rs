@@ -2,7 +2,7 @@
 //!
 //! It rejects everything that another HTTP parser in front of or behind the gateway could read differently: bare line
 //! feeds, NUL, folded lines, a missing or second `Host`, more than one length, a length beside a transfer coding, any
-//! transfer coding except one `chunked`. Only the extent of the body is kept of an accepted head; hyper parses the head
+//! transfer coding except one `chunked`. Only the framing of the body is kept of an accepted head; hyper parses the head
 //! again. hyper must therefore accept every head that passes here, because its own error responses have no envelope.
 
 use std::mem::MaybeUninit;
@@ -12,12 +12,12 @@ use httparse::{ParserConfig, Status};
 use memchr::{memchr, memchr_iter};
 use shared::error_kind::ErrorKind;
 
-use super::extent::Extent;
+use super::remaining_body::RemainingBody;
 use crate::error::Fault;
 
 /// Reason why a head is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::server) enum Refusal {
+pub(in crate::server) enum HeadFault {
     /// The head is ambiguous or not HTTP/1.
     Invalid(&'static str),
     /// The head exceeds a limit.
@@ -33,7 +33,7 @@ const PLAIN_BYTES_MAX: usize = 256;
 /// Maximum bytes of a header field's name.
 const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
-impl Refusal {
+impl HeadFault {
     /// Returns the error that the client gets.
     pub(in crate::server) fn fault(self) -> Fault {
         let (status, why) = match self {
@@ -47,11 +47,11 @@ impl Refusal {
 
 /// Returns the length of the head at the start of `bytes` if it is complete; the first `known` bytes were searched
 /// before.
-pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> {
+pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, HeadFault> {
     for at in memchr_iter(b'\n', bytes.get(known..).unwrap_or_default()) {
         let line = bytes.get(..known + at).unwrap_or_default();
         let Some(line) = line.strip_suffix(b"\r") else {
-            return Err(Refusal::Invalid("a line of the request head ends without a carriage return"));
+            return Err(HeadFault::Invalid("a line of the request head ends without a carriage return"));
         };
         if line.ends_with(b"\n") {
             let end = known + at + 1;
@@ -61,7 +61,7 @@ pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, Refusal> 
     if bytes.len() > HEAD_BYTES_MAX { Err(TOO_LARGE) } else { Ok(None) }
 }
 
-const TOO_LARGE: Refusal = Refusal::TooLarge("the request head is larger than 128 KiB");
+const TOO_LARGE: HeadFault = HeadFault::TooLarge("the request head is larger than 128 KiB");
 
 /// Returns the path of a rejected head: the second word of its first line, or an empty string if the line is incomplete.
 pub(super) fn path(bytes: &[u8]) -> &str {
@@ -71,28 +71,28 @@ pub(super) fn path(bytes: &[u8]) -> &str {
     words.nth(1).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
 }
 
-/// Checks a complete head; returns the extent of the body after it.
-pub(super) fn judge(bytes: &[u8]) -> Result<Extent, Refusal> {
+/// Checks a complete head; returns the framing of the body after it.
+pub(super) fn check(bytes: &[u8]) -> Result<RemainingBody, HeadFault> {
     let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
     let mut parsed = httparse::Request::new(&mut []);
     let status = ParserConfig::default().parse_request_with_uninit_headers(&mut parsed, bytes, &mut fields);
     match status {
         Ok(Status::Complete(_)) => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(Refusal::TooLarge("the request has more than 100 header fields"));
+            return Err(HeadFault::TooLarge("the request has more than 100 header fields"));
         }
-        Ok(Status::Partial) | Err(_) => return Err(Refusal::Invalid("malformed request head")),
+        Ok(Status::Partial) | Err(_) => return Err(HeadFault::Invalid("malformed request head")),
     }
     let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
     let target = parsed.path.unwrap_or_default();
     if method.is_err() || !(is_plain(target) || Uri::try_from(target).is_ok()) {
-        return Err(Refusal::Invalid("invalid method or request target"));
+        return Err(HeadFault::Invalid("invalid method or request target"));
     }
     let mut framing = Framing::default();
     for field in parsed.headers.iter() {
         framing.field(field.name, field.value)?;
     }
-    framing.extent(parsed.version == Some(1))
+    framing.body(parsed.version == Some(1))
 }
 
 /// True for most valid targets: a short path of letters, digits and a few marks. The others are parsed as URIs.
@@ -111,58 +111,58 @@ struct Framing {
 
 impl Framing {
     /// Checks one field.
-    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
+    fn field(&mut self, name: &str, value: &[u8]) -> Result<(), HeadFault> {
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => {
                 self.hosts += 1;
                 host(value)
             }
             14 if name.eq_ignore_ascii_case("content-length") => {
-                let length = length(value).ok_or(Refusal::Invalid("Content-Length is not a number"))?;
+                let length = length(value).ok_or(HeadFault::Invalid("Content-Length is not a number"))?;
                 if self.length.replace(length).is_some() { Err(LENGTH_TWICE) } else { Ok(()) }
             }
             17 if name.eq_ignore_ascii_case("transfer-encoding") => self.coding(value),
             0..=NAME_BYTES_MAX => Ok(()),
-            _ => Err(Refusal::TooLarge("a header field name is longer than 64 KiB")),
+            _ => Err(HeadFault::TooLarge("a header field name is longer than 64 KiB")),
         }
     }
 
-    fn coding(&mut self, value: &[u8]) -> Result<(), Refusal> {
+    fn coding(&mut self, value: &[u8]) -> Result<(), HeadFault> {
         if self.chunked {
             return Err(LENGTH_TWICE);
         }
         self.chunked = value.eq_ignore_ascii_case(b"chunked");
-        let known = Refusal::Invalid("Transfer-Encoding is not a single 'chunked'");
+        let known = HeadFault::Invalid("Transfer-Encoding is not a single 'chunked'");
         if self.chunked { Ok(()) } else { Err(known) }
     }
 
-    fn extent(&self, http11: bool) -> Result<Extent, Refusal> {
+    fn body(&self, http11: bool) -> Result<RemainingBody, HeadFault> {
         if self.hosts > 1 || (self.hosts == 0 && http11) {
-            return Err(Refusal::Invalid("the request must have exactly one Host header"));
+            return Err(HeadFault::Invalid("the request must have exactly one Host header"));
         }
         match (self.length, self.chunked) {
             (Some(_), true) => Err(LENGTH_TWICE),
-            (None, true) if !http11 => Err(Refusal::Invalid("an HTTP/1.0 request cannot be chunked")),
-            (None, true) => Ok(Extent::chunked()),
-            (length, false) => Ok(Extent::Length(length.unwrap_or(0))),
+            (None, true) if !http11 => Err(HeadFault::Invalid("an HTTP/1.0 request cannot be chunked")),
+            (None, true) => Ok(RemainingBody::chunked()),
+            (length, false) => Ok(RemainingBody::Length(length.unwrap_or(0))),
         }
     }
 }
 
-const LENGTH_TWICE: Refusal = Refusal::Invalid(
+const LENGTH_TWICE: HeadFault = HeadFault::Invalid(
     "the request has more than one length (Content-Length, \
      Transfer-Encoding)",
 );
 
 /// Checks that the value is a host and an optional port (RFC 9110 section 7.2).
-fn host(value: &[u8]) -> Result<(), Refusal> {
+fn host(value: &[u8]) -> Result<(), HeadFault> {
     let mark =
         |b| matches!(b, b'!' | b'$'..=b'.' | b':' | b';' | b'=' | b'[' | b']' | b'_' | b'~') && b != b',';
     let legal = |b: &u8| b.is_ascii_alphanumeric() || mark(*b);
     if value.iter().all(legal) {
         Ok(())
     } else {
-        Err(Refusal::Invalid("the Host header is not a host with an optional port"))
+        Err(HeadFault::Invalid("the Host header is not a host with an optional port"))
     }
 }
 

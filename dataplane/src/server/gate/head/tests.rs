@@ -36,12 +36,12 @@ const TABLE: &[(&str, &[u8], bool)] = &[
 ];
 
 /// Checks a head that arrives in pieces; returns `None` if it is incomplete.
-fn read(pieces: &[&[u8]]) -> Option<Result<Extent, Refusal>> {
+fn read(pieces: &[&[u8]]) -> Option<Result<RemainingBody, HeadFault>> {
     let (mut bytes, mut known) = (Vec::new(), 0);
     for piece in pieces {
         bytes.extend_from_slice(piece);
         match end(&bytes, known) {
-            Ok(Some(end)) => return Some(judge(&bytes[..end])),
+            Ok(Some(end)) => return Some(check(&bytes[..end])),
             Ok(None) => known = bytes.len(),
             Err(refusal) => return Some(Err(refusal)),
         }
@@ -74,11 +74,11 @@ fn a_head_over_its_limits_is_too_large() {
     assert_eq!(end(&whole(HEAD_BYTES_MAX), 0), Ok(Some(HEAD_BYTES_MAX)));
     assert_eq!(end(&whole(HEAD_BYTES_MAX + 1), 0), Err(TOO_LARGE), "even where all of it came at once");
     let of = |fields: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "X: 1\r\n".repeat(fields - 1));
-    assert!(judge(of(HEADERS_MAX).as_bytes()).is_ok());
-    assert!(matches!(judge(of(HEADERS_MAX + 1).as_bytes()), Err(Refusal::TooLarge(_))));
+    assert!(check(of(HEADERS_MAX).as_bytes()).is_ok());
+    assert!(matches!(check(of(HEADERS_MAX + 1).as_bytes()), Err(HeadFault::TooLarge(_))));
     let named = |bytes: usize| format!("GET / HTTP/1.1\r\nHost: a\r\n{}: b\r\n\r\n", "x".repeat(bytes));
-    assert!(judge(named(NAME_BYTES_MAX).as_bytes()).is_ok());
-    assert!(matches!(judge(named(NAME_BYTES_MAX + 1).as_bytes()), Err(Refusal::TooLarge(_))));
+    assert!(check(named(NAME_BYTES_MAX).as_bytes()).is_ok());
+    assert!(matches!(check(named(NAME_BYTES_MAX + 1).as_bytes()), Err(HeadFault::TooLarge(_))));
 }
 
 /// hyper would reject these itself, without the error envelope.
@@ -87,24 +87,24 @@ fn what_hyper_would_refuse_does_not_pass() {
     let lengths = [(LENGTH_MAX, true), (LENGTH_MAX + 1, false), (u64::MAX, false)];
     for (length, good) in lengths {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
-        assert_eq!(judge(head.as_bytes()).is_ok(), good, "a length of {length}");
+        assert_eq!(check(head.as_bytes()).is_ok(), good, "a length of {length}");
     }
     for (bytes, good) in [(65_533, true), (65_534, false)] {
         let head = format!("GET /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(bytes));
-        assert_eq!(judge(head.as_bytes()).is_ok(), good, "a target of {bytes} bytes behind its slash");
+        assert_eq!(check(head.as_bytes()).is_ok(), good, "a target of {bytes} bytes behind its slash");
     }
 }
 
 #[test]
 fn the_extent_of_the_body_is_what_the_head_states() {
-    for (fields, extent) in [
-        ("", Extent::Length(0)),
-        ("content-length: 0\r\n", Extent::Length(0)),
-        ("Content-Length: 007\r\n", Extent::Length(7)),
-        ("transfer-encoding: chunked\r\n", Extent::chunked()),
+    for (fields, body) in [
+        ("", RemainingBody::Length(0)),
+        ("content-length: 0\r\n", RemainingBody::Length(0)),
+        ("Content-Length: 007\r\n", RemainingBody::Length(7)),
+        ("transfer-encoding: chunked\r\n", RemainingBody::chunked()),
     ] {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        assert_eq!(judge(head.as_bytes()), Ok(extent), "{fields}");
+        assert_eq!(check(head.as_bytes()), Ok(body), "{fields}");
     }
 }
 

@@ -1,27 +1,27 @@
-//! The extent of a request body: a number of bytes, or chunks up to the end of the trailers (RFC 9112 section 7.1).
-//! Nothing is decoded here; hyper does that. The gate follows the chunks to find the start of the next head, and
-//! rejects what hyper accepts but another parser might read differently.
+//! The part of a request body that has not arrived yet: a number of bytes, or chunks up to the end of the trailers
+//! (RFC 9112 section 7.1). Nothing is decoded here; hyper does that. The gate follows the chunks to find the start of
+//! the next head, and rejects what hyper accepts but another parser might read differently.
 
 /// The rest of a body that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Extent {
+pub(super) enum RemainingBody {
     /// A number of bytes.
     Length(u64),
     /// Chunks, then trailers.
     Chunks(Chunks),
 }
 
-impl Extent {
-    /// Creates the extent of a chunked body before its first byte.
+impl RemainingBody {
+    /// Creates the state of a chunked body before its first byte.
     pub(super) fn chunked() -> Self {
         Self::Chunks(Chunks::default())
     }
 
     /// Returns how many of the client's next bytes belong to the body.
-    pub(super) fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+    pub(super) fn advance(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         match self {
             Self::Length(left) => Ok(take(left, bytes)),
-            Self::Chunks(chunks) => chunks.follow(bytes),
+            Self::Chunks(chunks) => chunks.advance(bytes),
         }
     }
 
@@ -88,7 +88,7 @@ const BAD_SIZE: &str = "a chunk size is not a number";
 const BAD_LINE: &str = "a chunk line has no carriage return";
 
 impl Chunks {
-    fn follow(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
+    fn advance(&mut self, bytes: &[u8]) -> Result<usize, &'static str> {
         let mut used = 0;
         while self.place != Place::Ended {
             let rest = bytes.get(used..).unwrap_or_default();
@@ -174,11 +174,11 @@ mod tests {
     use super::*;
 
     /// Follows `wire` in two parts; returns the number of bytes of the body, if it is complete.
-    fn follow(wire: &[u8], cut: usize) -> Result<Option<usize>, &'static str> {
-        let mut extent = Extent::chunked();
-        let first = extent.follow(&wire[..cut])?;
-        let second = if first == cut { extent.follow(&wire[cut..])? } else { 0 };
-        Ok(extent.has_ended().then_some(first + second))
+    fn advance(wire: &[u8], cut: usize) -> Result<Option<usize>, &'static str> {
+        let mut body = RemainingBody::chunked();
+        let first = body.advance(&wire[..cut])?;
+        let second = if first == cut { body.advance(&wire[cut..])? } else { 0 };
+        Ok(body.has_ended().then_some(first + second))
     }
 
     #[test]
@@ -186,10 +186,10 @@ mod tests {
         let body = b"5\r\nhello\r\n1;ext=1\r\n \r\nA \t\r\n0123456789\r\n0\r\nX-Trailer: a\r\n\r\n";
         let wire = [body.as_slice(), b"GET / HTTP/1.1"].concat();
         for cut in 0..=wire.len() {
-            assert_eq!(follow(&wire, cut), Ok(Some(body.len())), "cut at {cut}");
+            assert_eq!(advance(&wire, cut), Ok(Some(body.len())), "cut at {cut}");
         }
         for length in 0..body.len() {
-            assert_eq!(follow(&body[..length], 0), Ok(None), "{length} bytes are not all of it");
+            assert_eq!(advance(&body[..length], 0), Ok(None), "{length} bytes are not all of it");
         }
     }
 
@@ -213,18 +213,18 @@ mod tests {
         ];
         for wire in wires {
             for cut in 0..=wire.len() {
-                assert!(follow(wire, cut).is_err(), "{:?} cut at {cut}", String::from_utf8_lossy(wire));
+                assert!(advance(wire, cut).is_err(), "{:?} cut at {cut}", String::from_utf8_lossy(wire));
             }
         }
         for wire in [&long, &trailers, &trailer] {
-            assert!(follow(wire, wire.len() / 2).is_err(), "{:?}", String::from_utf8_lossy(wire));
+            assert!(advance(wire, wire.len() / 2).is_err(), "{:?}", String::from_utf8_lossy(wire));
         }
     }
 
     #[test]
     fn a_length_is_followed_to_its_end() {
-        let mut extent = Extent::Length(5);
-        assert_eq!((extent.follow(b"abc"), extent.has_ended()), (Ok(3), false));
-        assert_eq!((extent.follow(b"defg"), extent.has_ended()), (Ok(2), true));
+        let mut body = RemainingBody::Length(5);
+        assert_eq!((body.advance(b"abc"), body.has_ended()), (Ok(3), false));
+        assert_eq!((body.advance(b"defg"), body.has_ended()), (Ok(2), true));
     }
 }

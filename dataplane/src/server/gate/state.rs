@@ -1,20 +1,20 @@
-//! State shared by the gate and the service of one HTTP/1.1 connection. The verdict about a head is passed here,
+//! State shared by the gate and the service of one HTTP/1.1 connection. The result of checking a head is passed here,
 //! outside the byte stream, so that no request can forge one.
 
 use std::cell::{Cell, RefCell};
 
-use super::head::Refusal;
+use super::head::HeadFault;
 use crate::turn::TURN_BYTES;
 
 /// State shared by the gate and the service of a connection.
 #[derive(Debug, Default)]
-pub(in crate::server) struct Passage {
-    /// The verdict about the head that hyper has read but not yet passed to the service.
-    verdict: RefCell<Option<Verdict>>,
+pub(in crate::server) struct GateState {
+    /// The result of checking the head that hyper has read but not yet passed to the service.
+    head_check: RefCell<Option<HeadCheck>>,
     /// The request whose head was checked last has arrived completely.
-    has_come: Cell<bool>,
+    body_complete: Cell<bool>,
     /// The body of an answer has ended or was dropped; its last bytes may not have been written yet.
-    is_answered: Cell<bool>,
+    answer_ended: Cell<bool>,
     /// The connection ends after the current answer.
     is_ending: Cell<bool>,
     /// Number of the current turn of the connection.
@@ -25,54 +25,54 @@ pub(in crate::server) struct Passage {
     waiting: Cell<usize>,
 }
 
-/// The gate's verdict about a head.
+/// The result of checking a head.
 #[derive(Debug)]
-pub(in crate::server) enum Verdict {
-    Admitted,
-    Refused(Box<Refused>),
+pub(in crate::server) enum HeadCheck {
+    Passed,
+    Rejected(Box<RejectedHead>),
 }
 
 /// A rejected head.
 #[derive(Debug)]
-pub(in crate::server) struct Refused {
+pub(in crate::server) struct RejectedHead {
     /// The requested path.
     pub(in crate::server) path: String,
-    pub(in crate::server) why: Refusal,
+    pub(in crate::server) fault: HeadFault,
 }
 
-impl Passage {
-    pub(super) fn judge(&self, verdict: Verdict) {
-        self.verdict.replace(Some(verdict));
+impl GateState {
+    pub(super) fn set_head_check(&self, check: HeadCheck) {
+        self.head_check.replace(Some(check));
     }
 
     /// True if hyper has a head that it has not passed to the service.
-    pub(super) fn is_judged(&self) -> bool {
-        self.verdict.borrow().is_some()
+    pub(super) fn has_pending_head(&self) -> bool {
+        self.head_check.borrow().is_some()
     }
 
-    /// Takes the verdict about the request that hyper passes to the service.
-    pub(in crate::server) fn take_verdict(&self) -> Option<Verdict> {
-        self.verdict.take()
+    /// Takes the result of the check of the request that hyper passes to the service.
+    pub(in crate::server) fn take_head_check(&self) -> Option<HeadCheck> {
+        self.head_check.take()
     }
 
-    pub(super) fn has_come(&self, has_come: bool) {
-        self.has_come.set(has_come);
+    pub(super) fn set_body_complete(&self, complete: bool) {
+        self.body_complete.set(complete);
     }
 
     /// True if hyper has the complete request that is being served, so that the connection can continue after the
-    /// answer. A pending verdict implies it: that head came after this request.
-    pub(in crate::server) fn has_request(&self) -> bool {
-        self.has_come.get() || self.is_judged()
+    /// answer. A pending head implies it: that head came after this request.
+    pub(in crate::server) fn has_complete_request(&self) -> bool {
+        self.body_complete.get() || self.has_pending_head()
     }
 
     /// Records that the body of an answer has ended.
-    pub(in crate::server) fn note_answered(&self) {
-        self.is_answered.set(true);
+    pub(in crate::server) fn end_answer(&self) {
+        self.answer_ended.set(true);
     }
 
     /// Returns true once for each answer whose body has ended.
-    pub(super) fn take_answered(&self) -> bool {
-        self.is_answered.take()
+    pub(super) fn take_ended_answer(&self) -> bool {
+        self.answer_ended.take()
     }
 
     /// Ends the connection after the current answer.
@@ -85,7 +85,7 @@ impl Passage {
     }
 
     /// Counts `bytes` of the answer passed to hyper.
-    pub(in crate::server) fn give(&self, bytes: usize) {
+    pub(in crate::server) fn count_waiting(&self, bytes: usize) {
         self.waiting.update(|waiting| waiting.saturating_add(bytes));
     }
 
