@@ -5,6 +5,11 @@
 //! transfer coding except one `chunked`. Only the framing of the body is kept of an accepted head; hyper parses the head
 //! again. hyper must therefore accept every head that passes here, because its own error responses have no envelope.
 
+#![expect(
+    clippy::indexing_slicing,
+    reason = "positions come from counts of the same bytes; a wrong one must fail in the fuzzer"
+)]
+
 use std::mem::MaybeUninit;
 
 use http::{Method, Uri};
@@ -48,9 +53,8 @@ impl HeadFault {
 /// Returns the length of the head at the start of `bytes` if it is complete; the first `known` bytes were searched
 /// before.
 pub(super) fn end(bytes: &[u8], known: usize) -> Result<Option<usize>, HeadFault> {
-    for at in memchr_iter(b'\n', bytes.get(known..).unwrap_or_default()) {
-        let line = bytes.get(..known + at).unwrap_or_default();
-        let Some(line) = line.strip_suffix(b"\r") else {
+    for at in memchr_iter(b'\n', &bytes[known..]) {
+        let Some(line) = bytes[..known + at].strip_suffix(b"\r") else {
             return Err(HeadFault::Invalid("a line of the request head ends without a carriage return"));
         };
         if line.ends_with(b"\n") {
@@ -65,10 +69,10 @@ const TOO_LARGE: HeadFault = HeadFault::TooLarge("the request head is larger tha
 
 /// Returns the path of a rejected head: the second word of its first line, or an empty string if the line is incomplete.
 pub(super) fn path(bytes: &[u8]) -> &str {
-    let bytes = bytes.get(..HEAD_BYTES_MAX).unwrap_or(bytes);
-    let line = memchr(b'\n', bytes).and_then(|end| bytes.get(..end)).unwrap_or_default();
-    let mut words = line.split(|byte| *byte == b' ' || *byte == b'\r');
-    words.nth(1).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or_default()
+    let bytes = &bytes[..bytes.len().min(HEAD_BYTES_MAX)];
+    let Some(end) = memchr(b'\n', bytes) else { return "" };
+    let mut words = bytes[..end].split(|byte| *byte == b' ' || *byte == b'\r');
+    words.nth(1).and_then(|word| std::str::from_utf8(word).ok()).unwrap_or("")
 }
 
 /// Checks a complete head; returns the framing of the body after it.
