@@ -46,11 +46,11 @@ export class Gateway {
   }
 
   /** Sends a chat request with a key; returns its status. */
-  async chat(key, model, content) {
+  async chat(key, model, content, stream = false) {
     const response = await fetch(`${this.origin}/v1/chat/completions`, {
       method: "POST",
       headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
-      body: JSON.stringify({ model, messages: [{ role: "user", content }] }),
+      body: JSON.stringify({ model, stream, messages: [{ role: "user", content }] }),
     });
     await response.text();
     return response.status;

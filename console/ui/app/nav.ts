@@ -17,17 +17,22 @@ import { RequestsPage } from "../page/requests";
 import { RoutePage } from "../page/route";
 import { RoutesPage } from "../page/routes";
 import { SettingsPage } from "../page/settings";
+import { SetupPage } from "../page/setup";
 import { UsagePage } from "../page/usage";
 import type { IconName } from "../part/icon";
 
-export type PageEntry = { title: string; path: string; icon: IconName; key: string };
+export type PageEntry = { title: string; path: string; icon: IconName; key?: string };
 export type Group = { title: string | null; pages: PageEntry[] };
+
+/** The set-up. It is in the navigation until it is finished. */
+export const SETUP = "/setup";
 
 /** The navigation, in its order. `key` follows `g` on the keyboard. */
 export const GROUPS: Group[] = [
   {
     title: null,
     pages: [
+      { title: "Set up", path: SETUP, icon: "circle-check" },
       { title: "Requests", path: "/requests", icon: "list", key: "r" },
       { title: "Usage", path: "/usage", icon: "chart-column", key: "u" },
     ],
@@ -85,4 +90,5 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/audit", AuditPage],
   ["/backups", BackupsPage],
   ["/settings", SettingsPage],
+  [SETUP, SetupPage],
 ];

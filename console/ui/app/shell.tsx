@@ -2,11 +2,13 @@
 import { useEffect, useState } from "preact/hooks";
 import { closeSession, offlineSince, session, signInWanted } from "../api/client";
 import { forgetAll, useResource } from "../api/resource";
+import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
+import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { GROUPS, HOME, PAGES, ROUTES } from "./nav";
+import { GROUPS, HOME, PAGES, ROUTES, SETUP } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
 import { go, href, match, path } from "./router";
@@ -79,6 +81,8 @@ const entryOf = (here: string) => PAGES.find((page) => here === page.path || her
 
 function Navigation({ id }: { id: string }) {
   const current = entryOf(path.value);
+  const setup = useResource<Setup>("setup").data.value;
+  const left = setup ? stepsLeft(setup) : 0;
   return (
     <>
       {GROUPS.map((group) => (
@@ -89,14 +93,17 @@ function Navigation({ id }: { id: string }) {
             </div>
           )}
           <ul class="nav" aria-labelledby={group.title ? `${id}-${group.title}` : undefined}>
-            {group.pages.map((page) => (
-              <li key={page.path}>
-                <a href={href(page.path)} aria-current={current === page ? "page" : undefined}>
-                  <Icon name={page.icon} />
-                  {page.title}
-                </a>
-              </li>
-            ))}
+            {group.pages
+              .filter((page) => page.path !== SETUP || left > 0)
+              .map((page) => (
+                <li key={page.path}>
+                  <a href={href(page.path)} aria-current={current === page ? "page" : undefined}>
+                    <Icon name={page.icon} />
+                    {page.title}
+                    {page.path === SETUP && <span class="count">{left} left</span>}
+                  </a>
+                </li>
+              ))}
           </ul>
         </div>
       ))}

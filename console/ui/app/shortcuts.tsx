@@ -81,7 +81,7 @@ export function startShortcuts({ search, help }: Overlays): () => void {
 export function Shortcuts({ onClose }: { onClose: () => void }) {
   const rows: [string[], string][] = [
     [["Ctrl K", "/"], "search"],
-    ...PAGES.map(({ key, title }): [string[], string] => [[`g ${key}`], title]),
+    ...PAGES.filter(({ key }) => key).map(({ key, title }): [string[], string] => [[`g ${key}`], title]),
     [["j", "k"], "next and previous row"],
     [["Enter", "Esc"], "open, close"],
     [["f", "t", "n"], "filter, period, new"],

@@ -1,10 +1,13 @@
 // Setting up a client: texts for each, filled with the gateway's address and an endpoint.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../api/client";
 import { useResource } from "../api/resource";
-import type { Endpoint, Key, Model, Page as PageOf } from "../api/types";
+import type { Endpoint, Key, Model, Page as PageOf, Target } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Field, Select } from "../part/form";
 import { Card, Page } from "../part/page";
+import { sameTarget } from "./routes";
 import texts from "./snippets.json";
 
 type Snippet = {
@@ -20,17 +23,24 @@ type Snippet = {
 
 const SNIPPETS: Snippet[] = texts.snippets;
 
-export type Filling = { origin: string; model: string; context: number | null; vision: boolean | null };
+export type Filling = {
+  origin: string;
+  model: string;
+  context: number | null;
+  vision: boolean | null;
+  /** What stands in place of the key; absent on pages that have none. */
+  key?: string;
+};
 
-const isLoopback = (host: string): boolean => host === "localhost" || host === "[::1]" || host.startsWith("127.");
+export const isLoopback = (host: string): boolean => host === "localhost" || host === "[::1]" || host.startsWith("127.");
 
-/** Fills the placeholders of a text. The key is never filled in: it is not on this page. */
-export function filled(text: string, { origin, model, context, vision }: Filling): string {
+/** Fills the placeholders of a text. */
+export function filled(text: string, { origin, model, context, vision, key = "YOUR-KEY" }: Filling): string {
   const url = new URL(origin);
   const container = isLoopback(url.hostname) ? `${url.protocol}//host.docker.internal${url.port ? `:${url.port}` : ""}` : origin;
   const values: Record<string, string> = {
     base: origin,
-    key: "YOUR-KEY",
+    key,
     model,
     context_window: String(context ?? 128_000),
     vision: String(vision ?? false),
@@ -48,66 +58,124 @@ export function ConnectPage() {
     .filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name)))
     .map(({ name }) => name);
   const model = param("model") || names[0] || "MODEL";
-  const first = endpoints.find(({ name }) => name === model)?.failover[0];
-  const facts = useResource<PageOf<Model>>(
-    first ? `catalog?provider=${encodeURIComponent(first.provider)}&q=${encodeURIComponent(first.model)}&limit=20` : null,
-  );
-  const target = facts.data.value?.data.find((known) => known.model === first?.model);
-  const chosen = SNIPPETS.find((snippet) => snippet.id === param("client")) ?? SNIPPETS[0];
-  const filling: Filling = { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null };
   return (
     <Page title="Connect a client" lead="Give clients project keys, never the administrator key.">
-      <div class="cols client-cols">
-        <Card title="Client">
-          <Clients title="Tried with this gateway" of={SNIPPETS.filter(({ proved }) => proved)} chosen={chosen} />
-          <Clients title="Not tried by us" of={SNIPPETS.filter(({ proved }) => !proved)} chosen={chosen} />
-        </Card>
-        {chosen && (
-          <Card title={chosen.title}>
-            <div class="form">
-              <Field label="Model" name="model" help="An endpoint of the gateway.">
-                <Select
-                  value={model}
-                  onValue={(model) => setParams({ model }, "replace")}
-                  options={(names.length ? names : [model]).map((name): [string, string] => [name, name])}
-                />
-              </Field>
-              {chosen.steps && (
-                <ol class="steps-list">
-                  {chosen.steps.map((step) => (
-                    <li key={step}>{filled(step, filling)}</li>
-                  ))}
-                </ol>
-              )}
-              <pre class="code" role="group" aria-label={`Text for ${chosen.title}`} tabIndex={0}>
-                <code>{filled(chosen.code, filling)}</code>
-              </pre>
-              <div class="dialog-foot">
-                <CopyButton text={filled(chosen.code, filling)} primary />
-              </div>
-              {chosen.note && <p class="help">{filled(chosen.note, filling)}</p>}
-              <p class="help">
-                Put a project key in place of <code>YOUR-KEY</code>. <a href={href("/keys", { new: "1" })}>Mint key</a>
-              </p>
-            </div>
-          </Card>
-        )}
-      </div>
+      <ClientGuide
+        endpoints={endpoints}
+        names={names}
+        model={model}
+        keyOf={key}
+        secret={null}
+        hrefOf={(client) => href("/connect", { client, key: id, model: param("model") })}
+      />
     </Page>
   );
 }
 
-function Clients({ title, of, chosen }: { title: string; of: Snippet[]; chosen: Snippet | undefined }) {
+type GuideProps = {
+  endpoints: Endpoint[];
+  /** The endpoints that the client may ask for. */
+  names: string[];
+  model: string;
+  /** The key that the client shall send. */
+  keyOf: Key | null;
+  /** That key in clear text, as long as it is in memory. It is copied, never shown. */
+  secret: string | null;
+  /** The address of this page with another client chosen. */
+  hrefOf: (client: string) => string;
+};
+
+/** The clients, and the text of the one that the address names. */
+export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: GuideProps) {
+  const chosen = SNIPPETS.find((snippet) => snippet.id === param("client")) ?? SNIPPETS[0];
+  const first = endpoints.find(({ name }) => name === model)?.failover[0];
+  const needsFacts = chosen?.code.includes("{{context_window}}") ?? false;
+  const facts = useResource<PageOf<Model>>(
+    first && needsFacts ? `catalog?provider=${encodeURIComponent(first.provider)}&q=${encodeURIComponent(first.model)}&limit=20` : null,
+  );
+  const target = facts.data.value?.data.find((known) => known.model === first?.model);
+  const filling: Filling = { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null };
+  const shown = secret && keyOf ? { ...filling, key: `${keyOf.prefix}…` } : filling;
+  if (!chosen) return null;
+  return (
+    <div class="cols client-cols">
+      <Card title="Client">
+        <Clients title="Tried with this gateway" of={SNIPPETS.filter(({ proved }) => proved)} chosen={chosen} hrefOf={hrefOf} />
+        <Clients title="Not tried by us" of={SNIPPETS.filter(({ proved }) => !proved)} chosen={chosen} hrefOf={hrefOf} />
+      </Card>
+      <Card title={chosen.title}>
+        <div class="form">
+          <Field label="Model" name="model" help="An endpoint of the gateway.">
+            <Select
+              value={model}
+              onValue={(model) => setParams({ model }, "replace")}
+              options={(names.length ? names : [model]).map((name): [string, string] => [name, name])}
+            />
+          </Field>
+          {chosen.steps && (
+            <ol class="steps-list">
+              {chosen.steps.map((step) => (
+                <li key={step}>{filled(step, shown)}</li>
+              ))}
+            </ol>
+          )}
+          <pre class="code" role="group" aria-label={`Text for ${chosen.title}`} tabIndex={0}>
+            <code>{filled(chosen.code, shown)}</code>
+          </pre>
+          <div class="dialog-foot">
+            <CopyButton text={filled(chosen.code, secret ? { ...filling, key: secret } : filling)} primary />
+          </div>
+          {chosen.note && <p class="help">{filled(chosen.note, filling)}</p>}
+          {chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
+            <SpeaksResponses key={`${keyOf.id} ${model}`} keyId={keyOf.id} model={model} first={first} />
+          )}
+          {secret ? (
+            <p class="help">The copied text holds the whole key.</p>
+          ) : (
+            <p class="help">
+              Put a project key in place of <code>YOUR-KEY</code>. <a href={href("/keys", { new: "1" })}>Mint key</a>
+            </p>
+          )}
+        </div>
+      </Card>
+    </div>
+  );
+}
+
+/** The part of an explanation that the page reads. */
+type Explained = { passed_over?: (Target & { reason: string })[] };
+
+/** Warns if the first target of an endpoint would be passed over for a request in the Responses protocol. */
+function SpeaksResponses({ keyId, model, first }: { keyId: string; model: string; first: Target }) {
+  const [isRefused, setRefused] = useState(false);
+  useEffect(() => {
+    const body = { model, stream: true, store: false, include: ["reasoning.encrypted_content"], input: "Say hello." };
+    void call<Explained>("POST", "explain", { body: { path: "/v1/responses", key_id: keyId, body } }).then(
+      ({ data }) => setRefused(data.passed_over?.some((other) => UNSPOKEN.includes(other.reason) && sameTarget(other, first)) ?? false),
+      () => setRefused(false),
+    );
+  }, []);
+  if (!isRefused) return null;
+  return (
+    <p class="alert warn" role="status">
+      The first target of {model} does not speak Responses: Codex will be refused.{" "}
+      <a href={href(`/routes/${encodeURIComponent(model)}`)}>Change the order</a>
+    </p>
+  );
+}
+
+const UNSPOKEN = ["no_dialect", "unsupported"];
+
+type ClientsProps = { title: string; of: Snippet[]; chosen: Snippet; hrefOf: GuideProps["hrefOf"] };
+
+function Clients({ title, of, chosen, hrefOf }: ClientsProps) {
   return (
     <>
       <h3 class="group-title client-group">{title}</h3>
       <ul class="nav">
         {of.map((snippet) => (
           <li key={snippet.id}>
-            <a
-              href={href("/connect", { client: snippet.id, key: param("key"), model: param("model") })}
-              aria-current={snippet === chosen ? "true" : undefined}
-            >
+            <a href={hrefOf(snippet.id)} aria-current={snippet === chosen ? "true" : undefined}>
               {snippet.title}
             </a>
           </li>

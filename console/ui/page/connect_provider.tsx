@@ -21,33 +21,47 @@ const OTHERS: Kind[] = [
 
 const close = (): void => setParams({ connect: null });
 
-export function Connect() {
+/** Every kind that can be connected, and the resource that most of them were read from. */
+export function useKinds() {
   const registry = useResource<Page<RegistryEntry>>("registry");
   const entries = registry.data.value?.data ?? [];
   const kinds: Kind[] = [...entries.map((entry) => ({ ...entry, registry: true })), ...OTHERS];
+  return { registry, kinds };
+}
+
+export function Connect() {
+  const { registry, kinds } = useKinds();
   const chosen = kinds.find(({ id }) => id === param("connect"));
-  if (chosen) return <ConnectForm kind={chosen} />;
+  const open = ({ id }: Provider): void => go(href(`/providers/${id}`));
+  if (chosen)
+    return (
+      <Dialog title={`Connect ${chosen.name}`} onClose={close}>
+        <ProviderForm kind={chosen} onConnected={open} onBack={() => setParams({ connect: "choose" })} />
+      </Dialog>
+    );
   return (
     <Dialog title="Connect one provider" onClose={close} wide>
       {registry.error.value && <ErrorBox error={registry.error.value} retry={() => registry.load()} />}
-      <Choose kinds={kinds} />
+      <ChooseKind kinds={kinds} onKind={(connect) => setParams({ connect })} onConnected={open} />
     </Dialog>
   );
 }
 
-function Choose({ kinds }: { kinds: Kind[] }) {
+type ChooseProps = { kinds: Kind[]; onKind: (id: string) => void; onConnected: (provider: Provider) => void };
+
+export function ChooseKind({ kinds, onKind, onConnected }: ChooseProps) {
   const [text, setText] = useState("");
   const wanted = text.trim().toLowerCase();
   const found = kinds.filter(({ id, name }) => `${id} ${name}`.toLowerCase().includes(wanted));
   return (
     <>
       <Text type="search" value={text} onValue={setText} placeholder="Search by name" aria-label="Search by name" autoFocus />
-      {!wanted && <OnThisMachine />}
+      {!wanted && <OnThisMachine onConnected={onConnected} />}
       <h3 class="group-title">By name</h3>
       <ul class="tiles">
         {found.map(({ id, name, type }) => (
           <li key={id}>
-            <button type="button" class="tile" onClick={() => setParams({ connect: id })}>
+            <button type="button" class="tile" onClick={() => onKind(id)}>
               <b>{name}</b>
               <span class="help">
                 {type === "local_server" ? "on a machine of yours" : type === "echo" ? "Answers with your own words" : "with an API key"}
@@ -62,7 +76,7 @@ function Choose({ kinds }: { kinds: Kind[] }) {
 }
 
 /** Model servers that answer on this machine. */
-function OnThisMachine() {
+function OnThisMachine({ onConnected }: Pick<ChooseProps, "onConnected">) {
   const detected = useResource<Page<Detected>>("providers/detect");
   const servers = detected.data.value?.data;
   return (
@@ -83,7 +97,7 @@ function OnThisMachine() {
         <ul class="tiles">
           {servers.map((server) => (
             <li key={server.base_url}>
-              <LocalTile of={server} />
+              <LocalTile of={server} onConnected={onConnected} />
             </li>
           ))}
         </ul>
@@ -92,12 +106,12 @@ function OnThisMachine() {
   );
 }
 
-function LocalTile({ of }: { of: Detected }) {
+function LocalTile({ of, onConnected }: { of: Detected } & Pick<ChooseProps, "onConnected">) {
   const known = of.providers[0];
   const submission = useSubmission();
   const connect = (): void => {
     const body = { id: of.registry_id, registry_id: of.registry_id, base_url: of.base_url };
-    void submission.run(body, (repeatKey) => create(body, repeatKey));
+    void submission.run(body, async (repeatKey) => onConnected(await create(body, repeatKey)));
   };
   return (
     <div class="tile">
@@ -117,10 +131,10 @@ function LocalTile({ of }: { of: Detected }) {
   );
 }
 
-async function create(body: object, repeatKey: string): Promise<void> {
+async function create(body: object, repeatKey: string): Promise<Provider> {
   const { data } = await call<Provider>("POST", "providers", { body, repeatKey });
   changed("providers", "catalog", "health");
-  go(href(`/providers/${data.id}`));
+  return data;
 }
 
 type Fields = { id: string; api_key: string; base_url: string; region: string; project: string; location: string; models: string };
@@ -141,7 +155,9 @@ export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
   };
 }
 
-function ConnectForm({ kind }: { kind: Kind }) {
+type FormProps = { kind: Kind; onConnected: (provider: Provider) => void; onBack: () => void };
+
+export function ProviderForm({ kind, onConnected, onBack }: FormProps) {
   const [fields, setFields] = useState<Fields>({
     id: kind.id,
     api_key: "",
@@ -157,65 +173,56 @@ function ConnectForm({ kind }: { kind: Kind }) {
   const hasAddress = !["bedrock", "vertex", "echo"].includes(kind.type);
   const submit = (): void => {
     const body = bodyOf(kind, fields);
-    void submission.run(body, (repeatKey) => create(body, repeatKey));
+    void submission.run(body, async (repeatKey) => onConnected(await create(body, repeatKey)));
   };
   return (
-    <Dialog title={`Connect ${kind.name}`} onClose={close}>
-      <Form submission={submission} onSubmit={submit}>
-        <Field label="Name" name="id" help="Models are called NAME/MODEL.">
-          <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
+    <Form submission={submission} onSubmit={submit}>
+      <Field label="Name" name="id" help="Models are called NAME/MODEL.">
+        <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
+      </Field>
+      {needsKey && (
+        <Field
+          label="API key"
+          name="api_key"
+          help={
+            <>
+              Stored encrypted. It can be replaced, never shown. Or name a variable: <code>{`\${ENV:${kind.api_key_env ?? "NAME"}}`}</code>.
+            </>
+          }
+        >
+          <Text type="password" value={fields.api_key} onValue={(api_key) => set({ api_key })} />
         </Field>
-        {needsKey && (
-          <Field
-            label="API key"
-            name="api_key"
-            help={
-              <>
-                Stored encrypted. It can be replaced, never shown. Or name a variable:{" "}
-                <code>{`\${ENV:${kind.api_key_env ?? "NAME"}}`}</code>.
-              </>
-            }
-          >
-            <Text type="password" value={fields.api_key} onValue={(api_key) => set({ api_key })} />
-          </Field>
-        )}
-        {hasAddress && (
-          <Field label="Base URL" name="base_url" optional={kind.base_url !== undefined || kind.type === "gemini"}>
-            <Text
-              inputMode="url"
-              value={fields.base_url}
-              onValue={(base_url) => set({ base_url })}
-              placeholder={kind.base_url ?? "https://…"}
-            />
-          </Field>
-        )}
-        {kind.type === "bedrock" && (
-          <Field label="Region" name="region">
-            <Text value={fields.region} onValue={(region) => set({ region })} placeholder="eu-west-1" />
-          </Field>
-        )}
-        {kind.type === "vertex" && (
-          <div class="form-row">
-            <Field label="Project" name="project" optional>
-              <Text value={fields.project} onValue={(project) => set({ project })} />
-            </Field>
-            <Field label="Location" name="location" optional>
-              <Text value={fields.location} onValue={(location) => set({ location })} placeholder="global" />
-            </Field>
-          </div>
-        )}
-        <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
-          <Text value={fields.models} onValue={(models) => set({ models })} />
+      )}
+      {hasAddress && (
+        <Field label="Base URL" name="base_url" optional={kind.base_url !== undefined || kind.type === "gemini"}>
+          <Text
+            inputMode="url"
+            value={fields.base_url}
+            onValue={(base_url) => set({ base_url })}
+            placeholder={kind.base_url ?? "https://…"}
+          />
         </Field>
-        <FormFooterError />
-        <FormButtons
-          busy={submission.busy}
-          submit="Connect"
-          submitting="Connecting…"
-          cancel="Back"
-          onCancel={() => setParams({ connect: "choose" })}
-        />
-      </Form>
-    </Dialog>
+      )}
+      {kind.type === "bedrock" && (
+        <Field label="Region" name="region">
+          <Text value={fields.region} onValue={(region) => set({ region })} placeholder="eu-west-1" />
+        </Field>
+      )}
+      {kind.type === "vertex" && (
+        <div class="form-row">
+          <Field label="Project" name="project" optional>
+            <Text value={fields.project} onValue={(project) => set({ project })} />
+          </Field>
+          <Field label="Location" name="location" optional>
+            <Text value={fields.location} onValue={(location) => set({ location })} placeholder="global" />
+          </Field>
+        </div>
+      )}
+      <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
+        <Text value={fields.models} onValue={(models) => set({ models })} />
+      </Field>
+      <FormFooterError />
+      <FormButtons busy={submission.busy} submit="Connect" submitting="Connecting…" cancel="Back" onCancel={onBack} />
+    </Form>
   );
 }

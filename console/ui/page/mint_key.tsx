@@ -4,11 +4,12 @@ import { call, Fault } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import { suggestEndpoints } from "../api/suggest";
 import type { Endpoint, KeyWithSecret, Member, Model, Page, Principal, Project } from "../api/types";
-import { href } from "../app/router";
 import { Allowed } from "../part/choice";
 import { Dialog } from "../part/dialog";
 import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { dateEnd } from "../part/moment";
+import { PriceForm } from "./models";
+import { targetOf } from "./routes";
 import { SecretDialog } from "./secret";
 
 type Props = { onClose: () => void; project?: string };
@@ -17,11 +18,15 @@ export function MintKey({ onClose, project: given = "" }: Props) {
   const [made, setMade] = useState<KeyWithSecret | null>(null);
   if (made?.key) return <SecretDialog title={`Key ${made.name}`} secret={made.key} recoverable={made.recoverable} onClose={onClose} />;
   if (made) return <Lost onClose={onClose} />;
-  return <MintForm given={given} onMade={setMade} onClose={onClose} />;
+  return (
+    <Dialog title="Mint a project key" onClose={onClose}>
+      <MintForm project={given} onMade={setMade} onClose={onClose} />
+    </Dialog>
+  );
 }
 
 /** The answer to the first attempt was lost, and the key has no copy. */
-function Lost({ onClose }: { onClose: () => void }) {
+export function Lost({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title="The key was minted, but its answer was lost" onClose={onClose}>
       <p>No copy of it is kept, so it cannot be shown. Rotate it, or revoke it and mint another.</p>
@@ -29,16 +34,27 @@ function Lost({ onClose }: { onClose: () => void }) {
   );
 }
 
-function MintForm({ given, onMade, onClose }: { given: string; onMade: (key: KeyWithSecret) => void; onClose: () => void }) {
+type FormProps = {
+  /** The project that is chosen at first. */
+  project: string;
+  /** The endpoints that are chosen at first; null for all. */
+  endpoints?: string[] | null;
+  onMade: (key: KeyWithSecret) => void;
+  onClose?: () => void;
+};
+
+/** The form of a new key. Without `onClose` it has one button. */
+export function MintForm({ project: given, endpoints: first = null, onMade, onClose }: FormProps) {
   const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
   const usable = projects.filter(({ disabled }) => !disabled);
   const [name, setName] = useState("");
   const [chosen, setProject] = useState(given);
   const [actsAs, setActsAs] = useState("");
-  const [endpoints, setEndpoints] = useState<string[] | null>(null);
+  const [endpoints, setEndpoints] = useState<string[] | null>(first);
   const [expires, setExpires] = useState("");
   const [limit, setLimit] = useState("");
   const [recoverable, setRecoverable] = useState(true);
+  const [pricing, setPricing] = useState<string | null>(null);
   const submission = useSubmission();
   const project = chosen || (usable.length === 1 ? (usable[0]?.id ?? "") : "");
   const submit = (): void => {
@@ -59,10 +75,10 @@ function MintForm({ given, onMade, onClose }: { given: string; onMade: (key: Key
   };
   const fault = submission.error;
   return (
-    <Dialog title="Mint a project key" onClose={onClose}>
+    <>
       <Form submission={submission} onSubmit={submit}>
         <Field label="Name" name="name" help="For example the client or the person that uses it.">
-          <Text value={name} onValue={setName} autoFocus />
+          <Text value={name} onValue={setName} autoFocus={onClose !== undefined} />
         </Field>
         <Field label="Project" name="project">
           <Select
@@ -89,7 +105,7 @@ function MintForm({ given, onMade, onClose }: { given: string; onMade: (key: Key
             <Text inputMode="decimal" value={limit} onValue={setLimit} placeholder="none" />
           </Field>
         </div>
-        {limit.trim() && <Unpriced endpoints={endpoints} onNoLimit={() => setLimit("")} />}
+        {limit.trim() && <Unpriced endpoints={endpoints} onPrice={setPricing} onNoLimit={() => setLimit("")} />}
         <Check
           label="Keep an encrypted copy"
           help="So that its owner or an administrator can reveal it later."
@@ -99,7 +115,8 @@ function MintForm({ given, onMade, onClose }: { given: string; onMade: (key: Key
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Mint key" submitting="Minting…" onCancel={onClose} />
       </Form>
-    </Dialog>
+      {pricing && <PriceDialog id={pricing} onClose={() => setPricing(null)} />}
+    </>
   );
 }
 
@@ -118,13 +135,16 @@ export function ActsAs({ project, value, onValue }: ActsAsProps) {
   );
 }
 
+type UnpricedProps = { endpoints: string[] | null; onPrice: (id: string) => void; onNoLimit: () => void };
+
 /** Says which targets a key with a limit on cost cannot use, because their price is unknown. */
-function Unpriced({ endpoints, onNoLimit }: { endpoints: string[] | null; onNoLimit: () => void }) {
+function Unpriced({ endpoints, onPrice, onNoLimit }: UnpricedProps) {
   const all = useResource<Page<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
   const unpriced = new Set(useResource<Page<Model>>("catalog?priced=false&limit=500").data.value?.data.map(({ id }) => id));
   const targets = all.filter(({ name }) => endpoints === null || endpoints.includes(name)).flatMap(({ failover }) => failover);
   const without = [...new Set(targets.map(({ provider, model }) => `${provider}/${model}`).filter((id) => unpriced.has(id)))];
-  if (without.length === 0) return null;
+  const [first] = without;
+  if (!first) return null;
   const shown = without.slice(0, 3).join(", ");
   const more = without.length > 3 ? ` and of ${without.length - 3} more` : "";
   return (
@@ -134,13 +154,22 @@ function Unpriced({ endpoints, onNoLimit }: { endpoints: string[] | null; onNoLi
         {more} is not known. A key with a cost limit cannot use {without.length === 1 ? "it" : "them"}.
       </p>
       <p>
-        <a class="btn small" href={href("/models", { priced: "false" })}>
+        <button type="button" class="btn small" onClick={() => onPrice(first)}>
           Set a price
-        </a>{" "}
+        </button>{" "}
         <button type="button" class="btn small" onClick={onNoLimit}>
           No limit
         </button>
       </p>
     </div>
+  );
+}
+
+/** Sets the price of a model without leaving the form below. */
+function PriceDialog({ id, onClose }: { id: string; onClose: () => void }) {
+  return (
+    <Dialog title={`The price of ${id}`} onClose={onClose}>
+      <PriceForm of={{ id, ...targetOf(id) }} onSaved={onClose} />
+    </Dialog>
   );
 }

@@ -168,7 +168,7 @@ function Shown({ of }: { of: Model }) {
 }
 
 /** Sets the price of a model from a day on. */
-function PriceForm({ of }: { of: Model }) {
+export function PriceForm({ of, onSaved }: { of: Pick<Model, "id" | "provider" | "model">; onSaved?: () => void }) {
   const [input, setInput] = useState("");
   const [output, setOutput] = useState("");
   const [from, setFrom] = useState("");
@@ -185,6 +185,7 @@ function PriceForm({ of }: { of: Model }) {
       await call("POST", "catalog/overrides", { body, repeatKey });
       changed("catalog");
       notify(`The price of ${of.id} is set`);
+      onSaved?.();
     });
   };
   return (

@@ -108,49 +108,69 @@ export function EndpointState({ of }: { of: Endpoint }) {
 }
 
 function NewEndpoint() {
-  const [name, setName] = useState("");
-  const [targets, setTargets] = useState<string[]>([]);
-  const submission = useSubmission();
   const close = (): void => setParams({ new: null });
-  const create = (): void => {
-    const body = { name, failover: targets.map(targetOf) };
-    void submission.run(body, async (repeatKey) => {
-      await call("POST", "endpoints", { body, repeatKey });
-      changed("endpoints");
-      go(href(`/routes/${encodeURIComponent(name)}`));
-    });
+  const create = async (body: EndpointBody, repeatKey: string): Promise<void> => {
+    await call("POST", "endpoints", { body, repeatKey });
+    changed("endpoints");
+    go(href(`/routes/${encodeURIComponent(body.name)}`));
   };
   return (
     <Dialog title="Give clients one name" onClose={close}>
-      <Form submission={submission} onSubmit={create}>
-        <Field
-          label="Named endpoint"
-          name="name"
-          help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
-        >
-          <Text value={name} onValue={setName} placeholder="default" autoFocus />
-        </Field>
-        <Field label="Targets" name="failover" help="Only models of the catalog can be chosen.">
-          <Combobox
-            label="Targets"
-            placeholder="Add a target"
-            suggest={async (text) => (await suggestModels(text)).filter(({ value }) => !targets.includes(value))}
-            onPick={(picked) => setTargets([...targets, picked])}
-          />
-        </Field>
+      <EndpointForm name="" targets={[]} create={create} onClose={close} />
+    </Dialog>
+  );
+}
+
+type EndpointBody = { name: string; failover: Target[] };
+
+type FormProps = {
+  /** What the form begins with. */
+  name: string;
+  targets: string[];
+  create: (body: EndpointBody, repeatKey: string) => Promise<void>;
+  onClose?: () => void;
+};
+
+/** The form of a new endpoint. */
+export function EndpointForm({ name: first, targets: given, create, onClose }: FormProps) {
+  const [name, setName] = useState(first);
+  const [targets, setTargets] = useState(given);
+  const submission = useSubmission();
+  const submit = (): void => {
+    const body = { name, failover: targets.map(targetOf) };
+    void submission.run(body, (repeatKey) => create(body, repeatKey));
+  };
+  return (
+    <Form submission={submission} onSubmit={submit}>
+      <Field
+        label="Named endpoint"
+        name="name"
+        help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
+      >
+        <Text value={name} onValue={setName} placeholder="default" autoFocus={onClose !== undefined} />
+      </Field>
+      <Field label="Targets" name="failover" help="Only models of the catalog can be chosen.">
+        <Combobox
+          label="Targets"
+          placeholder="Add a target"
+          suggest={async (text) => (await suggestModels(text)).filter(({ value }) => !targets.includes(value))}
+          onPick={(picked) => setTargets([...targets, picked])}
+        />
+      </Field>
+      {targets.length > 0 && (
         <ol class="chosen">
           {targets.map((target) => (
             <li key={target} class="tag">
-              {target}
+              <span class="clip">{target}</span>
               <button type="button" aria-label={`Remove ${target}`} onClick={() => setTargets(targets.filter((other) => other !== target))}>
                 <Icon name="x" small />
               </button>
             </li>
           ))}
         </ol>
-        <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Create endpoint" submitting="Creating…" onCancel={close} />
-      </Form>
-    </Dialog>
+      )}
+      <FormFooterError />
+      <FormButtons busy={submission.busy} submit="Create endpoint" submitting="Creating…" onCancel={onClose} />
+    </Form>
   );
 }

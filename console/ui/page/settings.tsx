@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { useResource } from "../api/resource";
 import type { Config, GatewayState } from "../api/types";
 import { preferences } from "../app/preferences";
+import { href } from "../app/router";
 import { Loaded } from "../part/feedback";
 import { Text } from "../part/form";
 import { ago, day, moment, UNKNOWN, zoneName } from "../part/format";
@@ -20,6 +21,11 @@ export function SettingsPage() {
         <div class="page-stack">
           <Preferences />
           {state && <Gateway of={state} />}
+          <Card title="Set-up">
+            <p>
+              The steps from an empty gateway to the first request of a client. <a href={href("/setup")}>Set up</a>
+            </p>
+          </Card>
         </div>
       </div>
     </Page>

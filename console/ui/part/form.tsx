@@ -111,13 +111,14 @@ type FormButtonsProps = {
   /** The text of the button while the form is busy. */
   submitting?: string;
   cancel?: string;
-  onCancel: () => void;
+  /** Without it there is one button. */
+  onCancel?: (() => void) | undefined;
   disabled?: boolean;
   /** True if `Ctrl S` submits the form. */
   saves?: boolean;
 };
 
-/** The two buttons below a form in a dialog. */
+/** The buttons below a form. */
 export function FormButtons({
   busy,
   submit,
@@ -129,9 +130,11 @@ export function FormButtons({
 }: FormButtonsProps) {
   return (
     <div class="dialog-foot">
-      <button type="button" class="btn" onClick={onCancel}>
-        {cancel}
-      </button>
+      {onCancel && (
+        <button type="button" class="btn" onClick={onCancel}>
+          {cancel}
+        </button>
+      )}
       <button type="submit" class="btn primary" data-save={saves ? "" : undefined} disabled={busy || disabled}>
         {busy ? submitting : submit}
       </button>

@@ -1,0 +1,161 @@
+// Step 7: the text for a client, and the check that waits for its first request.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../../api/client";
+import { changed, useResource } from "../../api/resource";
+import type { Endpoint, Key, Page, RequestRecord } from "../../api/types";
+import { href, param, setParams } from "../../app/router";
+import { Field, Select } from "../../part/form";
+import { duration } from "../../part/format";
+import { Mark } from "../../part/icon";
+import { ClientGuide, isLoopback } from "../connect";
+import { clientName, type Seen, STAGES, stagesOf, troubleOf } from "./check";
+
+type Props = {
+  /** The key that was minted on this page, as long as it is in memory. */
+  secret: string | null;
+  onAnswer: (said: string) => void;
+};
+
+export function ClientStep({ secret, onAnswer }: Props) {
+  const keys = useResource<Page<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
+  const all = useResource<Page<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
+  const key = keys.find(({ id }) => id === param("key")) ?? keys[0];
+  const names = all.filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name))).map(({ name }) => name);
+  const model = names.find((name) => name === (param("model") || param("endpoint"))) ?? names[0] ?? "MODEL";
+  return (
+    <div class="form">
+      <Field label="Key" name="key" help="The check waits for a request with it.">
+        <Select
+          value={key?.id ?? ""}
+          onValue={(key) => setParams({ key }, "replace")}
+          options={keys.length ? keys.map(({ id, name, prefix }): [string, string] => [id, `${name} (${prefix}…)`]) : [["", "No key yet"]]}
+        />
+      </Field>
+      <ClientGuide
+        endpoints={all}
+        names={names}
+        model={model}
+        keyOf={key ?? null}
+        secret={key?.id === param("key") ? secret : null}
+        hrefOf={(client) => href("/setup", { step: "client", client, key: key?.id, model })}
+      />
+      {key && <CheckCard key={key.id} of={key} endpoints={names} onAnswer={onAnswer} />}
+    </div>
+  );
+}
+
+type CheckProps = { of: Key; endpoints: string[]; onAnswer: (said: string) => void };
+
+/** Waits for a request with the key and says how far it came. */
+function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
+  const { seen, isLate } = useSeen(of.id);
+  const [record, setRecord] = useState<RequestRecord | null>(null);
+  const answered = seen !== null && seen.status < 400;
+  useEffect(() => {
+    setRecord(null);
+    if (!seen) return;
+    let isOver = false;
+    void recordOf(seen.request_id, () => isOver).then((found) => !isOver && setRecord(found));
+    return () => {
+      isOver = true;
+    };
+  }, [seen]);
+  const name = clientName(seen?.client ?? null);
+  const said = answered && record ? `${name} got its first answer in ${duration(record.first_content_us ?? record.duration_us)}.` : "";
+  useEffect(() => {
+    if (!said) return;
+    changed("setup");
+    onAnswer(said);
+  }, [said]);
+  const trouble = seen ? troubleOf(seen, record, { prefix: of.prefix, endpoints }) : null;
+  return (
+    <section class="check-card" aria-label="Check">
+      <h3>Check</h3>
+      <ol class="check-stages">
+        {stagesOf(seen, of.prefix, record).map((isThere, i) => (
+          <li key={STAGES[i]} class="state">
+            <Mark kind={isThere === null ? "busy" : isThere ? "ok" : i === 4 ? "off" : "bad"} />
+            {STAGES[i]}
+            <span class="sr">{isThere === null ? ", not yet" : isThere ? ", yes" : ", no"}</span>
+          </li>
+        ))}
+      </ol>
+      <div role="status">
+        {!seen && <p class="muted">Waiting for the first request with this key…</p>}
+        {!seen && isLate && (
+          <p class="wrap">
+            Nothing yet. Does <code>curl {location.origin}/health</code> answer from that machine?{" "}
+            {isLoopback(location.hostname) && "The gateway listens on 127.0.0.1 only."}
+          </p>
+        )}
+        {trouble && (
+          <p class="wrap bad">
+            {trouble.text}{" "}
+            {trouble.missing && !trouble.missing.includes("/") && (
+              <a href={href("/setup", { step: "routes", name: trouble.missing })}>Make an endpoint {trouble.missing}</a>
+            )}
+          </p>
+        )}
+        {said && (
+          <p class="wrap">
+            <b>{said}</b> <a href={href(`/requests/${encodeURIComponent(seen?.request_id ?? "")}`)}>See the request</a>
+          </p>
+        )}
+      </div>
+    </section>
+  );
+}
+
+/** Reads the record of a request, which is stored a moment after its end. */
+async function recordOf(id: string, isOver: () => boolean): Promise<RequestRecord | null> {
+  for (let tries = 0; tries < RECORD_TRIES && !isOver(); tries += 1) {
+    const found = await call<RequestRecord>("GET", `requests/${encodeURIComponent(id)}`).catch(() => null);
+    if (found) return found.data;
+    await new Promise((resolve) => setTimeout(resolve, POLL_MS));
+  }
+  return null;
+}
+
+/** The newest request with a key since the page is open, and whether none has come for long. */
+function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
+  const [seen, setSeen] = useState<Seen | null>(null);
+  const [isLate, setLate] = useState(false);
+  const isWaiting = seen === null || seen.status >= 400;
+  useEffect(() => {
+    const timer = setTimeout(() => setLate(true), LATE_MS);
+    return () => clearTimeout(timer);
+  }, [key]);
+  useEffect(() => {
+    if (!isWaiting) return;
+    const opened = Date.now();
+    const look = async (): Promise<void> => {
+      if (document.hidden) return;
+      const found = await call<Page<RequestRecord>>("GET", `requests?key=${encodeURIComponent(key)}&limit=1`).catch(() => null);
+      const [newest] = found?.data.data ?? [];
+      // A failure of long ago is not what is waited for.
+      if (newest && (newest.status < 400 || newest.started_at_ms > opened - RECENT_MS))
+        setSeen((old) => (old?.request_id === newest.request_id ? old : seenOf(newest)));
+    };
+    void look();
+    const timer = setInterval(() => void look(), POLL_MS);
+    return () => clearInterval(timer);
+  }, [key, isWaiting]);
+  return { seen, isLate };
+}
+
+const seenOf = (record: RequestRecord): Seen => ({
+  at_ms: record.started_at_ms,
+  address: null,
+  client: (record as { client?: string | null }).client ?? null,
+  path: null,
+  status: record.status,
+  code: record.error,
+  key_prefix: null,
+  model: record.selector,
+  request_id: record.request_id,
+});
+
+const POLL_MS = 1000;
+const RECENT_MS = 60_000;
+const LATE_MS = 30_000;
+const RECORD_TRIES = 10;

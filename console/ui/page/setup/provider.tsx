@@ -1,0 +1,209 @@
+// Steps 2 to 4: connecting a provider, reading its list of models, and proving that it answers.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { call } from "../../api/client";
+import { changed, useResource } from "../../api/resource";
+import type { Model, Page, Provider, SyncOutcome, Trial } from "../../api/types";
+import { href } from "../../app/router";
+import { ErrorBox } from "../../part/feedback";
+import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../../part/form";
+import { clock, dollars, plural } from "../../part/format";
+import { Mark } from "../../part/icon";
+import { ChooseKind, ProviderForm, useKinds } from "../connect_provider";
+import { TrialResult } from "../provider";
+
+type ProvidersProps = { onDone: (said: string, provider: string) => void };
+
+export function ProvidersStep({ onDone }: ProvidersProps) {
+  const { registry, kinds } = useKinds();
+  const [chosen, choose] = useState<string | null>(null);
+  const box = useRef<HTMLDivElement>(null);
+  const wasChosen = useRef(false);
+  // The control that had the focus is gone when the tiles give way to the form, and the reverse.
+  useEffect(() => {
+    if (chosen || wasChosen.current) box.current?.querySelector<HTMLElement>("input")?.focus();
+    wasChosen.current = chosen !== null;
+  }, [chosen]);
+  const kind = kinds.find(({ id }) => id === chosen);
+  const connected = ({ id }: Provider): void => onDone(`${id} is connected.`, id);
+  return (
+    <div ref={box} class="form">
+      {registry.error.value && <ErrorBox error={registry.error.value} retry={() => registry.load()} />}
+      {kind ? (
+        <>
+          <h3>{kind.name}</h3>
+          <ProviderForm key={kind.id} kind={kind} onConnected={connected} onBack={() => choose(null)} />
+        </>
+      ) : (
+        <>
+          <ChooseKind kinds={kinds} onKind={choose} onConnected={connected} />
+          <p class="help">To try without any: Echo answers with your own words.</p>
+        </>
+      )}
+    </div>
+  );
+}
+
+/** The providers that can be used, and the one that the step is about. */
+function useProvider(wanted: string) {
+  const all = useResource<Page<Provider>>("providers?limit=500");
+  const usable = all.data.value?.data.filter(({ state }) => state === "ready") ?? [];
+  const fitting = usable.find(({ id }) => id === wanted) ?? usable.find(({ type }) => type !== "builtin_speech") ?? usable[0];
+  return { all, usable, provider: fitting };
+}
+
+type StepProps = {
+  /** The id of the provider that was connected; empty if none was. */
+  wanted: string;
+  onProvider: (id: string) => void;
+  onNext: () => void;
+  /** Called when something may have become true. */
+  onChange: (said: string) => void;
+};
+
+function WhichProvider({ usable, provider, onProvider }: { usable: Provider[]; provider: Provider; onProvider: (id: string) => void }) {
+  return (
+    <Field label="Provider" name="provider">
+      <Select value={provider.id} onValue={onProvider} options={usable.map(({ id }): [string, string] => [id, id])} />
+    </Field>
+  );
+}
+
+function NoProvider({ all }: { all: ReturnType<typeof useProvider>["all"] }) {
+  if (all.error.value) return <ErrorBox error={all.error.value} retry={() => all.load()} />;
+  if (!all.data.value) return <p aria-busy="true">Reading…</p>;
+  return (
+    <p class="muted">
+      No provider is ready. <a href={href("/setup", { step: "providers" })}>Connect one</a>
+    </p>
+  );
+}
+
+export function SyncStep({ wanted, onProvider, onNext, onChange }: StepProps) {
+  const { all, usable, provider } = useProvider(wanted);
+  const [read, setRead] = useState<SyncOutcome | null>(null);
+  const submission = useSubmission();
+  if (!provider) return <NoProvider all={all} />;
+  const outcome = read?.provider === provider.id ? read : null;
+  const sync = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      const { data } = await call<SyncOutcome>("POST", `providers/${encodeURIComponent(provider.id)}/sync`, { body: {}, repeatKey });
+      setRead(data);
+      changed("providers", "catalog", "health");
+      if (data.ok) onChange(`Read ${plural(data.models, "model")} of ${provider.id}.`);
+    });
+  const failure = outcome && !outcome.ok ? outcome.error : null;
+  return (
+    <Form submission={submission} onSubmit={sync} label="Sync catalog">
+      <WhichProvider usable={usable} provider={provider} onProvider={onProvider} />
+      <p role="status">{outcome?.ok ? `Read ${plural(outcome.models, "model")} at ${clock(outcome.at_ms)}.` : ""}</p>
+      {failure && <ErrorBox error={new Error([failure.status, failure.message, failure.hint].filter(Boolean).join(": "))} />}
+      <p>
+        <b>Catalog access alone does not prove inference entitlement.</b>
+      </p>
+      <FormError error={submission.error} />
+      <div class="dialog-foot">
+        {outcome && (
+          <button type="button" class={outcome.ok ? "btn primary" : "btn"} onClick={onNext}>
+            Go on
+          </button>
+        )}
+        <button type="submit" class={outcome?.ok ? "btn" : "btn primary"} disabled={submission.busy}>
+          {submission.busy ? "Reading…" : "Sync catalog"}
+        </button>
+      </div>
+    </Form>
+  );
+}
+
+/** Tokens that the question of a test has, about. */
+const QUESTION_TOKENS = 20;
+const ANSWER_TOKENS_MAX = 128;
+
+/** The most that a test costs at known prices in millionths of a dollar; null if a price is unknown. */
+export function costOf(model: Pick<Model, "prices"> | undefined): number | null {
+  const { input, output } = model?.prices ?? {};
+  if (typeof input !== "number" || typeof output !== "number") return null;
+  return input * QUESTION_TOKENS + output * ANSWER_TOKENS_MAX;
+}
+
+export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
+  const { all, usable, provider } = useProvider(wanted);
+  const models = useResource<Page<Model>>(provider ? `catalog?provider=${encodeURIComponent(provider.id)}&limit=500` : null);
+  const [typed, setTyped] = useState("");
+  const [trial, setTrial] = useState<Trial | null>(null);
+  const submission = useSubmission();
+  if (!provider) return <NoProvider all={all} />;
+  const known = models.data.value?.data ?? [];
+  const model = typed || known[0]?.model || "";
+  const isHosted = provider.auth === "api_key" || provider.auth === "oauth";
+  const cost = costOf(known.find((one) => one.model === model));
+  const test = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      setTrial(null);
+      const { data } = await call<Trial>("POST", `providers/${encodeURIComponent(provider.id)}/test`, { body: { model }, repeatKey });
+      setTrial(data);
+      changed("providers", "catalog", "health");
+      if (data.ok) onChange(`${data.served_model ?? model} answered.`);
+    });
+  return (
+    <Form submission={submission} onSubmit={test} label="Test completion">
+      <div class="form-row">
+        <WhichProvider
+          usable={usable}
+          provider={provider}
+          onProvider={(id) => {
+            setTyped("");
+            setTrial(null);
+            onProvider(id);
+          }}
+        />
+        <Field label="Model" name="model">
+          {known.length ? (
+            <Select value={model} onValue={setTyped} options={known.map((one): [string, string] => [one.model, one.model])} />
+          ) : (
+            <Text value={typed} onValue={setTyped} class="mono" />
+          )}
+        </Field>
+      </div>
+      {isHosted ? (
+        <p>
+          <b>Hosted test requests may be billable</b>, {cost === null ? "its price is unknown." : `this one about ${dollars(cost)}.`}
+        </p>
+      ) : (
+        provider.auth === "local" && provider.type !== "echo" && <p class="muted">Loading a model can take a minute.</p>
+      )}
+      {trial && <TrialResult trial={trial} />}
+      <EvidenceRow of={provider} />
+      <FormFooterError />
+      {trial?.ok ? (
+        <div class="dialog-foot">
+          <button type="button" class="btn primary" onClick={onNext}>
+            Go on
+          </button>
+        </div>
+      ) : (
+        <FormButtons busy={submission.busy} submit="Test completion" submitting="Waiting for the answer…" disabled={!model} />
+      )}
+    </Form>
+  );
+}
+
+/** What is proven of a provider, each with its time; hollow marks stand for what is not. */
+function EvidenceRow({ of: { evidence } }: { of: Provider }) {
+  const { reachable, catalog, inference } = evidence ?? {};
+  const rows: [string, number | null | undefined][] = [
+    ["Reachable", reachable?.at_ms],
+    [catalog?.synced_at_ms ? `Catalog read, ${plural(catalog.models, "model")}` : "Catalog read", catalog?.synced_at_ms],
+    [inference?.model ? `Inference proven by ${inference.model}` : "Inference proven", inference?.proven_at_ms],
+  ];
+  return (
+    <ul class="evidence-row" aria-label="Evidence">
+      {rows.map(([name, at]) => (
+        <li key={name} class="state wrap">
+          <Mark kind={at == null ? "off" : "ok"} />
+          {name} <span class="faint num">{at == null ? "not yet" : clock(at)}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}

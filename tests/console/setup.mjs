@@ -1,0 +1,140 @@
+// The checks of the set-up. The first one finds a gateway that nobody has touched.
+
+import assert from "node:assert/strict";
+
+import { axe, settled, sideways } from "./browser.mjs";
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+
+/** Presses Tab until the element has the focus, as a person without a pointer does. */
+async function tabTo(page, locator, key = "Tab") {
+  await locator.waitFor();
+  for (let n = 0; n < 120; n += 1) {
+    if (await locator.evaluate((node) => node === document.activeElement)) return;
+    await page.keyboard.press(key);
+  }
+  throw new Error(`${locator} cannot be reached by ${key}`);
+}
+
+/** Reaches a field and types into it in place of what it holds. */
+async function type(page, label, text, key = "Tab") {
+  await tabTo(page, label, key);
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type(text);
+}
+
+const press = async (page, locator, key = "Tab") => {
+  await tabTo(page, locator, key);
+  await page.keyboard.press("Enter");
+};
+
+/** Waits until the head of a step has the focus: each finished step leads to the next open one. */
+const arrived = (page, step) => page.waitForFunction((id) => document.activeElement?.id === id, `step-${step}`);
+
+export const setupChecks = {
+  async the_set_up_is_done_by_keyboard_alone_and_ends_with_a_clients_request({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/setup");
+    await settled(page);
+    assert.equal(await page.locator("#step-access").getAttribute("aria-expanded"), "true", "the first open step is open");
+    await page.getByRole("navigation", { name: "Console", exact: true }).getByRole("link", { name: "Set up" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+
+    const names = page.getByLabel("Name", { exact: true });
+    await type(page, names.first(), "Ada");
+    await page.keyboard.press("Enter");
+    await page.getByText("name must be").waitFor();
+    await type(page, names.last(), "pioneers");
+    await page.keyboard.press("Enter");
+    await page.getByText("Ada is owner of pioneers.").waitFor();
+    const { data } = await gateway.api("GET", "principals?limit=500");
+    assert.equal(data.filter(({ name }) => name === "Ada").length, 1, "a half-way failure makes nothing twice");
+    await arrived(page, "test");
+
+    await press(page, page.locator("#step-providers"), "Shift+Tab");
+    await page.getByText("No model server answered on the usual ports").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await press(page, button(page, "Echo Answers with your own words"));
+    await type(page, page.getByLabel("Name", { exact: true }), "mine");
+    await page.keyboard.press("Enter");
+    await arrived(page, "test");
+
+    await page.getByText("Sends one real request of at most 128 output tokens.").waitFor();
+    assert.equal(await page.getByLabel("Provider", { exact: true }).inputValue(), "mine");
+    await press(page, button(page, "Test completion"));
+    await page.getByText("answered “").waitFor();
+    await page.getByRole("list", { name: "Evidence" }).getByText("Inference proven by echo").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await press(page, button(page, "Go on"));
+    await arrived(page, "keys");
+
+    await press(page, page.locator("#step-routes"), "Shift+Tab");
+    await page.getByRole("button", { name: "Remove mine/echo" }).waitFor();
+    await type(page, page.getByLabel("Named endpoint"), "mine");
+    await page.keyboard.press("Enter");
+    await page.getByRole("alert").waitFor();
+    await type(page, page.getByLabel("Named endpoint"), "newcomers", "Shift+Tab");
+    await page.keyboard.press("Enter");
+    await page.getByText("Clients can ask for newcomers.").waitFor();
+    await arrived(page, "keys");
+
+    await type(page, page.getByLabel("Name", { exact: true }), "ada-laptop");
+    await type(page, page.getByLabel("Limit a month ($)"), "5");
+    await page.getByText("The price of mine/echo is not known. A key with a cost limit cannot use it.").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await press(page, button(page, "Set a price"));
+    await type(page, page.getByLabel("Input ($ a million)"), "1");
+    await type(page, page.getByLabel("Output ($ a million)"), "2");
+    await page.keyboard.press("Enter");
+    await page.getByText("The price of mine/echo is not known").waitFor({ state: "detached" });
+    await press(page, button(page, "Mint key"));
+    await page.getByText("This key opens the gateway. Copy it now.").waitFor();
+    const key = await page.locator("[data-secret]").innerText();
+    await press(page, button(page, "I have copied it"));
+    await arrived(page, "client");
+
+    await page.getByText("Waiting for the first request with this key…").waitFor();
+    assert.ok(!(await page.content()).includes(key), "the key is not on the page any more");
+    assert.ok(!page.url().includes(key));
+    await page.getByRole("group", { name: "Text for curl" }).getByText(`Bearer ${key.slice(0, 10)}`).waitFor();
+    assert.deepEqual(await axe(page), []);
+    assert.equal(await gateway.chat(key, "newcomers", "hi", true), 200);
+    await page.getByRole("region", { name: "Check" }).getByText("got its first answer in").waitFor();
+    const stages = page.getByRole("region", { name: "Check" }).getByRole("listitem");
+    for (const stage of ["Arrived", "Key accepted", "Model found", "Answered", "Streamed"]) await stages.getByText(`${stage}, yes`).waitFor();
+    await page.getByText("The gateway is set up.").waitFor();
+    assert.equal(await page.getByRole("navigation", { name: "Console", exact: true }).getByRole("link", { name: "Set up" }).count(), 0);
+    await page.goto(`${browser.origin}/console/settings`);
+    await page.getByRole("main").getByRole("link", { name: "Set up" }).waitFor();
+  },
+
+  async the_check_says_what_is_wrong_with_a_clients_request({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "mistaken" });
+    const made = await gateway.api("POST", "keys", { name: "mistaken", project: id, endpoints: ["default"] });
+    const page = await browser.signedIn(gateway.key, `/setup?step=client&key=${made.id}`);
+    await page.getByText("Waiting for the first request with this key…").waitFor();
+    assert.equal(await gateway.chat(made.key, "gpt-4o", "hi"), 404);
+    await page.getByText("It asked for gpt-4o, which this key cannot use. It may use: default.").waitFor();
+    await page.getByRole("link", { name: "Make an endpoint gpt-4o" }).click();
+    assert.equal(await page.getByLabel("Named endpoint").inputValue(), "gpt-4o");
+    await page.goBack();
+    assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
+    await page.getByRole("region", { name: "Check" }).getByText("got its first answer in").waitFor();
+    await page.getByRole("region", { name: "Check" }).getByText("Streamed, no").waitFor();
+  },
+
+  async every_step_of_the_set_up_fits_a_small_and_an_enlarged_window({ gateway, browser }) {
+    const faults = [];
+    // A window of 720 pixels is one of 1440 at 200 %.
+    for (const view of [{ width: 390, theme: "light" }, { width: 720, theme: "dark" }]) {
+      const page = await browser.signedIn(gateway.key, "/setup?step=none", view);
+      for (const step of ["none", "access", "providers", "sync", "test", "routes", "keys", "client"]) {
+        await page.goto(`${browser.origin}/console/setup?step=${step}`);
+        await settled(page);
+        const at = `${step} ${view.width}`;
+        faults.push(...(await axe(page)).map((fault) => `${at}: ${fault}`));
+        if (await sideways(page)) faults.push(`${at} scrolls sideways by ${await sideways(page)}`);
+      }
+    }
+    assert.deepEqual(faults, []);
+  },
+};
