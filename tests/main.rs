@@ -59,6 +59,7 @@ mod recorded;
 mod reported;
 mod responses;
 mod secrets;
+mod series;
 mod setup;
 mod speech;
 mod stalled;

@@ -29,6 +29,7 @@ mod quotas;
 mod registry;
 mod request_checks;
 mod requests;
+mod series;
 mod session;
 mod setup;
 mod state;
@@ -269,6 +270,7 @@ static TABLES: &[&[Route]] = &[
     trials::ROUTES,
     explain::ROUTES,
     requests::ROUTES,
+    series::ROUTES,
     usage::ROUTES,
     audit::ROUTES,
     backups::ROUTES,

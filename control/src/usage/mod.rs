@@ -7,7 +7,7 @@
 //!  (journal/)                                batch: the events, their sums, and each file's read position;
 //!                                            recycles or deletes complete files that are stored
 //!
-//!  journal/ -> ingest -> table, rollup, charges -> requests, report/, export; reprice and retention change them
+//!  journal/ -> ingest -> table, rollup, charges -> requests, report/, series/, export; reprice and retention change them
 //! ```
 //!
 //! An event stays in its file until it is stored, and the transaction that stores it also advances that file's read
@@ -28,6 +28,7 @@ pub(crate) mod request_index;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod rollup;
+pub(crate) mod series;
 pub(crate) mod sums;
 pub(crate) mod table;
 

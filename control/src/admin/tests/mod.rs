@@ -9,6 +9,7 @@ mod process;
 mod reconcile;
 mod report;
 mod requests;
+mod series;
 mod session;
 mod usage;
 

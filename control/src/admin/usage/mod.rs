@@ -160,16 +160,28 @@ fn owners(
 ) -> rusqlite::Result<Vec<Owners>> {
     let mut labels = Labels::default();
     let mut of_group = |group: &ReportGroup| {
-        let mut owners = Owners::new();
-        for (dimension, id) in question.group_by.iter().zip(&group.names) {
-            let Some((named, name, email)) = dimension.column().and_then(owner) else { continue };
-            let label = id.as_ref().map_or(Ok(NameLabel::default()), |id| labels.find(db, named, id))?;
-            owners.insert(name, label.name);
-            email.map(|email| owners.insert(email, label.email));
-        }
-        Ok(owners)
+        let ids = question.group_by.iter().zip(&group.names);
+        let ids =
+            ids.filter_map(|(dimension, id)| Some((dimension.column()?, id.as_deref().unwrap_or_default())));
+        names_of_group(db, &mut labels, ids)
     };
     groups.iter().map(&mut of_group).collect()
+}
+
+/// Returns the names of the keys, projects and humans among the ids of a group. An empty id has no name.
+pub(super) fn names_of_group<'a>(
+    db: &Connection,
+    labels: &mut Labels,
+    ids: impl Iterator<Item = (Column, &'a str)>,
+) -> rusqlite::Result<Owners> {
+    let mut owners = Owners::new();
+    for (column, id) in ids {
+        let Some((named, name, email)) = owner(column) else { continue };
+        let label = if id.is_empty() { NameLabel::default() } else { labels.find(db, named, id)? };
+        owners.insert(name, label.name);
+        email.map(|email| owners.insert(email, label.email));
+    }
+    Ok(owners)
 }
 
 /// Returns the kind of object whose ids a column holds, and the response fields for its name and e-mail address.

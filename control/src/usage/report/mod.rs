@@ -282,7 +282,7 @@ fn whole_day_if_over(db: &Connection, to_ms: u64) -> rusqlite::Result<u64> {
 }
 
 /// Returns the first moment from which hourly sums and records are kept; `None` if there are no daily sums before it.
-fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
+pub(crate) fn only_days_before(db: &Connection) -> rusqlite::Result<Option<u64>> {
     let (of_hours, of_days): (Option<u64>, Option<u64>) =
         db.query_row(FIRST_HOURS, [], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let first_day = of_hours.map_or(u64::MAX, first_hour_of_day);

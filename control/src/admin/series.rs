@@ -1,0 +1,252 @@
+//! `GET /admin/api/series`: figures over a time in equal steps, as columns, for charts.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use http::{Method, Response};
+use rusqlite::Connection;
+use serde::Serialize;
+use shared::clock::unix_ms;
+use shared::port::Body;
+
+use super::query::{Query, choose};
+use super::requests::{FLUSH_TIME_MAX, filter};
+use super::usage::names_of_group;
+use super::{ApiError, Call, Route, json, route_of};
+use crate::money::MicroUsd;
+use crate::usage::names::Labels;
+use crate::usage::requests::{Column, RequestFilter};
+use crate::usage::series::figures::PeriodFigures;
+use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
+
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))];
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let (app, mut query) = (call.app, call.query()?);
+    let group_by = group_by(&mut query)?;
+    let step = query.choice("step", STEPS)?;
+    let question = question(filter(app, &mut query)?, step, group_by)?;
+    query.finish()?;
+    app.writer.flush(FLUSH_TIME_MAX).await;
+    let asked = question.clone();
+    let found = app.readers.ask(move |db| {
+        let found = series(db, &asked, Instant::now() + READING_TIME)?;
+        found.map(|found| Ok((names(db, &asked, &found)?, found))).transpose()
+    });
+    let (names, found) = found.await?.ok_or_else(|| {
+        let message = format!(
+            "There are more than {GROUPS_COUNTED_MAX} groups; use fewer names in group_by, a shorter time or a filter."
+        );
+        ApiError::parameter("group_by", message)
+    })?;
+    json(&SeriesAnswer::of(&question, names, found))
+}
+
+fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
+    let text = query.text("group_by").unwrap_or_default();
+    let choices: Vec<(&str, Column)> = Column::ALL.iter().map(|column| (column.name(), *column)).collect();
+    let mut columns = Vec::new();
+    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let column = choose("group_by", name, &choices)?;
+        if !columns.contains(&column) {
+            columns.push(column);
+        }
+    }
+    if columns.len() > COLUMNS_MAX {
+        let message = format!("group_by must have at most {COLUMNS_MAX} names.");
+        return Err(ApiError::parameter("group_by", message));
+    }
+    Ok(columns)
+}
+
+/// Determines the time and the step of a series. Both ends of the time are extended to whole steps.
+fn question(
+    filter: RequestFilter,
+    step: Option<u64>,
+    group_by: Vec<Column>,
+) -> Result<SeriesQuestion, ApiError> {
+    let to_ms = filter.to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
+    let from_ms = filter.from_ms.unwrap_or_else(|| {
+        to_ms.saturating_sub(step.map_or(TIME_DEFAULT_MS, |step| step.saturating_mul(POINTS_DEFAULT * 1_000)))
+    });
+    if from_ms > to_ms {
+        return Err(ApiError::parameter("from", "from must not be after to."));
+    }
+    let fits = |step: u64| points(from_ms, to_ms, step) <= most();
+    let fitting = STEPS.iter().map(|(_, step)| *step).find(|step| fits(*step));
+    let step = step.or(fitting).unwrap_or(DAY);
+    if !fits(step) {
+        return Err(too_many_points(points(from_ms, to_ms, step), step, fitting));
+    }
+    let step_ms = step.saturating_mul(1_000);
+    let from_ms = from_ms - from_ms % step_ms;
+    let to_ms = to_ms.div_ceil(step_ms).saturating_mul(step_ms).max(from_ms + step_ms);
+    Ok(SeriesQuestion { from_ms, to_ms, step_ms, group_by, filter })
+}
+
+/// Returns the number of points of a time.
+fn points(from_ms: u64, to_ms: u64, step: u64) -> u64 {
+    let step_ms = step.saturating_mul(1_000).max(1);
+    to_ms.div_ceil(step_ms).saturating_sub(from_ms / step_ms)
+}
+
+/// Returns the maximum number of points. The time may cut the first and the last one.
+fn most() -> u64 {
+    u64::try_from(POINTS_MAX).unwrap_or(u64::MAX)
+}
+
+fn too_many_points(points: u64, step: u64, fitting: Option<u64>) -> ApiError {
+    match fitting {
+        Some(fitting) => ApiError::parameter(
+            "step",
+            format!(
+                "step={step} divides this time into {points} points, and at most {POINTS_MAX} are returned; use \
+                 step={fitting} or a shorter time."
+            ),
+        ),
+        None => ApiError::parameter(
+            "from",
+            format!(
+                "The time has {points} days, and at most {POINTS_MAX} points are returned; use a later from."
+            ),
+        ),
+    }
+}
+
+/// The names that belong to the ids of a group.
+type GroupNames = BTreeMap<&'static str, Option<String>>;
+
+/// Returns the names of each group, in the order of the groups.
+fn names(db: &Connection, question: &SeriesQuestion, found: &Series) -> rusqlite::Result<Vec<GroupNames>> {
+    let mut labels = Labels::default();
+    let mut of_group = |ids: &[String]| {
+        let ids = question.group_by.iter().copied().zip(ids.iter().map(String::as_str));
+        names_of_group(db, &mut labels, ids)
+    };
+    found.groups.iter().map(|group| of_group(&group.names)).collect()
+}
+
+#[derive(Serialize)]
+struct SeriesAnswer {
+    /// The start of the first point, in milliseconds since the Unix epoch.
+    from_ms: u64,
+    /// The end of the last point.
+    to_ms: u64,
+    /// The length of a point.
+    step_ms: u64,
+    /// True if exchanges of this time are missing, because reading them took too long or they are no longer kept.
+    partial: bool,
+    /// The moment from which no exchange is missing; `from_ms` unless the answer is partial.
+    complete_from_ms: u64,
+    /// The groups with the most requests, in that order, at most 50. One group without names if the query has no
+    /// `group_by`.
+    groups: Vec<GroupSeries>,
+    /// The number of further groups.
+    groups_omitted: usize,
+}
+
+#[derive(Serialize)]
+struct GroupSeries {
+    /// The ids of the group; null for exchanges without one.
+    group: BTreeMap<&'static str, Option<String>>,
+    /// The names of the keys, projects and humans among the ids; null if unknown.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    names: GroupNames,
+    points: SeriesPoints,
+}
+
+/// The figures of a group. Each list has one item for each point.
+#[derive(Serialize)]
+struct SeriesPoints {
+    /// The exchanges that started in the point: the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
+    requests: Vec<u64>,
+    completed: Vec<u64>,
+    /// The completed ones whose first target did not serve them.
+    failed_over: Vec<u64>,
+    /// Failed for no fault of the client.
+    failed: Vec<u64>,
+    /// The answer broke off after output had started.
+    cut: Vec<u64>,
+    /// The client left.
+    cancelled: Vec<u64>,
+    /// Failed because of the request (400, 413, 415, 422), or rejected with 4xx before any target was tried.
+    refused: Vec<u64>,
+    /// Requests to upstreams. Grouped by provider or model, each counts for its own target.
+    attempts: Vec<u64>,
+    /// The attempts that failed for no fault of the client, and those whose answer broke off.
+    attempt_failures: Vec<u64>,
+    /// Tokens by disjoint classes.
+    input: Vec<u64>,
+    cache_read: Vec<u64>,
+    output: Vec<u64>,
+    /// The known cost, including failed attempts.
+    cost_micro_usd: Vec<MicroUsd>,
+    /// Attempts, failed ones included, whose cost is unknown and not in the sum.
+    requests_unpriced: Vec<u64>,
+    /// The time from the request to the first content, in microseconds with two digits; null if there was none.
+    first_content_us_p50: Vec<Option<u64>>,
+    first_content_us_p99: Vec<Option<u64>>,
+    /// The duration of completed exchanges, in microseconds with two digits; null if there was none.
+    duration_us_p50: Vec<Option<u64>>,
+    duration_us_p99: Vec<Option<u64>>,
+}
+
+impl SeriesAnswer {
+    fn of(question: &SeriesQuestion, names: Vec<GroupNames>, found: Series) -> Self {
+        let columns = || question.group_by.iter().map(Column::name);
+        let some = |name: String| Some(name).filter(|name| !name.is_empty());
+        let groups = found.groups.into_iter().zip(names).map(|(group, names)| GroupSeries {
+            group: columns().zip(group.names.into_iter().map(some)).collect(),
+            names,
+            points: SeriesPoints::of(&group.points),
+        });
+        Self {
+            from_ms: question.from_ms,
+            to_ms: question.to_ms,
+            step_ms: question.step_ms,
+            partial: found.complete_from_ms > question.from_ms,
+            complete_from_ms: found.complete_from_ms,
+            groups: groups.collect(),
+            groups_omitted: found.omitted,
+        }
+    }
+}
+
+impl SeriesPoints {
+    fn of(points: &[PeriodFigures]) -> Self {
+        let counts = |figure: fn(&PeriodFigures) -> u64| points.iter().map(figure).collect();
+        let times = |figure: fn(&PeriodFigures) -> Option<u64>| points.iter().map(figure).collect();
+        Self {
+            requests: counts(|point| point.requests),
+            completed: counts(|point| point.completed),
+            failed_over: counts(|point| point.failed_over),
+            failed: counts(|point| point.failed),
+            cut: counts(|point| point.cut),
+            cancelled: counts(|point| point.cancelled),
+            refused: counts(|point| point.refused),
+            attempts: counts(|point| point.attempts),
+            attempt_failures: counts(|point| point.attempt_failures),
+            input: counts(|point| point.input),
+            cache_read: counts(|point| point.cache_read),
+            output: counts(|point| point.output),
+            cost_micro_usd: points.iter().map(|point| MicroUsd(point.cost_nano_usd)).collect(),
+            requests_unpriced: counts(|point| point.unpriced),
+            first_content_us_p50: times(|point| point.first_content.percentile(50)),
+            first_content_us_p99: times(|point| point.first_content.percentile(99)),
+            duration_us_p50: times(|point| point.duration.percentile(50)),
+            duration_us_p99: times(|point| point.duration.percentile(99)),
+        }
+    }
+}
+
+/// The lengths of a point, in seconds.
+const STEPS: &[(&str, u64)] = &[("1", 1), ("10", 10), ("60", 60), ("3600", 3_600), ("86400", DAY)];
+const DAY: u64 = 86_400;
+/// The length of a series without `from` and `step`.
+const TIME_DEFAULT_MS: u64 = 3_600_000;
+/// The number of points of a series without `from`.
+const POINTS_DEFAULT: u64 = 60;
+/// The maximum number of names in `group_by`.
+const COLUMNS_MAX: usize = 2;
+/// Reading records stops after this time.
+const READING_TIME: Duration = Duration::from_secs(1);

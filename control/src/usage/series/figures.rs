@@ -1,0 +1,168 @@
+//! The figures of the exchanges of a period. Outcomes count what clients noticed; attempts count what upstreams did.
+
+use records::{Record, RecordName, RecordStep, Trace, rare_fields};
+use shared::usage::Lost;
+
+use super::histogram::LatencyHistogram;
+use crate::usage::sums::UsageSums;
+
+/// The figures of a set of exchanges. `requests` is the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PeriodFigures {
+    pub(crate) requests: u64,
+    pub(crate) completed: u64,
+    /// The completed exchanges whose first target did not serve them.
+    pub(crate) failed_over: u64,
+    /// Exchanges that failed for no fault of the client.
+    pub(crate) failed: u64,
+    /// Exchanges whose answer broke off after output had started.
+    pub(crate) cut: u64,
+    /// Exchanges that the client left.
+    pub(crate) cancelled: u64,
+    /// Exchanges that failed because of the request or because of a limit of the caller.
+    pub(crate) refused: u64,
+    /// The targets that were tried, each as often as it was.
+    pub(crate) attempts: u64,
+    /// The attempts that failed for no fault of the client.
+    pub(crate) attempt_failures: u64,
+    pub(crate) input: u64,
+    pub(crate) cache_read: u64,
+    pub(crate) output: u64,
+    /// The sum of the known costs, including those of failed attempts.
+    pub(crate) cost_nano_usd: u64,
+    /// Attempts with unknown cost.
+    pub(crate) unpriced: u64,
+    /// The times to the first content.
+    pub(crate) first_content: LatencyHistogram,
+    /// The durations of completed exchanges.
+    pub(crate) duration: LatencyHistogram,
+}
+
+/// The result of an exchange as its client noticed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ExchangeEnd {
+    Completed,
+    Failed,
+    Cut,
+    Cancelled,
+    Refused,
+}
+
+impl ExchangeEnd {
+    pub(crate) fn of(record: &Record<'_>, trace: Trace<'_>) -> Self {
+        match record.name(RecordName::Outcome) {
+            "completed" => Self::Completed,
+            "cancelled" => Self::Cancelled,
+            "cut" | "interrupted" => Self::Cut,
+            _ if is_fault_of_client(u64::from(record.status)) => Self::Refused,
+            _ if (400..500).contains(&record.status) && !{ trace }.any(|step| is_attempt(&step)) => {
+                Self::Refused
+            }
+            _ => Self::Failed,
+        }
+    }
+}
+
+impl PeriodFigures {
+    /// Adds an exchange without its attempts.
+    pub(crate) fn add_exchange(&mut self, record: &Record<'_>, trace: Trace<'_>) {
+        self.requests += 1;
+        match ExchangeEnd::of(record, trace) {
+            ExchangeEnd::Completed => {
+                self.completed += 1;
+                self.failed_over += u64::from(is_after_failover(trace));
+                self.duration.add(record.duration_us);
+            }
+            ExchangeEnd::Failed => self.failed += 1,
+            ExchangeEnd::Cut => self.cut += 1,
+            ExchangeEnd::Cancelled => self.cancelled += 1,
+            ExchangeEnd::Refused => self.refused += 1,
+        }
+        if let Some(us) = record.first_content_us {
+            self.first_content.add(us);
+        }
+        self.add_sums(&UsageSums::of(record));
+    }
+
+    /// Adds an attempt.
+    pub(crate) fn add_attempt(&mut self, is_failure: bool) {
+        self.attempts += 1;
+        self.attempt_failures += u64::from(is_failure);
+    }
+
+    /// Adds the consumption of a failed attempt.
+    pub(crate) fn add_lost(&mut self, lost: &Lost) {
+        self.add_sums(&UsageSums::of_lost(lost));
+    }
+
+    fn add_sums(&mut self, sums: &UsageSums) {
+        self.input = self.input.saturating_add(sums.tokens.input);
+        self.cache_read = self.cache_read.saturating_add(sums.tokens.cache_read);
+        self.output = self.output.saturating_add(sums.tokens.output);
+        self.cost_nano_usd = self.cost_nano_usd.saturating_add(sums.cost_nano_usd);
+        self.unpriced = self.unpriced.saturating_add(sums.unpriced);
+    }
+}
+
+/// One attempt of an exchange.
+pub(crate) struct Attempt<'a> {
+    pub(crate) provider: &'a str,
+    pub(crate) model: &'a str,
+    /// True if it failed for no fault of the client. An answer that broke off is a failure.
+    pub(crate) is_failure: bool,
+}
+
+/// Returns the attempts of an exchange, in order.
+pub(crate) fn attempts<'a>(record: &Record<'_>, trace: Trace<'a>) -> impl Iterator<Item = Attempt<'a>> {
+    let is_cut = record.name(RecordName::Outcome) == "cut";
+    trace.filter(is_attempt).map(move |RecordStep { provider, model, result, status, .. }| {
+        let is_failure = match result {
+            "served" => is_cut,
+            "cancelled" => false,
+            "status" => !status.is_some_and(is_fault_of_client),
+            _ => true,
+        };
+        Attempt { provider, model, is_failure }
+    })
+}
+
+/// Returns the consumption of the failed attempts of an exchange, each with its provider and model.
+pub(crate) fn lost_attempts<'r, 'a: 'r>(
+    record: &'r Record<'a>,
+    trace: Trace<'a>,
+) -> impl Iterator<Item = (&'a str, &'a str, Lost)> + 'r {
+    rare_fields::lost(&record.lost).filter_map(move |(place, lost)| {
+        let step = { trace }.nth(place)?;
+        Some((step.provider, step.model, lost))
+    })
+}
+
+/// True if another target was tried or passed over before the one that served.
+fn is_after_failover(mut trace: Trace<'_>) -> bool {
+    trace.position(|step| step.result == "served").is_some_and(|place| place > 0)
+}
+
+/// True if the step is an attempt and not a target that was passed over.
+fn is_attempt(step: &RecordStep<'_>) -> bool {
+    ATTEMPTED.contains(&step.result)
+}
+
+/// True for statuses that say that the request itself cannot be served, by whichever target.
+fn is_fault_of_client(status: u64) -> bool {
+    matches!(status, 400 | 413 | 415 | 422)
+}
+
+/// The results of steps that are attempts, as records name them.
+const ATTEMPTED: [&str; 11] = [
+    "served",
+    "status",
+    "unreachable",
+    "timed_out",
+    "stream_error",
+    "stream_ended",
+    "invalid",
+    "cancelled",
+    "budget_exhausted",
+    "no_socket",
+    "address_refused",
+];

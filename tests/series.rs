@@ -1,0 +1,47 @@
+//! Series through the real binary: figures by time, of clients and of upstreams.
+
+use serde_json::{Value, json};
+
+use crate::support::admin::Admin;
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat};
+
+/// Returns the sum of one figure of a group.
+fn sum(group: &Value, figure: &str) -> u64 {
+    group["points"][figure].as_array().unwrap().iter().map(|value| value.as_u64().unwrap()).sum()
+}
+
+#[tokio::test]
+async fn a_series_shows_failover_as_completed_requests_and_failed_attempts() {
+    let (bad, good) = (Upstream::start().await, Upstream::start().await);
+    bad.always(Answer::error(503));
+    good.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::line(&[bad.base_url(), good.base_url()])).await;
+    let (client, admin) = (gateway.client(), Admin(gateway.client()));
+    for _ in 0..3 {
+        assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    }
+    assert_eq!(client.chat(chat::request("p1/m")).await.status, 200);
+    assert_eq!(client.chat(chat::request("p0/m")).await.status, 503);
+    assert_eq!(client.chat(chat::request("no-such-model")).await.status, 404);
+
+    // The answers have arrived, so their records count without waiting.
+    let series = admin.done("GET", "series?step=60", Value::Null).await;
+    assert_eq!((&series["partial"], &series["step_ms"]), (&json!(false), &json!(60_000)));
+    let all = &series["groups"][0];
+    let figures =
+        ["requests", "completed", "failed_over", "failed", "refused", "attempts", "attempt_failures"];
+    assert_eq!(figures.map(|figure| sum(all, figure)), [6, 4, 3, 1, 1, 8, 4], "{series}");
+    assert_eq!(["input", "output"].map(|figure| sum(all, figure)), [44, 28], "as the upstream reports it");
+    let times = all["points"]["duration_us_p50"].as_array().unwrap();
+    assert!(times.iter().any(|time| time.as_u64().is_some_and(|us| us > 0)), "{series}");
+
+    let by_provider = admin.done("GET", "series?step=60&group_by=provider", Value::Null).await;
+    let group = |provider: Value| {
+        let groups = by_provider["groups"].as_array().unwrap();
+        groups.iter().find(|group| group["group"]["provider"] == provider).unwrap().clone()
+    };
+    let figures = ["requests", "completed", "attempts", "attempt_failures"];
+    assert_eq!(figures.map(|figure| sum(&group(json!("p0")), figure)), [1, 0, 4, 4]);
+    assert_eq!(figures.map(|figure| sum(&group(json!("p1")), figure)), [4, 4, 4, 0]);
+    assert_eq!(sum(&group(Value::Null), "refused"), 1, "no target was chosen");
+}
