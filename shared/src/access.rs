@@ -7,10 +7,11 @@ use http::header::AUTHORIZATION;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Serialize;
 
-use crate::id::{KeyId, PrincipalId, ProjectId};
+use crate::id::{EndpointName, KeyId, PrincipalId, ProjectId};
 use crate::operation::Operation;
 use crate::quota::Quota;
 use crate::routing::{ProviderInstance, Target};
+use crate::usage::StepResult;
 
 /// The result of authentication: the caller's identity, permissions and quotas, for all later stages.
 #[derive(Debug)]
@@ -52,6 +53,30 @@ impl Access {
         let Some(owner) = &provider.owner else { return true };
         self.acts_as.as_ref() == Some(owner)
             || self.project.as_ref().is_some_and(|project| provider.shared_with.contains(project))
+    }
+
+    /// Returns true if no allowlist restricts the caller.
+    pub fn is_unlisted(&self) -> bool {
+        self.allowlists.is_empty() || self.role == Role::Administrator
+    }
+
+    /// Returns the reason why the caller may not use `target`, selected through the endpoint `endpoint` or by its own
+    /// name; `None` if it may. Allowlists are checked first, so that a caller who may not use a provider does not learn
+    /// that it has an owner.
+    pub fn refusal(&self, endpoint: Option<&str>, target: &Target) -> Option<StepResult> {
+        if !self.is_unlisted() && !self.allowlists.iter().all(|list| list.permits(endpoint, target)) {
+            Some(StepResult::NotAllowed)
+        } else if !self.may_use(&target.provider) {
+            Some(StepResult::Private)
+        } else {
+            None
+        }
+    }
+
+    /// Returns true if a hard limit on cost applies to the caller at `target`, so that the target must have a known
+    /// price.
+    pub fn bounds_cost(&self, endpoint: Option<&EndpointName>, target: &Target) -> bool {
+        self.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
     }
 }
 

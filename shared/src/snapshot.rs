@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 
+use crate::access::Access;
 use crate::id::EndpointName;
 use crate::key_hash::KeyHasher;
 use crate::key_table::AccessTable;
@@ -61,6 +62,24 @@ impl Route {
         match self {
             Self::Endpoint(endpoint) => Some(&endpoint.name),
             Self::Model(_) | Self::Alias(_) | Self::Ambiguous(_) => None,
+        }
+    }
+
+    /// Returns the route that this one becomes for a caller: a name that several models have is an alias if the caller
+    /// may use exactly one of them (SEL-3). Returns `None` if the caller may use none of the targets, or more than one
+    /// of an ambiguous name.
+    pub fn usable(&self, access: &Access) -> Option<Self> {
+        let endpoint = self.endpoint().map(EndpointName::as_str);
+        let may_use = |target: &&Target| access.refusal(endpoint, target).is_none();
+        match self {
+            Self::Endpoint(_) | Self::Model(_) | Self::Alias(_) => {
+                self.targets().iter().find(may_use).map(|_| self.clone())
+            }
+            Self::Ambiguous(targets) => {
+                let mut usable = targets.iter().filter(may_use);
+                let first = usable.next()?;
+                usable.next().is_none().then(|| Self::Alias(first.clone()))
+            }
         }
     }
 }

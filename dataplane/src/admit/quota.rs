@@ -75,11 +75,6 @@ fn of_target<'a>(
     needs_target.filter(move |quota| quota.scope.covers(endpoint, target))
 }
 
-/// Returns true if a hard limit on cost applies to the caller at `target`, so that the target must have a known price.
-pub(crate) fn bounds_cost(access: &Access, endpoint: Option<&EndpointName>, target: &Target) -> bool {
-    access.quotas.iter().any(|quota| quota.bounds_cost() && quota.scope.covers(endpoint, target))
-}
-
 /// Returns the error for a request under a hard quota that cannot be noted in the usage log.
 pub(crate) fn no_slot() -> Fault {
     let message = "Too many requests of keys with quotas are running. Try again.";

@@ -13,7 +13,6 @@ use shared::id::EndpointName;
 use shared::routing::{Model, Target};
 use shared::snapshot::{Route, Snapshot};
 
-use crate::admit::authorize;
 use crate::error::Fault;
 use crate::relay::ResponseBody;
 
@@ -62,14 +61,14 @@ impl ModelListing<'_> {
     }
 
     fn one(&self, id: &str) -> Option<Value> {
-        let route = authorize::usable(self.access, self.snapshot.routes.get(id)?)?;
+        let route = self.snapshot.routes.get(id)?.usable(self.access)?;
         route.targets().iter().any(|target| self.serves(&route, target)).then(|| self.entry(id, &route))
     }
 
     /// True if a request by the caller through `route` could be sent to `target` (SEL-2).
     fn serves(&self, route: &Route, target: &Target) -> bool {
         let endpoint = route.endpoint().map(EndpointName::as_str);
-        target.provider.unready.is_none() && authorize::refusal(self.access, endpoint, target).is_none()
+        target.provider.unready.is_none() && self.access.refusal(endpoint, target).is_none()
     }
 
     fn entry(&self, id: &str, route: &Route) -> Value {

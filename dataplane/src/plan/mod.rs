@@ -9,9 +9,7 @@ use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
 use crate::adapt;
-use crate::admit::authorize;
 use crate::admit::demand::Demand;
-use crate::admit::quota;
 use crate::error::Fault;
 
 use self::response_affinity::{ResponseAffinity, StateReference};
@@ -38,7 +36,7 @@ pub(crate) struct Needs<'a> {
 /// Resolves the selector for this caller (SEL-1, SEL-3).
 pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Result<Route, Fault> {
     let route = match snapshot.routes.get(selector) {
-        Some(ambiguous @ Route::Ambiguous(_)) => authorize::usable(access, ambiguous),
+        Some(ambiguous @ Route::Ambiguous(_)) => ambiguous.usable(access),
         known => known.cloned(),
     };
     route.ok_or_else(|| {
@@ -63,8 +61,8 @@ pub(crate) fn order<'a>(
     // If all targets are skipped, the error reports the reason that ranks highest.
     let mut nearest = None;
     for target in listed {
-        let refusal = authorize::refusal(needs.access, endpoint, target)
-            .or_else(|| needs.unmet_by(route.endpoint(), target));
+        let refusal =
+            needs.access.refusal(endpoint, target).or_else(|| needs.unmet_by(route.endpoint(), target));
         match refusal {
             None => candidates.push(target),
             Some(why) => {
@@ -122,7 +120,7 @@ impl Needs<'_> {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
-        } else if quota::bounds_cost(self.access, endpoint, target) && !self.demand.is_priced(target) {
+        } else if self.access.bounds_cost(endpoint, target) && !self.demand.is_priced(target) {
             Some(StepResult::NoPrice)
         } else {
             None

@@ -13,7 +13,6 @@ use wire::request::Head;
 
 use super::super::inference::AuthorizedRequest;
 use crate::adapt;
-use crate::admit::authorize;
 use crate::error::Fault;
 use crate::server::body::HeldBody;
 
@@ -48,7 +47,7 @@ fn cut(route: &Route, started: &Started, access: &Access) -> Option<Route> {
     let has_it =
         |target: &&Target| target.provider.id == started.provider && target.model.id == started.model;
     let target = route.targets().iter().find(has_it)?;
-    if authorize::refusal(access, name, target).is_some() {
+    if access.refusal(name, target).is_some() {
         return None;
     }
     Some(match route {
