@@ -25,6 +25,7 @@ mod cors;
 mod counting;
 mod credentials;
 mod cut;
+mod dry_run;
 mod durability;
 mod every_route;
 mod failover;

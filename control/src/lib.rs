@@ -27,6 +27,7 @@ mod offline;
 mod publish;
 mod refusals;
 pub mod regular_file;
+mod selector_access;
 mod service;
 mod state;
 mod usage;

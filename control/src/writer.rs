@@ -11,7 +11,10 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
-use crate::command::{AdminWrite, CommandRefusal, QueuedWrite, WriteOutcome, execute};
+use crate::actor::Actor;
+use crate::command::{
+    AdminWrite, Command, CommandRefusal, DryRun, QueuedDryRun, QueuedWrite, WriteOutcome, dry_run, execute,
+};
 use crate::config::Routing;
 use crate::db::error::DbError;
 use crate::publish::{Publisher, ReloadReport, Touched};
@@ -44,6 +47,8 @@ enum WriterJob {
     Flush(oneshot::Sender<()>),
     /// Execute a change of the state.
     Write(Box<QueuedWrite>),
+    /// Apply a change, and roll it back.
+    DryRun(Box<QueuedDryRun>),
     /// Publish the changed configuration file, and report when it is in force.
     File(Box<Routing>, ReloadReport),
     /// Publish again, because something outside the database has changed.
@@ -111,6 +116,17 @@ impl WriterHandle {
         self.queue(write)?.await.unwrap_or(Err(CommandRefusal::Failed(DbError::Stopping)))
     }
 
+    /// Applies a change, rolls it back, and returns its preview.
+    pub(crate) async fn dry_run(
+        &self,
+        command: Box<dyn Command>,
+        actor: Actor,
+    ) -> Result<DryRun, CommandRefusal> {
+        let (caller, outcome) = oneshot::channel();
+        self.send(WriterJob::DryRun(Box::new((command, actor, caller))))?;
+        outcome.await.unwrap_or(Err(CommandRefusal::Failed(DbError::Stopping)))
+    }
+
     /// Queues a change and returns the receiver of its outcome.
     pub(crate) fn queue(&self, write: AdminWrite) -> Result<oneshot::Receiver<WriteOutcome>, DbError> {
         let (caller, outcome) = oneshot::channel();
@@ -165,7 +181,11 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
                 let _ = reply.send(());
             }
             Ok(
-                WriterJob::Write(_) | WriterJob::File(..) | WriterJob::Publish(_) | WriterJob::UsageTask(_),
+                WriterJob::Write(_)
+                | WriterJob::DryRun(_)
+                | WriterJob::File(..)
+                | WriterJob::Publish(_)
+                | WriterJob::UsageTask(_),
             )
             | Err(RecvTimeoutError::Timeout) => {}
             Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
@@ -182,6 +202,11 @@ impl WriterState {
         loop {
             match job {
                 Ok(WriterJob::Write(write)) => writes.push(*write),
+                Ok(WriterJob::DryRun(dry_run)) => {
+                    // The changes before it are part of the state that it starts from.
+                    self.execute(std::mem::take(&mut writes));
+                    self.dry_run(*dry_run);
+                }
                 Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
                 Ok(WriterJob::Publish(touched)) => self.publish(touched),
                 Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
@@ -204,6 +229,13 @@ impl WriterState {
         let Self { meter, publisher, keys, .. } = self;
         let access = execute(meter.db_mut(), keys, publisher, writes);
         meter.access_changed(&access);
+    }
+
+    fn dry_run(&mut self, (command, actor, caller): QueuedDryRun) {
+        let Self { meter, publisher, keys, .. } = self;
+        let outcome = dry_run(meter.db_mut(), keys, publisher, (command, &actor));
+        // A caller that has left needs no outcome.
+        let _ = caller.send(outcome);
     }
 
     fn publish(&mut self, touched: Touched) {

@@ -3,12 +3,12 @@
 use http::{Method, Response, StatusCode};
 use shared::port::Body;
 
-use super::{ApiError, Call, Route, route_of};
+use super::{ApiError, Call, Route, write_of};
 use crate::command::bindings::{Bind, Unbind};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call))),
-    route_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call))),
+    write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call))),
+    write_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call))),
 ];
 
 async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {

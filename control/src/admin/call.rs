@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
+use super::dry_run::{self, DRY_RUN};
 use super::in_flight::InFlight;
 use super::query::Query;
 use super::{ApiError, App};
@@ -27,6 +28,8 @@ pub(crate) struct Call<'a> {
     pub(crate) body: &'a Bytes,
     /// The decoded path segments that match the `{}` of the route's pattern.
     pub(super) arguments: Vec<String>,
+    /// True if the write is to be applied and rolled back.
+    pub(super) dry_run: bool,
     /// Prevents a concurrent run of the same request, once [`Call::replayed`] has been called.
     pub(super) under_way: Option<InFlight>,
 }
@@ -44,7 +47,12 @@ impl Call<'_> {
 
     /// Returns the query parameters, to be taken by name.
     pub(crate) fn query(&self) -> Result<Query, ApiError> {
-        Query::parse(self.parts.uri.query().unwrap_or_default())
+        let mut query = Query::parse(self.parts.uri.query().unwrap_or_default())?;
+        if !self.parts.method.is_safe() {
+            // It has been read before the route's handler was called.
+            query.text(DRY_RUN);
+        }
+        Ok(query)
     }
 
     /// Rejects any query parameter, for routes that take none.
@@ -76,12 +84,15 @@ impl Call<'_> {
         })
     }
 
-    /// Executes `command` and answers with `status` and the command's output.
+    /// Executes `command` and answers with `status` and the command's output. In a dry run, answers with its effects.
     pub(crate) async fn execute(
         &self,
         status: StatusCode,
         command: impl Command,
     ) -> Result<Response<Body>, ApiError> {
+        if self.dry_run {
+            return dry_run::answer(self, command).await;
+        }
         Ok(response(self.write(status, command, self.idempotency()?).await?))
     }
 

@@ -12,17 +12,17 @@ use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
-use super::{ApiError, Call, Route, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 use crate::connection::{ListedEndpoint, RoutedProvider};
 use crate::db::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "endpoints", |call| Box::pin(list(call))),
-    route_of(Method::POST, "endpoints", |call| Box::pin(create(call))),
+    write_of(Method::POST, "endpoints", |call| Box::pin(create(call))),
     route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call))),
-    route_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call))),
-    route_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call))),
+    write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

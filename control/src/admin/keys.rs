@@ -11,7 +11,7 @@ use super::field::Lists;
 use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
-use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation, Reveal, Rotate};
 use crate::db::keys::{self, KeyFilter, KeyState};
@@ -19,12 +19,12 @@ use crate::db::quotas::KeyLimit;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call))),
-    route_of(Method::POST, "keys", |call| Box::pin(create(call))),
+    write_of(Method::POST, "keys", |call| Box::pin(create(call))),
     route_of(Method::GET, "keys/{}", |call| Box::pin(show(call))),
-    route_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call))),
-    route_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call))),
+    write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call))),
     route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call))),
-    route_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call))),
+    write_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

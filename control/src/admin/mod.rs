@@ -9,6 +9,7 @@ mod catalog;
 mod config;
 mod csv;
 mod detect;
+mod dry_run;
 mod endpoints;
 mod error;
 mod explain;
@@ -180,7 +181,8 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
     }
     let (route, arguments) = find(asked, path)?;
     let (parts, body) = (&request.parts, &request.body);
-    (route.handle)(Call { app, actor, parts, body, arguments, under_way: None }).await
+    let dry_run = dry_run::is_wanted(asked, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
+    (route.handle)(Call { app, actor, parts, body, arguments, dry_run, under_way: None }).await
 }
 
 /// Returns the route of a method and path, and the decoded segments that match its pattern's `{}`.
@@ -241,6 +243,8 @@ pub(crate) struct Route {
     /// The path below `/admin/api/`; `{}` matches any single segment.
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
+    /// True if the route is a write that takes `dry_run`.
+    has_dry_run: bool,
 }
 
 const fn route_of(
@@ -248,7 +252,16 @@ const fn route_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    Route { method, pattern, handle }
+    Route { method, pattern, handle, has_dry_run: false }
+}
+
+/// A write whose only effect is its command, so that it can be applied and rolled back.
+const fn write_of(
+    method: Method,
+    pattern: &'static str,
+    handle: for<'a> fn(Call<'a>) -> Handling<'a>,
+) -> Route {
+    Route { method, pattern, handle, has_dry_run: true }
 }
 
 static TABLES: &[&[Route]] = &[

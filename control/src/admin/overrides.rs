@@ -8,7 +8,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
-use super::{ApiError, Call, Route, field, json, route_of};
+use super::{ApiError, Call, Route, field, json, route_of, write_of};
 use crate::catalog::merge::KnownModel;
 use crate::command::catalog::{CreateOverride, DeleteOverride};
 use crate::config::{did_you_mean, is_model_id};
@@ -17,9 +17,9 @@ use crate::model_facts::Facts;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call))),
-    route_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call))),
+    write_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call))),
     route_of(Method::GET, "catalog/overrides/{}", |call| Box::pin(show(call))),
-    route_of(Method::DELETE, "catalog/overrides/{}", |call| Box::pin(delete(call))),
+    write_of(Method::DELETE, "catalog/overrides/{}", |call| Box::pin(delete(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

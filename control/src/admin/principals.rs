@@ -6,17 +6,17 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
-use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 use crate::db::principals;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "principals", |call| Box::pin(list(call))),
-    route_of(Method::POST, "principals", |call| Box::pin(create(call))),
+    write_of(Method::POST, "principals", |call| Box::pin(create(call))),
     route_of(Method::GET, "principals/{}", |call| Box::pin(show(call))),
-    route_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call))),
-    route_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call))),
+    write_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

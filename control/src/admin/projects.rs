@@ -9,7 +9,7 @@ use super::field::Lists;
 use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
-use super::{ApiError, Call, Route, field, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::members::{PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
@@ -19,13 +19,13 @@ use crate::db::{members, projects};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call))),
-    route_of(Method::POST, "projects", |call| Box::pin(create(call))),
+    write_of(Method::POST, "projects", |call| Box::pin(create(call))),
     route_of(Method::GET, "projects/{}", |call| Box::pin(show(call))),
-    route_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call))),
-    route_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call))),
+    write_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call))),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call))),
-    route_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call))),
-    route_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call))),
+    write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call))),
+    write_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

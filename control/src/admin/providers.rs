@@ -9,7 +9,7 @@ use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
-use super::{ApiError, App, Call, Route, json, json_of_version, route_of};
+use super::{ApiError, App, Call, Route, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
@@ -18,10 +18,10 @@ use crate::credential::Sign;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call))),
-    route_of(Method::POST, "providers", |call| Box::pin(create(call))),
+    write_of(Method::POST, "providers", |call| Box::pin(create(call))),
     route_of(Method::GET, "providers/{}", |call| Box::pin(show(call))),
-    route_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call))),
-    route_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call))),
+    write_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call))),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -9,16 +9,16 @@ use shared::quota::{Counters, Metric, Period, Subject};
 
 use super::list::{ListPage, PageOf};
 use super::query::Query;
-use super::{ApiError, Call, Route, json, json_of_version, route_of};
+use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
-    route_of(Method::POST, "quotas", |call| Box::pin(create(call))),
+    write_of(Method::POST, "quotas", |call| Box::pin(create(call))),
     route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call))),
-    route_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call))),
-    route_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
+    write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call))),
+    write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
 ];
 
 /// A limit and its current usage. Amounts are in the unit of the limit; usage is rounded up.

@@ -8,7 +8,8 @@
 //!                           COMMIT -> publish -> WriteOutcomes
 //! ```
 //!
-//! Writes that are queued at the same time share one commit.
+//! Writes that are queued at the same time share one commit. A [`dry_run`] applies a command in a transaction of its own
+//! and rolls it back.
 
 pub(crate) mod audit_only;
 pub(crate) mod bindings;
@@ -44,7 +45,7 @@ use crate::config::{Environment, Routing};
 use crate::db::audit::{self, AuditEntry};
 use crate::db::error::DbError;
 use crate::db::idempotency::{self, StoredAnswer};
-use crate::publish::{Publisher, Touched, TouchedAccess};
+use crate::publish::{ChangePreview, Publisher, Touched, TouchedAccess};
 use crate::vault::{SealPlace, VaultKeys};
 
 /// A change of the state, and its caller.
@@ -200,6 +201,34 @@ pub(crate) fn execute(
     access
 }
 
+/// The result of a command that was applied and rolled back.
+#[derive(Debug)]
+pub(crate) struct DryRun {
+    /// The output for the caller as JSON, without secrets; empty if there is no content.
+    pub(crate) output: Vec<u8>,
+    /// The snapshot that the change would lead to.
+    pub(crate) preview: Box<ChangePreview>,
+}
+
+/// A command to apply and roll back, and the receiver of its result.
+pub(crate) type QueuedDryRun = (Box<dyn Command>, Actor, oneshot::Sender<Result<DryRun, CommandRefusal>>);
+
+/// Applies a command, reads the snapshot that it would lead to, and rolls everything back. Nothing is audited or
+/// published.
+pub(crate) fn dry_run(
+    db: &mut Connection,
+    keys: &VaultKeys,
+    publisher: &Publisher,
+    (command, actor): (Box<dyn Command>, &Actor),
+) -> Result<DryRun, CommandRefusal> {
+    let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let write = Write::of(&tx, keys, publisher, actor);
+    let Done { body, kept, touched, .. } = command.apply(&write)?;
+    let preview = Box::new(publisher.preview(&touched, &tx)?);
+    tx.rollback()?;
+    Ok(DryRun { output: kept.unwrap_or(body), preview })
+}
+
 /// Runs the writes in one transaction. Returns their outcomes, and what they touched together.
 fn commit(
     db: &mut Connection,
@@ -207,20 +236,12 @@ fn commit(
     publisher: &Publisher,
     writes: Vec<AdminWrite>,
 ) -> rusqlite::Result<(Vec<WriteOutcome>, Touched)> {
-    let now_ms = shared::clock::unix_ms();
     let mut tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let (mut outcomes, mut touched) = (Vec::with_capacity(writes.len()), Touched::NOTHING);
     for AdminWrite { command, actor, status, idempotency } in writes {
         let savepoint = tx.savepoint()?;
-        let write = Write {
-            db: &savepoint,
-            keys,
-            file: publisher.file(),
-            environment: publisher.environment(),
-            catalog: publisher.catalog(),
-            actor: &actor,
-            now_ms,
-        };
+        let write = Write::of(&savepoint, keys, publisher, &actor);
+        let now_ms = write.now_ms;
         outcomes.push(match write.run(command, status, idempotency.as_ref()) {
             Ok((answer, more)) => {
                 touched = touched.and(more);
@@ -247,6 +268,20 @@ fn commit(
     }
     tx.commit()?;
     Ok((outcomes, touched))
+}
+
+impl<'a> Write<'a> {
+    fn of(db: &'a Connection, keys: &'a VaultKeys, publisher: &'a Publisher, actor: &'a Actor) -> Self {
+        Self {
+            db,
+            keys,
+            file: publisher.file(),
+            environment: publisher.environment(),
+            catalog: publisher.catalog(),
+            actor,
+            now_ms: shared::clock::unix_ms(),
+        }
+    }
 }
 
 impl Write<'_> {

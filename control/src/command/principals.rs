@@ -70,7 +70,7 @@ impl Command for EditPrincipal {
         let audit = AuditEntry::done("principal.edit", "principal", &after.id)
             .before(json!(before))
             .after(json!(after));
-        Ok(Done::new(&after, audit, Touched::ACCESS)?.version(after.version))
+        Ok(Done::new(&after, audit, Touched::principal(&after.id))?.version(after.version))
     }
 }
 
@@ -97,7 +97,7 @@ impl Command for DeletePrincipal {
         principals::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
-        Ok(Done::without_output(audit, Touched::ACCESS))
+        Ok(Done::without_output(audit, Touched::principal(&before.id)))
     }
 }
 

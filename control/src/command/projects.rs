@@ -75,7 +75,7 @@ impl Command for EditProject {
         store(write, &after)?;
         let audit =
             AuditEntry::done("project.edit", "project", &after.id).before(json!(before)).after(json!(after));
-        Ok(Done::new(&after, audit, Touched::ACCESS)?.version(after.version))
+        Ok(Done::new(&after, audit, Touched::project(&after.id))?.version(after.version))
     }
 }
 
@@ -100,7 +100,7 @@ impl Command for DeleteProject {
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
         // Provider instances may have been shared with it, so routing must be rebuilt as well.
-        Ok(Done::without_output(audit, Touched::ACCESS.and(Touched::ROUTING)))
+        Ok(Done::without_output(audit, Touched::project(&before.id).and(Touched::ROUTING)))
     }
 }
 

@@ -70,7 +70,7 @@ fn summary(faults: &[FieldFault]) -> String {
 }
 
 /// Every provider instance of the database, as of the last [`DatabaseInstances::refresh`].
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct DatabaseInstances {
     by_id: BTreeMap<String, (Stamp, Arc<StoredProvider>)>,
 }

@@ -306,6 +306,38 @@ pub(crate) fn opening(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Resul
     statement.query_row(named_params! {":id": id, ":now": now_ms}, |row| columns.read(row)).optional()
 }
 
+/// Returns up to `rows` keys of a project, open or not.
+pub(crate) fn openings_of_project(
+    db: &Connection,
+    project: &str,
+    now_ms: u64,
+    rows: usize,
+) -> rusqlite::Result<Vec<OpeningKey>> {
+    openings(db, OPENINGS_OF_PROJECT, project, (now_ms, rows))
+}
+
+/// Returns up to `rows` keys that act as a human, open or not.
+pub(crate) fn openings_of_human(
+    db: &Connection,
+    principal: &str,
+    now_ms: u64,
+    rows: usize,
+) -> rusqlite::Result<Vec<OpeningKey>> {
+    openings(db, OPENINGS_OF_HUMAN, principal, (now_ms, rows))
+}
+
+fn openings(
+    db: &Connection,
+    sql: &str,
+    owner: &str,
+    (now_ms, rows): (u64, usize),
+) -> rusqlite::Result<Vec<OpeningKey>> {
+    let mut statement = db.prepare_cached(sql)?;
+    let columns = OpeningColumns::of(&statement)?;
+    let values = named_params! {":owner": owner, ":now": now_ms, ":rows": rows};
+    statement.query_map(values, |row| columns.read(row))?.collect()
+}
+
 /// The column positions of an [`OpeningKey`]. Looking them up by name for each row would take most of the time.
 struct OpeningColumns {
     id: usize,
@@ -387,3 +419,11 @@ const OPENING: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, mo
      state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE keys.id = :id";
+const OPENINGS_OF_PROJECT: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+     state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
+     AND coalesce(principals.disabled, 0) = 0 AS is_open \
+     FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE project = :owner ORDER BY keys.id LIMIT :rows";
+const OPENINGS_OF_HUMAN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+     state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
+     AND coalesce(principals.disabled, 0) = 0 AS is_open \
+     FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE acts_as = :owner ORDER BY keys.id LIMIT :rows";

@@ -122,19 +122,38 @@ impl AccessHalf {
     }
 }
 
+/// Reads the access of single keys. Each project is read once.
+pub(super) struct AccessReader<'a> {
+    pub(super) db: &'a Connection,
+    pub(super) book: &'a QuotasBySubject,
+    pub(super) projects: HashMap<String, Option<ProjectAccess>>,
+}
+
+impl AccessReader<'_> {
+    /// Returns the access of a key, open or not; `None` if it opens nothing.
+    pub(super) fn access_of(&mut self, key: OpeningKey) -> rusqlite::Result<Option<Access>> {
+        if !self.projects.contains_key(&key.project) {
+            let project = projects::find(self.db, &key.project)?.filter(|project| !project.disabled);
+            self.projects.insert(key.project.clone(), project.map(ProjectAccess::of));
+        }
+        let project = self.projects.get(&key.project).and_then(Option::as_ref).filter(|_| key.is_open);
+        Ok(project.map(|project| access(key, project, self.book)))
+    }
+}
+
 /// The access settings that all keys of a project share.
-struct ProjectAccess {
+pub(super) struct ProjectAccess {
     id: ProjectId,
     allowlist: Option<Arc<Allowlist>>,
 }
 
 impl ProjectAccess {
-    fn of(row: projects::StoredProject) -> Self {
+    pub(super) fn of(row: projects::StoredProject) -> Self {
         Self { id: ProjectId::new(row.id), allowlist: restricting(row.allowlist) }
     }
 }
 
-fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySubject) -> Access {
+pub(super) fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySubject) -> Access {
     Access {
         quotas: book.of(&key.id, project.id.as_str(), key.acts_as.as_deref()),
         key: KeyId::new(key.id),

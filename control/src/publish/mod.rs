@@ -2,15 +2,21 @@
 //! (policies, static keys, server options) stay as they were at start-up.
 
 mod access;
+mod effects;
+mod preview;
 mod publisher;
 mod quotas;
 mod reload;
 mod routes;
 mod touched;
 
+pub(crate) use effects::Effects;
+pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};
 pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
 pub(crate) use touched::{ChangedKeys, Touched, TouchedAccess};
 
+#[cfg(test)]
+mod effects_tests;
 #[cfg(test)]
 pub(crate) mod tests;

@@ -13,6 +13,7 @@ use shared::sanitize;
 use shared::snapshot::{Snapshot, SnapshotPublisher};
 
 use super::access::AccessHalf;
+use super::preview::{AccessPreview, ChangePreview};
 use super::reload::ReloadReport;
 use super::routes::{self, Routes, Signing};
 use super::touched::{Touched, TouchedAccess};
@@ -158,11 +159,30 @@ impl Publisher {
         Ok(())
     }
 
+    /// Returns the snapshot that an uncommitted change would lead to, beside the present one. Nothing is published.
+    pub(crate) fn preview(&self, touched: &Touched, db: &Connection) -> rusqlite::Result<ChangePreview> {
+        let after = if touched.routing { self.previewed_routes(db)? } else { self.routes.clone() };
+        let AccessPreview { keys, everywhere, is_complete } = AccessPreview::read(&touched.access, db)?;
+        let (before, callers) = (self.routes.clone(), Arc::clone(&self.access.table));
+        Ok(ChangePreview { before, after, callers, keys, everywhere, is_complete })
+    }
+
+    fn previewed_routes(&self, db: &Connection) -> rusqlite::Result<Routes> {
+        let now_ms = shared::clock::unix_ms();
+        let mut instances = self.database_instances.clone();
+        instances.refresh(db, &self.keys, &self.config.environment)?;
+        let (routing, _) = merge(&self.file, &instances, endpoints::all(db)?);
+        let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
+        let (board, signing) = (Board::default(), Signing { tokens: None, now_ms });
+        Ok(routes::routes(&routing, (&self.config.policies, &board), &signing, &mut merger))
+    }
+
     fn read_access(&mut self, db: &Connection) -> rusqlite::Result<()> {
         let is_read = match &self.owed.access {
             TouchedAccess::Nothing => true,
             TouchedAccess::Some(changed) => self.access.change(changed, &self.counters, db)?,
-            TouchedAccess::All => false,
+            // Without a record of which keys are in a group, all of them are reread.
+            TouchedAccess::Group(_) | TouchedAccess::All => false,
         };
         if !is_read {
             self.access = AccessHalf::read(&self.config, &self.hasher, &self.counters, db)?;
@@ -176,7 +196,7 @@ impl Publisher {
         self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         self.tokens.want(routes::grants(&routing));
-        let signing = Signing { tokens: &self.tokens, now_ms };
+        let signing = Signing { tokens: Some(&self.tokens), now_ms };
         let policies = (&self.config.policies, &*self.board);
         self.routes = routes::routes(&routing, policies, &signing, &mut merger);
         sanitize::guard(routes::guarded(&routing, &self.routes.providers));

@@ -36,12 +36,32 @@ impl QuotasBySubject {
             quotas.insert(row.id.clone(), Arc::new(quota(row, counter)));
         }
         restore_minutes(db, &rules, &quotas, &sliding)?;
+        Ok(Self::of_quotas(rules, quotas))
+    }
+
+    /// Builds the quotas of `rules` with counters of their own that count nothing.
+    pub(super) fn uncounted(rules: Rules) -> Self {
+        let now_ms = unix_ms();
+        let blank = |row: &QuotaRow| {
+            let counter = row.period.map(|period| Counter::new(period, now_ms));
+            Arc::new(counter.unwrap_or_else(|| Counter::of_holds(now_ms)))
+        };
+        let quotas = rules.all().map(|row| (row.id.clone(), Arc::new(quota(row, blank(row))))).collect();
+        Self::of_quotas(rules, quotas)
+    }
+
+    fn of_quotas(rules: Rules, quotas: HashMap<String, Arc<Quota>>) -> Self {
         let is_everywhere =
             |row: &&Arc<QuotaRow>| matches!(row.counted.subject.kind, Subject::Provider | Subject::Gateway);
         let mut everywhere: Vec<&Arc<QuotaRow>> = rules.all().filter(is_everywhere).collect();
         everywhere.sort_by(|one, other| one.id.cmp(&other.id));
         let everywhere = everywhere.into_iter().filter_map(|row| quotas.get(&row.id).cloned()).collect();
-        Ok(Self { rules, quotas, everywhere })
+        Self { rules, quotas, everywhere }
+    }
+
+    /// Returns the quotas of the gateway and of provider instances.
+    pub(super) fn everywhere(&self) -> &[Arc<Quota>] {
+        &self.everywhere
     }
 
     /// Drops the counters of all other quotas.

@@ -19,7 +19,7 @@ use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
 use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
 
 /// Provider instances, endpoints, and the route of each selector.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Routes {
     pub(crate) providers: Arc<Vec<Arc<ProviderInstance>>>,
     pub(crate) endpoints: Arc<Vec<Arc<Endpoint>>>,
@@ -100,7 +100,8 @@ fn not_usable(provider: &Provider) -> Option<&'static str> {
 /// The access tokens and the time with which requests are signed.
 #[derive(Debug)]
 pub(crate) struct Signing<'a> {
-    pub(crate) tokens: &'a AccessTokens,
+    /// `None` for a preview, which assumes that every grant has a token.
+    pub(crate) tokens: Option<&'a AccessTokens>,
     pub(crate) now_ms: u64,
 }
 
@@ -124,14 +125,17 @@ impl Signing<'_> {
             Ok(Sign::Nothing) => bare,
             Ok(Sign::Header(name, value)) => Signed { header: Some((name, value)), ..bare },
             Ok(Sign::Aws(signer)) => Signed { signer: Some(signer), ..bare },
-            Ok(Sign::Token(grant)) => match self.tokens.current(&grant, self.now_ms) {
-                Ok(token) => Signed {
-                    header: bearer_header(token.expose()).ok(),
-                    renew: Some(self.tokens.renew(&grant)),
-                    ..bare
-                },
-                Err(why) => none(why),
-            },
+            Ok(Sign::Token(grant)) => {
+                match self.tokens.map(|tokens| (tokens, tokens.current(&grant, self.now_ms))) {
+                    None => bare,
+                    Some((tokens, Ok(token))) => Signed {
+                        header: bearer_header(token.expose()).ok(),
+                        renew: Some(tokens.renew(&grant)),
+                        ..bare
+                    },
+                    Some((_, Err(why))) => none(why),
+                }
+            }
             Err(_) => none("its API key is invalid; see the log of the gateway"),
         }
     }

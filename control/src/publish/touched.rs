@@ -19,8 +19,19 @@ pub(crate) enum TouchedAccess {
     Nothing,
     /// Some keys, by id, and quotas of deleted keys.
     Some(ChangedKeys),
+    /// The keys of a project or of a human.
+    Group(KeyGroup),
     /// All keys.
     All,
+}
+
+/// The keys that share a project or a human.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum KeyGroup {
+    /// The keys of a project, by its id.
+    Project(String),
+    /// The keys that act as a human, by the id of the principal.
+    Principal(String),
 }
 
 /// Changes that affect only some keys.
@@ -34,8 +45,19 @@ pub(crate) struct ChangedKeys {
 
 impl Touched {
     pub(crate) const NOTHING: Self = Self { access: TouchedAccess::Nothing, routing: false };
+    /// Everything about keys: limits that apply to all of them, for example.
     pub(crate) const ACCESS: Self = Self { access: TouchedAccess::All, routing: false };
     pub(crate) const ROUTING: Self = Self { access: TouchedAccess::Nothing, routing: true };
+
+    /// Marks the keys of a project as changed.
+    pub(crate) fn project(id: &str) -> Self {
+        Self { access: TouchedAccess::Group(KeyGroup::Project(id.to_owned())), routing: false }
+    }
+
+    /// Marks the keys that act as a human as changed.
+    pub(crate) fn principal(id: &str) -> Self {
+        Self { access: TouchedAccess::Group(KeyGroup::Principal(id.to_owned())), routing: false }
+    }
 
     /// Marks some keys as changed.
     pub(crate) fn keys(keys: impl IntoIterator<Item = String>) -> Self {
@@ -58,6 +80,8 @@ impl TouchedAccess {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
             (Self::Nothing, other) | (other, Self::Nothing) => other,
+            (Self::Group(one), Self::Group(other)) if one == other => Self::Group(one),
+            (Self::Group(_), _) | (_, Self::Group(_)) => Self::All,
             (Self::Some(mut one), Self::Some(other)) => {
                 one.keys.extend(other.keys);
                 one.limits_gone.extend(other.limits_gone);

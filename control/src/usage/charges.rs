@@ -45,7 +45,7 @@ impl Charges {
             (Some(rules), TouchedAccess::Some(changed)) if changed.limits_gone.is_empty() => {
                 changed.keys.iter().all(|key| rules.refresh(db, key).is_ok())
             }
-            (Some(_), TouchedAccess::Some(_) | TouchedAccess::All) => false,
+            (Some(_), TouchedAccess::Some(_) | TouchedAccess::Group(_) | TouchedAccess::All) => false,
         };
         if !is_current {
             self.rules = None;

@@ -102,7 +102,9 @@ fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<T
             keys: keys::in_family(write.db, &subject.id)?.into_iter().collect(),
             limits_gone: gone.into_iter().collect(),
         }),
-        Subject::Project | Subject::Principal | Subject::Provider | Subject::Gateway => Touched::ACCESS,
+        Subject::Project => Touched::project(&subject.id),
+        Subject::Principal => Touched::principal(&subject.id),
+        Subject::Provider | Subject::Gateway => Touched::ACCESS,
     })
 }
 

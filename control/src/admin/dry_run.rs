@@ -1,0 +1,70 @@
+//! `?dry_run=true` on writes: the command is applied and rolled back, and the answer shows what it would have done. Nothing
+//! is kept, published, audited or stored under an `Idempotency-Key`.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, Response};
+use serde::Serialize;
+use serde_json::Value;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::query::{Query, choose};
+use super::{ApiError, Call, json};
+use crate::command::{Command, DryRun};
+use crate::publish::Effects;
+use crate::usage::names::{Labels, NamedKind};
+
+/// The answer to a dry run.
+#[derive(Serialize)]
+struct DryRunAnswer {
+    /// The object as the write would have returned it; null if the write has no content. IDs of new objects differ from
+    /// those of the write. A new key is null.
+    object: Value,
+    effects: Effects,
+}
+
+/// The name of the query parameter.
+pub(super) const DRY_RUN: &str = "dry_run";
+
+/// True if a write asks for a dry run. Fails if its route has none.
+pub(super) fn is_wanted(method: &Method, query: &str, has_dry_run: bool) -> Result<bool, ApiError> {
+    if *method == Method::GET {
+        return Ok(false);
+    }
+    let Some(text) = Query::parse(query)?.text(DRY_RUN) else { return Ok(false) };
+    let is_wanted = choose(DRY_RUN, &text, &[("true", true), ("false", false)])?;
+    if is_wanted && !has_dry_run {
+        let message =
+            "dry_run: this route acts on more than the stored objects, so it has no dry run. Omit dry_run.";
+        return Err(ApiError::parameter(DRY_RUN, message));
+    }
+    Ok(is_wanted)
+}
+
+/// Answers with the effects of `command` instead of executing it.
+pub(super) async fn answer(call: &Call<'_>, command: impl Command) -> Result<Response<Body>, ApiError> {
+    let DryRun { output, preview } = call.app.writer.dry_run(Box::new(command), call.actor.clone()).await?;
+    let failed = || ApiError::new(ErrorKind::Internal, "The effects could not be computed.");
+    let compare = move || preview.effects(Instant::now() + COMPARING_TIME_MAX);
+    let effects = tokio::task::spawn_blocking(compare).await.map_err(|_| failed())?;
+    let effects = call.app.readers.ask(move |db| named(db, effects)).await?;
+    let object = if output.is_empty() {
+        Value::Null
+    } else {
+        serde_json::from_slice(&output).map_err(|_| failed())?
+    };
+    json(&DryRunAnswer { object, effects })
+}
+
+/// Adds the names of the keys.
+fn named(db: &rusqlite::Connection, mut effects: Effects) -> rusqlite::Result<Effects> {
+    let mut labels = Labels::default();
+    for effect in effects.loses.iter_mut().chain(&mut effects.gains) {
+        effect.key_name = labels.find(db, NamedKind::Key, &effect.key)?.name;
+    }
+    Ok(effects)
+}
+
+/// The maximum time for comparing callers.
+const COMPARING_TIME_MAX: Duration = Duration::from_secs(1);
