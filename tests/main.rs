@@ -27,6 +27,7 @@ mod credentials;
 mod cut;
 mod dry_run;
 mod durability;
+mod effective_access;
 mod every_route;
 mod failover;
 mod file_systems;

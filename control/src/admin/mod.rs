@@ -1,6 +1,7 @@
 //! The admin API: a single route table. A request is authenticated before its path is matched, so that
 //! unauthenticated callers cannot probe which paths exist.
 
+mod access;
 mod audit;
 pub(crate) mod backups;
 mod bindings;
@@ -273,6 +274,7 @@ static TABLES: &[&[Route]] = &[
     principals::ROUTES,
     projects::ROUTES,
     keys::ROUTES,
+    access::ROUTES,
     providers::ROUTES,
     bindings::ROUTES,
     detect::ROUTES,

@@ -3,6 +3,7 @@
 
 mod access;
 mod effects;
+mod holder;
 mod preview;
 mod publisher;
 mod quotas;
@@ -11,6 +12,7 @@ mod routes;
 mod touched;
 
 pub(crate) use effects::Effects;
+pub(crate) use holder::AccessHolder;
 pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};
 pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
