@@ -136,6 +136,7 @@ impl Gateway {
             reader,
             plane: dataplane.handler(),
             http: dataplane.http_client(),
+            exchanges: dataplane.exchanges(),
             asset,
             build: BUILD,
         })

@@ -16,7 +16,7 @@ use crate::support::tls::Authority;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
 
 /// Opens a connection to the gateway that uses HTTP/2 with prior knowledge.
-async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
+pub(crate) async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     let stream = TcpStream::connect(gateway.address()).await.unwrap();
     let (sender, connection) =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
@@ -24,7 +24,8 @@ async fn connect(gateway: &Gateway) -> SendRequest<Full<Bytes>> {
     sender
 }
 
-fn post(body: String) -> http::Request<Full<Bytes>> {
+/// Returns a chat request with the administrator key.
+pub(crate) fn post(body: String) -> http::Request<Full<Bytes>> {
     http::Request::post("http://gateway.test/v1/chat/completions")
         .header("authorization", format!("Bearer {ADMIN_KEY}"))
         .header("content-type", "application/json")

@@ -60,6 +60,7 @@ mod quota;
 mod recorded;
 mod reported;
 mod responses;
+mod running;
 mod secrets;
 mod series;
 mod setup;

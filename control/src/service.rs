@@ -16,7 +16,7 @@ use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, BoxFuture, Handler, HttpClient, KeyHolder};
+use shared::port::{Body, BoxFuture, Exchanges, Handler, HttpClient, KeyHolder};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -60,6 +60,8 @@ pub struct Params {
     pub plane: Arc<dyn Handler>,
     /// The HTTP client for outbound requests.
     pub http: Arc<dyn HttpClient>,
+    /// The running exchanges of the data plane.
+    pub exchanges: Arc<dyn Exchanges>,
     /// Looks up a file of the console by name.
     pub asset: fn(&str) -> Option<Asset>,
     /// The version and build of this binary.
@@ -145,6 +147,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         started: Instant::now(),
         started_at_ms: shared::clock::unix_ms(),
         plane: params.plane,
+        exchanges: params.exchanges,
         http: params.http,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX);

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::port::{Handler, HttpClient};
+use shared::port::{Exchanges, Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 use socket2::{Domain, Socket, Type};
@@ -184,6 +184,11 @@ impl Dataplane {
 
     /// Returns a client for outgoing HTTP requests.
     pub fn http_client(&self) -> Arc<dyn HttpClient> {
+        Arc::new(InProcess::new(&self.workers))
+    }
+
+    /// Returns the list of running exchanges, through which they can be cancelled.
+    pub fn exchanges(&self) -> Arc<dyn Exchanges> {
         Arc::new(InProcess::new(&self.workers))
     }
 

@@ -37,6 +37,11 @@ impl Fault {
         }
     }
 
+    /// The failure of a request that an administrator has cancelled.
+    pub(crate) fn cancelled() -> Self {
+        Self::new(ErrorKind::Cancelled, "An administrator cancelled this request.")
+    }
+
     pub(crate) fn param(mut self, param: impl Into<Cow<'static, str>>) -> Self {
         self.param = Some(param.into());
         self

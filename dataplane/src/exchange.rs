@@ -1,7 +1,7 @@
 //! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
 use shared::answer_head::X_REQUEST_ID;
+use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, KeyHolder, full};
 use wire::envelope::EnvelopeFamily;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
-use crate::admit::authorize;
+use crate::admit::{authorize, labels};
 use crate::caller::{Caller, Exchange};
 use crate::error::Fault;
 use crate::metrics::add;
@@ -26,6 +27,7 @@ use crate::operation::{cors, count_tokens, explain, health, metrics, models, vid
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
 use crate::route::{self, Meaning};
+use crate::running::{Cancelled, RunningEntry, RunningParams};
 use crate::server::body::Inbound;
 use crate::server::connections::Connections;
 use crate::server::io::{ConnectionState, Phase};
@@ -155,25 +157,41 @@ impl Exchange {
             Operation::Metrics if is_administrator(&access) => Ok(metrics::render(process)),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
+                let running = self.worker().running.begin(RunningParams {
+                    request_id: self.id(),
+                    started_at_ms: clock::unix_ms(),
+                    access: &access,
+                    client: labels::client(&parts.headers),
+                    operation,
+                });
+                let dialect = operation.dialect().unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
                     operation,
-                    dialect: operation.dialect().unwrap_or(Dialect::Chat),
+                    dialect,
                     exchange: self,
                     snapshot: &snapshot,
                     access: &access,
                     headers: &parts.headers,
+                    running: &running,
                 };
-                if self.explains() {
-                    Box::pin(inference::explain(authorized, body)).await
+                let answered = if self.explains() {
+                    running.unless_cancelled(Box::pin(inference::explain(authorized, body)).as_mut()).await
                 } else if operation == Operation::CountTokens {
-                    Box::pin(count_tokens::serve(authorized, body)).await
+                    running.unless_cancelled(Box::pin(count_tokens::serve(authorized, body)).as_mut()).await
                 } else if operation == Operation::Videos {
-                    Box::pin(videos::serve(authorized, body)).await
+                    running.unless_cancelled(Box::pin(videos::serve(authorized, body)).as_mut()).await
                 } else {
-                    inference::serve(authorized, body).await
-                }
+                    running.unless_cancelled(pin!(inference::serve(authorized, body))).await
+                };
+                answered.unwrap_or_else(|Cancelled| Ok(self.cancelled(&running, dialect)))
             }
         }
+    }
+
+    /// Returns the response to a request that an administrator has cancelled.
+    fn cancelled(&self, running: &RunningEntry, dialect: Dialect) -> Response<ResponseBody> {
+        let fault = Fault { close: running.is_reading(), ..Fault::cancelled() };
+        error_response(fault, EnvelopeFamily::of(dialect), self.id())
     }
 
     /// Returns the error for paths below `/responses`: the gateway stores no responses, and an ID does not identify

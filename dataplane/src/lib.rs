@@ -30,6 +30,7 @@ mod record;
 mod relay;
 mod request_id;
 mod route;
+mod running;
 mod server;
 mod settings;
 pub mod tls;

@@ -19,6 +19,7 @@ use crate::process::Process;
 use crate::record::UsageRecorder;
 use crate::relay::{LateUsageQueue, RelayContext};
 use crate::request_id::RequestIds;
+use crate::running::RunningList;
 use crate::server::body::HeldBody;
 use crate::server::connections::Connections;
 use crate::upstream::Upstreams;
@@ -32,6 +33,7 @@ pub(crate) struct Worker {
     pub(crate) counters: Arc<Counters>,
     pub(crate) usage: Rc<UsageRecorder>,
     pub(crate) relays: Rc<RelayContext>,
+    pub(crate) running: Rc<RunningList>,
     pub(crate) request_ids: RequestIds,
     clock: CoarseClock,
     /// Timers for reuse by later attempts.
@@ -71,6 +73,7 @@ impl Worker {
             counters,
             usage: Rc::new(usage),
             relays: Rc::new(relays),
+            running: Rc::new(RunningList::new(shared::clock::unix_ms())),
             request_ids: RequestIds::new(),
             clock,
             timers: RefCell::default(),

@@ -67,6 +67,8 @@ pub enum ErrorKind {
     UpstreamStatus,
     /// The upstream's stream broke off after output had started (ERR-3).
     UpstreamCut,
+    /// An administrator cancelled the request.
+    Cancelled,
     /// An internal error of the gateway.
     Internal,
 }
@@ -118,6 +120,7 @@ impl ErrorKind {
             Self::UpstreamInvalid => (502, SERVER, "upstream_invalid_response", API),
             Self::UpstreamStatus => (502, SERVER, "upstream_error", API),
             Self::UpstreamCut => (502, SERVER, "upstream_stream_broken", API),
+            Self::Cancelled => (499, SERVER, "request_cancelled", API),
             Self::Internal => (500, SERVER, "internal_error", API),
         };
         ErrorRow { status, kind, code, anthropic }

@@ -23,6 +23,7 @@ pub mod prices;
 pub mod provider;
 pub mod quota;
 pub mod routing;
+pub mod running;
 pub mod sanitize;
 pub mod secret;
 pub mod snapshot;

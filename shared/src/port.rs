@@ -1,4 +1,5 @@
-//! The only traits that cross planes: one that answers requests, and one that makes them.
+//! The only traits that cross planes: one that answers requests, one that makes them, and one that lists and cancels
+//! those that are running.
 
 use std::fmt;
 use std::future::Future;
@@ -11,6 +12,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::access::Access;
 use crate::routing::Target;
+use crate::running::RunningExchanges;
 
 /// An error that is only logged.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -40,6 +42,16 @@ pub trait HttpClient: fmt::Debug + Send + Sync {
         request: http::Request<Bytes>,
         limits: HttpLimits,
     ) -> BoxFuture<Result<http::Response<Bytes>, BoxError>>;
+}
+
+/// Lists and cancels the running exchanges. The data plane implements it for the control service.
+pub trait Exchanges: fmt::Debug + Send + Sync {
+    /// Returns a copy of the running exchanges.
+    fn running(&self) -> BoxFuture<RunningExchanges>;
+
+    /// Cancels the running exchanges with this request ID. Their clients get an error, and their upstream connections
+    /// are closed. Returns false if there is none.
+    fn cancel(&self, request_id: &str) -> BoxFuture<bool>;
 }
 
 /// A request extension of an in-process request: the request is authorized by `access` instead of a key. A request

@@ -62,6 +62,7 @@ pub(crate) fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::UpstreamInvalid => "upstream_invalid",
         ErrorKind::UpstreamStatus => "upstream_status",
         ErrorKind::UpstreamCut => "upstream_cut",
+        ErrorKind::Cancelled => "cancelled",
         ErrorKind::Internal => "internal",
     }
 }

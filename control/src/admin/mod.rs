@@ -31,6 +31,7 @@ mod quotas;
 mod registry;
 mod request_checks;
 mod requests;
+mod running;
 mod series;
 mod session;
 mod setup;
@@ -51,7 +52,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, Handler, HttpClient, KeyHolder};
+use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder};
 use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
@@ -104,6 +105,8 @@ pub(crate) struct App {
     pub(crate) plane: Arc<dyn Handler>,
     /// The HTTP client for outbound requests.
     pub(crate) http: Arc<dyn HttpClient>,
+    /// The running exchanges of the data plane.
+    pub(crate) exchanges: Arc<dyn Exchanges>,
 }
 
 /// A fully received request with its caller; `actor` is `None` on paths that need no authentication.
@@ -285,6 +288,7 @@ static TABLES: &[&[Route]] = &[
     trials::ROUTES,
     explain::ROUTES,
     requests::ROUTES,
+    running::ROUTES,
     series::ROUTES,
     usage::ROUTES,
     audit::ROUTES,

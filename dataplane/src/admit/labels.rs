@@ -1,7 +1,8 @@
-//! Billing labels of a request from the client: the tags in its header, which are only recorded, and the end user in
-//! its body.
+//! Labels of a request from the client: the tags in its header, which are only recorded, the end user in its body, and
+//! the client's software.
 
-use http::{HeaderMap, HeaderName};
+use http::header::USER_AGENT;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::error_kind::ErrorKind;
 use shared::key_hash::KeyHasher;
 use shared::usage::EndUsers;
@@ -35,6 +36,23 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
     tags.sort_unstable();
     let pairs: Vec<String> = tags.iter().map(|(name, value)| format!("{name}={value}")).collect();
     Ok(Some(pairs.join(",").into()))
+}
+
+/// Returns the family and version of the client's software: the first word of its `User-Agent`, and the second one if
+/// it starts with a digit (`claude-cli/2.1.329`, `OpenAI/Python 2.8.1`). Only printable ASCII is kept.
+pub(crate) fn client(headers: &HeaderMap) -> Box<str> {
+    let agent = headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes).trim_ascii();
+    let word = |text: &[u8]| text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
+    let family = word(agent);
+    let rest = agent.get(family + 1..).unwrap_or_default();
+    let has_version = rest.first().is_some_and(u8::is_ascii_digit);
+    let bytes = if has_version { family + 1 + word(rest) } else { family };
+    let text = agent.split_at(bytes.min(CLIENT_BYTES_MAX)).0;
+    let is_printable = |byte: &u8| (b' '..=b'~').contains(byte);
+    match std::str::from_utf8(text) {
+        Ok(plain) if text.iter().all(is_printable) => plain.into(),
+        _ => text.iter().copied().filter(is_printable).map(char::from).collect::<String>().into(),
+    }
 }
 
 /// Returns true if any field is meant for the gateway. Few requests have one, and one pass over the fields is cheaper
@@ -82,6 +100,8 @@ pub(crate) fn end_user(name: Option<&str>, kept: EndUsers, hasher: &KeyHasher) -
 }
 
 const TAGS_MAX: usize = 8;
+/// The maximum length of the client's family and version in bytes.
+const CLIENT_BYTES_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 32;
 const VALUE_BYTES_MAX: usize = 64;
 /// The maximum recorded length of an end user's name in bytes.
@@ -89,7 +109,6 @@ const END_USER_BYTES_MAX: usize = 256;
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
     use shared::secret::Secret;
 
     use super::*;
@@ -135,6 +154,24 @@ mod tests {
             let fault = read(&[line]).unwrap_err();
             assert!(fault.contains(why), "{line}: {fault}");
         }
+    }
+
+    #[test]
+    fn a_client_is_its_family_and_version_in_printable_characters() {
+        let long = "x".repeat(70);
+        for (agent, want) in [
+            (&b"claude-cli/2.1.329 (external, cli)"[..], "claude-cli/2.1.329"),
+            (b"OpenAI/Python 2.8.1", "OpenAI/Python 2.8.1"),
+            (b"codex_cli_rs/0.46.0 (Mac OS 15; arm64)", "codex_cli_rs/0.46.0"),
+            (b" curl/8.5.0 ", "curl/8.5.0"),
+            (b"a\tb\xe2\x80\xaec \xff", "abc"),
+            (long.as_bytes(), &long[..64]),
+            (b"", ""),
+        ] {
+            let headers = [(USER_AGENT, HeaderValue::from_bytes(agent).unwrap())].into_iter().collect();
+            assert_eq!(&*client(&headers), want, "{agent:?}");
+        }
+        assert_eq!(&*client(&HeaderMap::new()), "");
     }
 
     #[test]

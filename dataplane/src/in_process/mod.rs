@@ -1,7 +1,9 @@
-//! The data plane's interface for the control service: it answers requests without a socket and makes outgoing
-//! requests. A worker does both; the callers may be on any thread.
+//! The data plane's interface for the control service: it answers requests without a socket, makes outgoing requests,
+//! and lists and cancels the running exchanges. Workers do all of that; the callers may be on any thread.
 //!
 //! Workers end when all senders of their inbox are dropped, so the types here hold only weak senders.
+
+mod running;
 
 use std::net::SocketAddr;
 use std::rc::Rc;

@@ -23,6 +23,7 @@ use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::record::{Record, Reported};
 use crate::relay::{FailoverResult, KeepaliveStream, Relay, RelayParts, ResponseBody};
+use crate::running::Cancelled;
 
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
@@ -96,7 +97,6 @@ fn answer(
                 context: Rc::clone(&exchange.worker().relays),
                 connection: Rc::clone(&exchange.caller.connection),
                 provider: target.provider,
-                request_id: exchange.id().into(),
                 record,
                 body,
                 scan,
@@ -161,6 +161,7 @@ pub(super) async fn run_with_keepalive(
     interval: Duration,
 ) -> Response<ResponseBody> {
     let dialect = job.head.dialect;
+    let running = Rc::clone(record.running());
     let (access, endpoint) = (Arc::clone(&job.access), job.route.endpoint().cloned());
     let mut failover = Box::pin(async move {
         let outcome = attempt::run(&job, &mut record).await;
@@ -171,10 +172,12 @@ pub(super) async fn run_with_keepalive(
     }
     let late = Exchange::clone(exchange);
     let finished = Box::pin(async move {
-        let answered = match failover.await {
-            (Ok(served), record) => answer(&late, dialect, served, record),
-            (Err(unserved), _) => Err(unserved.fault),
+        let answered = match running.unless_cancelled(failover.as_mut()).await {
+            Ok((Ok(served), record)) => answer(&late, dialect, served, record),
+            Ok((Err(unserved), _)) => Err(unserved.fault),
+            Err(Cancelled) => Err(Fault::cancelled()),
         };
+        drop(failover);
         match answered.map(|response| response.into_body().into_relay()) {
             Ok(Ok(relay)) => FailoverResult::Relay(relay),
             Ok(Err(whole)) => FailoverResult::Whole(whole),

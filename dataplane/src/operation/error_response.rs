@@ -51,7 +51,7 @@ pub(crate) fn error_response(
 /// any `Retry-After`, even hours.
 fn is_final(fault: &Fault) -> bool {
     match fault.kind {
-        ErrorKind::NotImplemented => true,
+        ErrorKind::NotImplemented | ErrorKind::Cancelled => true,
         ErrorKind::QuotaExceeded => fault.retry_after.is_none_or(|wait| wait > WORTH_WAITING),
         _ => false,
     }

@@ -1,5 +1,6 @@
 //! Pipeline of every operation that calls a model: read and scan the body, select the targets, run the failover.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,7 @@ use crate::operation::videos;
 use crate::plan;
 use crate::record::{Opening, Record};
 use crate::relay::ResponseBody;
+use crate::running::RunningEntry;
 use crate::server::body::{self, HeldBody, Inbound};
 use crate::upstream::request;
 
@@ -42,6 +44,7 @@ pub(crate) struct AuthorizedRequest<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) access: &'a Arc<Access>,
     pub(crate) headers: &'a HeaderMap,
+    pub(crate) running: &'a Rc<RunningEntry>,
 }
 
 /// Handles one request.
@@ -116,6 +119,7 @@ impl AuthorizedRequest<'_> {
     /// Resolves the selector. The flag is true if the route's one target must be used: requests from inside the process
     /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
+        self.running.select(&head.model);
         match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
             Some(target) => (Ok(Route::Model(target)), true),
             None => (plan::select(self.snapshot, &head.model, self.access), false),
@@ -144,12 +148,13 @@ impl AuthorizedRequest<'_> {
             tags: labels::tags(self.headers)?,
             end_user: labels::end_user(head.end_user.as_deref(), end_users, &self.snapshot.key_hasher),
             media: head.media.as_deref(),
+            running: self.running,
         };
         let mut record = Record::open(&worker.usage, opening);
         let (selected, forced) = self.select(&head);
         let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
         let job = Job {
-            worker: std::rc::Rc::clone(worker),
+            worker: Rc::clone(worker),
             access: Arc::clone(self.access),
             route,
             forced,

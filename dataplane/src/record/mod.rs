@@ -13,6 +13,7 @@ use shared::operation::{Dialect, Operation};
 use shared::prices::{Bill, Billed, price};
 use shared::quota::{Metric, Quota, Reservation};
 use shared::routing::{InstanceReach, Model, Target};
+use shared::running::Stage;
 use shared::usage::{
     Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent, UsageLog,
 };
@@ -21,6 +22,7 @@ use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
 use self::cost::{HeldReservations, counts_as, set_cost, spent, with_lost};
 use crate::metrics::{Counters, add};
+use crate::running::RunningEntry;
 
 mod cost;
 
@@ -92,6 +94,7 @@ pub(crate) struct Record {
     held: Option<HeldReservations>,
     /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
+    running: Rc<RunningEntry>,
 }
 
 /// Consumption that an answer reports.
@@ -145,6 +148,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) tags: Option<Box<str>>,
     pub(crate) end_user: Option<Box<str>>,
     pub(crate) media: Option<&'a MediaWish>,
+    pub(crate) running: &'a Rc<RunningEntry>,
 }
 
 /// Maximum bytes of a client's selector that are recorded.
@@ -201,6 +205,7 @@ impl Record {
             media: opening.media.cloned().map(Box::new),
             held: None,
             note: None,
+            running: Rc::clone(opening.running),
         }
     }
 
@@ -217,6 +222,7 @@ impl Record {
             media: self.media.take(),
             held: self.held.take(),
             note: self.note.take(),
+            running: Rc::clone(&self.running),
         }
     }
 
@@ -251,6 +257,11 @@ impl Record {
     /// Returns the warn-only quotas that would otherwise have refused the exchange.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = &Quota> {
         self.held.iter().flat_map(HeldReservations::warnings)
+    }
+
+    /// Returns the exchange's entry in the list of running exchanges.
+    pub(crate) fn running(&self) -> &Rc<RunningEntry> {
+        &self.running
     }
 
     /// Applies `change` to the event unless it has been sent.
@@ -310,6 +321,9 @@ impl Record {
             event.provenance = Provenance::Estimated;
         });
         let may_go = self.note_running();
+        if may_go {
+            self.running.begin_attempt(target);
+        }
         self.note(|event| {
             if may_go {
                 event.trace.push(step(target, StepResult::Cancelled));
@@ -355,6 +369,7 @@ impl Record {
 
     /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
     pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
+        self.running.enter(Stage::Paused);
         let lost = failed.used.map(|used| Box::new(self.lost(used)));
         self.note(|event| {
             event.tokens = TokenCounts::ZERO;
@@ -400,6 +415,7 @@ impl Record {
 
     /// Records that the upstream's head arrived at `now`, in an attempt that began at `began`.
     pub(crate) fn head(&mut self, status: u16, began: Instant, now: Instant) {
+        self.running.enter(Stage::Held);
         let started = self.started;
         self.note(|event| {
             event.head_us = Some(micros(now - started));
@@ -447,6 +463,10 @@ impl Record {
             return Closed { cost_nano_usd: None, is_recorded: true };
         };
         event.outcome = outcome;
+        self.running.end();
+        if outcome == Outcome::Cancelled && self.running.is_cancelled() {
+            event.error = Some(ErrorKind::Cancelled);
+        }
         if self.free {
             event.cost_nano_usd = Some(0);
         } else {

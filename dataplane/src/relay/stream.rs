@@ -10,9 +10,11 @@
 //!    |----error event of the upstream-----------> End   (and the connection closes)
 //!    |----upstream broke off, events------------> End   (after an error event; then the connection closes)
 //!    |----upstream broke off, no events--> Flush --client has it all--> Abort
+//!    |----an administrator cancelled it---> as if the upstream broke off
 //!    '----no usage log accepts the record--------> Abort (without the end of the answer)
 //! ```
 
+use std::cell::RefCell;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -35,6 +37,7 @@ use super::late_usage::LateUsageQueue;
 use crate::clock::CoarseClock;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
+use crate::running::{Closable, RunningEntry};
 use crate::server::io::ConnectionState;
 use crate::upstream::{UpstreamBody, Upstreams};
 
@@ -57,9 +60,9 @@ pub(crate) struct Relay {
     context: Rc<RelayContext>,
     connection: Rc<ConnectionState>,
     provider: Arc<ProviderInstance>,
-    request_id: Box<str>,
+    running: Rc<RunningEntry>,
     record: Record,
-    body: UpstreamBody,
+    body: Rc<RefCell<UpstreamBody>>,
     scan: Scan,
     /// The client's dialect.
     dialect: Dialect,
@@ -70,8 +73,6 @@ pub(crate) struct Relay {
     /// True if the last event reports an error.
     is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Time of the last bytes from the upstream, on the worker's coarse clock.
-    last_read: u32,
     /// True if the client has disconnected and only the usage is awaited.
     awaits_usage_only: bool,
 }
@@ -82,7 +83,6 @@ pub(crate) struct RelayParts {
     pub(crate) context: Rc<RelayContext>,
     pub(crate) connection: Rc<ConnectionState>,
     pub(crate) provider: Arc<ProviderInstance>,
-    pub(crate) request_id: Box<str>,
     pub(crate) record: Record,
     pub(crate) body: UpstreamBody,
     pub(crate) scan: Scan,
@@ -129,14 +129,17 @@ impl Relay {
     pub(crate) fn new(parts: RelayParts) -> Self {
         let mut ready = parts.held;
         ready.reverse();
+        let running = Rc::clone(parts.record.running());
+        let body = Rc::new(RefCell::new(parts.body));
+        let upstream = Rc::downgrade(&body);
+        running.begin_relay(ready.len(), parts.context.clock.now(), upstream);
         let mut relay = Self {
-            last_read: parts.context.clock.now(),
             context: parts.context,
             connection: parts.connection,
             provider: parts.provider,
-            request_id: parts.request_id,
+            running,
             record: parts.record,
-            body: parts.body,
+            body,
             scan: parts.scan,
             dialect: parts.dialect,
             affinity: parts.affinity,
@@ -154,15 +157,14 @@ impl Relay {
     pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, BoxError>>> {
         loop {
             if let Some(bytes) = self.ready.pop() {
+                self.running.note_sent(bytes.len());
                 return Poll::Ready(Some(Ok(bytes)));
             }
             match self.phase {
-                RelayPhase::Flow => match self.body.poll_data(cx) {
-                    Poll::Pending => std::task::ready!(self.poll_silence(cx)),
-                    Poll::Ready(Some(Ok(bytes))) => self.take(bytes),
-                    Poll::Ready(Some(Err(_))) => self.break_off(ErrorKind::UpstreamCut, CUT),
-                    Poll::Ready(None) => self.upstream_ended(),
-                },
+                RelayPhase::Flow if self.is_cancelled() => {
+                    self.break_off(Outcome::Cancelled, ErrorKind::Cancelled, CANCELLED);
+                }
+                RelayPhase::Flow => std::task::ready!(self.poll_upstream(cx)),
                 RelayPhase::Flush { polls } => std::task::ready!(self.poll_flushed(polls, cx)),
                 RelayPhase::Abort => return Poll::Ready(Some(Err(Box::new(BrokenOff)))),
                 RelayPhase::End => return Poll::Ready(None),
@@ -170,8 +172,24 @@ impl Relay {
         }
     }
 
+    /// True if an administrator has cancelled the exchange before its end.
+    fn is_cancelled(&self) -> bool {
+        self.running.is_cancelled() && !self.record.is_closed()
+    }
+
+    fn poll_upstream(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let read = self.body.borrow_mut().poll_data(cx);
+        match read {
+            Poll::Pending => return self.poll_silence(cx),
+            Poll::Ready(Some(Ok(bytes))) => self.take(bytes),
+            Poll::Ready(Some(Err(_))) => self.break_off(Outcome::Cut, ErrorKind::UpstreamCut, CUT),
+            Poll::Ready(None) => self.upstream_ended(),
+        }
+        Poll::Ready(())
+    }
+
     fn take(&mut self, bytes: Bytes) {
-        self.last_read = self.context.clock.now();
+        self.running.note_piece(self.context.clock.now());
         if let Some(affinity) = &self.affinity {
             affinity.note_bytes(&bytes);
         }
@@ -192,10 +210,11 @@ impl Relay {
     fn after_push(&mut self) {
         let Scan::Stream(stream) = &self.scan else { return };
         let state = stream.state();
+        self.running.note_output(state.output_bytes);
         if state.error.is_some() {
             self.record.note(|event| event.error = Some(ErrorKind::UpstreamStatus));
             self.settle(Outcome::Cut);
-            self.body = UpstreamBody::Ended;
+            self.body.close();
             self.phase = RelayPhase::End;
             self.is_cut = true;
         } else if state.done && !self.record.is_closed() {
@@ -222,26 +241,26 @@ impl Relay {
             return;
         }
         if whole {
-            self.body.recycle(&self.context.upstreams, &self.provider);
+            self.body.borrow_mut().recycle(&self.context.upstreams, &self.provider);
             self.phase = RelayPhase::End;
             self.complete();
         } else {
-            self.break_off(ErrorKind::UpstreamCut, CUT);
+            self.break_off(Outcome::Cut, ErrorKind::UpstreamCut, CUT);
         }
     }
 
     /// Ends an answer whose output has started (ERR-3): with an error event if the protocol has one, like the vendors
     /// do; otherwise by aborting the body, so that no client considers it complete.
-    fn break_off(&mut self, kind: ErrorKind, message: &str) {
-        self.body = UpstreamBody::Ended;
+    fn break_off(&mut self, outcome: Outcome, kind: ErrorKind, message: &str) {
+        self.body.close();
         self.record.note(|event| event.error = Some(kind));
-        self.settle(Outcome::Cut);
+        self.settle(outcome);
         self.phase = RelayPhase::Flush { polls: 0 };
         if let Scan::Stream(stream) = &mut self.scan
             && stream.has_events()
         {
             let open = stream.state().event_open;
-            let trouble = Trouble { row: kind.row(), message, request_id: &self.request_id };
+            let trouble = Trouble { row: kind.row(), message, request_id: self.running.request_id() };
             self.ready.insert(0, stream.trouble(trouble));
             if open {
                 // An event too large to buffer was partly sent; the blank line keeps the error event separate from it.
@@ -260,6 +279,7 @@ impl Relay {
     /// Handles a pending upstream: sends keep-alives to the client, and ends the answer when the idle timeout is
     /// reached.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.running.register(cx.waker());
         let ended = self.record.is_closed();
         let limit = match (ended, self.dialect) {
             (true, Dialect::Responses) => AFTER_DONE_AWAITED,
@@ -271,14 +291,14 @@ impl Relay {
         std::task::ready!(timer.as_mut().poll(cx));
         // The timer is not reset for every chunk: when it fires, the clock is checked. The clock counts whole seconds,
         // the last of which may be incomplete.
-        let seconds = self.context.clock.now().wrapping_sub(self.last_read).saturating_sub(1);
+        let seconds = self.context.clock.now().wrapping_sub(self.running.last_piece()).saturating_sub(1);
         let silent = Duration::from_secs(u64::from(seconds));
         let left = limit.saturating_sub(silent);
         if ended {
-            self.body = UpstreamBody::Ended;
+            self.body.close();
             self.phase = RelayPhase::End;
         } else if left.is_zero() {
-            self.break_off(ErrorKind::UpstreamTimeout, SILENT);
+            self.break_off(Outcome::Cut, ErrorKind::UpstreamTimeout, SILENT);
         } else {
             timer.as_mut().reset(Instant::now() + left.min(keepalive));
             if keepalive < limit {
@@ -326,7 +346,9 @@ impl Relay {
 
     /// Reads and discards one more piece for no client; returns its length, or `None` at the end.
     pub(super) fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
-        let Some(Ok(bytes)) = std::task::ready!(self.body.poll_data(cx)) else { return Poll::Ready(None) };
+        let Some(Ok(bytes)) = std::task::ready!(self.body.borrow_mut().poll_data(cx)) else {
+            return Poll::Ready(None);
+        };
         let length = bytes.len();
         if let Scan::Stream(stream) = &mut self.scan {
             stream.push(bytes, &mut self.ready);
@@ -342,14 +364,15 @@ impl Relay {
         if !is_wanted || self.awaits_usage_only || !self.awaits_usage() {
             return None;
         }
+        self.running.end();
         let nothing = Scan::Whole(Box::new(WholeScan::new(self.dialect)));
         Some(Box::new(Self {
             context: Rc::clone(&self.context),
             connection: Rc::clone(&self.connection),
             provider: Arc::clone(&self.provider),
-            request_id: std::mem::take(&mut self.request_id),
+            running: Rc::clone(&self.running),
             record: self.record.take(),
-            body: std::mem::replace(&mut self.body, UpstreamBody::Ended),
+            body: Rc::clone(&self.body),
             scan: std::mem::replace(&mut self.scan, nothing),
             dialect: self.dialect,
             affinity: self.affinity.take(),
@@ -357,7 +380,6 @@ impl Relay {
             phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
-            last_read: self.last_read,
             awaits_usage_only: true,
         }))
     }
@@ -367,7 +389,7 @@ impl Relay {
     fn complete(&mut self) {
         if !self.settle(Outcome::Completed) {
             self.ready.clear();
-            self.body = UpstreamBody::Ended;
+            self.body.close();
             self.phase = RelayPhase::Abort;
         }
     }
@@ -413,6 +435,12 @@ impl Drop for Relay {
     }
 }
 
+impl Closable for RefCell<UpstreamBody> {
+    fn close(&self) {
+        self.replace(UpstreamBody::Ended);
+    }
+}
+
 /// Parses a piece of a whole answer and appends the bytes for a client of `dialect` to `out`.
 pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, out: &mut Vec<Bytes>) {
     if dialect == Dialect::Chat {
@@ -430,5 +458,6 @@ const FLUSH_POLLS: u8 = 3;
 
 const CUT: &str = "The upstream's connection broke in the middle of the response. The content so far is \
                    incomplete.";
+const CANCELLED: &str = "An administrator cancelled this request. The content so far is incomplete.";
 const SILENT: &str = "The upstream stopped sending in the middle of the response. The content so far is \
                       incomplete.";

@@ -23,7 +23,8 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::port::{Body, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, full};
+use shared::port::{Body, BoxError, BoxFuture, Exchanges, Handler, HttpClient, HttpLimits, full};
+use shared::running::RunningExchanges;
 use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
 use shared::usage::UsageLog;
 use tempfile::TempDir;
@@ -47,6 +48,16 @@ impl Handler for Nowhere {
 impl HttpClient for Nowhere {
     fn send(&self, _: Request<Bytes>, _: HttpLimits) -> BoxFuture<Result<Response<Bytes>, BoxError>> {
         panic!("nothing calls out")
+    }
+}
+
+impl Exchanges for Nowhere {
+    fn running(&self) -> BoxFuture<RunningExchanges> {
+        Box::pin(async { RunningExchanges::default() })
+    }
+
+    fn cancel(&self, _: &str) -> BoxFuture<bool> {
+        Box::pin(async { false })
     }
 }
 
@@ -91,6 +102,7 @@ impl Gateway {
             reader: reader.clone(),
             plane: Arc::new(Nowhere),
             http: Arc::new(Nowhere),
+            exchanges: Arc::new(Nowhere),
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
         })
