@@ -3,6 +3,7 @@
 import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 import { Gateway } from "./gateway.mjs";
+import { overviewChecks } from "./overview.mjs";
 import { setupChecks } from "./setup.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
@@ -12,7 +13,7 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

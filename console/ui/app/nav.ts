@@ -8,6 +8,7 @@ import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
 import { KeysPage } from "../page/keys";
 import { ModelsPage } from "../page/models";
+import { OverviewPage } from "../page/overview";
 import { ProjectPage } from "../page/project";
 import { ProviderPage } from "../page/provider";
 import { ProvidersPage } from "../page/providers";
@@ -32,6 +33,7 @@ export const GROUPS: Group[] = [
   {
     title: null,
     pages: [
+      { title: "Overview", path: "/", icon: "activity", key: "o" },
       { title: "Set up", path: SETUP, icon: "circle-check" },
       { title: "Requests", path: "/requests", icon: "list", key: "r" },
       { title: "Usage", path: "/usage", icon: "chart-column", key: "u" },
@@ -66,12 +68,13 @@ export const GROUPS: Group[] = [
 
 export const PAGES: PageEntry[] = GROUPS.flatMap((group) => group.pages);
 
-/** The page that `/` shows. */
-export const HOME = "/requests";
+/** The page that the console begins with. */
+export const HOME = "/";
 
 /** Every pattern of a path and its component; the parts of the path are the component's properties. */
 // biome-ignore lint/suspicious/noExplicitAny: each component takes the parts of its own pattern
 export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
+  ["/", OverviewPage],
   ["/requests", RequestsPage],
   ["/requests/:id", RequestPage],
   ["/usage", UsagePage],

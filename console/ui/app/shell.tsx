@@ -11,7 +11,7 @@ import { Brand, Icon } from "../part/icon";
 import { GROUPS, HOME, PAGES, ROUTES, SETUP } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
-import { go, href, match, path } from "./router";
+import { href, match, path } from "./router";
 import { Shortcuts, startShortcuts } from "./shortcuts";
 import { SignIn } from "./sign_in";
 
@@ -52,14 +52,10 @@ function Shell() {
 
 function Current() {
   const here = path.value;
-  useEffect(() => {
-    if (here === "/") go(href(HOME), "replace");
-  }, [here]);
   for (const [pattern, Component] of ROUTES) {
     const parts = match(pattern, here);
     if (parts) return <Component key={here} {...parts} />;
   }
-  if (here === "/") return null;
   return (
     <Empty
       page

@@ -1,18 +1,26 @@
-// Bars over time as SVG: stacked series with a cursor that the pointer and the arrow keys move, spoken values, and a table of
-// the same numbers. Series share one array of moments.
-import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
+// Charts over time as SVG: stacked bars and lines with a cursor that the pointer and the arrow keys move, spoken values, and
+// marks for changes. Series share one array of moments.
+import type { ComponentChildren } from "preact";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { preferences } from "../app/preferences";
+import { UNKNOWN } from "./format";
 
-export type Series = { name: string; values: number[]; className: string };
+/** A value of null is a gap. */
+export type Series = { name: string; values: (number | null)[]; className: string };
+
+/** Something that happened at a moment. */
+export type ChartMark = { at: number; text: string; href?: string | undefined };
 
 type Props = {
-  /** The start of each bar. */
+  /** The start of each point. */
   times: number[];
   series: Series[];
   unit: (n: number) => string;
-  /** The label of a bar. */
+  /** The label of a point. */
   timeText: (at: number) => string;
   /** What the chart shows, for those who hear it. */
   summary: string;
+  marks?: ChartMark[];
 };
 
 /** 1, 2 or 5 times a power of ten, so that about `lines` of them reach `max`. */
@@ -23,11 +31,32 @@ export function stepOf(max: number, lines: number): number {
   return (ratio > 5 ? 10 : ratio > 2 ? 5 : ratio > 1 ? 2 : 1) * power;
 }
 
+const MINUTE_MS = 60_000;
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const ROUND_MS = [
+  ...[1, 2, 5, 10, 15, 30].map((n) => n * MINUTE_MS),
+  ...[1, 2, 3, 4, 6, 12].map((n) => n * HOUR_MS),
+  ...[1, 2, 5, 7, 14, 30].map((n) => n * DAY_MS),
+];
+
+/** The indexes of the points that have a label: round moments, at most about `most` of them. */
+export function labelled(times: number[], most: number, offset = 0): number[] {
+  const [first = 0] = times;
+  const span = (times.at(-1) ?? first) - first;
+  const every = ROUND_MS.find((ms) => span / ms <= most) ?? DAY_MS * 60;
+  const round = times.flatMap((at, i) => ((at + offset) % every === 0 ? [i] : []));
+  if (round.length > 1 || times.length < 2) return round.length ? round : [0];
+  const step = Math.max(1, Math.ceil(times.length / most));
+  return times.flatMap((_, i) => (i % step === 0 ? [i] : []));
+}
+
 const HEIGHT = 220;
 const LEFT = 56;
 const RIGHT = 8;
-const TOP = 8;
 const BOTTOM = 22;
+/** The room that labels of marks take above the plot. */
+const MARKS_TOP = 24;
 
 function useWidth() {
   const ref = useRef<HTMLDivElement>(null);
@@ -43,38 +72,38 @@ function useWidth() {
   return [ref, width] as const;
 }
 
-export function Bars({ times, series, unit, timeText, summary }: Props) {
+/** Where a moment and a value lie, in pixels. */
+type Scale = { x: (i: number) => number; y: (value: number) => number; slot: number };
+
+type FrameProps = Props & { highest: number; draw: (scale: Scale) => ComponentChildren };
+
+/** Axes, cursor, marks, spoken values and the legend around what `draw` returns. */
+function Frame({ times, series, unit, timeText, summary, marks = [], highest, draw }: FrameProps) {
   const [stage, width] = useWidth();
   const [here, setHere] = useState(-1);
   const [said, say] = useState("");
-  const id = useId();
-  const sums = times.map((_, i) => series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0));
-  const highest = Math.max(...sums, 0) || 1;
-  const tick = stepOf(highest, 4);
-  const ceiling = Math.ceil(highest / tick) * tick;
+  const top = marks.length ? MARKS_TOP : 8;
+  const tick = stepOf(highest || 1, 4);
+  const ceiling = Math.ceil((highest || 1) / tick) * tick;
   const slot = Math.max(1, (width - LEFT - RIGHT) / Math.max(1, times.length));
   const x = (i: number): number => LEFT + i * slot;
-  const y = (value: number): number => HEIGHT - BOTTOM - (value / ceiling) * (HEIGHT - TOP - BOTTOM);
+  const y = (value: number): number => HEIGHT - BOTTOM - (value / ceiling) * (HEIGHT - top - BOTTOM);
+  const valueText = (value: number | null | undefined): string => (value == null ? UNKNOWN : unit(value));
   const show = (i: number, aloud: boolean): void => {
     setHere(i);
-    if (aloud && i >= 0)
-      say(`${timeText(times[i] ?? 0)}: ${series.map(({ name, values }) => `${name} ${unit(values[i] ?? 0)}`).join(", ")}`);
+    if (aloud && i >= 0) {
+      const values = series.map(({ name, values }) => `${name} ${values[i] == null ? "unknown" : valueText(values[i])}`);
+      say(`${timeText(times[i] ?? 0)}: ${values.join(", ")}`);
+    }
   };
   const keys = (event: KeyboardEvent): void => {
-    const last = times.length - 1;
-    const moves: Record<string, number> = {
-      ArrowLeft: Math.max(0, (here < 0 ? times.length : here) - 1),
-      ArrowRight: Math.min(last, here + 1),
-      Home: 0,
-      End: last,
-      Escape: -1,
-    };
-    const to = moves[event.key];
+    const to = cursorAfter(event.key, here, times.length);
     if (to === undefined) return;
     event.preventDefault();
     show(to, true);
   };
-  const every = Math.max(1, Math.ceil(80 / slot));
+  const offset = preferences.zone.value === "utc" ? 0 : -new Date(times[0] ?? 0).getTimezoneOffset() * MINUTE_MS;
+  const labels = labelled(times, Math.max(2, (width - LEFT - RIGHT) / 84), offset);
   return (
     <div class="chart">
       <div
@@ -101,18 +130,23 @@ export function Bars({ times, series, unit, timeText, summary }: Props) {
               </text>
             </g>
           ))}
-          {times.map((at, i) =>
-            i % every === 0 && x(i) < width - 40 ? (
-              <text key={at} class="chart-x" x={x(i) + slot / 2} y={HEIGHT - 6}>
-                {timeText(at)}
+          {labels.map((i) =>
+            x(i) > LEFT + 12 && x(i) < width - 24 ? (
+              <text key={i} class="chart-x" x={x(i) + (slot > 40 ? slot / 2 : 0)} y={HEIGHT - 6}>
+                {timeText(times[i] ?? 0)}
               </text>
             ) : null,
           )}
-          {series.map(({ name, className }, n) => (
-            <path key={name} class={`chart-bar ${className}`} d={pathOf(series, n, times.length, slot, x, y)} />
+          {draw({ x, y, slot })}
+          {marks.map(({ at, text }) => (
+            <g key={`${at} ${text}`}>
+              <line class="chart-mark" x1={placeOf(at, times, x)} x2={placeOf(at, times, x)} y1={top - 4} y2={HEIGHT - BOTTOM} />
+              <circle class="chart-mark-dot" cx={placeOf(at, times, x)} cy={top - 8} r="3.5" />
+            </g>
           ))}
-          {here >= 0 && <line class="chart-cursor" x1={x(here) + slot / 2} x2={x(here) + slot / 2} y1={TOP} y2={HEIGHT - BOTTOM} />}
+          {here >= 0 && <line class="chart-cursor" x1={x(here) + slot / 2} x2={x(here) + slot / 2} y1={top} y2={HEIGHT - BOTTOM} />}
         </svg>
+        <Flags marks={marks} placeOf={(at) => placeOf(at, times, x)} width={width} />
         {here >= 0 && (
           <div
             class="chart-tip"
@@ -125,12 +159,12 @@ export function Bars({ times, series, unit, timeText, summary }: Props) {
               <div key={name} class="chart-tip-row">
                 <i class={`key ${className}`} />
                 <span class="clip">{name}</span>
-                <b>{unit(values[here] ?? 0)}</b>
+                <b>{valueText(values[here])}</b>
               </div>
             ))}
           </div>
         )}
-        <p class="sr" aria-live="polite" id={id}>
+        <p class="sr" aria-live="polite">
           {said}
         </p>
       </div>
@@ -146,9 +180,94 @@ export function Bars({ times, series, unit, timeText, summary }: Props) {
   );
 }
 
+/** The place of the cursor after a key; undefined for keys that do not move it. */
+function cursorAfter(key: string, here: number, count: number): number | undefined {
+  const last = count - 1;
+  const moves: Record<string, number> = {
+    ArrowLeft: Math.max(0, (here < 0 ? count : here) - 1),
+    ArrowRight: Math.min(last, here + 1),
+    Home: 0,
+    End: last,
+    Escape: -1,
+  };
+  return moves[key];
+}
+
+/** The place of a moment between the points. */
+function placeOf(at: number, times: number[], x: (i: number) => number): number {
+  const [first = 0, second = first + 1] = times;
+  return x(Math.max(0, Math.min(times.length, (at - first) / (second - first))));
+}
+
+type FlagsProps = { marks: ChartMark[]; placeOf: (at: number) => number; width: number };
+
+/** The labels of marks; a label that the next one would cover is left out, its mark stays. */
+function Flags({ marks, placeOf, width }: FlagsProps) {
+  return (
+    <>
+      {marks.map(({ at, text, href }, i) => {
+        const from = placeOf(at);
+        const next = marks[i + 1];
+        const room = (next ? placeOf(next.at) : width) - from - 16;
+        if (room < 48) return null;
+        const style = { left: `${from}px`, maxWidth: `${Math.min(200, room)}px` };
+        return href ? (
+          <a key={`${at} ${text}`} class="chart-flag" href={href} style={style}>
+            {text}
+          </a>
+        ) : (
+          <span key={`${at} ${text}`} class="chart-flag" style={style}>
+            {text}
+          </span>
+        );
+      })}
+    </>
+  );
+}
+
+/** Stacked bars. A failure among a thousand successes gets a sign above its bar. */
+export function Bars(props: Props) {
+  const { times, series } = props;
+  const sums = times.map((_, i) => series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0));
+  const bad = series.find(({ className }) => className === "bad");
+  return (
+    <Frame
+      {...props}
+      highest={Math.max(...sums, 0)}
+      draw={(scale) => (
+        <>
+          {series.map(({ name, className }, n) => (
+            <path key={name} class={`chart-bar ${className}`} d={barsOf(series, n, times.length, scale)} />
+          ))}
+          {bad && <path class="chart-sign" d={signsOf(bad, sums, scale)} />}
+        </>
+      )}
+    />
+  );
+}
+
+/** Lines; a value of null interrupts one. */
+export function Lines(props: Props) {
+  const { series } = props;
+  const highest = Math.max(...series.flatMap(({ values }) => values.map((value) => value ?? 0)), 0);
+  return (
+    <Frame
+      {...props}
+      highest={highest}
+      draw={({ x, y, slot }) =>
+        series.map(({ name, values, className }) => (
+          <path key={name} class={`chart-line ${className}`} d={lineOf(values, (i) => x(i) + slot / 2, y)} />
+        ))
+      }
+    />
+  );
+}
+
+const wideOf = (slot: number, count: number): number => Math.max(1, slot - (count > 90 ? 1 : 2));
+
 /** The bars of one series, each on top of those of the series before it. */
-function pathOf(series: Series[], n: number, count: number, slot: number, x: (i: number) => number, y: (value: number) => number): string {
-  const wide = Math.max(1, slot - (count > 90 ? 1 : 2));
+function barsOf(series: Series[], n: number, count: number, { x, y, slot }: Scale): string {
+  const wide = wideOf(slot, count);
   let path = "";
   for (let i = 0; i < count; i += 1) {
     const value = series[n]?.values[i] ?? 0;
@@ -160,4 +279,51 @@ function pathOf(series: Series[], n: number, count: number, slot: number, x: (i:
     path += `M${x(i).toFixed(1)} ${from.toFixed(1)}h${wide.toFixed(1)}v-${tall.toFixed(1)}h-${wide.toFixed(1)}Z`;
   }
   return path;
+}
+
+/** An octagon above each bar that holds a failure. */
+function signsOf({ values }: Series, sums: number[], { x, y, slot }: Scale): string {
+  const wide = wideOf(slot, sums.length);
+  let path = "";
+  for (const [i, value] of values.entries()) {
+    if (!value) continue;
+    const cx = x(i) + wide / 2 - 1.6;
+    const cy = y(sums[i] ?? 0) - 12;
+    path += `M${cx.toFixed(1)} ${cy.toFixed(1)}h3.2l2.4 2.4v3.2l-2.4 2.4h-3.2l-2.4-2.4v-3.2Z`;
+  }
+  return path;
+}
+
+/** A line through the values. A value between two gaps is a dash. */
+export function lineOf(values: (number | null)[], x: (i: number) => number, y: (value: number) => number): string {
+  let path = "";
+  for (const [i, value] of values.entries()) {
+    if (value === null) continue;
+    const isFirst = i === 0 || values[i - 1] == null;
+    const isAlone = isFirst && values[i + 1] == null;
+    path += `${isFirst ? "M" : "L"}${(x(i) - (isAlone ? DASH / 2 : 0)).toFixed(1)} ${y(value).toFixed(1)}`;
+    if (isAlone) path += `h${DASH}`;
+  }
+  return path;
+}
+
+/** The length of the dash of a value that stands alone, in pixels. */
+const DASH = 4;
+const SPARK_WIDE = 96;
+const SPARK_TALL = 26;
+
+/** A line without axes beside a figure that states its value. */
+export function Spark({ values, kind = "series-1" }: { values: number[]; kind?: string }) {
+  if (values.length < 2) return null;
+  const high = Math.max(...values, 0) || 1;
+  const x = (i: number): number => 1 + (i / (values.length - 1)) * (SPARK_WIDE - 6);
+  const y = (value: number): number => SPARK_TALL - 3 - (value / high) * (SPARK_TALL - 6);
+  const path = lineOf(values, x, y);
+  return (
+    <svg class="spark" viewBox={`0 0 ${SPARK_WIDE} ${SPARK_TALL}`} width={SPARK_WIDE} height={SPARK_TALL} aria-hidden="true">
+      <path class={`spark-area ${kind}`} d={`${path}L${x(values.length - 1)} ${SPARK_TALL}L1 ${SPARK_TALL}Z`} />
+      <path class={`chart-line ${kind}`} d={path} />
+      <circle class={`spark-dot ${kind}`} cx={x(values.length - 1)} cy={y(values.at(-1) ?? 0)} r="2.2" />
+    </svg>
+  );
 }

@@ -1,0 +1,332 @@
+// The overview: whether something is wrong, since when, who notices it, and what to do.
+import { useEffect, useMemo } from "preact/hooks";
+import { type Resource, useResource } from "../api/resource";
+import type { SeriesAnswer, Setup } from "../api/shapes";
+import type { Page as PageOf, Quota, Usage } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Bars, Lines, Spark } from "../part/chart";
+import { Loaded } from "../part/feedback";
+import { clock, count, dollars, duration, moment, plural, short, UNKNOWN, zoneName } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { Ref } from "../part/links";
+import { Card, Page } from "../part/page";
+import { type Headline, headlineOf, onCourse, outcomesOf, type ProviderLine, providerLines, timesOf } from "./overview/figures";
+import { groupOf, NeedsYou, SpendCard } from "./overview/spend";
+import { nextStep, STEPS } from "./setup/steps";
+
+type Length = { id: string; title: string; ms: number; step: number; words: string };
+
+const LENGTHS: Length[] = [
+  { id: "15m", title: "15 min", ms: 900_000, step: 10, words: "in 15 minutes" },
+  { id: "1h", title: "1 h", ms: 3_600_000, step: 60, words: "in the hour" },
+  { id: "24h", title: "24 h", ms: 86_400_000, step: 3600, words: "in 24 hours" },
+  { id: "7d", title: "7 d", ms: 604_800_000, step: 3600, words: "in 7 days" },
+];
+const HOUR = LENGTHS[1] as Length;
+const DAY_MS = 86_400_000;
+/** Figures are read again after this time while the page is seen. */
+const REREAD_MS = 10_000;
+
+/** Reads resources again from time to time while the page is seen. */
+function useReread(resources: Resource<unknown>[]): void {
+  useEffect(() => {
+    const timer = setInterval(() => {
+      if (!document.hidden) for (const resource of resources) void resource.load();
+    }, REREAD_MS);
+    return () => clearInterval(timer);
+  }, resources);
+}
+
+export function OverviewPage() {
+  const length = LENGTHS.find(({ id }) => id === param("period")) ?? HOUR;
+  const by = groupOf(param("by"));
+  const last = length.ms / (length.step * 1000);
+  const from = useMemo(() => Math.floor(Date.now() / (length.step * 1000) - last + 1) * length.step * 1000, [length]);
+  const series = useResource<SeriesAnswer>(`series?from=${from}&step=${length.step}`);
+  const byProvider = useResource<SeriesAnswer>(`series?from=${from}&step=${length.step}&group_by=provider`);
+  const today = useMemo(() => Math.floor(Date.now() / DAY_MS) * DAY_MS, []);
+  const usage = useResource<Usage>(`usage?group_by=${by}&from=${today}&sort=cost&limit=500`);
+  const quotas = useResource<PageOf<Quota>>("quotas?limit=500").data.value?.data ?? [];
+  const setup = useResource<Setup>("setup").data.value;
+  useReread([series, byProvider, usage] as Resource<unknown>[]);
+  const now = Date.now();
+  const head = series.data.value ? headlineOf(series.data.value, now) : null;
+  const names = new Map((usage.data.value?.data ?? []).flatMap(({ group, names }) => (group[by] ? [[group[by], names?.[by] ?? ""]] : [])));
+  return (
+    <Page
+      title="Overview"
+      actions={
+        <span class="seg" role="group" aria-label="Period">
+          {LENGTHS.map(({ id, title }) => (
+            <button
+              key={id}
+              type="button"
+              aria-pressed={id === length.id}
+              onClick={() => setParams({ period: id === HOUR.id ? null : id }, "replace")}
+            >
+              {title}
+            </button>
+          ))}
+        </span>
+      }
+    >
+      {setup && <SetupHint of={setup} />}
+      {head && <Figures of={head} length={length} usage={usage.data.value} now={now} series={series} />}
+      <Charts series={series} length={length} />
+      <ProvidersCard series={byProvider} />
+      <div class="cols two-one">
+        <SpendCard usage={usage} by={by} quotas={quotas} />
+        <NeedsYou
+          quotas={quotas}
+          unpriced={usage.data.value?.totals?.requests_unpriced ?? 0}
+          names={names as Map<string, string>}
+          now={now}
+        />
+      </div>
+    </Page>
+  );
+}
+
+/** Leads to the next step of the set-up while it is not finished. */
+function SetupHint({ of }: { of: Setup }) {
+  const step = STEPS.find(({ id }) => id === nextStep(of));
+  if (!step) return null;
+  return (
+    <section class="verdict" aria-label="Set-up">
+      <span class="sign">
+        <Icon name="info" />
+      </span>
+      <div>
+        <h2>The set-up is not finished</h2>
+        <p>
+          Next: {step.title}. {step.lead}
+        </p>
+      </div>
+      <div class="actions">
+        <a class="btn primary" href={href("/setup", { step: step.id })}>
+          {step.title}
+        </a>
+      </div>
+    </section>
+  );
+}
+
+type FiguresProps = {
+  of: Headline;
+  length: Length;
+  usage: Usage | null;
+  now: number;
+  series: Resource<SeriesAnswer>;
+};
+
+function percent(share: number | null): string {
+  if (share === null) return UNKNOWN;
+  const value = share * 100;
+  return value === 0 ? "0" : value < 1 ? value.toFixed(2) : String(Math.round(value));
+}
+
+/** `2.33 s` as its number and its unit. */
+function split(text: string): [string, string] {
+  const at = text.lastIndexOf(" ");
+  return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
+}
+
+function Figures({ of, length, usage, now, series }: FiguresProps) {
+  const points = series.data.value?.groups[0]?.points;
+  const values = (list: (number | null)[] | undefined): number[] => (list ?? []).map((value) => value ?? 0);
+  const errors = values(points?.failed).map((failed, i) => failed + (points?.cut[i] ?? 0));
+  const spent = usage?.totals?.cost_micro_usd ?? null;
+  const unpriced = usage?.totals?.requests_unpriced ?? 0;
+  // A sum of nothing but unknown prices is unknown.
+  const isKnown = spent !== null && (spent > 0 || unpriced === 0);
+  const course = spent ? onCourse(spent, now) : null;
+  const isSlow = of.firstBefore !== null && of.firstP50 !== null && of.firstP50 > 2 * of.firstBefore;
+  const [first, unit] = split(duration(of.firstP50));
+  return (
+    <section class="card" aria-label={`Figures ${length.words}`}>
+      <dl class="figures">
+        <Figure name="Requests" value={rate(of.perSecond)} unit="/s" spark={values(points?.requests)}>
+          {count(of.requests)} {length.words}
+        </Figure>
+        <Figure
+          name={of.firstAt === null ? "First token, p50" : `First token, p50 at ${clock(of.firstAt)}`}
+          value={first}
+          unit={unit}
+          spark={values(points?.first_content_us_p50)}
+          kind={isSlow ? "warn" : "series-1"}
+        >
+          p99 {duration(of.firstP99)}
+          {isSlow && <span class="warn"> · was {duration(of.firstBefore)}</span>}
+        </Figure>
+        <Figure
+          name="Client errors"
+          value={percent(of.errorShare)}
+          unit={of.errorShare === null ? "" : "%"}
+          spark={errors}
+          kind={of.failed ? "bad" : "series-1"}
+        >
+          {count(of.failed)} failed · {plural(of.left, "client")} left
+        </Figure>
+        <Figure name="Output tokens" value={rate(of.outputPerSecond)} unit="/s" spark={values(points?.output)}>
+          {of.cacheShare === null ? "no input" : `${Math.round(of.cacheShare * 100)} % of input from cache`}
+        </Figure>
+        <Figure
+          name="Spend today, since 00:00 UTC"
+          value={isKnown ? dollars(spent) : UNKNOWN}
+          unit=""
+          spark={summed(values(points?.cost_micro_usd))}
+        >
+          {unpriced > 0 && `+ ${count(unpriced)} unpriced`}
+          {unpriced > 0 && course !== null && " · "}
+          {course !== null && `on course for ${dollars(course)}`}
+        </Figure>
+      </dl>
+    </section>
+  );
+}
+
+/** `12.9`, `0.04`, `5,480`. */
+const rate = (n: number): string => (n >= 100 ? short(n) : n === 0 ? "0" : n < 0.1 ? n.toFixed(3) : n.toFixed(n < 10 ? 2 : 1));
+
+function summed(values: number[]): number[] {
+  let total = 0;
+  return values.map((value) => {
+    total += value;
+    return total;
+  });
+}
+
+type FigureProps = { name: string; value: string; unit: string; spark: number[]; kind?: string; children: preact.ComponentChildren };
+
+function Figure({ name, value, unit, spark, kind = "series-1", children }: FigureProps) {
+  return (
+    <div class="figure">
+      <dt>{name}</dt>
+      <dd class="value">
+        <span>
+          <b>{value}</b>
+          {unit && <small>{unit}</small>}
+        </span>
+        {spark.some(Boolean) && (
+          <span>
+            <Spark values={spark} kind={kind} />
+          </span>
+        )}
+      </dd>
+      <dd class="sub">{children}</dd>
+    </div>
+  );
+}
+
+const EACH: Record<number, string> = { 10: "per 10 seconds", 60: "per minute", 3600: "per hour" };
+
+function Charts({ series, length }: { series: Resource<SeriesAnswer>; length: Length }) {
+  return (
+    <Loaded resource={series} rows={6}>
+      {(data) => {
+        const times = timesOf(data);
+        const points = data.groups[0]?.points;
+        const timeText = (at: number): string => (length.ms > DAY_MS ? moment(at) : clock(at, length.step < 60 ? "second" : "minute"));
+        return (
+          <>
+            <div class="cols two-one">
+              <Card title="Requests by outcome" aside={<span class="faint">{EACH[length.step]}</span>}>
+                <Bars
+                  times={times}
+                  series={outcomesOf(points)}
+                  unit={count}
+                  timeText={timeText}
+                  summary={`Requests by outcome ${length.words}.`}
+                />
+              </Card>
+              <Card title="Time to first token">
+                <Lines
+                  times={times}
+                  series={[
+                    { name: "p50", values: points?.first_content_us_p50 ?? [], className: "series-1" },
+                    { name: "p99", values: points?.first_content_us_p99 ?? [], className: "series-3" },
+                  ]}
+                  unit={(us) => (us === 0 ? "0" : duration(us))}
+                  timeText={timeText}
+                  summary={`Time to the first token ${length.words}: median and slowest hundredth.`}
+                />
+              </Card>
+            </div>
+            {data.partial && (
+              <p class="alert warn" role="status">
+                Before {moment(data.complete_from_ms)} {zoneName()} records are missing from these figures.
+              </p>
+            )}
+          </>
+        );
+      }}
+    </Loaded>
+  );
+}
+
+function ProvidersCard({ series }: { series: Resource<SeriesAnswer> }) {
+  const lines = providerLines(series.data.value).sort((a, b) => b.failures - a.failures || b.attempts - a.attempts);
+  return (
+    <Card title="Providers" aside={<a href={href("/providers")}>All providers</a>} bare>
+      {lines.length === 0 ? (
+        <p class="card-body muted">No provider was used.</p>
+      ) : (
+        <div class="table-wrap" role="group" aria-label="Providers" tabIndex={0}>
+          <table class="table">
+            <thead>
+              <tr>
+                <th scope="col">Provider</th>
+                <th scope="col">State</th>
+                <th scope="col" class="num">
+                  Attempts
+                </th>
+                <th scope="col" class="num">
+                  Failed
+                </th>
+                <th scope="col" class="num">
+                  First token, p99
+                </th>
+                <th scope="col" class="wide-only">
+                  Failed, over time
+                </th>
+              </tr>
+            </thead>
+            <tbody>
+              {lines.slice(0, 8).map((line) => (
+                <ProviderRow key={line.id} of={line} />
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Card>
+  );
+}
+
+/** From this share of failures among at least so many attempts on, a provider is failing. */
+const FAILING_SHARE = 0.2;
+const FAILING_ATTEMPTS = 10;
+
+function ProviderRow({ of }: { of: ProviderLine }) {
+  const share = of.attempts ? of.failures / of.attempts : null;
+  const isFailing = share !== null && share >= FAILING_SHARE && of.attempts >= FAILING_ATTEMPTS;
+  return (
+    <tr>
+      <td>
+        <Ref kind="provider" id={of.id} name={of.id} />
+      </td>
+      <td>
+        <State
+          kind={isFailing ? "bad" : of.failures ? "warn" : "ok"}
+          word={isFailing ? "Failing" : of.failures ? "Some failures" : "Working"}
+        />
+      </td>
+      <td class="num">{count(of.attempts)}</td>
+      <td class="num">{share === null ? UNKNOWN : `${percent(share)} %`}</td>
+      <td class="num">
+        {duration(of.firstP50)} <span class="faint">{of.firstP99 === null ? "" : duration(of.firstP99)}</span>
+      </td>
+      <td class="wide-only">{of.failures > 0 && <Spark values={of.failuresByPoint} kind="bad" />}</td>
+    </tr>
+  );
+}

@@ -1,0 +1,116 @@
+// The figures of the overview, out of the columns of a series. An unknown figure is null, never zero.
+import type { Points, SeriesAnswer } from "../../api/shapes";
+import type { Series } from "../../part/chart";
+
+const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** The last value that is known. */
+const last = (values: (number | null)[]): number | null => values.findLast((value) => value !== null) ?? null;
+
+/** The median of the known values of the first half of a time, to compare with. */
+function before(values: (number | null)[]): number | null {
+  const known = values
+    .slice(0, Math.floor(values.length / 2))
+    .filter((value) => value !== null)
+    .sort((a, b) => a - b);
+  return known[Math.floor(known.length / 2)] ?? null;
+}
+
+export type Headline = {
+  requests: number;
+  perSecond: number;
+  /** The share of requests that failed or broke off for no fault of the client; null without requests. */
+  errorShare: number | null;
+  failed: number;
+  left: number;
+  firstP50: number | null;
+  firstP99: number | null;
+  firstBefore: number | null;
+  /** The start of the point that `firstP50` belongs to. */
+  firstAt: number | null;
+  outputPerSecond: number;
+  /** The share of the input that came from a cache; null without input. */
+  cacheShare: number | null;
+};
+
+/** The start of each point. */
+export const timesOf = ({ from_ms, to_ms, step_ms }: Pick<SeriesAnswer, "from_ms" | "to_ms" | "step_ms">): number[] =>
+  Array.from({ length: Math.max(0, Math.round((to_ms - from_ms) / step_ms)) }, (_, i) => from_ms + i * step_ms);
+
+/** Sums a series up. `now` bounds its last point, which is not over yet. */
+export function headlineOf(series: SeriesAnswer, now: number): Headline {
+  const points = series.groups[0]?.points;
+  const seconds = Math.max(1, (Math.min(series.to_ms, now) - series.from_ms) / 1000);
+  const requests = sum(points?.requests ?? []);
+  const failed = sum(points?.failed ?? []) + sum(points?.cut ?? []);
+  const cached = sum(points?.cache_read ?? []);
+  const input = sum(points?.input ?? []) + cached;
+  const p50 = points?.first_content_us_p50 ?? [];
+  const place = p50.findLastIndex((value) => value !== null);
+  return {
+    requests,
+    perSecond: requests / seconds,
+    errorShare: requests ? failed / requests : null,
+    failed,
+    left: sum(points?.cancelled ?? []),
+    firstP50: last(p50),
+    firstP99: points?.first_content_us_p99[place] ?? null,
+    firstBefore: before(p50),
+    firstAt: place < 0 ? null : series.from_ms + place * series.step_ms,
+    outputPerSecond: sum(points?.output ?? []) / seconds,
+    cacheShare: input ? cached / input : null,
+  };
+}
+
+/** The outcomes that clients noticed, stacked: what is as it should be first. */
+export function outcomesOf(points: Points | undefined): Series[] {
+  if (!points) return [];
+  const each = (value: (i: number) => number): number[] => points.requests.map((_, i) => value(i));
+  const of = (values: number[], i: number): number => values[i] ?? 0;
+  const all: Series[] = [
+    { name: "First target", values: each((i) => of(points.completed, i) - of(points.failed_over, i)), className: "quiet" },
+    { name: "After failover", values: points.failed_over, className: "series-2" },
+    { name: "Client left", values: points.cancelled, className: "series-6" },
+    { name: "Refused", values: points.refused, className: "series-3" },
+    { name: "Failed or cut off", values: each((i) => of(points.failed, i) + of(points.cut, i)), className: "bad" },
+  ];
+  // What never occurred needs no place in the legend, but for the three that a reader looks for.
+  return all.filter(({ name, values }) => !["Client left", "Refused"].includes(name) || values.some(Boolean));
+}
+
+/** One provider in the period. */
+export type ProviderLine = {
+  id: string;
+  attempts: number;
+  failures: number;
+  firstP50: number | null;
+  firstP99: number | null;
+  failuresByPoint: number[];
+};
+
+export function providerLines(series: SeriesAnswer | null): ProviderLine[] {
+  return (series?.groups ?? []).flatMap(({ group, points }) => {
+    const id = group.provider;
+    if (!id) return [];
+    const place = points.first_content_us_p50.findLastIndex((value) => value !== null);
+    return [
+      {
+        id,
+        attempts: sum(points.attempts),
+        failures: sum(points.attempt_failures),
+        firstP50: points.first_content_us_p50[place] ?? null,
+        firstP99: points.first_content_us_p99[place] ?? null,
+        failuresByPoint: points.attempt_failures,
+      },
+    ];
+  });
+}
+
+/** What a day costs if it goes on as until now; null in its first ten minutes. */
+export function onCourse(spent: number, now: number): number | null {
+  const share = (now % DAY_MS) / DAY_MS;
+  return share * DAY_MS < LEAST_MS ? null : spent / share;
+}
+
+const DAY_MS = 86_400_000;
+const LEAST_MS = 600_000;

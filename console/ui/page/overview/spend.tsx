@@ -1,0 +1,165 @@
+// What was spent since midnight UTC, and what needs a person.
+
+import type { Resource } from "../../api/resource";
+import type { Quota, Usage, UsageLine } from "../../api/types";
+import { href, setParams } from "../../app/router";
+import { Loaded } from "../../part/feedback";
+import { count, moment, plural, short } from "../../part/format";
+import { Mark } from "../../part/icon";
+import { amount, limitName, shareOf } from "../../part/limits";
+import { Ref } from "../../part/links";
+import { Card, Meter } from "../../part/page";
+import { Spend } from "../keys";
+import { reachedAt } from "../quotas";
+
+export const GROUPS = ["project", "model", "key"] as const;
+export type Group = (typeof GROUPS)[number];
+
+export const groupOf = (name: string): Group => GROUPS.find((group) => group === name) ?? "project";
+
+const TITLES: Record<Group, string> = { project: "Project", model: "Model", key: "Key" };
+const SHOWN_MAX = 8;
+
+export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: Group; quotas: Quota[] }) {
+  return (
+    <Card
+      title={`Spend today by ${TITLES[by].toLowerCase()}`}
+      aside={
+        <span class="seg" role="group" aria-label="Group by">
+          {GROUPS.map((group) => (
+            <button
+              key={group}
+              type="button"
+              aria-pressed={group === by}
+              onClick={() => setParams({ by: group === "project" ? null : group }, "replace")}
+            >
+              {TITLES[group]}
+            </button>
+          ))}
+        </span>
+      }
+      bare
+    >
+      <Loaded resource={usage} rows={3}>
+        {({ data, totals }) =>
+          data.length === 0 ? (
+            <p class="card-body muted">Nothing was used since 00:00 UTC.</p>
+          ) : (
+            <>
+              <div class="table-wrap" role="group" aria-label="Spend today" tabIndex={0}>
+                <table class="table">
+                  <thead>
+                    <tr>
+                      <th scope="col">{TITLES[by]}</th>
+                      <th scope="col" class="num">
+                        Requests
+                      </th>
+                      <th scope="col" class="num">
+                        Tokens
+                      </th>
+                      <th scope="col" class="num">
+                        Cost
+                      </th>
+                      <th scope="col" class="wide-only share-cell">
+                        Share
+                      </th>
+                      <th scope="col">This month, of its limit</th>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {data.slice(0, SHOWN_MAX).map((line) => (
+                      <Line key={line.group[by]} of={line} by={by} total={totals?.cost_micro_usd ?? 0} quotas={quotas} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+              {data.length > SHOWN_MAX && (
+                <div class="table-foot">
+                  <a href={href("/usage", { by, period: "24h" })}>All {count(data.length)}</a>
+                </div>
+              )}
+            </>
+          )
+        }
+      </Loaded>
+    </Card>
+  );
+}
+
+function Line({ of, by, total, quotas }: { of: UsageLine; by: Group; total: number; quotas: Quota[] }) {
+  const id = of.group[by] ?? null;
+  const limit = quotas.find(
+    ({ subject, metric, window, model, endpoint }) =>
+      subject.kind === by && subject.id === id && metric === "cost_micro_usd" && window === "month" && !model && !endpoint,
+  );
+  return (
+    <tr>
+      <td>{by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={of.names?.[by]} />}</td>
+      <td class="num">{count(of.requests)}</td>
+      <td class="num">{short(of.tokens.total)}</td>
+      <td class="num">
+        <Spend figures={of} />
+      </td>
+      <td class="wide-only share-cell">
+        <Meter share={total ? of.cost_micro_usd / total : 0} />
+      </td>
+      <td>
+        {limit ? (
+          <span class="meter-cell">
+            <Meter share={shareOf(limit)} kind={shareOf(limit) >= 1 ? "bad" : shareOf(limit) >= 0.8 ? "warn" : ""} />
+            {Math.round(shareOf(limit) * 100)} %
+          </span>
+        ) : (
+          <span class="faint">no limit</span>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** A limit needs a person from this share on. */
+const NEAR = 0.8;
+
+/** What a person has to decide: limits that are nearly used up, and requests that no sum contains. */
+export function NeedsYou({ quotas, unpriced, names, now }: { quotas: Quota[]; unpriced: number; names: Map<string, string>; now: number }) {
+  const near = quotas.filter((quota) => quota.exceeded || shareOf(quota) >= NEAR).sort((a, b) => shareOf(b) - shareOf(a));
+  if (near.length === 0 && unpriced === 0)
+    return (
+      <Card title="Needs you">
+        <p class="muted">Nothing.</p>
+      </Card>
+    );
+  return (
+    <Card title="Needs you">
+      <ul>
+        {near.slice(0, 5).map((quota) => {
+          const at = reachedAt(quota, now);
+          const name = names.get(quota.subject.id) ?? (quota.subject.kind === "gateway" ? "the gateway" : quota.subject.id);
+          return (
+            <li key={quota.id} class="two-line">
+              <span class="state wrap">
+                <Mark kind={quota.exceeded ? "bad" : "warn"} />
+                <a href={href("/quotas", { kind: quota.subject.kind })}>
+                  {name}: {limitName(quota)} {quota.exceeded ? "is used up" : `is used to ${Math.floor(shareOf(quota) * 100)} %`}
+                </a>
+              </span>
+              <span class="help">
+                {amount(quota.metric, quota.limit)}, {quota.enforcement === "hard" ? "further requests get 429" : "warns only"}
+                {at && !quota.exceeded ? `; reached ${moment(at)} at this rate` : ""}
+              </span>
+            </li>
+          );
+        })}
+        {unpriced > 0 && (
+          <li class="two-line">
+            <span class="state wrap">
+              <Mark kind="warn" />
+              <a href={href("/models", { priced: "false" })}>{plural(unpriced, "attempt")} of today without a price</a>
+            </span>
+            <span class="help">They are in no sum of costs.</span>
+          </li>
+        )}
+      </ul>
+    </Card>
+  );
+}
