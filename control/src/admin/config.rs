@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use http::{Method, Response};
 use serde::Serialize;
-use serde_json::Value;
 use shared::policy::{CircuitPolicy, RetryPolicy};
 use shared::port::Body;
 
 use super::{ApiError, Call, Route, json, route_of};
 use crate::config::Setting;
+use crate::connection::{ShownEndpoint, ShownProvider};
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "config", |call| Box::pin(async move { show(&call) }))];
@@ -30,7 +30,7 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
                 .collect(),
         },
         providers: view.providers.iter().map(|provider| provider.shown()).collect(),
-        endpoints: view.endpoints.iter().map(|endpoint| endpoint.shown(&[])).collect(),
+        endpoints: view.endpoints.iter().map(|endpoint| endpoint.shown(Vec::new())).collect(),
     })
 }
 
@@ -43,9 +43,9 @@ struct ShownConfig<'a> {
     /// The retry and circuit settings; they apply from the start of the gateway.
     policies: ShownPolicies<'a>,
     /// The providers of the file and of the API, as `GET providers` shows them, but without evidence.
-    providers: Vec<Value>,
+    providers: Vec<ShownProvider>,
     /// The endpoints of the file and of the API, as `GET endpoints` shows them, but without targets that are passed over.
-    endpoints: Vec<Value>,
+    endpoints: Vec<ShownEndpoint>,
 }
 
 /// One setting of the process.

@@ -5,7 +5,6 @@ use std::convert::Infallible;
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
-use serde_json::Value;
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
@@ -14,7 +13,7 @@ use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
-use crate::connection::{ListedEndpoint, RoutedProvider};
+use crate::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::db::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -64,10 +63,10 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
 }
 
-fn shown(listed: &ListedEndpoint, known: &HashMap<&str, RoutedProvider>) -> Value {
+fn shown(listed: &ListedEndpoint, known: &HashMap<&str, RoutedProvider>) -> ShownEndpoint {
     let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
     let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
-    listed.shown(&passed_over)
+    listed.shown(passed_over)
 }
 
 #[derive(Deserialize)]

@@ -13,7 +13,7 @@ use super::{ApiError, App, Call, Route, json, json_of_version, route_of, write_o
 use crate::change::FieldChange;
 use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding};
+use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider};
 use crate::credential::Sign;
 
 pub(super) static ROUTES: &[Route] = &[
@@ -60,26 +60,23 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Returns a connection as the API shows it. Unless it is shadowed in routing, this includes its token state and the
 /// evidence of how it works.
-fn shown(app: &App, connection: &ProviderConnection) -> Value {
+fn shown(app: &App, connection: &ProviderConnection) -> ShownProvider {
     let mut shown = connection.shown();
-    if let (Some(shown), false) =
-        (shown.as_object_mut(), matches!(connection.standing, ProviderStanding::Shadowed(_)))
-    {
-        let snapshot = app.snapshot.load();
-        let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
-        let instance = place.ok().and_then(|place| snapshot.providers.get(place));
-        if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {
-            shown.insert("token".to_owned(), serde_json::json!(app.tokens.standing(&grant)));
-        }
-        if let (Some(why), ProviderStanding::Ready) = (instance.and_then(|i| i.unready), &connection.standing)
-        {
-            shown.insert("state".to_owned(), NOT_CONNECTED.into());
-            shown.insert("reason".to_owned(), format!("The provider cannot be used: {why}.").into());
-        }
-        let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
-        shown
-            .insert("evidence".to_owned(), serde_json::json!(app.catalog.evidence(&connection.id, instance)));
+    if matches!(connection.standing, ProviderStanding::Shadowed(_)) {
+        return shown;
     }
+    let snapshot = app.snapshot.load();
+    let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
+    let instance = place.ok().and_then(|place| snapshot.providers.get(place));
+    if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {
+        shown.token = app.tokens.standing(&grant);
+    }
+    if let (Some(why), ProviderStanding::Ready) = (instance.and_then(|i| i.unready), &connection.standing) {
+        shown.state = NOT_CONNECTED;
+        shown.reason = Some(format!("The provider cannot be used: {why}."));
+    }
+    let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
+    shown.evidence = Some(app.catalog.evidence(&connection.id, instance));
     shown
 }
 

@@ -27,7 +27,7 @@ use crate::config::is_model_id;
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
 use crate::publish::Touched;
-use crate::usage::requests;
+use crate::usage::requests::{self, RequestRow};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call))),
@@ -39,12 +39,12 @@ pub(super) static ROUTES: &[Route] = &[
 struct TrialReport {
     #[serde(flatten)]
     trial: Trial,
-    /// A hint for the operator.
+    /// A hint for the operator; null if there is none.
     hint: Option<String>,
     /// True if the provider may bill the test.
     billable: bool,
-    /// The record as `GET requests/{id}` shows it, including the trace of the targets that were considered.
-    record: Value,
+    /// The record, including the trace of the targets that were considered; null if it could not be read in time.
+    record: Option<RequestRow>,
 }
 
 #[derive(Deserialize)]
@@ -82,8 +82,8 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
-    let failure = failure(&trial, &record, &instance);
-    remember(call.app, &instance, model, (&trial, failure.as_ref()), &record).await;
+    let failure = failure(&trial, record.as_ref(), &instance);
+    remember(call.app, &instance, model, (&trial, failure.as_ref()), record.as_ref()).await;
     let report = TrialReport {
         hint: failure.and_then(|failure| failure.hint).map(String::from),
         billable: is_hosted(&instance),
@@ -101,13 +101,16 @@ fn target(instance: &Arc<ProviderInstance>, model: &str) -> Target {
 }
 
 /// Returns the upstream's failure; `None` if the test succeeded or no upstream was called.
-fn failure(trial: &Trial, record: &Value, instance: &ProviderInstance) -> Option<CatalogFailure> {
+fn failure(
+    trial: &Trial,
+    record: Option<&RequestRow>,
+    instance: &ProviderInstance,
+) -> Option<CatalogFailure> {
     let error = trial.error.as_deref()?;
-    let step = record.pointer("/trace/0")?;
+    let step = record.and_then(RequestRow::first_step)?;
     let key = instance.credential.as_ref().map(|key| key.expose().as_str());
     let secrets: Vec<&str> = key.into_iter().collect();
-    let status = step.get("status").and_then(Value::as_u64).and_then(|status| u16::try_from(status).ok());
-    Some(match status {
+    Some(match step.status.and_then(|status| u16::try_from(status).ok()) {
         Some(status) => CatalogFailure::answered(unix_ms(), status, error, &secrets),
         None => CatalogFailure::unanswered(unix_ms(), error, &secrets),
     })
@@ -119,9 +122,9 @@ async fn remember(
     instance: &ProviderInstance,
     model: &str,
     (trial, failure): (&Trial, Option<&CatalogFailure>),
-    record: &Value,
+    record: Option<&RequestRow>,
 ) {
-    let was_asked = record.pointer("/trace/0").is_some();
+    let was_asked = record.and_then(RequestRow::first_step).is_some();
     if !was_asked {
         return;
     }
@@ -220,11 +223,11 @@ fn is_hosted(instance: &ProviderInstance) -> bool {
     instance.kind.auth != Auth::None
 }
 
-async fn record_of(app: &App, trial: &Trial) -> Value {
+async fn record_of(app: &App, trial: &Trial) -> Option<RequestRow> {
     let id = trial.request_id.clone();
     app.writer.flush(FLUSH_TIME_MAX).await;
     let row = app.readers.ask(move |db| requests::row(db, &id)).await;
-    row.ok().flatten().map(|row| json!(row)).unwrap_or_default()
+    row.ok().flatten()
 }
 
 async fn finish(

@@ -1,10 +1,11 @@
 //! Commands that share a human's provider instance with a project (AUTH-4).
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::projects::known;
 use super::providers::expect;
 use super::{Command, CommandRefusal, Done, Write};
+use crate::connection::ShownProvider;
 use crate::db::audit::AuditEntry;
 use crate::db::providers;
 use crate::publish::Touched;
@@ -36,7 +37,7 @@ impl Command for Bind {
         }
         known(write, &self.project)?;
         providers::bind(write.db, &self.provider, &self.project, write.now_ms)?;
-        changed(write, &self.provider, "provider.bind", &before.shown())
+        changed(write, &self.provider, "provider.bind", before.shown())
     }
 }
 
@@ -46,7 +47,7 @@ impl Command for Unbind {
         if !providers::unbind(write.db, &self.provider, &self.project)? {
             return Err(CommandRefusal::not_found("binding to project", &self.project));
         }
-        changed(write, &self.provider, "provider.unbind", &before.shown())
+        changed(write, &self.provider, "provider.unbind", before.shown())
     }
 }
 
@@ -55,7 +56,7 @@ fn changed(
     write: &Write<'_>,
     provider: &str,
     action: &'static str,
-    before: &Value,
+    before: ShownProvider,
 ) -> Result<Done, CommandRefusal> {
     let found = providers::find(write.db, provider)?;
     let mut row = found.ok_or_else(|| CommandRefusal::not_found("provider", provider))?;
@@ -64,6 +65,6 @@ fn changed(
     providers::put(write.db, &row)?;
     let after = expect(write, provider, None, false)?;
     let shown = after.shown();
-    let audit = AuditEntry::done(action, "provider", provider).before(before.clone()).after(shown.clone());
+    let audit = AuditEntry::done(action, "provider", provider).before(json!(before)).after(json!(shown));
     Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(after.version()))
 }

@@ -1,12 +1,12 @@
 //! Commands that change endpoints.
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::providers::is_free;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::{lookup, provider_ids};
 use crate::config::did_you_mean;
-use crate::connection::{ListedEndpoint, shadow_of};
+use crate::connection::{ListedEndpoint, ShownEndpoint, shadow_of};
 use crate::db::audit::AuditEntry;
 use crate::db::endpoints::{self, EndpointRow, StoredMember};
 use crate::publish::Touched;
@@ -54,7 +54,7 @@ impl Command for CreateEndpoint {
         endpoints::put(write.db, &row)?;
         let audit = AuditEntry::done("endpoint.create", "endpoint", &row.name);
         let shown = shown(write, row)?;
-        let audit = audit.after(shown.clone());
+        let audit = audit.after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(1))
     }
 }
@@ -73,9 +73,9 @@ impl Command for ReplaceEndpoint {
         endpoints::put(write.db, &row)?;
         let version = row.version;
         let audit =
-            AuditEntry::done("endpoint.replace", "endpoint", &self.name).before(shown(write, before)?);
+            AuditEntry::done("endpoint.replace", "endpoint", &self.name).before(json!(shown(write, before)?));
         let shown = shown(write, row)?;
-        let audit = audit.after(shown.clone());
+        let audit = audit.after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(version))
     }
 }
@@ -84,7 +84,8 @@ impl Command for DeleteEndpoint {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version, self.shadowed)?;
         endpoints::delete(write.db, &self.name)?;
-        let audit = AuditEntry::done("endpoint.delete", "endpoint", &self.name).before(shown(write, before)?);
+        let audit =
+            AuditEntry::done("endpoint.delete", "endpoint", &self.name).before(json!(shown(write, before)?));
         Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }
@@ -151,9 +152,9 @@ pub(super) fn exists(write: &Write<'_>, name: &str) -> Result<bool, CommandRefus
     Ok(in_file || endpoints::find(write.db, name)?.is_some())
 }
 
-fn shown(write: &Write<'_>, row: EndpointRow) -> Result<Value, CommandRefusal> {
+fn shown(write: &Write<'_>, row: EndpointRow) -> Result<ShownEndpoint, CommandRefusal> {
     let shadow = shadow_of(write.file, &row.name);
     let listed = ListedEndpoint::of_row(row, shadow);
     let passed_over = listed.passed_over(|provider| lookup(write, provider))?;
-    Ok(listed.shown(&passed_over))
+    Ok(listed.shown(passed_over))
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::json;
+
 use super::{Command, CommandRefusal, Done, Write};
 use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
@@ -66,7 +68,7 @@ impl Command for CreateProvider {
         };
         let connection = store(write, blank, self.auth, &self.written.without_nulls())?;
         let shown = connection.shown();
-        let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(shown.clone());
+        let audit = AuditEntry::done("provider.create", "provider", &connection.id).after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(connection.version()))
     }
 }
@@ -95,8 +97,8 @@ impl Command for EditProvider {
         let after = store(write, row, auth, &written)?;
         let shown = after.shown();
         let audit = AuditEntry::done("provider.edit", "provider", &after.id)
-            .before(before.shown())
-            .after(shown.clone());
+            .before(json!(before.shown()))
+            .after(json!(shown));
         Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(after.version()))
     }
 }
@@ -113,7 +115,7 @@ impl Command for DeleteProvider {
             )));
         }
         providers::delete(write.db, &self.id)?;
-        let audit = AuditEntry::done("provider.delete", "provider", &self.id).before(before.shown());
+        let audit = AuditEntry::done("provider.delete", "provider", &self.id).before(json!(before.shown()));
         Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }

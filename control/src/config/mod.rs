@@ -47,7 +47,8 @@ pub use schema::{json as schema_json, text as schema_text};
 pub use secrets::{SecretsError, SecretsFile, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
-pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of, shown_provider};
+pub(crate) use stored::shown::shown_provider;
+pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of};
 
 /// True if `id` is a valid model id.
 pub fn is_model_id(id: &str) -> bool {

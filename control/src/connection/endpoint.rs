@@ -1,7 +1,6 @@
 //! The API view of an endpoint.
 
 use serde::Serialize;
-use serde_json::{Value, json};
 
 use super::{ObjectSource, RoutedProvider};
 use crate::config;
@@ -28,6 +27,7 @@ pub(crate) struct ListedEndpoint {
 pub(crate) struct PassedOver {
     pub(crate) provider: String,
     pub(crate) model: String,
+    /// `no_such_provider`, `unknown_model`, or the state of the provider.
     pub(crate) reason: &'static str,
 }
 
@@ -81,23 +81,44 @@ impl ListedEndpoint {
         Ok(passed_over)
     }
 
-    /// Returns the endpoint as JSON, without secrets.
-    pub(crate) fn shown(&self, passed_over: &[PassedOver]) -> Value {
-        let mut shown = json!({
-            "name": self.name,
-            "source": self.source,
-            "shadowed": self.shadow.is_some(),
-            "failover": self.failover,
-            "passed_over": passed_over,
-            "preamble": self.preamble,
-            "version": self.version(),
-        });
-        if let (Some(shown), Some((_, created, updated))) = (shown.as_object_mut(), self.row) {
-            shown.insert("created_at_ms".to_owned(), json!(created));
-            shown.insert("updated_at_ms".to_owned(), json!(updated));
+    /// Returns the endpoint as the API shows it.
+    pub(crate) fn shown(&self, passed_over: Vec<PassedOver>) -> ShownEndpoint {
+        let (created_at_ms, updated_at_ms) = self.row.map(|(_, created, updated)| (created, updated)).unzip();
+        ShownEndpoint {
+            name: self.name.clone(),
+            source: self.source,
+            shadowed: self.shadow.is_some(),
+            failover: self.failover.clone(),
+            passed_over,
+            preamble: self.preamble.clone(),
+            version: self.version(),
+            created_at_ms,
+            updated_at_ms,
         }
-        shown
     }
+}
+
+/// An endpoint.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ShownEndpoint {
+    name: String,
+    source: ObjectSource,
+    /// True if the configuration file has an endpoint or a provider of the same name.
+    shadowed: bool,
+    /// Its targets in the order in which they are tried.
+    failover: Vec<StoredMember>,
+    /// Targets that receive no requests at the moment.
+    passed_over: Vec<PassedOver>,
+    /// The system text put before that of every request; null if there is none.
+    preamble: Option<String>,
+    /// Null for an endpoint of the configuration file.
+    version: Option<u64>,
+    /// In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at_ms: Option<u64>,
+    /// In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_at_ms: Option<u64>,
 }
 
 fn reason(found: Option<RoutedProvider>, model: &str) -> Option<&'static str> {

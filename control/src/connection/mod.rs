@@ -13,9 +13,11 @@ mod sealed;
 mod stored_keys;
 
 pub(crate) use database::{DatabaseInstances, StoredProvider};
-pub(crate) use endpoint::ListedEndpoint;
+pub(crate) use endpoint::{ListedEndpoint, ShownEndpoint};
 pub(crate) use merge::{ViewCell, merge};
-pub(crate) use provider::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, shadow_of};
+pub(crate) use provider::{
+    NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, shadow_of,
+};
 pub(crate) use routed::{RoutedProvider, known_models};
 pub(crate) use sealed::{open_written, seal_written};
 pub(crate) use stored_keys::StoredKeys;

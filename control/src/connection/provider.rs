@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::StoredProvider;
+use crate::catalog::evidence::CatalogEvidence;
 use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
+use crate::credential::TokenStanding;
+use crate::db::providers::Binding;
 
 /// The store that an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -137,30 +140,33 @@ impl ProviderConnection {
         self.held.as_ref().map(|held| held.row.version)
     }
 
-    /// Returns the instance as JSON, without secrets.
-    pub(crate) fn shown(&self) -> Value {
-        let mut shown = self.read.as_deref().map(shown_provider).unwrap_or_default();
-        let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
+    /// Returns the instance as the API shows it, without secrets.
+    pub(crate) fn shown(&self) -> ShownProvider {
+        let mut settings = self.read.as_deref().map(shown_provider).unwrap_or_default();
         if let Some(held) = &self.held {
             let written: Map<String, Value> = serde_json::from_str(&held.row.settings).unwrap_or_default();
             // `type` accepts several spellings; show the canonical one where the row parses.
-            let is_kept = |name: &str| name != "type" || self.read.is_none();
-            let written = written.into_iter().filter(|(name, _)| is_kept(name));
-            written.for_each(|(name, value)| _ = put(&name, value));
-            put("bindings", json!(held.bindings));
-            put("created_at_ms", json!(held.row.created_at_ms));
-            put("updated_at_ms", json!(held.row.updated_at_ms));
+            settings.extend(written.into_iter().filter(|(name, _)| name != "type" || self.read.is_none()));
+            settings.retain(|name, _| !ShownProvider::MEMBERS.contains(&name.as_str()));
         }
-        put("id", json!(self.id));
-        put("source", json!(self.source));
-        put("state", json!(self.standing.name()));
-        put("reason", json!(self.standing.reason()));
-        put("shadowed", json!(matches!(self.standing, ProviderStanding::Shadowed(_))));
-        put("auth", json!(self.auth()));
-        put("owner", json!(self.owner()));
-        put("credential", self.credential());
-        put("version", json!(self.version()));
-        Value::Object(shown)
+        let held = self.held.as_deref();
+        ShownProvider {
+            id: self.id.clone(),
+            source: self.source,
+            state: self.standing.name(),
+            reason: self.standing.reason(),
+            shadowed: matches!(self.standing, ProviderStanding::Shadowed(_)),
+            auth: self.auth(),
+            owner: self.owner().map(str::to_owned),
+            credential: self.credential(),
+            version: self.version(),
+            bindings: held.map(|held| held.bindings.clone()),
+            created_at_ms: held.map(|held| held.row.created_at_ms),
+            updated_at_ms: held.map(|held| held.row.updated_at_ms),
+            settings,
+            token: None,
+            evidence: None,
+        }
     }
 
     fn auth(&self) -> Option<ConnectionAuth> {
@@ -170,20 +176,96 @@ impl ProviderConnection {
 
     /// Describes the credential without revealing it: presence, last four characters, or the reference to the
     /// environment.
-    fn credential(&self) -> Value {
+    fn credential(&self) -> ShownCredential {
         let Some(held) = &self.held else {
-            return json!({"set": self.read.as_ref().is_some_and(|provider| provider.api_key.is_some())});
+            let set = self.read.as_ref().is_some_and(|provider| provider.api_key.is_some());
+            return ShownCredential { set, of_row: None };
         };
         let row = &held.row;
-        let reference = row.credential_hint.as_deref().filter(|hint| hint.starts_with("${"));
-        let last_four = row.credential_hint.as_deref().filter(|_| reference.is_none());
-        json!({
-            "set": row.credential.is_some(),
-            "last_four": last_four,
-            "reference": reference,
-            "updated_at_ms": row.credential_at_ms,
-        })
+        let (reference, last_four) = match &row.credential_hint {
+            Some(hint) if hint.starts_with("${") => (Some(hint.clone()), None),
+            hint => (None, hint.clone()),
+        };
+        let of_row = StoredCredential { last_four, reference, updated_at_ms: row.credential_at_ms };
+        ShownCredential { set: row.credential.is_some(), of_row: Some(of_row) }
     }
+}
+
+/// A provider. If its state is `faulty`, the settings may be incomplete.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ShownProvider {
+    id: String,
+    source: ObjectSource,
+    /// `ready`, `disabled`, `not_connected`, `shadowed` or `faulty`. Only a ready provider receives requests.
+    pub(crate) state: &'static str,
+    /// The reason why it receives no requests; null if it is ready.
+    pub(crate) reason: Option<String>,
+    /// True if the configuration file has a provider or an endpoint of the same name.
+    shadowed: bool,
+    /// The means of signing in; null if the stored settings cannot be read.
+    auth: Option<ConnectionAuth>,
+    /// The ID of the human to whom it is private; null if all may use it.
+    owner: Option<String>,
+    credential: ShownCredential,
+    /// Null for a provider of the configuration file.
+    version: Option<u64>,
+    /// The projects that may use it although it is private. Absent for a provider of the configuration file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bindings: Option<Vec<Binding>>,
+    /// In milliseconds since the Unix epoch. Absent for a provider of the configuration file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    created_at_ms: Option<u64>,
+    /// In milliseconds since the Unix epoch. Absent for a provider of the configuration file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    updated_at_ms: Option<u64>,
+    #[serde(flatten)]
+    settings: Map<String, Value>,
+    /// The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<TokenStanding>,
+    /// The evidence of how it works. Absent if it is shadowed, and in answers other than those of `GET providers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) evidence: Option<CatalogEvidence>,
+}
+
+impl ShownProvider {
+    /// The members that no written setting replaces.
+    const MEMBERS: [&'static str; 14] = [
+        "id",
+        "source",
+        "state",
+        "reason",
+        "shadowed",
+        "auth",
+        "owner",
+        "credential",
+        "version",
+        "bindings",
+        "created_at_ms",
+        "updated_at_ms",
+        "token",
+        "evidence",
+    ];
+}
+
+/// The credential of a provider, which is never shown.
+#[derive(Clone, Debug, Serialize)]
+struct ShownCredential {
+    /// True if there is one.
+    set: bool,
+    #[serde(flatten)]
+    of_row: Option<StoredCredential>,
+}
+
+/// A credential that was stored through the API.
+#[derive(Clone, Debug, Serialize)]
+struct StoredCredential {
+    /// Its last four characters; null if there is none, it is short, or it is a reference.
+    last_four: Option<String>,
+    /// The variable that contains it, as `${ENV:NAME}`; null if it is stored itself.
+    reference: Option<String>,
+    /// The time at which it was last set, in milliseconds since the Unix epoch.
+    updated_at_ms: Option<u64>,
 }
 
 /// Returns the kind of file object that is called `name`, if any.

@@ -114,7 +114,7 @@ fn what_cannot_be_used_is_shown_and_not_routed() {
     holdings.refresh(&db, &keys, &Environment::read([])).unwrap();
     let (routing, view) = merge(&Routing::default(), &holdings, Vec::new());
     assert!(routing.providers.is_empty());
-    let shown: Vec<_> = view.providers.iter().map(ProviderConnection::shown).collect();
+    let shown: Vec<_> = view.providers.iter().map(|provider| json!(provider.shown())).collect();
     assert_eq!((&shown[0]["state"], &shown[0]["region"]), (&json!("faulty"), &json!("here")));
     let reason = |shown: &Value| shown["reason"].as_str().unwrap().to_owned();
     assert_eq!(reason(&shown[0]), "api_key: the environment variable GONE is not set");

@@ -14,7 +14,7 @@ use shared::secret::Secret;
 use self::entra::Entra;
 pub(crate) use grant::{Grant, Metadata};
 pub(crate) use token_renewal::TokenRenewer;
-pub(crate) use tokens::AccessTokens;
+pub(crate) use tokens::{AccessTokens, TokenStanding};
 
 /// Settings for machine identities from the environment, in the variables that the clouds' own tools use.
 #[derive(Clone, Debug, Default)]

@@ -42,11 +42,11 @@ struct HeldToken {
 /// The state of a grant's token for the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct TokenStanding {
-    /// Expiry of the current token; `None` if there is no token.
+    /// The expiry of the current token, in milliseconds since the Unix epoch; null if there is no token.
     pub(crate) expires_at_ms: Option<u64>,
-    /// Time of the next renewal or retry.
+    /// The time of the next renewal or retry, in milliseconds since the Unix epoch.
     pub(crate) next_at_ms: u64,
-    /// Error of the last attempt, if it failed.
+    /// The error of the last attempt; null if it succeeded.
     pub(crate) error: Option<String>,
 }
 

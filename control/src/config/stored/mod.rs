@@ -1,13 +1,12 @@
 //! Parses provider instances of the database by the same rules as those of the file, and builds the API view of a
-//! provider instance from either.
+//! provider instance from either ([`shown`]).
+
+pub(crate) mod shown;
 
 use std::fmt;
 use std::path::Path;
 
-use serde_json::{Map, Value, json};
-use shared::operation::Dialect;
-use shared::provider::{Inside, Reach};
-use shared::routing::{EchoOptions, HttpVersion, Model};
+use serde_json::{Map, Value};
 
 use super::env::Environment;
 use super::file::Notes;
@@ -111,76 +110,6 @@ pub(crate) fn provider_of(
             Err(vec![FieldFault { field: String::new(), message }])
         }
     }
-}
-
-/// Returns the effective settings of an instance, without its secrets.
-pub(crate) fn shown_provider(provider: &Provider) -> Map<String, Value> {
-    let mut shown = Map::new();
-    let mut put = |name: &str, value: Value| shown.insert(name.to_owned(), value);
-    put("type", json!(provider.kind.name));
-    put("registry_id", json!(provider.registry_id));
-    put("base_url", json!(provider.base_url));
-    put("timeout", json!(provider.timeout.as_secs_f64()));
-    put("stream_idle_timeout", json!(provider.stream_idle_timeout.as_secs_f64()));
-    put("region", json!(provider.region));
-    put("project", json!(provider.project));
-    put("location", json!(provider.location));
-    put("api_version", json!(provider.api_version));
-    put("default_voice", json!(provider.default_voice));
-    put("disabled", json!(provider.disabled));
-    put("force_api_support", json!(provider.force_api_support));
-    put("models", provider.models.iter().map(|shown| model(shown)).collect());
-    let headers = provider.headers.iter().map(|(name, _)| (name.to_string(), json!(DOTS)));
-    put("headers", headers.collect());
-    put("protocols", dialects(&provider.dialects));
-    let version = provider.origin.as_ref().map(|origin| match origin.http {
-        HttpVersion::Auto => "auto",
-        HttpVersion::Http1 => "1.1",
-        HttpVersion::Http2 => "2",
-    });
-    put("http_version", json!(version));
-    if matches!(provider.kind.reach, Reach::InProcess(Inside::Echo)) {
-        put("echo", echo(&provider.echo));
-    }
-    shown
-}
-
-fn model(model: &Model) -> Value {
-    let known = [
-        ("display_name", json!(model.display_name)),
-        ("vision", json!(model.vision)),
-        ("tools", json!(model.tools)),
-        ("reasoning", json!(model.reasoning)),
-        ("protocols", model.dialects.as_deref().map_or(Value::Null, dialects)),
-        (
-            "lacks",
-            Some(&model.lacks).filter(|lacks| !lacks.is_empty()).map_or(Value::Null, |lacks| json!(lacks)),
-        ),
-        ("context_window", json!(model.context_window)),
-        ("max_output_tokens", json!(model.output_tokens_max)),
-        ("prices", json!(model.prices)),
-    ];
-    let mut shown = Map::from_iter([("id".to_owned(), json!(model.id))]);
-    let known = known.into_iter().filter(|(_, value)| !value.is_null());
-    shown.extend(known.map(|(name, value)| (name.to_owned(), value)));
-    Value::Object(shown)
-}
-
-fn dialects(dialects: &[Dialect]) -> Value {
-    dialects.iter().map(|dialect| dialect.name()).collect()
-}
-
-fn echo(echo: &EchoOptions) -> Value {
-    json!({
-        "delay_ms": u64::try_from(echo.delay.as_millis()).unwrap_or(u64::MAX),
-        "chunk_delay_ms": u64::try_from(echo.chunk_delay.as_millis()).unwrap_or(u64::MAX),
-        "status": echo.status,
-        "retry_after": echo.retry_after,
-        "cut_after_chunks": echo.cut_after_chunks,
-        "error_after_chunks": echo.error_after_chunks,
-        "fail_every": echo.fail_every,
-        "hang": echo.hang,
-    })
 }
 
 /// The mask shown in place of a secret.

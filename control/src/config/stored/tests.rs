@@ -1,5 +1,8 @@
 //! Instances of the database are read by the rules of the file, and shown in the form in which they can be written.
 
+use serde_json::json;
+
+use super::shown::shown_provider;
 use super::*;
 
 fn written(value: Value) -> WrittenProvider {

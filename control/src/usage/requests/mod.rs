@@ -152,12 +152,12 @@ pub(crate) struct RequestRow {
 
 /// A target that was considered.
 #[derive(Debug, Serialize)]
-struct RequestStep {
+pub(crate) struct RequestStep {
     provider: String,
     model: String,
     result: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    status: Option<u64>,
+    pub(crate) status: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     head_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -439,6 +439,11 @@ impl Ord for RequestEntry {
 }
 
 impl RequestRow {
+    /// Returns the first target that was considered.
+    pub(crate) fn first_step(&self) -> Option<&RequestStep> {
+        self.trace.as_ref()?.first()
+    }
+
     pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
         let name = |name| record.name(name).to_owned();
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());

@@ -1,0 +1,182 @@
+//! The effective settings of a provider instance as the API shows them, without secrets.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use shared::operation::Dialect;
+use shared::prices::Prices;
+use shared::provider::{Inside, Reach};
+use shared::routing::{EchoOptions, HttpVersion, Model};
+
+use super::DOTS;
+use crate::config::model::Provider;
+
+/// The settings of a provider. Settings that the API has stored are shown as they were written, which may leave out
+/// defaults in `models` and `headers`.
+#[derive(Debug, Serialize)]
+pub(crate) struct ProviderSettings {
+    /// The kind of provider.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    /// The well-known provider that sets type and address; null if none does.
+    registry_id: Option<String>,
+    /// Null for kinds that run in the gateway.
+    base_url: Option<String>,
+    /// The time that an attempt may take until the response head, in seconds.
+    timeout: f64,
+    /// The silence after which a stream is aborted, in seconds.
+    stream_idle_timeout: f64,
+    /// Null for kinds without regions.
+    region: Option<String>,
+    /// The vendor's project; null for kinds without projects.
+    project: Option<String>,
+    /// Null for kinds without locations.
+    location: Option<String>,
+    /// Null for kinds without versions.
+    api_version: Option<String>,
+    /// The voice of speech requests that do not name one; null if there is none.
+    default_voice: Option<String>,
+    /// True if the provider receives no requests.
+    disabled: bool,
+    /// True if Chat may be adapted to Responses, which is experimental.
+    force_api_support: bool,
+    /// The declared models, as IDs or with what is known about them.
+    models: Vec<DeclaredModel>,
+    /// Additional headers by name, with masked values.
+    headers: BTreeMap<String, &'static str>,
+    /// The protocols that the upstream speaks.
+    protocols: Vec<&'static str>,
+    /// Null for kinds that run in the gateway.
+    http_version: Option<&'static str>,
+    /// The options of the kind `echo`; absent for other kinds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    echo: Option<ShownEcho>,
+}
+
+/// A declared model. Absent members are unknown.
+#[derive(Debug, Serialize)]
+struct DeclaredModel {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    display_name: Option<String>,
+    /// True if it accepts images.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vision: Option<bool>,
+    /// True if it can call tools.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tools: Option<bool>,
+    /// True if it reasons before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reasoning: Option<bool>,
+    /// The protocols that it speaks, if they are fewer than those of the provider.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocols: Option<Vec<&'static str>>,
+    /// Features of the Responses API that it lacks.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    lacks: Vec<String>,
+    /// In tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context_window: Option<u64>,
+    /// In tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_output_tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    prices: Option<Prices>,
+}
+
+/// The options of a provider of the kind `echo`.
+#[derive(Debug, Serialize)]
+struct ShownEcho {
+    /// The pause before the response head, in milliseconds.
+    delay_ms: u64,
+    /// The pause before each chunk of a stream, in milliseconds.
+    chunk_delay_ms: u64,
+    /// The status of each answer, with an error body; null for an answer.
+    status: Option<u16>,
+    /// The `Retry-After` that accompanies `status`, in seconds; null for none.
+    retry_after: Option<u64>,
+    /// The content chunks after which a stream breaks off; null if it does not.
+    cut_after_chunks: Option<u32>,
+    /// The content chunks after which a stream has an error event; null if it has none.
+    error_after_chunks: Option<u32>,
+    /// Every n-th request fails with 503; null if none does.
+    fail_every: Option<u32>,
+    /// True if there is never an answer.
+    hang: bool,
+}
+
+/// Returns the effective settings of an instance, without its secrets.
+pub(crate) fn shown_provider(provider: &Provider) -> Map<String, Value> {
+    match serde_json::to_value(ProviderSettings::of(provider)) {
+        Ok(Value::Object(shown)) => shown,
+        // A struct without fallible members always becomes an object.
+        Ok(_) | Err(_) => Map::new(),
+    }
+}
+
+impl ProviderSettings {
+    fn of(provider: &Provider) -> Self {
+        let is_echo = matches!(provider.kind.reach, Reach::InProcess(Inside::Echo));
+        let version = provider.origin.as_ref().map(|origin| match origin.http {
+            HttpVersion::Auto => "auto",
+            HttpVersion::Http1 => "1.1",
+            HttpVersion::Http2 => "2",
+        });
+        Self {
+            kind: provider.kind.name,
+            registry_id: provider.registry_id.clone(),
+            base_url: provider.base_url.clone(),
+            timeout: provider.timeout.as_secs_f64(),
+            stream_idle_timeout: provider.stream_idle_timeout.as_secs_f64(),
+            region: provider.region.clone(),
+            project: provider.project.clone(),
+            location: provider.location.clone(),
+            api_version: provider.api_version.clone(),
+            default_voice: provider.default_voice.clone(),
+            disabled: provider.disabled,
+            force_api_support: provider.force_api_support,
+            models: provider.models.iter().map(|model| DeclaredModel::of(model)).collect(),
+            headers: provider.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),
+            protocols: names(&provider.dialects),
+            http_version: version,
+            echo: is_echo.then(|| ShownEcho::of(&provider.echo)),
+        }
+    }
+}
+
+impl DeclaredModel {
+    fn of(model: &Model) -> Self {
+        Self {
+            id: model.id.to_string(),
+            display_name: model.display_name.clone(),
+            vision: model.vision,
+            tools: model.tools,
+            reasoning: model.reasoning,
+            protocols: model.dialects.as_deref().map(names),
+            lacks: model.lacks.clone(),
+            context_window: model.context_window,
+            max_output_tokens: model.output_tokens_max,
+            prices: model.prices.clone(),
+        }
+    }
+}
+
+impl ShownEcho {
+    fn of(echo: &EchoOptions) -> Self {
+        Self {
+            delay_ms: u64::try_from(echo.delay.as_millis()).unwrap_or(u64::MAX),
+            chunk_delay_ms: u64::try_from(echo.chunk_delay.as_millis()).unwrap_or(u64::MAX),
+            status: echo.status,
+            retry_after: echo.retry_after,
+            cut_after_chunks: echo.cut_after_chunks,
+            error_after_chunks: echo.error_after_chunks,
+            fail_every: echo.fail_every,
+            hang: echo.hang,
+        }
+    }
+}
+
+fn names(dialects: &[Dialect]) -> Vec<&'static str> {
+    dialects.iter().map(|dialect| dialect.name()).collect()
+}
