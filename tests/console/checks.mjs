@@ -248,7 +248,7 @@ export const checks = {
     await gateway.api("DELETE", "endpoints/on-trial");
     await button(page, "Actions for trial").click();
     await page.getByRole("menuitem", { name: "Delete" }).click();
-    await page.getByText("No endpoint has it as a target.").waitFor();
+    await page.getByText("Its credential is erased.").waitFor();
     const typed = page.getByLabel("Type trial to go on");
     if (await typed.count()) await typed.fill("trial");
     await button(page, "Delete").click();
@@ -450,7 +450,7 @@ export const checks = {
     const paths = [
       "/", "/?period=7d&by=model", "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
       "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/providers", "/providers?state=faulty", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes?new=1", "/access", "/access?tab=humans&new=1",
-      `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/humans/${ada.id}`,
+      `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/projects/${id}/access`, `/access/humans/${ada.id}/access`, `/keys/${made.id}/access?allowed=true`, `/access/humans/${ada.id}`,
       "/keys", "/keys?new=1", "/keys?project=none", `/keys/${made.id}`, `/keys/${made.id}?edit=1`, "/keys/none", "/nothing/here",
     ];
     const views = [["light", 1440], ["dark", 390]];

@@ -46,3 +46,30 @@ export type SeriesAnswer = {
   groups: { group: Record<string, string | null>; names?: Record<string, string | null>; points: Points }[];
   groups_omitted: number;
 };
+
+/** The selectors that a key loses or gains; at most 20 of them. */
+export type KeyEffect = { key: string; key_name: string | null; selectors: string[]; selectors_total: number };
+
+/** What a write would do: `effects` of its answer with `dry_run=true`. */
+export type Effects = {
+  loses: KeyEffect[];
+  gains: KeyEffect[];
+  keys_losing: number;
+  keys_gaining: number;
+  /** The endpoints that lose a target. */
+  endpoints: string[];
+  warnings: { code: string; param: string | null; message: string; objects: string[] }[];
+  /** False if more keys may be affected. */
+  complete: boolean;
+};
+
+/** A selector, and the caller's access to it. */
+export type SelectorAccess = {
+  selector: string;
+  kind: "endpoint" | "model" | "alias";
+  allowed: boolean;
+  /** If `allowed` is true, they concern some of the targets only. */
+  reasons: string[];
+  targets: number;
+  usable: number;
+};

@@ -4,6 +4,7 @@ import { AccessPage } from "../page/access";
 import { AuditPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
+import { HumanAccessPage, KeyAccessPage, ProjectAccessPage } from "../page/effective_access";
 import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
 import { KeysPage } from "../page/keys";
@@ -85,9 +86,12 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/models", ModelsPage],
   ["/access", AccessPage],
   ["/access/humans/:id", HumanPage],
+  ["/access/humans/:id/access", HumanAccessPage],
   ["/access/projects/:id", ProjectPage],
+  ["/access/projects/:id/access", ProjectAccessPage],
   ["/keys", KeysPage],
   ["/keys/:id", KeyPage],
+  ["/keys/:id/access", KeyAccessPage],
   ["/quotas", QuotasPage],
   ["/connect", ConnectPage],
   ["/audit", AuditPage],

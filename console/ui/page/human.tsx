@@ -66,6 +66,9 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
       lead={of.email ?? "A human"}
       actions={
         <>
+          <a class="btn" href={href(`/access/humans/${encodeURIComponent(of.id)}/access`)}>
+            What can it call?
+          </a>
           <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
             <Icon name="pencil" small />
             Edit

@@ -75,6 +75,9 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
       lead="A project"
       actions={
         <>
+          <a class="btn" href={href(`/access/projects/${encodeURIComponent(of.id)}/access`)}>
+            What can it call?
+          </a>
           <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
             <Icon name="pencil" small />
             Edit

@@ -4,10 +4,11 @@ import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import { suggestModels } from "../api/suggest";
-import type { Endpoint, Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
+import type { Failure, Model, Page as PageOf, Provider, ProviderHealth, SyncOutcome, Trial } from "../api/types";
 import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
+import { WriteOutlook } from "../part/effects";
 import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, day, dollars, duration, moment, plural, price, UNKNOWN, zoneName } from "../part/format";
@@ -54,8 +55,9 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
   const isFile = of.source === "file";
   const close = (): void => setDoing(null);
   const suffix = of.shadowed ? "?source=api" : "";
+  const path = `providers/${encodeURIComponent(of.id)}${suffix}`;
   const patch = async (body: object): Promise<void> => {
-    await call("PATCH", `providers/${encodeURIComponent(of.id)}${suffix}`, { body, ifMatch: etag });
+    await call("PATCH", path, { body, ifMatch: etag });
     refresh();
   };
   const items: Item[] = [
@@ -108,7 +110,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       {doing === "disable" && (
         <Confirm title={`Disable ${of.id}?`} action="Disable" danger={false} run={() => patch({ disabled: true })} onClose={close}>
           <p>Nothing is sent there from the next request on. It stays a target and is passed over.</p>
-          <Users of={of} />
+          <WriteOutlook write={{ method: "PATCH", path, body: { disabled: true }, ifMatch: etag }} />
         </Confirm>
       )}
       {doing === "delete" && (
@@ -117,38 +119,17 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
           action="Delete"
           typed={health?.recent.requests ? of.id : undefined}
           run={async () => {
-            await call("DELETE", `providers/${encodeURIComponent(of.id)}${suffix}`, { ifMatch: etag });
+            await call("DELETE", path, { ifMatch: etag });
             go(href("/providers"));
             refresh();
           }}
           onClose={close}
         >
           <p>Its credential is erased. Its usage records stay.</p>
-          <Users of={of} />
+          <WriteOutlook write={{ method: "DELETE", path, ifMatch: etag }} />
         </Confirm>
       )}
     </Page>
-  );
-}
-
-/** The endpoints that would lose a target. */
-function Users({ of }: { of: Provider }) {
-  const endpoints = useResource<PageOf<Endpoint>>(`endpoints?provider=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
-  if (!endpoints) return null;
-  if (endpoints.length === 0) return <p>No endpoint has it as a target.</p>;
-  const only = endpoints.filter(({ failover }) => failover.every(({ provider }) => provider === of.id)).map(({ name }) => name);
-  return (
-    <>
-      <p class="wrap">
-        {plural(endpoints.length, "endpoint")} lose{endpoints.length === 1 ? "s" : ""} a target:{" "}
-        <b>{endpoints.map(({ name }) => name).join(", ")}</b>.
-      </p>
-      {only.length > 0 && (
-        <p class="wrap">
-          Without any target: <b>{only.join(", ")}</b>.
-        </p>
-      )}
-    </>
   );
 }
 

@@ -1,13 +1,16 @@
 // The editor of an endpoint: its targets in order with what is known of each, and the test of it.
 import { useEffect, useState } from "preact/hooks";
 import { call, Fault } from "../api/client";
+import { useOutlook } from "../api/dry_run";
 import { changed, useResource } from "../api/resource";
+import type { Effects } from "../api/shapes";
 import { suggestModels } from "../api/suggest";
 import type { Endpoint, Model, Page as PageOf, Provider, ProviderHealth, Target, Trial } from "../api/types";
 import { go, href, param } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Conflict, contested } from "../part/conflict";
 import { Confirm, Dialog } from "../part/dialog";
+import { EffectsList, WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { FormError, useSubmission } from "../part/form";
 import { ago, duration, plural, short } from "../part/format";
@@ -88,6 +91,8 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
   const isChanged = contested(base.draft, base.draft, draft).length > 0;
   const suffix = of.shadowed ? "?source=api" : "";
   const path = `endpoints/${encodeURIComponent(of.name)}${suffix}`;
+  const wanted = { failover: draft.failover, preamble: draft.preamble || null };
+  const { effects } = useOutlook(isChanged ? { method: "PUT", path, body: wanted, ifMatch: base.etag } : null);
   useEffect(() => {
     if (isChanged) return;
     setBase({ draft: draftOf(of), etag });
@@ -161,6 +166,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
       {isChanged && (
         <SaveBar
           changes={changesOf(base.draft, draft)}
+          effects={effects}
           busy={submission.busy}
           onDiscard={() => {
             submission.clear();
@@ -199,20 +205,22 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
           onClose={() => setDoing(null)}
         >
           <p>Clients that ask for it get an error from the next request on. Keys that name it keep the entry.</p>
+          <WriteOutlook write={{ method: "DELETE", path, ifMatch: base.etag }} />
         </Confirm>
       )}
     </Page>
   );
 }
 
-type SaveProps = { changes: string[]; busy: boolean; onDiscard: () => void; onSave: () => void };
+type SaveProps = { changes: string[]; effects: Effects | null; busy: boolean; onDiscard: () => void; onSave: () => void };
 
-function SaveBar({ changes, busy, onDiscard, onSave }: SaveProps) {
+function SaveBar({ changes, effects, busy, onDiscard, onSave }: SaveProps) {
   return (
     <section class="savebar" aria-label="Changes">
       <b>{plural(changes.length, "change")}</b>
       <span class="muted wrap grow">{changes.join(", ")}</span>
       <span class="help">Running streams are not touched.</span>
+      <EffectsList effects={effects} />
       <button type="button" class="btn plain" onClick={onDiscard}>
         Discard
       </button>

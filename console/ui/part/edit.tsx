@@ -2,8 +2,10 @@
 import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { call, Fault } from "../api/client";
+import { useOutlook } from "../api/dry_run";
 import { Conflict, changesOf } from "./conflict";
 import { Dialog } from "./dialog";
+import { EffectsList } from "./effects";
 import { Form, FormButtons, FormFooterError, useSubmission } from "./form";
 
 type Version<F> = { fields: F; etag: string | null };
@@ -31,6 +33,9 @@ export function EditDialog<T, F extends object>(props: Props<T, F>) {
   const [mine, setMine] = useState(before.fields);
   const [theirs, setTheirs] = useState<Version<F> | null>(null);
   const submission = useSubmission();
+  const pending = changesOf(before.fields, mine);
+  const isChanged = !theirs && Object.keys(pending).length > 0;
+  const { effects } = useOutlook(isChanged ? { method: "PATCH", path, body: bodyOf(pending), ifMatch: before.etag } : null);
   const save = (from: Version<F>, wanted: F): void => {
     const changes = changesOf(from.fields, wanted);
     void submission.run(changes, async () => {
@@ -66,6 +71,7 @@ export function EditDialog<T, F extends object>(props: Props<T, F>) {
     <Dialog title={title} onClose={onClose}>
       <Form submission={submission} onSubmit={() => save(before, mine)}>
         {props.children(mine, (change) => setMine({ ...mine, ...change }), submission.error)}
+        <EffectsList effects={effects} />
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Save" submitting="Saving…" onCancel={onClose} />
       </Form>
