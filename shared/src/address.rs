@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_machine_and_network_and_public_addresses_are_called() {
+    fn loopback_private_and_public_addresses_are_permitted() {
         for text in [
             "127.0.0.1",
             "::1",

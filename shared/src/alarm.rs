@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_panics_or_fails_raises_it_once_and_one_that_returns_does_not() {
+    fn a_failed_thread_raises_the_alarm_once_and_a_finished_one_does_not() {
         let (alarm, count) = counted();
         alarm.spawn("good", || Ok(())).unwrap().join().unwrap();
         assert_eq!((alarm.cause(), count.load(Ordering::Relaxed)), (None, 0));

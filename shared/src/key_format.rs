@@ -88,7 +88,7 @@ mod tests {
 
     /// Compares with a checksum that another program computed for a key with another prefix.
     #[test]
-    fn the_checksum_is_what_others_make_of_the_same_text() {
+    fn the_key_checksum_matches_a_foreign_implementation() {
         let index: serde_json::Value =
             serde_json::from_str(include_str!("../../dataplane/wire/fixtures/auth/index.json")).unwrap();
         let cases = index["cases"].as_array().unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistyped_character_is_noticed() {
+    fn each_mistyped_character_of_a_key_is_detected() {
         let good = key(std::array::from_fn(|place| u8::try_from(place * 7 + 3).unwrap()));
         assert!(is_well_formed(&good));
         for place in 0..good.len() {
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_change_places_are_noticed() {
+    fn swapped_neighbours_in_a_key_are_detected() {
         let good = key(std::array::from_fn(|place| u8::try_from(place * 5 + 5).unwrap()));
         for place in 6..good.len() - 1 {
             let mut mistyped = good.clone().into_bytes();

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_changes_nothing() {
+    fn removing_an_unknown_key_changes_nothing() {
         let before: KeyTable = [(hash(1), caller(1))].into_iter().collect();
         let mut after = before.clone();
         after.remove(&hash(2));

@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_opens_with_its_key_alone_and_never_looks_the_same() {
+    fn an_id_opens_only_with_its_key_and_differs_each_time() {
         let vertex = "projects/a-project-of-thirty-letters-01/locations/us-central1/publishers/google/models/\
                       veo-3.1-generate-preview/operations/01234567-89ab-cdef-0123-456789abcdef";
         let id = ids(7).seal(&started(vertex)).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_or_cut_does_not_open() {
+    fn a_changed_or_cut_id_does_not_open() {
         let id = ids(7).seal(&started("operations/1")).unwrap();
         for at in 0..id.len() {
             for other in [b'A', b'B', b'_', b'=', b' '] {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_is_neither_sealed_nor_read() {
+    fn an_id_that_is_too_long_is_neither_sealed_nor_opened() {
         for length in [3_100, 70_000] {
             assert_eq!(ids(7).seal(&started(&"n".repeat(length))), None, "{length}");
         }
@@ -201,7 +201,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_operation_comes_back(
+        fn every_operation_id_round_trips(
             provider in ".{0,40}", model in ".{0,80}", name in ".{0,300}", owner in ".{0,40}", key: bool, at_s: u64,
         ) {
             let owner =

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_secret_is_itself_alone() {
+    fn a_secret_equals_only_the_same_bytes() {
         let secret = Secret::new(b"abc".to_vec());
         for (other, same) in [("abc", true), ("abd", false), ("ab", false), ("abcd", false), ("", false)] {
             assert_eq!(secret.is(other.as_bytes()), same, "{other}");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_holds_only_what_can_be_printed() {
+    fn unprintable_characters_in_a_log_line_are_escaped() {
         let unprintable = (0..0x20).chain(0x7f..0xa0).chain([0x61c, 0x200e, 0x200f]);
         for code in unprintable.chain(0x2028..0x202f).chain(0x2066..0x206a) {
             let character = char::from_u32(code).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_answers_apart_and_gives_up_in_time() {
+    fn a_loopback_response_is_parsed_within_time_and_size_limits() {
         let good = server(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}".to_vec(), true);
         let answer = ask(good, "/v1/models", LIMITS).unwrap();
         assert_eq!(take_apart(&answer), Some((200, &b"{}"[..])));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_http_is_nothing() {
+    fn a_loopback_response_that_is_not_http_is_ignored() {
         for answer in
             [&b""[..], b"HTTP/1.1 200", b"SSH-2.0\r\n\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/1.\r\n\r\n"]
         {

@@ -70,7 +70,7 @@ const RUNNERS: &[Runner] = &[
         "auth",
         Ids(&["key_checksum"]),
         "shared/src/key_format.rs",
-        "the_checksum_is_what_others_make_of_the_same_text",
+        "the_key_checksum_matches_a_foreign_implementation",
     ),
     runner("bedrock", Kind("eventstream"), GOLDEN, "binary_frames_are_decoded_however_they_are_cut"),
     runner("chat", Kind("request"), GOLDEN, "requests_go_upstream_as_they_came_but_for_the_model_and_usage"),

@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn each_amount_is_held_in_the_dearest_class_that_it_may_be_billed_as() {
+    fn each_amount_is_reserved_at_the_costliest_possible_class() {
         let rows = [
             ("plain", CHAT, serde_json::json!({"input": 1, "output": 2}), (1_200_000, 1_200_000)),
             (
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tier_is_held_at_the_dearest_one_with_its_surcharges() {
+    fn a_tier_is_reserved_at_the_costliest_tier_with_surcharges() {
         let prices = serde_json::json!({"input": 1, "output": 2, "tiers": {"flex": {"input": 0.5, "output": 1},
             "priority": {"input": 2, "output": 4}, "geo:us": {"times": 1.1}}});
         assert_eq!(costs(CHAT, prices.clone()), (Some(1_200_000), Some(1_200_000)));
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn sound_and_pictures_are_held_by_their_units() {
+    fn media_are_reserved_by_their_units() {
         let media = |operation, units| Plausible { operation, units, output: 0, text: 0, ..CHAT };
         let pictures = media(Operation::Images, Units { images: 3, ..Units::ZERO });
         let sorts = serde_json::json!({"pictures": {"low/1024x1024": 0.01, "high/1024x1024": 0.2}});

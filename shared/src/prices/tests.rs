@@ -93,7 +93,7 @@ fn longer_prompts_have_the_prices_of_their_step_and_no_others() {
 }
 
 #[test]
-fn tiers_have_their_own_prices_and_unknown_ones_none() {
+fn service_tiers_have_their_own_prices_and_unknown_tiers_none() {
     let tiered = prices(serde_json::json!({
         "input": 2, "output": 4, "search": 0.01,
         "tiers": {"flex": {"input": 1, "output": 2}, "fast": {"input": 12, "output": 24}, "geo:us": {"times": 1.1}},
@@ -164,7 +164,7 @@ fn media_are_billed_by_the_unit_or_by_reported_tokens() {
 }
 
 #[test]
-fn the_vendors_own_cost_holds_where_no_price_does() {
+fn the_vendors_reported_cost_is_used_without_a_price() {
     let counts = tokens([1_000, 0, 0, 0, 5]);
     let (none, units) = (TokenCounts::ZERO, Units::ZERO);
     let billed = Billed { vendor_cost: Some(77), ..chat(&counts, &units, None) };
@@ -218,7 +218,7 @@ fn faulty_prices_are_refused_by_name() {
 }
 
 #[test]
-fn a_label_names_the_prices_that_are_known() {
+fn a_price_label_names_the_known_prices() {
     let label = |written, source: &str| prices(written).label(source).to_string();
     let groq = serde_json::json!({"input": 0.59, "cached_input": 0, "output": 0.000001});
     assert_eq!(label(groq, "config"), "config in 0.59 cached 0 out 0.000001");

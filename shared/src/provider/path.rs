@@ -331,7 +331,7 @@ mod tests {
     const LAYOUT: Layout = Layout { base_ends: "", rules: RULES, lists: LISTS, api_version: None };
 
     #[test]
-    fn a_name_stays_where_it_belongs() {
+    fn model_names_are_encoded_within_their_path_segment() {
         let place = Place { project: Some("p-1"), ..Place::default() };
         let paths = Paths::new(&LAYOUT, "/base", &place).unwrap();
         let path = |dialect, call, name| paths.of(dialect, call, name).map(|path| path.as_str().to_owned());
@@ -357,12 +357,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn a_missing_path_parameter_is_named() {
         assert_eq!(Paths::new(&LAYOUT, "", &Place::default()), Err(Missing("project")));
     }
 
     #[test]
-    fn a_version_goes_with_every_path() {
+    fn the_api_version_is_added_to_every_path() {
         let place = Place { project: Some("p"), api_version: Some("2024-10-21"), ..Place::default() };
         let texts: Vec<String> = Paths::new(&LAYOUT, "", &place).unwrap().texts().collect();
         assert_eq!(
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_beside_the_kinds_address_or_below_an_own_one() {
+    fn list_urls_follow_the_default_or_the_configured_base_url() {
         let place = Place { region: Some("eu"), ..Place::default() };
         let urls = |is_own| {
             let lists = LAYOUT.lists("https://h/b", is_own, &place).unwrap();

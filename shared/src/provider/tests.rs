@@ -12,7 +12,7 @@ const PLACE: Place<'_> = Place {
 };
 
 #[test]
-fn every_kind_is_whole() {
+fn every_provider_kind_is_complete() {
     for kind in KINDS {
         assert!(KINDS.iter().filter(|other| other.name == kind.name).count() == 1, "{}", kind.name);
         assert!(!KINDS_TO_COME.contains(&kind.name), "{}", kind.name);
@@ -102,7 +102,7 @@ const CASES: &[(&str, &str, Dialect, UpstreamCall, &str)] = &[
 ];
 
 #[test]
-fn each_kind_answers_where_its_vendor_says() {
+fn the_path_of_each_operation_matches_the_vendors_documentation() {
     for (name, base, dialect, call, want) in CASES {
         let layout = kind(name).unwrap().layout(base).unwrap();
         let paths = Paths::new(layout, base, &PLACE).unwrap();
@@ -112,7 +112,7 @@ fn each_kind_answers_where_its_vendor_says() {
 }
 
 #[test]
-fn an_own_version_goes_before_the_kinds() {
+fn a_configured_api_version_overrides_the_default() {
     let place = Place { api_version: Some("preview"), ..PLACE };
     for (base, want) in [
         ("", "/openai/deployments/m/embeddings?api-version=preview"),
@@ -125,7 +125,7 @@ fn an_own_version_goes_before_the_kinds() {
 }
 
 #[test]
-fn addresses_of_clouds_are_made_of_their_places() {
+fn cloud_addresses_follow_from_region_and_location() {
     let address = |name: &str, place: &Place<'_>| match kind(name).unwrap().reach {
         Reach::Placed(address) => address(place),
         other => panic!("{other:?}"),

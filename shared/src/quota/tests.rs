@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(192))]
 
     #[test]
-    fn no_more_run_at_the_same_time_than_the_limit(
+    fn concurrent_requests_never_exceed_their_limit(
         limit in 0..6_u64,
         turns in prop::collection::vec(turn(), 1..80),
     ) {
@@ -140,7 +140,7 @@ proptest! {
     }
 
     #[test]
-    fn counts_as_one_who_remembers_everything(
+    fn a_counter_matches_a_model_that_keeps_every_entry(
         period in prop::sample::select(&Period::ALL[..]),
         steps in prop::collection::vec(step(), 1..80),
     ) {
@@ -203,7 +203,7 @@ proptest! {
 }
 
 #[test]
-fn each_window_ends_when_the_calendar_says() {
+fn each_quota_window_ends_at_its_calendar_boundary() {
     for (period, last, next) in [
         (Period::Hour, 3_599_999, 3_600_000),
         (Period::Day, 43_199_999, 43_200_000),
@@ -224,7 +224,7 @@ fn each_window_ends_when_the_calendar_says() {
 }
 
 #[test]
-fn holds_in_the_way_may_come_back_at_any_moment() {
+fn the_wait_for_a_reserved_amount_is_zero() {
     for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let hold = counter.take(exactly(10, 10), NOON).unwrap();
@@ -236,7 +236,7 @@ fn holds_in_the_way_may_come_back_at_any_moment() {
 }
 
 #[test]
-fn a_clock_that_is_set_back_frees_nothing() {
+fn a_clock_set_back_frees_no_quota() {
     for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let later = NOON + 40 * 86_400_000;
@@ -248,7 +248,7 @@ fn a_clock_that_is_set_back_frees_nothing() {
 }
 
 #[test]
-fn a_hold_corrects_the_window_it_was_taken_in() {
+fn a_settled_hold_counts_in_the_window_it_was_taken_in() {
     let counter = Counter::new(Period::Hour, NOON);
     let early = counter.take(exactly(60, 100), NOON).unwrap();
     let next = NOON + 3_600_000;
@@ -338,7 +338,7 @@ fn threads_never_take_more_than_the_limit_together() {
 }
 
 #[test]
-fn all_quotas_give_or_none_does() {
+fn a_reservation_takes_from_all_quotas_or_from_none() {
     let requests = quota(Metric::Requests, 5, true);
     let tokens = quota(Metric::TotalTokens, 100, true);
     let warned = quota(Metric::OutputTokens, 1, false);
@@ -377,7 +377,7 @@ fn a_limit_that_only_counts_names_itself_once_it_would_refuse() {
 }
 
 #[test]
-fn a_cost_that_nobody_knows_is_taken_for_what_was_reserved() {
+fn an_unknown_cost_settles_at_the_reserved_amount() {
     let cost = quota(Metric::CostMicroUsd, 1, true);
     let quotas = [Arc::clone(&cost)];
     let claim = Claim { cost_least: 400, cost_wanted: 600, ..Claim::default() };
@@ -388,7 +388,7 @@ fn a_cost_that_nobody_knows_is_taken_for_what_was_reserved() {
 }
 
 #[test]
-fn a_quota_reads_as_people_say_it() {
+fn a_quota_is_displayed_as_a_phrase() {
     let mut quota =
         Quota { limit: 1_250_000, ..Arc::into_inner(quota(Metric::CostMicroUsd, 0, true)).unwrap() };
     assert_eq!(quota.to_string(), "1.250000 dollars an hour for this key");
@@ -412,7 +412,7 @@ fn a_quota_reads_as_people_say_it() {
 }
 
 #[test]
-fn one_hold_alone_may_be_less_than_was_wanted() {
+fn only_one_hold_may_be_smaller_than_requested() {
     for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let ask = Ask { least: 1, wanted: 60, limit: Some(100) };

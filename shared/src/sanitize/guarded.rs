@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guarded_secret_goes_in_every_encoding_and_words_stay() {
+    fn a_guarded_secret_is_redacted_in_every_encoding_and_prose_is_kept() {
         let guarded =
             Guarded::new([SECRET, "ollama", "lm-studio", "not-needed", " \n", "second-secret-of-another"]);
         for (text, want) in [
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn very_many_secrets_with_one_beginning_and_end_are_told_apart() {
+    fn two_thousand_secrets_with_the_same_affixes_are_distinguished() {
         let secrets: Vec<String> = (0..2_000).map(|n| format!("sk-team-{n:06}-suffix-of-all")).collect();
         let guarded = Guarded::new(secrets.iter().map(String::as_str));
         assert_eq!(clean("a sk-team-001999-suffix-of-all b", &guarded), "a # b");

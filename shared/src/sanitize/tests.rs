@@ -7,7 +7,7 @@ use super::*;
 const KEY: &str = "upstream+K3y/with=odd";
 
 #[test]
-fn credentials_go() {
+fn credentials_of_known_shapes_are_redacted() {
     let rows = [
         ("OpenAI's own message", "Incorrect API key provided: sk-abcdE****wxyZ. You can find", "abcdE"),
         ("OpenAI project key", "key sk-proj-Ab3dEf6hIj9lMn2p is disabled", "Ab3dEf"),
@@ -57,7 +57,7 @@ fn credentials_go() {
 }
 
 #[test]
-fn known_secrets_go_in_every_encoding() {
+fn known_secrets_are_redacted_in_every_encoding() {
     use std::fmt::Write as _;
     let mut hex = String::new();
     let mut percent = String::new();
@@ -85,7 +85,7 @@ fn known_secrets_go_in_every_encoding() {
 }
 
 #[test]
-fn prose_and_names_stay() {
+fn prose_and_names_are_not_redacted() {
     let rows = [
         "The model 'gpt-4o-2024-08-06' does not exist or you do not have access to it.",
         "Token limit exceeded for claude-3-5-sonnet-20241022",
@@ -115,7 +115,7 @@ fn short_secrets_of_local_servers_do_not_blank_prose() {
 }
 
 #[test]
-fn a_secret_inside_the_mark_is_left_alone() {
+fn the_redaction_mark_is_not_redacted() {
     assert_eq!(diagnostic("it was redacted", &["redacted"]), "it was redacted");
 }
 
@@ -149,7 +149,7 @@ fn texts() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn cleaning_twice_changes_nothing(text in texts(), secret in "[ -~]{6,14}") {
+    fn redaction_is_idempotent(text in texts(), secret in "[ -~]{6,14}") {
         let once = diagnostic(&text, &[&secret]).into_owned();
         prop_assert_eq!(diagnostic(&once, &[&secret]), once.as_str());
     }

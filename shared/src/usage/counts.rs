@@ -346,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_are_in_the_order_of_the_classes() {
+    fn count_lists_are_in_the_order_of_the_classes() {
         let tokens = TokenCounts { cache_write_1h: 1, image_output: 2, ..TokenCounts::default() };
         let units = Units { characters: 3, tool_calls: 4, ..Units::default() };
         let lists = tokens.list().into_iter().chain(units.list());
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn every_token_is_input_or_output() {
+    fn input_and_output_totals_cover_every_token_class() {
         let tokens = TokenCounts::of_list([1, 2, 4, 8, 16, 32, 64, 128, 256, 512]);
         assert_eq!(tokens.input_total() + tokens.output_total(), tokens.total());
         assert_eq!(tokens.output_total(), 16 + 32 + 128 + 512);
