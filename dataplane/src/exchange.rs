@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_needs_while_it_is_served_is_small() {
+    fn the_future_of_an_exchange_takes_at_most_2560_bytes() {
         let bytes = bytes_of(Exchange::answer);
         assert!(bytes <= 2_560, "{bytes}");
     }

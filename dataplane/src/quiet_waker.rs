@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_while_polling_asks_for_a_round_and_one_while_asleep_for_the_task() {
+    fn a_wake_while_polling_requests_a_round_and_otherwise_wakes_the_task() {
         #[derive(Default)]
         struct Wakes(AtomicUsize);
         impl Wake for Wakes {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_path_and_its_alias_mean_the_same() {
+    fn every_path_and_its_alias_have_the_same_operation() {
         let table = [
             ("/chat/completions", Operation::ChatCompletions),
             ("/responses", Operation::Responses),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_callers_own_key_is_read_and_nothing_else() {
+    fn the_own_key_route_allows_get_and_head_only() {
         for path in ["/v1/key", "/key"] {
             assert_eq!(meaning(&Method::GET, path), Meaning::OwnKey);
             assert_eq!(meaning(&Method::HEAD, path), Meaning::OwnKey);
@@ -138,14 +138,14 @@ mod tests {
     }
 
     #[test]
-    fn completions_exists_without_the_version_only() {
+    fn completions_is_served_only_without_the_version() {
         let chat = Meaning::Operation(Operation::ChatCompletions, None);
         assert_eq!(meaning(&Method::POST, "/completions"), chat);
         assert_eq!(meaning(&Method::POST, "/v1/completions"), Meaning::Elsewhere);
     }
 
     #[test]
-    fn what_is_below_responses_is_never_somebody_elses() {
+    fn paths_below_responses_are_stored_response_routes() {
         for path in ["/v1/responses/resp_1", "/responses/resp_1/cancel", "/v1/responses/input_tokens"] {
             assert_eq!(meaning(&Method::GET, path), Meaning::Stored, "{path}");
             assert_eq!(meaning(&Method::DELETE, path), Meaning::Stored, "{path}");

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn every_voice_speaks_and_takes_about_as_long_each_time() {
+    fn every_voice_produces_sound_of_a_stable_length() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 2).unwrap();
         for voice in &VOICES {
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_ends_one_script_and_the_next_one_is_heard() {
+    fn a_panic_of_a_listener_ends_only_its_script() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
         studio.synthesize(script(&VOICES[0], "Hello."), Box::new(|_| panic!("on purpose"))).unwrap();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn faster_is_shorter() {
+    fn a_higher_speed_gives_shorter_sound() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let text = "The quick brown fox jumps over the lazy dog.";
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn hostile_text_ends_and_the_next_one_is_heard() {
+    fn hostile_text_terminates_and_the_next_script_is_spoken() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let before = receive(&studio, script(&VOICES[0], "Hello.")).len();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn who_stops_listening_is_not_spoken_to() {
+    fn synthesis_stops_when_the_listener_returns_false() {
         let folder = tempfile::tempdir().unwrap();
         let studio = Synthesizer::open(folder.path(), 1).unwrap();
         let (sender, sounds) = mpsc::channel();

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_between_sentences_and_never_loses_a_word() {
+    fn text_is_split_between_sentences_without_loss() {
         assert_eq!(pieces(" One. Two? Three 3.5 four!  "), ["One.", "Two?", "Three 3.5 four!"]);
         assert_eq!(pieces("... \u{2014} !"), [""; 0]);
         let long = "words and more ".repeat(200);

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_voice_answers_to_its_names() {
+    fn a_voice_is_found_by_its_id_and_aliases() {
         for (name, id) in [("alloy", "en-US"), ("Onyx", "en-GB"), ("DE-de", "de-DE"), ("it-IT", "it-IT")] {
             assert_eq!(named(name).unwrap().id, id);
         }
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_written_once_and_mended_when_they_are_broken() {
+    fn voice_files_are_written_once_and_repaired_if_damaged() {
         let folder = tempfile::tempdir().unwrap();
         install(folder.path()).unwrap();
         let broken = folder.path().join("en-US_ta.bin");

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_knows_a_key_takes_no_other_for_it() {
+    fn a_remembered_key_authenticates_only_itself() {
         let last = LastKey::default();
         let now = snapshot(&[("key-a", "a"), ("key-b", "b")], None);
         for (key, want) in [
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_gone_or_anothers_is_not_remembered_past_its_table() {
+    fn a_remembered_key_is_invalid_after_its_table_changes() {
         let last = LastKey::default();
         assert_eq!(who(&snapshot(&[("key", "a")], None), &last, "key").as_deref(), Some("a"));
         assert_eq!(who(&snapshot(&[], None), &last, "key"), None);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_remembered_expires_all_the_same() {
+    fn a_remembered_key_still_expires() {
         let last = LastKey::default();
         let ended = snapshot(&[("key", "a")], Some(1));
         last.remember(b"key", &ended.access, ended.access.keys.values().next().unwrap());

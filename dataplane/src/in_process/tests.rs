@@ -30,7 +30,7 @@ async fn an_insider_acts_as_its_access_and_is_recorded() {
 }
 
 #[tokio::test]
-async fn without_an_insider_a_key_is_needed_and_no_header_stands_in_for_one() {
+async fn no_header_replaces_the_key_of_a_request_without_an_insider() {
     let fixture = Fixture::start(vec![echo("a", EchoOptions::default())]);
     let request = |name: &str, value: &str| {
         Request::post("/v1/chat/completions")
@@ -51,7 +51,7 @@ async fn without_an_insider_a_key_is_needed_and_no_header_stands_in_for_one() {
 }
 
 #[tokio::test]
-async fn streams_come_frame_by_frame_and_end_when_dropped() {
+async fn in_process_streams_arrive_in_frames_and_are_cancelled_when_dropped() {
     let slow = EchoOptions { chunk_delay: Duration::from_millis(1), ..EchoOptions::default() };
     let mut fixture = Fixture::start(vec![echo("a", slow)]);
     let mut whole = fixture.chat(&asks("m", true), Some(administrator())).await.into_body();
@@ -79,7 +79,7 @@ async fn streams_come_frame_by_frame_and_end_when_dropped() {
 }
 
 #[tokio::test]
-async fn workers_end_although_the_doors_are_held() {
+async fn workers_stop_while_handlers_are_still_held() {
     let fixture = Fixture::start(vec![echo("a", EchoOptions { hang: true, ..EchoOptions::default() })]);
     let (handler, http) = (fixture.dataplane.handler(), fixture.dataplane.http_client());
     let mut request = Request::post("/v1/chat/completions").body(port::full(asks("m", false))).unwrap();
@@ -110,7 +110,7 @@ async fn serve_once(answer: &'static str) -> (String, tokio::task::JoinHandle<St
 }
 
 #[tokio::test]
-async fn calls_out_carry_what_they_were_given_and_nothing_that_reframes_them() {
+async fn outgoing_calls_send_given_headers_except_framing_and_host() {
     let fixture = Fixture::start(Vec::new());
     let http = fixture.dataplane.http_client();
     let (url, served) = serve_once("HTTP/1.1 201 Created\r\nx-a: b\r\ncontent-length: 2\r\n\r\nok").await;
@@ -131,7 +131,7 @@ async fn calls_out_carry_what_they_were_given_and_nothing_that_reframes_them() {
 }
 
 #[tokio::test]
-async fn calls_out_have_bounds_and_follow_no_redirect() {
+async fn outgoing_calls_are_bounded_and_follow_no_redirect() {
     let fixture = Fixture::start(Vec::new());
     let http = fixture.dataplane.http_client();
     let get = |url: &str| Request::get(url).body(bytes::Bytes::new()).unwrap();

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_that_goes_moves_only_its_own_keys() {
+    fn removing_a_target_moves_only_its_own_affinity_keys() {
         let members = ["a", "b", "c", "d"];
         let first = |members: &[&str], key: &str| {
             members.iter().copied().max_by_key(|member| score(key, member, "m")).map(str::to_owned)

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_entries_win() {
+    fn the_newest_entries_replace_the_oldest() {
         let table = Recent::default();
         let hash = |index: u64| (7 << (u64::BITS - PLACE_BITS)) | (index + 1);
         assert_eq!(table.get(hash(0)), None);
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn a_hundred_thousand_entries_are_all_there() {
+    fn the_table_holds_a_hundred_thousand_entries() {
         use std::hash::BuildHasher as _;
         let (table, hasher) = (Recent::default(), std::hash::RandomState::new());
         for index in 0..100_000_u32 {

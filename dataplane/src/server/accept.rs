@@ -171,7 +171,7 @@ mod tests {
     use crate::worker::Worker;
 
     #[tokio::test]
-    async fn a_burst_is_spread_before_any_worker_has_seen_it() {
+    async fn a_burst_of_connections_is_spread_over_the_workers() {
         let fixture = Fixture::start(Vec::new());
         let process = Arc::clone(&fixture.dataplane.process);
         let worker = Rc::new(Worker::new(process, Arc::default(), usage_log()));

@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_that_is_there_already_is_read_in_turns() {
+    async fn a_buffered_body_is_read_in_turns() {
         let fixture = Fixture::start(Vec::new());
         let (headers, body) = (HeaderMap::new(), Inbound::Inside(port::Body::new(Pieces(5))));
         let seen = Cell::new(0);

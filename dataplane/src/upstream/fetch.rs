@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_metadata_server_is_asked_for_tokens_alone() {
+    fn the_metadata_server_accepts_token_requests_only() {
         let token = format!("http://{}{}", MetadataServer::ADDRESS, MetadataServer::TOKEN_PATH);
         for (method, address, good) in [
             ("GET", token.as_str(), true),

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn heads_are_counted_by_stream_however_they_are_cut() {
+    fn interim_heads_are_counted_per_stream_at_any_split() {
         let fits: Vec<u8> = (0..=INTERIM_MAX).flat_map(|_| [headers(1, 4), headers(3, 4)].concat()).collect();
         let ended = [fits.clone(), headers(1, 5), headers(3, 5)].concat();
         let too_many = [fits.clone(), headers(3, 4)].concat();

@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn each_request_has_the_fields_of_its_provider_and_its_own() {
+    fn each_request_has_the_headers_of_its_provider_and_its_own() {
         let mut provider = fixture::echo("e", EchoOptions::default());
         let own = [("authorization", "Bearer s"), ("user-agent", "own"), ("x-two", "1"), ("x-two", "2")];
         provider.headers =

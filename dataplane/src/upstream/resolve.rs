@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_an_answer_holds_up_no_other() {
+    async fn a_hung_name_lookup_delays_no_other_name() {
         let resolver = Resolver::over(scripted, &Alarm::default()).unwrap();
         let mut hanging = JoinSet::new();
         for _ in 0..1_000 {
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn look_ups_are_bounded_and_end_by_themselves() {
+    async fn name_lookups_are_bounded() {
         let resolver = Resolver::over(scripted, &Alarm::default()).unwrap();
         let mut hanging = JoinSet::new();
         let mut hang = |index: usize| {

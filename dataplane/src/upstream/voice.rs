@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_said_is_refused_by_name() {
+    fn an_invalid_speech_request_is_rejected_by_field() {
         for (body, param, part) in [
             (json!({"voice": "alloy"}), "input", "speech request"),
             (json!({"input": "x".repeat(4_097)}), "input", "4096"),

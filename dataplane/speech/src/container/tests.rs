@@ -20,7 +20,7 @@ fn encode(container: Container, samples: &[i16]) -> Vec<u8> {
 }
 
 #[test]
-fn wave_files_hold_the_samples_behind_their_head() {
+fn wave_files_hold_the_samples_after_the_header() {
     let samples = tone(0.5);
     let file = encode(Container::Wav, &samples);
     assert_eq!(
@@ -32,7 +32,7 @@ fn wave_files_hold_the_samples_behind_their_head() {
 }
 
 #[test]
-fn bare_samples_are_the_same_tone_at_24_khz() {
+fn pcm_output_is_the_same_tone_resampled_to_24_khz() {
     let bytes = encode(Container::Pcm, &tone(1.0));
     let samples: Vec<i16> = bytes.chunks(2).map(|two| i16::from_le_bytes([two[0], two[1]])).collect();
     assert!((24_000..24_040).contains(&samples.len()), "{}", samples.len());
@@ -51,7 +51,7 @@ fn mp3_has_a_frame_for_every_576_samples() {
 }
 
 #[test]
-fn opus_pages_say_how_long_the_sound_is() {
+fn opus_pages_hold_the_length_of_the_sound() {
     let samples = tone(1.0);
     let file = encode(Container::Opus, &samples);
     let mut reader = ogg::PacketReader::new(std::io::Cursor::new(file));
@@ -67,7 +67,7 @@ fn opus_pages_say_how_long_the_sound_is() {
 }
 
 #[test]
-fn nothing_at_all_is_a_file_of_each_format() {
+fn empty_input_is_a_valid_file_in_each_format() {
     for container in Container::ALL {
         let file = encode(container, &[]);
         assert!(file.len() < 2_000, "{container:?}");

@@ -88,7 +88,7 @@ async fn outcome(fixture: &Fixture, access: Access, selector: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_request_goes_where_every_list_and_every_owner_lets_it() {
+async fn a_request_reaches_only_targets_that_all_lists_and_owners_permit() {
     let fixture = fixture();
     let table = [
         // M-192, M-193: the key and its project must both permit it.
@@ -143,7 +143,7 @@ async fn a_request_goes_where_every_list_and_every_owner_lets_it() {
 }
 
 #[tokio::test]
-async fn the_trace_says_who_was_passed_over() {
+async fn the_trace_lists_skipped_candidates_with_the_reason() {
     let mut fixture = fixture();
     let access = key(vec![models(["hers/m", "b/m"])]);
     whole(fixture.chat(&asks("line", false), Some(insider(access))).await).await;
@@ -190,7 +190,7 @@ async fn listed(fixture: &Fixture, access: Arc<Access>, path: &str, anthropic: b
 }
 
 #[tokio::test]
-async fn models_lists_what_the_caller_may_use_and_nothing_else() {
+async fn the_model_list_holds_only_models_the_caller_may_use() {
     // M-129.
     let fixture = fixture();
     for (what, access, want) in [
@@ -244,7 +244,7 @@ fn open_circuit(provider: &ProviderInstance) {
 }
 
 #[tokio::test]
-async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
+async fn an_explanation_shows_the_plan_and_calls_no_upstream() {
     let resting = echo("a", EchoOptions::default());
     open_circuit(&resting);
     let mut speechless = echo("b", EchoOptions::default());
@@ -290,7 +290,7 @@ async fn an_explanation_tells_the_whole_plan_and_calls_nobody() {
 }
 
 #[tokio::test]
-async fn a_request_for_one_target_goes_there_whatever_it_says_and_though_it_rests() {
+async fn a_single_target_request_ignores_its_selector_and_the_open_circuit() {
     let mut fixture = fixture();
     let unlisted: ProviderInstance = echo("draft", EchoOptions::default());
     open_circuit(&unlisted);

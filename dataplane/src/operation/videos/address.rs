@@ -65,7 +65,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_credential_goes_to_its_own_origin_alone() {
+    fn the_credential_is_sent_only_to_the_origin_of_its_provider() {
         let origin = Origin {
             tls: true,
             authority: "google.example".parse().unwrap(),

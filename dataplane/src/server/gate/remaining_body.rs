@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_is_found_however_the_body_is_cut() {
+    fn the_end_of_a_chunked_body_is_found_at_any_split() {
         let body = b"5\r\nhello\r\n1;ext=1\r\n \r\nA \t\r\n0123456789\r\n0\r\nX-Trailer: a\r\n\r\n";
         let wire = [body.as_slice(), b"GET / HTTP/1.1"].concat();
         for cut in 0..=wire.len() {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_coding_in_doubt_is_refused() {
+    fn ambiguous_chunked_coding_is_rejected() {
         let long = [b"1;".as_slice(), &[b'x'; 16 << 10], b"\r\na\r\n"].concat();
         let trailers = [b"0\r\n".as_slice(), &b"a: b\r\n".repeat(33), b"\r\n"].concat();
         let trailer = [b"0\r\na: ".as_slice(), &[b'x'; 4 << 10], b"\r\n\r\n"].concat();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_followed_to_its_end() {
+    fn a_body_with_a_length_ends_after_its_bytes() {
         let mut body = RemainingBody::Length(5);
         assert_eq!((body.advance(b"abc"), body.has_ended()), (Ok(3), false));
         assert_eq!((body.advance(b"defg"), body.has_ended()), (Ok(2), true));

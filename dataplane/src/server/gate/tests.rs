@@ -48,7 +48,7 @@ fn conversation() -> String {
 }
 
 #[test]
-fn requests_behind_one_another_are_the_same_however_they_are_cut() {
+fn pipelined_requests_are_read_the_same_at_any_split() {
     let bytes = conversation();
     let whole = serve(&bytes);
     assert_eq!(
@@ -74,7 +74,7 @@ fn requests_behind_one_another_are_the_same_however_they_are_cut() {
 }
 
 #[test]
-fn a_request_that_comes_as_a_whole_takes_one_turn() {
+fn a_request_that_arrives_whole_takes_one_turn() {
     let head = "POST /length HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\n\r\n";
     let recording = serve(&[head, "hello"].concat());
     assert_eq!((paths(&recording), recording.turns), (vec!["/length"], 1));
@@ -92,13 +92,13 @@ fn a_refused_head_is_answered_and_ends_the_connection() {
 }
 
 #[test]
-fn a_request_cannot_pass_for_a_refused_one() {
+fn a_client_cannot_forge_the_placeholder_of_a_rejected_request() {
     let recording = serve(std::str::from_utf8(super::PLACEHOLDER_REQUEST).unwrap());
     assert_eq!((paths(&recording), recording.refused.len()), (vec!["/"], 0));
 }
 
 #[test]
-fn a_body_with_a_bad_chunk_is_broken_and_nothing_behind_it_is_served() {
+fn a_bad_chunk_breaks_the_body_and_ends_the_connection() {
     let head = "POST /chunks HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     for chunks in [
         "5;a\0\r\nhello\r\n0\r\n\r\n",
@@ -133,7 +133,7 @@ fn a_head_in_many_pieces_passes_up_to_the_limit() {
 }
 
 #[test]
-fn pieces_that_are_there_together_leave_in_one_write() {
+fn buffered_pieces_are_sent_in_one_write() {
     let recording = serve(&get("/short/500"));
     assert_eq!(recording.writes.len(), 1, "{:?}", recording.writes.iter().map(Vec::len).collect::<Vec<_>>());
     assert_eq!(recording.text().matches("a piece\n").count(), 500);
@@ -141,14 +141,14 @@ fn pieces_that_are_there_together_leave_in_one_write() {
 }
 
 #[test]
-fn a_long_answer_is_written_in_turns() {
+fn a_long_response_is_written_in_turns() {
     let recording = serve(&get(&format!("/long/{}", 3 * TURN_BYTES)));
     assert!(recording.writes.iter().all(|write| write.len() <= TURN_BYTES));
     assert!(recording.writes.len() > 3 && recording.text().len() > 3 * TURN_BYTES);
 }
 
 #[test]
-fn the_connection_closes_behind_an_answer_that_was_cut() {
+fn the_connection_closes_after_a_cut_response() {
     let recording = serve(&[get("/cut"), get("/behind")].concat());
     assert_eq!(paths(&recording), ["/cut"]);
     let recording = serve(&get("/cut"));
@@ -156,7 +156,7 @@ fn the_connection_closes_behind_an_answer_that_was_cut() {
 }
 
 #[test]
-fn a_client_of_http_1_0_is_answered_in_its_own_way() {
+fn an_http_1_0_client_gets_no_chunked_response() {
     let old = |path: &str, fields: &str| serve(&format!("GET {path} HTTP/1.0\r\n{fields}\r\n"));
     let kept = old("/short/1", "connection: keep-alive\r\n");
     assert!(!kept.is_shut && kept.text().contains("connection: keep-alive\r\n"), "{}", kept.text());
@@ -169,7 +169,7 @@ fn a_client_of_http_1_0_is_answered_in_its_own_way() {
 }
 
 #[test]
-fn a_client_that_waits_for_100_gets_it_once() {
+fn a_client_with_expect_gets_one_100_continue() {
     let head = "POST /length HTTP/1.1\r\nhost: a\r\nexpect: 100-continue\r\ncontent-length: 5\r\n\r\n";
     let recording = serve(head);
     assert_eq!(recording.text(), "HTTP/1.1 100 Continue\r\n\r\n");
@@ -179,7 +179,7 @@ fn a_client_that_waits_for_100_gets_it_once() {
 
 /// Checks the invariants of the fuzz targets on a conversation with one wrong or missing byte.
 #[test]
-fn a_conversation_with_a_wrong_byte_is_read_as_hyper_reads_it_or_refused() {
+fn requests_with_a_wrong_byte_are_read_as_hyper_does_or_rejected() {
     let bytes = conversation().into_bytes();
     for at in 0..bytes.len() {
         let wrong = b"\r\n\0 ,0x:"[at % 8];

@@ -64,7 +64,7 @@ async fn body(connection: &mut UpstreamConnection) -> Vec<u8> {
 
 /// LIM-5: rejects answers with ambiguous framing.
 #[tokio::test]
-async fn an_answer_whose_end_is_in_doubt_is_refused() {
+async fn a_response_with_ambiguous_framing_is_rejected() {
     for head in [
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 5\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
@@ -121,7 +121,7 @@ async fn the_end_of_a_body_and_of_its_connection_follow_the_fields() {
 
 /// STR-1: joins chunks that arrive together.
 #[tokio::test]
-async fn chunks_that_come_together_are_one_piece() {
+async fn chunks_that_arrive_together_are_joined() {
     let (mut connection, mut upstream) = connected().await;
     let chunks = "3\r\nabc\r\n".repeat(100);
     let answer = format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{chunks}");
@@ -152,7 +152,7 @@ async fn a_request_that_finds_its_connection_closed_is_unsent() {
 }
 
 #[tokio::test]
-async fn a_request_that_was_written_may_have_been_taken() {
+async fn a_written_request_without_a_response_counts_as_sent() {
     for (bytes, want) in [("", Progress::Sent), ("HTTP/1.1 200 OK\r\ncont", Progress::Answering)] {
         let (mut connection, mut upstream) = connected().await;
         let answering = async move {
@@ -167,7 +167,7 @@ async fn a_request_that_was_written_may_have_been_taken() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_read_though_its_request_is_not() {
+async fn an_early_refusal_is_read_while_the_request_is_unread() {
     let (mut connection, mut upstream) = connected().await;
     let body = SegmentedBody::new(vec![Bytes::from(vec![b'x'; 4 << 20]); 8]);
     let request = Request::builder().method(Method::POST).header("host", "a").body(body).unwrap();

@@ -50,7 +50,7 @@ fn read(pieces: &[&[u8]]) -> Option<Result<RemainingBody, HeadFault>> {
 }
 
 #[test]
-fn judges_every_head_the_same_however_it_is_cut() {
+fn every_head_gets_the_same_verdict_at_any_split() {
     for (name, head, good) in TABLE {
         for cut in 0..=head.len() {
             let verdict = read(&[&head[..cut], &head[cut..]]).map(|verdict| verdict.is_ok());
@@ -60,7 +60,7 @@ fn judges_every_head_the_same_however_it_is_cut() {
 }
 
 #[test]
-fn what_follows_a_head_is_not_a_part_of_it() {
+fn a_head_ends_at_its_first_empty_line() {
     let bytes = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n\n\nGET / HTTP/1.1\n";
     assert_eq!(end(bytes, 0), Ok(Some(bytes.len() - 17)));
 }
@@ -83,7 +83,7 @@ fn a_head_over_its_limits_is_too_large() {
 
 /// hyper would reject these itself, without the error envelope.
 #[test]
-fn what_hyper_would_refuse_does_not_pass() {
+fn heads_beyond_the_limits_of_hyper_are_rejected() {
     let lengths = [(LENGTH_MAX, true), (LENGTH_MAX + 1, false), (u64::MAX, false)];
     for (length, good) in lengths {
         let head = format!("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: {length}\r\n\r\n");
@@ -96,7 +96,7 @@ fn what_hyper_would_refuse_does_not_pass() {
 }
 
 #[test]
-fn the_extent_of_the_body_is_what_the_head_states() {
+fn the_body_length_follows_from_the_head() {
     for (fields, body) in [
         ("", RemainingBody::Length(0)),
         ("content-length: 0\r\n", RemainingBody::Length(0)),
@@ -109,7 +109,7 @@ fn the_extent_of_the_body_is_what_the_head_states() {
 }
 
 #[test]
-fn a_host_holds_what_urls_let_it_hold() {
+fn a_host_may_hold_only_characters_legal_in_urls() {
     for byte in 0..=u8::MAX {
         let legal = byte.is_ascii_alphanumeric() || b"-._~:[]%!$&'()*+;=".contains(&byte);
         assert_eq!(host(&[b'a', byte, b'a']).is_ok(), legal, "{byte}");
@@ -117,7 +117,7 @@ fn a_host_holds_what_urls_let_it_hold() {
 }
 
 #[test]
-fn the_path_of_a_refused_head_is_that_of_its_whole_first_line() {
+fn the_path_of_a_rejected_head_needs_a_complete_request_line() {
     for (bytes, want) in [
         ("POST /v1/messages HTTP/1.1\nhost", "/v1/messages"),
         ("POST /v1/messages\r\n", "/v1/messages"),
