@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read_however_the_name_is_spelled() {
+    fn claude_versions_are_read_from_any_spelling_of_the_name() {
         for (model, want) in [
             ("claude-sonnet-4-5-20250929", Some((4, 5))),
             ("claude-sonnet-4-20250514", Some((4, 0))),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn terms_are_sorted() {
+    fn tier_terms_are_sorted_and_joined() {
         let terms = ["priority", "fast", "geo:us"].map(Box::from);
         assert_eq!(joined(terms).as_deref(), Some("fast+geo:us+priority"));
         assert_eq!(joined([]), None);

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_wait_that_google_asks_for() {
+    fn the_retry_delay_of_a_google_error_is_read() {
         let body = include_bytes!("../fixtures/gemini/error.json");
         let wait = Some(Duration::from_secs(34));
         assert_eq!(retry_info(body), wait);

@@ -45,21 +45,21 @@ const RUNNERS: &[Runner] = &[
     runner("audio", Kind("request"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
     runner("audio", Kind("response"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
     runner("audio", Ids(&["speech_request"]), MEDIA, "requests_go_upstream_as_they_came_but_for_the_model"),
-    runner("audio", Ids(&["multipart"]), MEDIA, "a_form_goes_upstream_with_all_its_parts_but_another_model"),
+    runner("audio", Ids(&["multipart"]), MEDIA, "a_form_reaches_the_upstream_unchanged_except_its_model"),
     runner(
         "audio",
         Ids(&["transcription_json", "transcription_verbose"]),
         MEDIA,
-        "answers_pass_with_the_usage_they_tell",
+        "whole_responses_report_their_usage",
     ),
-    runner("audio", Kind("stream"), MEDIA, "events_pass_with_the_usage_they_tell_however_they_are_cut"),
+    runner("audio", Kind("stream"), MEDIA, "audio_events_pass_and_report_their_usage_at_any_split"),
     runner(
         "audio",
         Ids(&["transcription_srt", "transcription_vtt"]),
         MEDIA,
         "sound_and_subtitles_pass_however_they_are_cut",
     ),
-    runner("audio", Kind("stream"), MEDIA, "streams_of_sound_and_of_text_say_what_their_vectors_expect"),
+    runner("audio", Kind("stream"), MEDIA, "recorded_audio_and_text_streams_match_their_vectors"),
     runner(
         "auth",
         Ids(&["sigv4_bedrock_0", "sigv4_bedrock_1"]),
@@ -73,16 +73,16 @@ const RUNNERS: &[Runner] = &[
         "the_key_checksum_matches_a_foreign_implementation",
     ),
     runner("bedrock", Kind("eventstream"), GOLDEN, "binary_frames_are_decoded_however_they_are_cut"),
-    runner("chat", Kind("request"), GOLDEN, "requests_go_upstream_as_they_came_but_for_the_model_and_usage"),
+    runner("chat", Kind("request"), GOLDEN, "requests_reach_the_upstream_unchanged_except_model_and_usage"),
     runner("chat", Kind("request"), GOLDEN, "request_heads_are_read_however_they_are_cut"),
     runner("chat", Kind("response"), GOLDEN, "whole_answers_are_read_however_they_are_cut"),
-    runner("chat", Kind("error"), GOLDEN, "upstream_errors_keep_what_they_say"),
+    runner("chat", Kind("error"), GOLDEN, "upstream_errors_keep_their_message_and_type"),
     runner("chat", Kind("stream"), GOLDEN, "streams_mean_the_same_however_they_are_cut"),
-    runner("chat", KindBut("stream", &["stream_n2"]), RECORDED, "chat_streams_say_what_their_vectors_expect"),
-    runner("chat", Ids(&["stream_n2"]), RECORDED, "both_choices_of_a_stream_pass_to_a_chat_client"),
+    runner("chat", KindBut("stream", &["stream_n2"]), RECORDED, "recorded_chat_streams_match_their_vectors"),
+    runner("chat", Ids(&["stream_n2"]), RECORDED, "both_choices_of_a_native_chat_stream_pass"),
     runner("conv", Kind("conversion"), VECTORS, "requests_become_what_the_target_expects"),
     runner("conv", Kind("conversion"), VECTORS, "whole_answers_become_what_the_client_expects"),
-    runner("conv", Kind("rejection"), VECTORS, "what_a_target_cannot_do_is_rejected_by_its_path"),
+    runner("conv", Kind("rejection"), VECTORS, "unsupported_members_are_rejected_by_path"),
     runner(
         "conv",
         Kind("stream_conversion"),
@@ -90,18 +90,13 @@ const RUNNERS: &[Runner] = &[
         "streams_become_what_the_client_expects_however_they_are_cut",
     ),
     runner("embeddings", Kind("request"), MEDIA, "requests_go_upstream_as_they_came_but_for_the_model"),
-    runner("embeddings", Kind("response"), MEDIA, "answers_pass_with_the_usage_they_tell"),
-    runner(
-        "embeddings",
-        Ids(&["response_base64"]),
-        MEDIA,
-        "vectors_in_base_64_are_the_numbers_they_stand_for",
-    ),
+    runner("embeddings", Kind("response"), MEDIA, "whole_responses_report_their_usage"),
+    runner("embeddings", Ids(&["response_base64"]), MEDIA, "base64_embeddings_equal_the_float_embeddings"),
     runner(
         "gemini",
         Ids(&["response", "stream"]),
         GEMINI,
-        "recorded_answers_say_the_same_whole_and_in_a_stream",
+        "the_recorded_response_and_stream_have_the_same_meaning",
     ),
     runner(
         "gemini",
@@ -109,21 +104,16 @@ const RUNNERS: &[Runner] = &[
         GEMINI,
         "a_refused_prompt_is_a_content_filter_and_no_content",
     ),
-    runner("gemini", Kind("error"), GEMINI, "an_error_with_a_good_status_is_an_error"),
-    runner("gemini", Kind("stream"), GEMINI, "a_recorded_stream_says_the_same_however_it_is_cut"),
-    runner(
-        "images",
-        Ids(&["request"]),
-        IMAGES,
-        "a_request_asks_for_inline_images_where_the_target_must_be_asked",
-    ),
+    runner("gemini", Kind("error"), GEMINI, "an_error_body_with_status_200_is_an_error"),
+    runner("gemini", Kind("stream"), GEMINI, "a_recorded_stream_gives_the_same_result_at_any_split"),
+    runner("images", Ids(&["request"]), IMAGES, "b64_json_is_requested_from_targets_that_need_it"),
     runner("images", Ids(&["response"]), IMAGES, "an_answer_passes_with_its_usage"),
-    runner("images", Kind("stream"), IMAGES, "a_stream_passes_however_it_is_cut"),
+    runner("images", Kind("stream"), IMAGES, "an_image_stream_passes_unchanged_at_any_split"),
     runner(
         "images",
         Ids(&["gemini_request", "imagen_request"]),
         IMAGES_OVER_GEMINI,
-        "the_recorded_request_is_said_in_either_form",
+        "the_recorded_request_is_translated_for_gemini_and_imagen",
     ),
     runner(
         "images",
@@ -135,14 +125,14 @@ const RUNNERS: &[Runner] = &[
         "images",
         Ids(&["imagen_response"]),
         IMAGES_OVER_GEMINI,
-        "images_of_imagen_come_in_their_order_without_those_held_back",
+        "imagen_images_keep_their_order_without_filtered_ones",
     ),
-    runner("loss", Kind(""), "dataplane/wire/tests/adapt/losses.rs", "every_loss_is_shown_by_a_case"),
+    runner("loss", Kind(""), "dataplane/wire/tests/adapt/losses.rs", "every_loss_row_has_a_case"),
     runner(
         "messages",
         KindBut("request", &["count_request"]),
         NATIVE,
-        "requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble",
+        "requests_reach_the_upstream_unchanged_except_model_and_preamble",
     ),
     runner(
         "messages",
@@ -156,9 +146,9 @@ const RUNNERS: &[Runner] = &[
         NATIVE,
         "whole_answers_are_read_however_they_are_cut",
     ),
-    runner("messages", Kind("error"), NATIVE, "upstream_errors_keep_what_they_say"),
+    runner("messages", Kind("error"), NATIVE, "upstream_errors_keep_their_message_and_type"),
     runner("messages", Kind("stream"), NATIVE, "streams_mean_the_same_however_they_are_cut"),
-    runner("messages", Kind("stream"), RECORDED, "messages_streams_say_what_their_vectors_expect"),
+    runner("messages", Kind("stream"), RECORDED, "recorded_messages_streams_match_their_vectors"),
     runner(
         "models",
         Kind("response"),
@@ -175,7 +165,7 @@ const RUNNERS: &[Runner] = &[
         "responses",
         Kind("request"),
         NATIVE,
-        "requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble",
+        "requests_reach_the_upstream_unchanged_except_model_and_preamble",
     ),
     runner(
         "responses",
@@ -184,16 +174,21 @@ const RUNNERS: &[Runner] = &[
         "whole_answers_are_read_however_they_are_cut",
     ),
     runner("responses", Kind("stream"), NATIVE, "streams_mean_the_same_however_they_are_cut"),
-    runner("responses", Kind("stream"), RECORDED, "responses_streams_say_what_their_vectors_expect"),
+    runner("responses", Kind("stream"), RECORDED, "recorded_responses_streams_match_their_vectors"),
     runner("sse", Kind("sse"), GOLDEN, "sse_grammar_is_decoded_however_it_is_cut"),
-    runner("tokens", Ids(&["estimate_text"]), TOKENS, "texts_are_as_many_tokens_as_the_reference_says"),
-    runner("tokens", Ids(&["estimate_images"]), TOKENS, "images_are_as_many_tokens_as_the_reference_says"),
-    runner("videos", Ids(&["poll_request"]), VIDEOS, "a_poll_is_told_from_a_start_and_holds_nothing_else"),
+    runner("tokens", Ids(&["estimate_text"]), TOKENS, "token_estimates_of_texts_match_the_reference"),
+    runner("tokens", Ids(&["estimate_images"]), TOKENS, "token_estimates_of_images_match_the_reference"),
+    runner(
+        "videos",
+        Ids(&["poll_request"]),
+        VIDEOS,
+        "a_poll_is_distinguished_from_a_start_and_has_no_other_members",
+    ),
     runner(
         "videos",
         Ids(&["start_request", "open_ai_start", "google_start"]),
         VIDEOS,
-        "vectors_of_starts_are_said_in_each_vendors_words",
+        "recorded_starts_are_translated_for_each_vendor",
     ),
     runner(
         "videos",
@@ -207,13 +202,13 @@ const RUNNERS: &[Runner] = &[
             "vertex_done",
         ]),
         VIDEOS,
-        "vectors_of_answers_are_what_clients_read",
+        "video_responses_match_their_vectors",
     ),
     runner(
         "videos",
         Ids(&["openai_video", "gemini_running", "gemini_done", "vertex_bucket", "vertex_failed"]),
         VIDEOS,
-        "every_state_is_read",
+        "every_video_state_of_each_vendor_is_read",
     ),
 ];
 
@@ -304,7 +299,7 @@ fn every_recorded_case_is_run_by_a_test() {
 }
 
 #[test]
-fn every_claim_is_of_a_test_that_is_there_and_of_cases_that_are() {
+fn every_claim_names_an_existing_test_and_existing_cases() {
     let cases = cases();
     for runner in RUNNERS {
         let name = format!("{} in {}", runner.test, runner.file);

@@ -164,7 +164,7 @@ fn build(pieces: &[&[u8]], model: &str) -> Vec<u8> {
 }
 
 #[test]
-fn requests_go_upstream_as_they_came_but_for_the_model_and_usage() {
+fn requests_reach_the_upstream_unchanged_except_model_and_usage() {
     for (case, input) in chat("request") {
         let mut want: Value = serde_json::from_slice(&input).unwrap();
         want["model"] = json!("target/\"model\"");
@@ -221,7 +221,7 @@ fn whole_answers_are_read_however_they_are_cut() {
 }
 
 #[test]
-fn a_whole_answer_becomes_a_stream_that_says_the_same() {
+fn a_whole_response_becomes_an_equivalent_stream() {
     for (case, input) in chat("response") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let message = &body["choices"][0]["message"];
@@ -263,7 +263,7 @@ fn text_of_calls(stream: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn upstream_errors_keep_what_they_say() {
+fn upstream_errors_keep_their_message_and_type() {
     for (case, input) in chat("error") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let answer = wire::envelope::UpstreamAnswer {

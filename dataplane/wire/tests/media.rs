@@ -76,7 +76,7 @@ fn parts(form: &[u8], boundary: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
+fn a_form_reaches_the_upstream_unchanged_except_its_model() {
     let (case, input) =
         cases("audio", "request").into_iter().find(|(case, _)| case["id"] == "multipart").unwrap();
     let (expect, boundary) = (&case["expect"], case["boundary"].as_str().unwrap());
@@ -104,7 +104,7 @@ fn a_form_goes_upstream_with_all_its_parts_but_another_model() {
 }
 
 #[test]
-fn answers_pass_with_the_usage_they_tell() {
+fn whole_responses_report_their_usage() {
     let tokens = |input, output| TokenCounts { input, output, ..TokenCounts::default() };
     let rows = [
         ("audio", "transcription_json", Some(TokenCounts { audio_input: 14, ..tokens(0, 5) }), 0),
@@ -131,7 +131,7 @@ fn answers_pass_with_the_usage_they_tell() {
 }
 
 #[test]
-fn vectors_in_base_64_are_the_numbers_they_stand_for() {
+fn base64_embeddings_equal_the_float_embeddings() {
     let by_id =
         |id: &str| cases("embeddings", "response").into_iter().find(|(case, _)| case["id"] == id).unwrap();
     let (floats, (case, packed)) = (by_id("response").1, by_id("response_base64"));
@@ -180,7 +180,7 @@ fn sound_and_subtitles_pass_however_they_are_cut() {
 }
 
 #[test]
-fn events_pass_with_the_usage_they_tell_however_they_are_cut() {
+fn audio_events_pass_and_report_their_usage_at_any_split() {
     let spoken = Some(TokenCounts { input: 3, audio_output: 20, ..TokenCounts::ZERO });
     let used = Some(TokenCounts { input: 14, output: 5, ..TokenCounts::ZERO });
     for (case, input) in cases("audio", "stream") {
@@ -195,7 +195,7 @@ fn events_pass_with_the_usage_they_tell_however_they_are_cut() {
 }
 
 #[test]
-fn streams_of_sound_and_of_text_say_what_their_vectors_expect() {
+fn recorded_audio_and_text_streams_match_their_vectors() {
     for (case, input) in cases("audio", "stream") {
         let events = events(&relay_events(&[&input]).0);
         let all = |member: &str| -> Vec<&str> {

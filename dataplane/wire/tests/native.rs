@@ -111,7 +111,7 @@ fn head(dialect: Dialect, pieces: &[&[u8]]) -> Head {
 }
 
 #[test]
-fn requests_go_upstream_as_they_came_but_for_the_model_and_the_preamble() {
+fn requests_reach_the_upstream_unchanged_except_model_and_preamble() {
     for (dialect, case, input) in cases("request") {
         let mut want: Value = serde_json::from_slice(&input).unwrap();
         want["model"] = json!("target/\"model\"");
@@ -225,7 +225,7 @@ fn message_of(events: &[Value]) -> Value {
 }
 
 #[test]
-fn a_whole_answer_becomes_a_stream_that_says_the_same() {
+fn a_whole_response_becomes_an_equivalent_stream() {
     for (dialect, case, input) in cases("response") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let stream = native::synthesize_stream(dialect, &input, true);
@@ -272,7 +272,7 @@ fn same_response(events: &[Value], body: &Value) {
 }
 
 #[test]
-fn upstream_errors_keep_what_they_say() {
+fn upstream_errors_keep_their_message_and_type() {
     let mut kinds = 0;
     for (dialect, case, input) in cases("error") {
         let body: Value = serde_json::from_slice(&input).unwrap();

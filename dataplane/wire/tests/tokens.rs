@@ -17,7 +17,7 @@ fn cases(id: &str) -> Vec<Value> {
 }
 
 #[test]
-fn texts_are_as_many_tokens_as_the_reference_says() {
+fn token_estimates_of_texts_match_the_reference() {
     for case in cases("estimate_text") {
         let milli = milli_tokens(case["text"].as_str().unwrap());
         assert_eq!(milli, case["milli"].as_u64().unwrap(), "{}", case["text"]);
@@ -26,7 +26,7 @@ fn texts_are_as_many_tokens_as_the_reference_says() {
 }
 
 #[test]
-fn images_are_as_many_tokens_as_the_reference_says() {
+fn token_estimates_of_images_match_the_reference() {
     for case in cases("estimate_images") {
         let number = |name: &str| case[name].as_u64().unwrap();
         let size = Some(ImageSize { width: number("w"), height: number("h") });

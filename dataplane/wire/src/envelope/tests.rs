@@ -10,7 +10,7 @@ fn parse(bytes: &[u8]) -> Value {
 }
 
 #[test]
-fn own_errors_fill_both_envelopes() {
+fn gateway_errors_are_written_in_both_envelopes() {
     let row = ErrorKind::ModelNotFound.row();
     let ours = parse(&error_body(EnvelopeFamily::OpenAi, row, "No \"x\".", Some("model"), "req_1"));
     let want = json!({"error": {"message": "No \"x\".", "type": "invalid_request_error",
@@ -23,7 +23,7 @@ fn own_errors_fill_both_envelopes() {
 }
 
 #[test]
-fn a_tool_runner_is_told_that_there_are_no_threads() {
+fn an_anthropic_thread_error_has_the_code_thread_unsupported_request() {
     let row = ErrorKind::UnsupportedField.row();
     let ours = parse(&error_body(EnvelopeFamily::Anthropic, row, "No.", Some("thread"), "req_1"));
     assert_eq!(ours["error"]["details"]["error_code"], "thread_unsupported_request");
@@ -263,7 +263,7 @@ fn upstream_errors_of_every_shape_are_understood() {
 }
 
 #[test]
-fn the_header_names_what_a_body_of_awss_does_not() {
+fn an_aws_error_type_in_a_header_is_added_to_the_body() {
     let rows = [
         (r#"{"message":"slow"}"#, "ThrottlingException:http://x/", Some("ThrottlingException")),
         (r#"{"Message":"no"}"#, "com.amazon.coral#AccessDeniedException", Some("AccessDeniedException")),
@@ -283,7 +283,7 @@ fn the_header_names_what_a_body_of_awss_does_not() {
 }
 
 #[test]
-fn upstream_errors_give_nothing_away() {
+fn upstream_errors_are_redacted() {
     let rows = [
         r#"{"error":{"message":"bad key canary-secret","code":"canary-secret","type":"x"}}"#,
         "<title>canary-secret</title>",
@@ -302,7 +302,7 @@ fn upstream_errors_give_nothing_away() {
 }
 
 #[test]
-fn long_messages_are_cut() {
+fn long_error_messages_are_truncated() {
     let body = json!({"error": {"message": "ü".repeat(100_000), "code": "c".repeat(1000)}}).to_string();
     let ours = upstream_error(EnvelopeFamily::OpenAi, answer(500, None, &body), "req_1");
     assert!(ours.len() < 6_000, "{}", ours.len());
@@ -312,7 +312,7 @@ fn long_messages_are_cut() {
 }
 
 #[test]
-fn statuses_that_types_stand_for_are_hinted() {
+fn statuses_are_derived_from_error_codes_and_types() {
     let rows = [
         (json!({"error":{"message":"m","code":429}}), Some(429)),
         (json!({"error":{"message":"m","code":"502"}}), Some(502)),

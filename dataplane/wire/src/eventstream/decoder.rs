@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sum_is_the_one_of_zlib() {
+    fn the_checksum_is_the_crc32_of_zlib() {
         assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
     }
 
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_that_are_none_are_a_fault() {
+    fn malformed_event_headers_are_a_fault() {
         assert_eq!(decode(&[&encode(b"\x01a\x0a", b"{}")]).1, Err(EventStreamFault::Headers));
     }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_shown_to_who_has_seen_enough() {
+    fn no_event_is_decoded_after_the_callback_returns_false() {
         let (mut decoder, mut seen) = (EventStreamDecoder::default(), 0);
         let bytes = [encode(b"", b"1"), encode(b"", b"2")].concat();
         let result = decoder.push(&bytes, &mut |_| {
@@ -252,7 +252,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_do_not_depend_on_the_cuts(
+        fn decoded_messages_are_the_same_at_any_split(
             payloads in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..5),
             rest in 0..20_usize,
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),

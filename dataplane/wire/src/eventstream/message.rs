@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn headers_of_every_type_are_passed_over() {
+    fn headers_of_every_type_are_skipped_and_malformed_ones_rejected() {
         let mut headers = Vec::new();
         let values: [(u8, &[u8]); 10] = [
             (0, b""),

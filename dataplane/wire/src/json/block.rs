@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_search_finds_what_a_reader_from_left_to_right_finds() {
+    fn a_block_search_matches_a_sequential_reader() {
         for length in [0, 1, 15, 63, 64, 65, 66, 127, 128, 129, 200] {
             for (index, seed) in noise(200).enumerate() {
                 // Letters, with marks in a few or in many places.
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_found_wherever_it_stands() {
+    fn a_search_finds_each_kind_of_byte_at_any_position() {
         let found = TextSearch { end: None, bytes: TextBytes::default() };
         for length in [1, 16, 64, 65, 150] {
             for at in 0..length {
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_marks_of_a_lane_are_where_its_bytes_are() {
+    fn the_marks_of_a_lane_match_its_bytes() {
         for at in 0..LANE_BYTES {
             for (byte, is_mark, is_odd) in [
                 (b'"', true, true),
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn escapes_are_those_that_a_reader_from_left_to_right_finds() {
+    fn escaped_places_match_a_sequential_reader() {
         let sparse = noise(1_000).zip(noise(2_000).skip(1_000)).map(|(a, b)| a & b);
         for backslashes in [0, 1, 1 << 63, 3 << 62, u64::MAX].into_iter().chain(noise(1_000)).chain(sparse) {
             for first in [false, true] {

@@ -222,7 +222,7 @@ mod tests {
     ];
 
     #[test]
-    fn escapes_are_as_long_as_what_they_stand_for_however_they_are_cut() {
+    fn the_decoded_length_of_escapes_is_the_same_at_any_split() {
         for (raw, meant) in ROWS {
             let want = TextLength { raw: raw.len(), meant: meant.len() };
             assert_eq!(meant_bytes(raw.as_bytes()), want.meant, "{raw}");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn characters_are_counted_as_they_are_meant() {
+    fn characters_are_counted_after_unescaping() {
         for (raw, want) in [
             ("", 0),
             ("plain", 5),

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_found_wherever_the_string_is_cut() {
+    fn the_first_error_is_found_at_any_split() {
         let text = "aé漢🙂\u{7f}z";
         let long = text.repeat(12);
         let long_and_broken = [long.as_bytes(), b"\xff", long.as_bytes()].concat();

@@ -49,7 +49,7 @@ fn scan(pieces: &[&[u8]]) -> (Vec<String>, Result<(), JsonFault>) {
 }
 
 #[test]
-fn names_what_is_wrong_and_where() {
+fn each_json_fault_has_its_kind_and_offset() {
     type Row = (&'static str, &'static str, Option<(usize, What)>);
     let rows: [Row; 24] = [
         ("empty object", "{}", None),
@@ -122,7 +122,7 @@ impl JsonSink for Choosy {
 }
 
 #[test]
-fn what_is_skipped_is_not_told_but_checked() {
+fn skipped_values_are_checked_and_not_reported() {
     let document = r#"{"a":["b"],"skipped":{"c":[{"d":"}"},1.5],"skipped":[]},"e":"f"}"#;
     let mut whole = Vec::new();
     for cut in 0..=document.len() {
@@ -163,7 +163,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
 
 proptest! {
     #[test]
-    fn accepts_every_object_and_tells_the_same_however_it_is_cut(
+    fn every_object_gives_the_same_tokens_at_any_split(
         value in proptest::collection::vec(("[\\\\\"a-c]{0,6}", json()), 0..5),
         pretty in any::<bool>(),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
@@ -185,7 +185,7 @@ proptest! {
     }
 
     #[test]
-    fn what_serde_refuses_outside_strings_is_refused(
+    fn documents_that_serde_rejects_outside_strings_are_rejected(
         text in r#"\{[ \{\}\[\],:"a\\0-9.eE+\-tfnul]{0,24}\}?"#,
     ) {
         let ours = scan(&[text.as_bytes()]).1;

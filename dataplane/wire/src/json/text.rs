@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unescapes_what_json_allows_and_refuses_the_rest() {
+    fn valid_json_escapes_are_decoded_and_others_rejected() {
         let rows: [(&str, &[u8], Option<&str>); 8] = [
             ("plain", b"gpt-4", Some("gpt-4")),
             ("escaped letter", br"m\u006fdel", Some("model")),
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_may_stand_between_quotes_is_escaped_text() {
+    fn only_valid_string_contents_are_escaped_text() {
         let rows: [(&[u8], bool); 14] = [
             (b"", true),
             ("a \u{fc}\u{1f680}".as_bytes(), true),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_so_that_it_reads_back() {
+    fn quoted_text_round_trips() {
         for text in ["", "a/b", "\"\\\n\u{1}\u{1f680}"] {
             let quoted = quote(text);
             assert_eq!(unescape(&quoted.as_bytes()[1..quoted.len() - 1]).as_deref(), Some(text));

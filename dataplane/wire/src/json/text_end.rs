@@ -42,7 +42,7 @@ mod tests {
     use crate::json::block::BLOCK_BYTES;
 
     #[test]
-    fn finds_the_end_at_any_length_behind_any_escape() {
+    fn the_end_of_a_string_is_found_at_any_length_and_after_any_escape() {
         for length in (0..70).chain(2 * BLOCK_BYTES - 5..2 * BLOCK_BYTES + 5) {
             let plain = "x".repeat(length);
             let rest = format!("{plain}\",\"more\"");

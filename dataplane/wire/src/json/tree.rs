@@ -41,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_comes_out_compact_and_in_order() {
+    fn a_parsed_document_is_written_compact_and_in_order() {
         let members: Vec<String> = (0..100).rev().map(|n| format!(r#""k{n}":{n}"#)).collect();
         let many = format!("{{{}}}", members.join(","));
         assert_eq!(again(&many), many);
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_rejected() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
         for document in ["", "{", "[]", "{\"a\":1}x", "{\"a\":\"\\ud800\"}", "{\"a\":\"\\x\"}", &deep] {
             assert!(parse(&mut document.as_bytes().to_vec()).is_err(), "{document}");

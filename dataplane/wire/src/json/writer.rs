@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_come_by_themselves() {
+    fn the_writer_adds_commas() {
         let mut writer = JsonWriter::default();
         writer
             .object()
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn white_space_goes_but_not_from_strings() {
+    fn compacting_removes_white_space_outside_strings() {
         let rows = [
             ("{ \"a b\" : [ 1 ,\n\t2 ] , \"c\":\" \\\" x \" }", r#"{"a b":[1,2],"c":" \" x "}"#),
             ("{}", "{}"),

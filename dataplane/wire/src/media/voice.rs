@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_voice_is_added_where_none_is_named() {
+    fn the_default_voice_is_added_to_a_request_without_one() {
         let rows = [
             (r#"{"input":"Hi."}"#, r#"{"voice":"nova","input":"Hi."}"#),
             (

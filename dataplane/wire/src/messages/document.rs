@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_with_their_escapes() {
+    fn strings_are_read_with_their_escapes() {
         let raw = |json| serde_json::from_str::<&RawValue>(json).unwrap();
         assert_eq!(word(Some(raw(r#""ping""#))), "ping");
         assert_eq!(word(Some(raw(r#""p\u0069ng""#))), "ping");

@@ -89,7 +89,7 @@ fn lifecycle_events_are_no_output() {
 }
 
 #[test]
-fn output_of_every_sort_is_output() {
+fn every_kind_of_output_counts_as_content() {
     let rows = [
         (text(), 2),
         (delta(json!({"type": "text_delta", "text": " "})), 1),
@@ -116,7 +116,7 @@ fn output_of_every_sort_is_output() {
 }
 
 #[test]
-fn later_usage_takes_the_place_of_earlier_and_never_adds_up() {
+fn later_usage_replaces_earlier_usage_and_is_never_summed() {
     let start = start(
         json!({"input_tokens": 20, "cache_creation_input_tokens": 30, "cache_read_input_tokens": 70,
         "output_tokens": 1, "server_tool_use": {"web_search_requests": 5}, "cache_creation": {"output_tokens": 9}}),
@@ -150,7 +150,7 @@ fn later_usage_takes_the_place_of_earlier_and_never_adds_up() {
 }
 
 #[test]
-fn the_end_is_message_stop_and_a_stop_reason_finishes() {
+fn a_stop_reason_finishes_the_message_and_message_stop_ends_it() {
     let state = state_of(&[text()]);
     assert!(!state.finished && !state.done);
     let state = state_of(&[text(), stop(json!({"output_tokens": 1}))]);
@@ -166,7 +166,7 @@ fn the_end_is_message_stop_and_a_stop_reason_finishes() {
 }
 
 #[test]
-fn frames_without_event_names_are_understood_by_their_type_and_the_other_way_round() {
+fn events_are_read_by_type_without_names_and_by_name_without_types() {
     let unnamed: String = [text(), stop(json!({"output_tokens": 3})), end()]
         .iter()
         .map(|data| format!("data: {data}\n\n"))
@@ -184,7 +184,7 @@ const ERROR: &str =
     r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"},"request_id":"req_1"}"#;
 
 #[test]
-fn an_error_passes_as_it_came_and_ends_the_stream() {
+fn an_error_event_passes_unchanged_and_ends_the_stream() {
     let input = format!("{}event: error\ndata: {ERROR}\n\n", event(&text()));
     let (out, state) = relay(&format!("{input}{}", event(&text())));
     assert_eq!(out, input);
@@ -208,7 +208,7 @@ fn an_error_that_quotes_a_key_is_cleaned() {
 }
 
 #[test]
-fn an_error_that_sdks_would_not_see_becomes_one_that_they_do() {
+fn an_error_event_that_sdks_ignore_is_rewritten() {
     let rows = [
         ("no name", format!("data: {ERROR}\n\n"), "overloaded_error", "Overloaded"),
         (
@@ -246,7 +246,7 @@ fn an_error_that_sdks_would_not_see_becomes_one_that_they_do() {
 }
 
 #[test]
-fn an_error_after_the_end_is_no_failure_and_does_not_pass() {
+fn an_error_after_message_stop_is_dropped() {
     let whole = text_of(&[text(), end()]);
     let (out, state) = relay(&format!("{whole}event: error\ndata: {ERROR}\n\n"));
     assert_eq!((out, state.error), (whole, None));
@@ -261,7 +261,7 @@ fn unknown_events_and_deltas_pass() {
 }
 
 #[test]
-fn padding_changes_nothing() {
+fn padding_does_not_change_the_counts() {
     let padded: String = [3, 0, 12, 1, 0, 7]
         .map(|blanks| {
             let data = text().to_string();
@@ -278,7 +278,7 @@ fn padding_changes_nothing() {
 }
 
 #[test]
-fn text_about_errors_and_ends_is_text() {
+fn text_that_quotes_errors_and_ends_is_plain_content() {
     let tricky = [r#""},"type":"error"#, "\n\nevent: error\ndata: {}\n\n", "message_stop", "usage", "error"];
     let deltas: Vec<Value> =
         tricky.iter().map(|text| delta(json!({"type": "text_delta", "text": text}))).collect();
@@ -288,7 +288,7 @@ fn text_about_errors_and_ends_is_text() {
 }
 
 #[test]
-fn trouble_is_told_in_anthropics_shape_and_nothing_comes_after_it() {
+fn a_gateway_error_has_the_anthropic_shape_and_ends_the_stream() {
     let (mut stream, mut out) = (stream(StreamOptions::default()), Vec::new());
     stream.push(Bytes::from(text_of(&[text()])), &mut out);
     let row = ErrorKind::UpstreamCut.row();
@@ -334,7 +334,7 @@ fn a_huge_event_passes_before_it_is_whole_and_a_huge_error_does_not() {
 }
 
 #[test]
-fn whole_answers_tell_their_usage_and_errors() {
+fn whole_messages_report_their_usage_and_errors() {
     let answer = whole_answer(
         Dialect::Messages,
         br#" {"type":"message","content":[{"type":"text","text":"12345"},{"type":"tool_use","id":"t","input":{"a":"67"}}],
@@ -355,7 +355,7 @@ fn whole_answers_tell_their_usage_and_errors() {
 }
 
 #[test]
-fn what_is_no_message_becomes_no_stream() {
+fn a_body_that_is_no_message_is_not_synthesized_into_a_stream() {
     for body in
         ["", "[]", "{}", ERROR, r#"{"type":"message","content":"x"}"#, r#"{"type":"message","content":[1]}"#]
     {

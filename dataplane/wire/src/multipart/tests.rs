@@ -17,7 +17,7 @@ fn read(body: &[u8], cuts: impl Iterator<Item = usize>) -> Result<FormFields, Fo
 }
 
 #[test]
-fn a_form_is_read_alike_however_it_is_cut() {
+fn a_form_is_read_the_same_at_any_split() {
     let whole = read(FORM, std::iter::empty()).unwrap();
     assert_eq!((whole.model.as_str(), whole.stream), ("whisper-1", true));
     assert_eq!(whole.models.iter().map(|span| &FORM[span.clone()]).collect::<Vec<_>>(), [b"whisper-1"]);
@@ -30,7 +30,7 @@ fn a_form_is_read_alike_however_it_is_cut() {
 }
 
 #[test]
-fn the_last_model_counts_and_every_one_is_found() {
+fn the_last_model_field_applies_and_all_are_found() {
     let body = b"--XyZ\r\ncontent-disposition: form-data; name=model\r\n\r\na\r\n--XyZ\r\n\
 content-disposition: form-data; name=model\r\n\r\n\r\n--XyZ--";
     let form = read(body, std::iter::empty()).unwrap();
@@ -40,7 +40,7 @@ content-disposition: form-data; name=model\r\n\r\n\r\n--XyZ--";
 /// audio, transcription: names and file names are written in many ways, and a file may contain text that looks like a
 /// boundary.
 #[test]
-fn names_are_read_however_they_are_written() {
+fn field_names_are_read_in_every_notation() {
     for disposition in [
         "form-data; name=\"model\"",
         "form-data; name=model",
@@ -62,7 +62,7 @@ fn names_are_read_however_they_are_written() {
 }
 
 #[test]
-fn what_is_no_form_is_refused() {
+fn a_malformed_form_is_rejected_with_its_fault() {
     let long = format!("--XyZ\r\nContent-Disposition: form-data; name=model\r\n\r\n{}", "m".repeat(2_000));
     let headers = format!("--XyZ\r\nx: {}", "h".repeat(20_000));
     let parts = "--XyZ\r\n\r\n\r\n".repeat(1_001);
@@ -83,7 +83,7 @@ fn what_is_no_form_is_refused() {
 }
 
 #[test]
-fn boundaries_are_found_where_forms_have_them() {
+fn the_boundary_is_read_from_a_multipart_content_type() {
     for (content_type, want) in [
         ("multipart/form-data; boundary=abc", Some("abc")),
         ("Multipart/Form-Data; charset=utf-8; Boundary=\"a b;c\"", Some("a b;c")),

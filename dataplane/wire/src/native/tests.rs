@@ -284,7 +284,7 @@ fn dialects() -> impl Strategy<Value = Dialect> {
 
 proptest! {
     #[test]
-    fn sees_what_a_full_decoder_sees((dialect, stream) in streams(), cuts in cuts()) {
+    fn the_stream_state_matches_a_full_decoder((dialect, stream) in streams(), cuts in cuts()) {
         let (_, state) = pass(dialect, &cut(stream.as_bytes(), &cuts));
         prop_assert_eq!(state_seen(&state), reference(dialect, stream.as_bytes()), "{}", stream);
     }
@@ -301,7 +301,7 @@ proptest! {
     }
 
     #[test]
-    fn knows_the_same_however_it_is_cut((dialect, stream) in streams(), cuts in cuts()) {
+    fn the_stream_state_is_the_same_at_any_split((dialect, stream) in streams(), cuts in cuts()) {
         let whole = pass(dialect, &cut(stream.as_bytes(), &[]));
         prop_assert_eq!(pass(dialect, &cut(stream.as_bytes(), &cuts)), whole.clone());
         let bytes: Vec<_> = stream.as_bytes().chunks(1).map(bytes::Bytes::copy_from_slice).collect();
@@ -309,7 +309,7 @@ proptest! {
     }
 
     #[test]
-    fn any_json_passes_as_it_came(dialect in dialects(), events in proptest::collection::vec(json(4), 1..5), cuts in cuts()) {
+    fn any_json_event_passes_unchanged(dialect in dialects(), events in proptest::collection::vec(json(4), 1..5), cuts in cuts()) {
         let stream: String = events.iter().map(|data| format!("data: {}\n\n", data.replace('\n', " "))).collect();
         let (out, state) = pass(dialect, &cut(stream.as_bytes(), &cuts));
         if state.error.is_none() && !state.done {
@@ -336,7 +336,7 @@ proptest! {
 }
 
 #[test]
-fn output_counts_as_it_is_meant_however_it_is_escaped() {
+fn output_bytes_are_counted_after_unescaping() {
     let chat = |text: &str| format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{text}\"}}}}]}}\n\n");
     let messages = |text: &str| {
         let delta = format!("{{\"type\":\"text_delta\",\"text\":\"{text}\"}}");

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_text_may_differ() {
+    fn a_similar_event_may_differ_only_in_its_text() {
         let mut alike = Alike::new(Varying::Padding);
         let event = b"{\"a\":\"x\",\"b\":1}";
         assert_eq!(alike.read(event), None, "nothing is known");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_stands_elsewhere_is_not_learned() {
+    fn a_text_outside_the_event_is_not_learned() {
         let (event, other) = (b"{\"a\":\"x\"}".to_vec(), b"x".to_vec());
         let mut alike = Alike::new(Varying::Padding);
         alike.learn(&event, &event[6..7], ());

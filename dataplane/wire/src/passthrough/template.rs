@@ -219,7 +219,7 @@ mod tests {
     type Row = (&'static str, &'static [u8], Option<(usize, usize)>);
 
     #[test]
-    fn only_the_text_may_differ() {
+    fn an_event_that_fits_may_differ_only_in_its_text() {
         let mut template = Template::default();
         assert_eq!(fit(&template, b"data: \"a\"\n\n"), None, "nothing learnt");
         template.learn(b"data: \"a\"\n\n", 0, 7..8);

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_id_of_an_answer_is_its_own_member_alone() {
+    fn the_response_id_is_read_from_its_top_level_member_only() {
         for (answer, want) in [
             (r#"{"id":"resp_1","object":"response"}"#, Some("resp_1")),
             (r#"{"metadata":{"id":"resp_2"},"id": "\u0072esp_1"}"#, Some("resp_1")),

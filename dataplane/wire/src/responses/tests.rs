@@ -99,7 +99,7 @@ fn lifecycle_events_are_no_output() {
 }
 
 #[test]
-fn output_of_every_sort_is_output() {
+fn every_kind_of_output_counts_as_content() {
     let rows = [
         text("hi"),
         json!({"type": "response.refusal.delta", "delta": "No"}),
@@ -127,7 +127,7 @@ fn output_of_every_sort_is_output() {
 }
 
 #[test]
-fn the_bytes_of_a_text_are_counted_once() {
+fn text_repeated_in_done_events_is_counted_once() {
     let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "12345"}]}]);
     let done = json!({"type": "response.output_text.done", "text": "12345"});
     let state = state_of(&[
@@ -143,7 +143,7 @@ fn the_bytes_of_a_text_are_counted_once() {
 }
 
 #[test]
-fn usage_is_that_of_the_last_snapshot_alone() {
+fn usage_is_read_from_the_final_response_only() {
     let state = state_of(&[created(), text("hi")]);
     assert_eq!(state.usage, None);
     let state = state_of(&[created(), text("hi"), completed(json!({"usage": usage()}))]);
@@ -172,7 +172,7 @@ fn each_terminal_event_ends_the_stream() {
 }
 
 #[test]
-fn a_huge_last_event_passes_at_once_and_its_usage_is_found_at_its_end() {
+fn a_huge_last_event_passes_unbuffered_and_its_usage_is_read() {
     let output = json!([{"type": "image_generation_call", "result": "A".repeat(40 * HELD_BYTES_MAX)}]);
     let response = response("completed", json!({"output": output})).to_string();
     let response = format!("{},\"usage\":{}}}", &response[..response.len() - 1], usage());
@@ -199,7 +199,7 @@ fn failed(message: &str) -> Value {
 }
 
 #[test]
-fn a_failed_response_passes_as_it_came_and_ends_the_stream() {
+fn a_failed_response_passes_unchanged_and_ends_the_stream() {
     let input = text_of(&[created(), failed("Slow down.")]);
     let (out, state) = relay(&format!("{input}{}", text_of(&[text("more")])));
     assert_eq!(out, input);
@@ -214,7 +214,7 @@ fn a_failed_response_passes_as_it_came_and_ends_the_stream() {
 }
 
 #[test]
-fn of_a_failed_response_nothing_but_what_its_error_says_is_cleaned() {
+fn only_the_error_of_a_failed_response_is_redacted() {
     let input = text_of(&[failed("Bad key sk-secret-0123456789abc.")]);
     let (out, state) = relay(&input);
     let data = |text: &str| {
@@ -232,7 +232,7 @@ fn of_a_failed_response_nothing_but_what_its_error_says_is_cleaned() {
 }
 
 #[test]
-fn an_error_event_passes_flat_or_nested_and_other_shapes_become_flat() {
+fn error_events_pass_and_other_shapes_are_rewritten() {
     let flat =
         r#"{"type":"error","code":"rate_limit_exceeded","message":"slow","param":null,"sequence_number":3}"#;
     let nested = r#"{"type":"error","error":{"type":"server_error","message":"slow"}}"#;
@@ -261,7 +261,7 @@ fn an_error_event_passes_flat_or_nested_and_other_shapes_become_flat() {
 }
 
 #[test]
-fn an_error_after_the_end_is_no_failure_and_does_not_pass() {
+fn an_error_after_the_last_event_is_dropped() {
     let whole = text_of(&[text("hi"), completed(json!({}))]);
     for error in [
         r#"{"type":"error","message":"late"}"#,
@@ -274,7 +274,7 @@ fn an_error_after_the_end_is_no_failure_and_does_not_pass() {
 }
 
 #[test]
-fn null_errors_are_none() {
+fn null_and_empty_errors_of_a_response_are_ignored() {
     let state = state_of(&[created(), text("hi"), completed(json!({"error": null}))]);
     assert!(state.error.is_none() && state.done);
     let incomplete =
@@ -283,7 +283,7 @@ fn null_errors_are_none() {
 }
 
 #[test]
-fn numbers_may_stand_before_the_text_and_padding_after_it() {
+fn events_with_changing_numbers_and_padding_are_recognized() {
     let event = |number: u64, text: &str, padding: &str| {
         format!(
             "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{number},\"item_id\":\"m\",\"delta\":\"{text}\",\"logprobs\":[],\"obfuscation\":\"{padding}\"}}\n\n"
@@ -310,7 +310,7 @@ fn trouble_after(input: &str) -> Value {
 }
 
 #[test]
-fn trouble_is_a_failed_response_with_the_names_and_the_next_number_of_the_stream() {
+fn a_gateway_error_is_a_failed_response_with_the_next_sequence_number() {
     let many: Vec<Value> = std::iter::once(created()).chain((0..40).map(|_| text("hi"))).collect();
     let event = trouble_after(&text_of(&many));
     assert_eq!((&event["type"], &event["sequence_number"]), (&json!("response.failed"), &json!(41)));
@@ -335,7 +335,7 @@ fn trouble_is_a_failed_response_with_the_names_and_the_next_number_of_the_stream
 }
 
 #[test]
-fn a_huge_failure_is_told_in_short() {
+fn a_huge_failed_response_is_shortened_and_redacted() {
     let huge = json!({"type": "response.failed", "response": response("failed", json!({"error": {"code": "server_error", "message": "sk-secret-0123456789abc"},
         "output": "A".repeat(2 * HELD_BYTES_MAX)}))});
     let pieces: Vec<Bytes> =
@@ -351,7 +351,7 @@ fn a_huge_failure_is_told_in_short() {
 }
 
 #[test]
-fn whole_answers_tell_their_usage_and_errors() {
+fn whole_responses_report_their_usage_and_errors() {
     let output = json!([{"type": "message", "content": [{"type": "output_text", "text": "12345"}]}, {"type": "function_call", "arguments": "{}"}]);
     for (status, fails) in [("completed", false), ("incomplete", false), ("failed", true)] {
         let body = response(status, json!({"usage": usage(), "output": output}));
@@ -375,7 +375,7 @@ fn whole_answers_tell_their_usage_and_errors() {
 }
 
 #[test]
-fn what_is_no_response_becomes_no_stream() {
+fn a_body_that_is_no_response_is_not_synthesized_into_a_stream() {
     let failed = response("failed", json!({})).to_string();
     for body in ["", "[]", "{}", r#"{"output":1}"#, r#"{"output":[1]}"#, &failed] {
         assert_eq!(synthesize_stream(body.as_bytes()), None, "{body}");

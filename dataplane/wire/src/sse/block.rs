@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_moves_an_end_by_no_more_than_the_lf_of_its_crlf() {
+    fn a_split_moves_an_event_end_by_at_most_the_lf_of_its_crlf() {
         let input = b"data: a\r\n\r\nid: 1\r\rdata: b\n\ndata\r\n\r\n: c\r\n\r\n";
         let whole = ends(&[input]);
         for cut in 0..=input.len() {

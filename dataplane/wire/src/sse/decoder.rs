@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_no_more_than_its_bound() {
+    fn the_decoder_buffers_no_more_than_its_limit() {
         let mut decoder = SseDecoder::new(16);
         assert_eq!(decoder.push(b"data: 0123456789"), Ok(()), "exactly the bound");
         assert_eq!(decoder.push(b"a"), Err(TooLarge { bytes_max: 16 }));
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn says_whether_the_end_cut_an_event_off() {
+    fn the_decoder_reports_an_unterminated_last_event() {
         for (input, cut) in [("data: a\n\n", false), ("data: a\n", true), ("dat", true), (": x\n", false)] {
             let mut decoder = SseDecoder::default();
             decoder.push(input.as_bytes()).unwrap();
@@ -212,7 +212,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn events_do_not_depend_on_the_cuts(
+        fn decoded_events_are_the_same_at_any_split(
             input in r"(\u{feff}?(data|event|id|retry|foo)?(: ?)?[a\u{e9}\u{1f680}:0-9]{0,4}(\n|\r|\r\n)){0,12}",
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {

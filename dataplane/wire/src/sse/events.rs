@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn no_event_is_told_after_one_that_was_enough() {
+    fn no_event_is_reported_after_the_callback_returns_false() {
         let (mut events, mut found) = (EventFinder::default(), 0);
         let result = events.push(b"data: a\n\ndata: b\n\n", |_| {
             found += 1;
@@ -126,7 +126,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn data_is_what_the_decoder_says_however_it_is_cut(
+        fn found_data_matches_the_sse_decoder_at_any_split(
             input in r"(\u{feff})?((data|event|id|foo)?(: ?)?[a\u{e9}\u{1f680}:0-9]{0,4}(\n|\r|\r\n)){0,14}",
             cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         ) {

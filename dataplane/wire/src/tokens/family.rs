@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn models_are_known_by_their_names() {
+    fn the_tokenizer_family_follows_from_the_model_name() {
         let rows = [
             ("claude-sonnet-4-5-20250929", CLAUDE),
             ("claude-3-5-haiku-latest", CLAUDE),

@@ -138,7 +138,7 @@ mod tests {
     use crate::tokens::family_of;
 
     #[test]
-    fn sizes_are_read_off_the_first_bytes() {
+    fn image_sizes_are_read_from_the_first_bytes() {
         let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, 7, 128, 0, 0, 4, 56]].concat();
         let gif = b"GIF89a\x0a\0\x14\0";
         let jpeg = [
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn large_images_are_made_to_fit_first() {
+    fn large_images_are_scaled_down_before_counting() {
         let tokens = |model, width, height| family_of(model).image_tokens(Some(ImageSize { width, height }));
         let rows = [
             ("claude-sonnet-4-5", 1_000, 1_000, 36 * 36),

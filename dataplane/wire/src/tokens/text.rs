@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn humps_are_split_as_words_are_written() {
+    fn camel_case_humps_count_as_words() {
         let rows = [
             ("word", 1),
             ("Word", 1),

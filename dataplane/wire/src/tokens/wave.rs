@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_of_uncompressed_sound_tells_its_length() {
+    fn the_wave_header_holds_the_length_of_pcm_sound() {
         for (name, head, bytes, want) in [
             ("PCM", wave(1, 16_000, b""), 16_000, Some(1_000)),
             (

@@ -86,7 +86,7 @@ fn rejection(client: Dialect, target: Dialect, request: &Value) -> Option<Reject
 }
 
 #[test]
-fn what_the_second_step_rejects_is_named_in_the_clients_words() {
+fn a_rejection_of_the_second_step_names_the_clients_member() {
     let rows = [
         (json!({"text": {"format": {"type": "json_object"}}}), "text.format"),
         (json!({"temperature": 1.5}), "temperature"),
@@ -141,7 +141,7 @@ fn said(client: Dialect, target: Dialect, traits: &Traits<'_>, request: &Value) 
 }
 
 #[test]
-fn claude_on_bedrock_gets_the_cache_marks_thoughts_and_top_k_of_messages_clients() {
+fn claude_on_bedrock_gets_cache_marks_thinking_and_top_k_of_messages() {
     let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
     let (sent, _) = said(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let point = json!({"cachePoint": {"type": "default"}});
@@ -168,7 +168,7 @@ fn claude_on_bedrock_gets_the_cache_marks_thoughts_and_top_k_of_messages_clients
 }
 
 #[test]
-fn messages_clients_read_what_claude_on_bedrock_signed() {
+fn messages_clients_get_the_signed_thinking_of_claude_on_bedrock() {
     let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
     let (_, answers) = said(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let want = json!([
@@ -273,7 +273,7 @@ fn signed_calls(client: Dialect, answers: &dyn Answers) -> [String; 2] {
 }
 
 #[test]
-fn geminis_signatures_reach_clients_that_have_no_place_for_them_and_come_back() {
+fn gemini_signatures_round_trip_through_messages_and_responses_clients() {
     for client in [Dialect::Messages, Dialect::Responses] {
         let turn = |id: &str| match client {
             Dialect::Messages => {

@@ -93,7 +93,7 @@ fn usage() -> Value {
 }
 
 #[test]
-fn a_bound_is_told_however_it_is_written() {
+fn max_tokens_is_accepted_in_any_number_notation() {
     for bound in ["100", "1e2", "100.0"] {
         let mut request = question(false);
         request["max_tokens"] = serde_json::from_str(bound).unwrap();
@@ -103,7 +103,7 @@ fn a_bound_is_told_however_it_is_written() {
 }
 
 #[test]
-fn recorded_frames_become_chunks_however_they_are_cut() {
+fn recorded_frames_become_chunks_at_any_split() {
     let input = fixture("bedrock/converse_stream.bin");
     let (out, state) = relay(&[&input]);
     let said = read(&out);
@@ -143,7 +143,7 @@ fn a_recorded_exception_is_an_error_before_content() {
 }
 
 #[test]
-fn a_wrong_sum_ends_the_stream() {
+fn a_wrong_checksum_ends_the_stream_with_502() {
     let (out, state) = relay(&[&fixture("bedrock/converse_bad_crc.bin")]);
     assert_eq!(state.error.unwrap().status, Some(502));
     assert_eq!(read(&out).error.unwrap()["code"], "upstream_invalid_response");
@@ -184,7 +184,7 @@ fn exceptions_have_the_status_of_their_kind_and_are_cleaned() {
 }
 
 #[test]
-fn stop_reasons_are_said_in_the_clients_words() {
+fn bedrock_stop_reasons_become_chat_finish_reasons() {
     let rows = [
         ("end_turn", "stop"),
         ("stop_sequence", "stop"),
@@ -219,7 +219,7 @@ fn a_stream_without_metadata_has_ended_once_it_stopped() {
 }
 
 #[test]
-fn calls_are_numbered_by_calls_and_not_by_blocks() {
+fn tool_calls_are_numbered_without_other_blocks() {
     let start = |block: u64, id: &str| {
         event(
             "contentBlockStart",
@@ -267,7 +267,7 @@ fn no_more_calls_are_open_than_the_bound() {
 }
 
 #[test]
-fn tools_of_the_target_itself_and_unknown_events_are_passed_over() {
+fn server_tools_and_unknown_events_are_skipped() {
     let input = [
         event("messageStart", &json!({"role": "assistant"})),
         event("aNewEvent", &json!([1])),
@@ -288,13 +288,13 @@ fn tools_of_the_target_itself_and_unknown_events_are_passed_over() {
 }
 
 #[test]
-fn an_event_that_is_none_of_the_targets_ends_the_stream() {
+fn a_malformed_bedrock_event_ends_the_stream_with_502() {
     let (_, state) = relay(&[&event("contentBlockDelta", &json!({"delta": 5}))]);
     assert_eq!(state.error.unwrap().status, Some(502));
 }
 
 #[test]
-fn thoughts_come_signed_to_a_client_that_spoke_of_thinking() {
+fn clients_that_use_thinking_get_signed_thinking_blocks() {
     let input = [
         delta(0, &json!({"reasoningContent": {"text": "h"}})),
         delta(0, &json!({"reasoningContent": {"text": "m"}})),
@@ -373,7 +373,7 @@ fn cited_text_is_text_and_usage_has_disjoint_classes() {
 }
 
 #[test]
-fn one_answer_and_text_alone_may_be_asked_for() {
+fn members_with_default_and_unknown_values_change_nothing() {
     let mut request = question(false);
     request["n"] = json!(1);
     request["modalities"] = json!(["text"]);
@@ -439,7 +439,7 @@ fn frames(block: u64, whole: &Value) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn answers_mean_the_same_whole_and_in_a_stream_cut_anywhere(
+    fn whole_responses_and_streams_have_the_same_meaning_at_any_split(
         blocks in proptest::collection::vec(block(), 0..6),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..8),
     ) {

@@ -54,7 +54,7 @@ fn finish(reason: &str) -> Value {
 }
 
 #[test]
-fn recorded_answers_say_the_same_whole_and_in_a_stream() {
+fn the_recorded_response_and_stream_have_the_same_meaning() {
     let whole = answers().whole(&fixture("gemini/response.json")).unwrap();
     let usage = TokenCounts {
         input: 20,
@@ -89,7 +89,7 @@ fn a_refused_prompt_is_a_content_filter_and_no_content() {
 }
 
 #[test]
-fn an_error_ends_the_stream_alone_or_in_a_list_and_is_cleaned() {
+fn an_error_event_ends_the_stream_and_is_redacted() {
     let error =
         json!({"error": {"code": 503, "message": "overloaded: canary-secret", "status": "UNAVAILABLE"}});
     for event in [error.clone(), json!([error])] {
@@ -108,7 +108,7 @@ fn an_error_ends_the_stream_alone_or_in_a_list_and_is_cleaned() {
 }
 
 #[test]
-fn an_error_with_a_good_status_is_an_error() {
+fn an_error_body_with_status_200_is_an_error() {
     let BadAnswer::Error(error) = answers().whole(&fixture("gemini/error.json")).unwrap_err() else {
         panic!("it is one")
     };
@@ -119,7 +119,7 @@ fn an_error_with_a_good_status_is_an_error() {
 }
 
 #[test]
-fn a_reason_in_every_event_ends_the_answer_once() {
+fn a_repeated_finish_reason_ends_the_response_once() {
     let mut said = text("a");
     said["candidates"][0]["finishReason"] = json!("STOP");
     let (out, state) = relay(&[&events(&[said.clone(), said])]);
@@ -129,7 +129,7 @@ fn a_reason_in_every_event_ends_the_answer_once() {
 }
 
 #[test]
-fn finish_reasons_are_said_in_the_clients_words() {
+fn gemini_finish_reasons_become_chat_finish_reasons() {
     let rows = [
         ("STOP", "stop"),
         ("MAX_TOKENS", "length"),
@@ -174,7 +174,7 @@ fn a_last_event_without_its_empty_line_counts_if_it_is_whole() {
 }
 
 #[test]
-fn what_is_no_event_of_the_target_ends_the_stream() {
+fn a_malformed_gemini_event_ends_the_stream_with_502() {
     let (out, state) = relay(&[b"data: {\"candidates\": 5}\n\n"]);
     assert_eq!(read(&out).error.unwrap()["code"], "upstream_invalid_response");
     assert_eq!(state.error.unwrap().status, Some(502));
@@ -183,7 +183,7 @@ fn what_is_no_event_of_the_target_ends_the_stream() {
 }
 
 #[test]
-fn an_answer_whose_usage_cannot_be_read_is_still_an_answer() {
+fn a_response_with_invalid_usage_is_accepted_without_usage() {
     let mut said = text("x");
     said["usageMetadata"] = json!({"promptTokenCount": -1});
     let whole = answers().whole(said.to_string().as_bytes()).unwrap();
@@ -193,7 +193,7 @@ fn an_answer_whose_usage_cannot_be_read_is_still_an_answer() {
 }
 
 #[test]
-fn candidates_are_choices_of_their_own() {
+fn each_candidate_becomes_a_choice() {
     let said = |index: u64, text: &str| {
         json!({"candidates": [{"index": index, "content": {"parts": [{"text": text},
             {"functionCall": {"name": text, "args": {}}}]}, "finishReason": "STOP"}]})
@@ -208,7 +208,7 @@ fn candidates_are_choices_of_their_own() {
 }
 
 #[test]
-fn the_clients_usage_chunk_comes_only_if_it_asked() {
+fn the_usage_chunk_is_sent_only_if_the_client_requested_it() {
     let request = json!({"model": "fast", "stream": true, "messages": [{"role": "user", "content": "x"}]});
     let (mut stream, mut out) = (prepare(&request).1.stream(Vec::new()), Vec::new());
     stream.push(fixture("gemini/stream.sse").into(), &mut out);
@@ -220,7 +220,7 @@ fn the_clients_usage_chunk_comes_only_if_it_asked() {
 }
 
 #[test]
-fn signatures_come_back_as_they_went() {
+fn thought_signatures_round_trip_through_the_client() {
     let said = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"parts": [
         {"text": "Hm.", "thoughtSignature": "dGV4dA=="},
         {"functionCall": {"id": "fc1", "name": "f", "args": {"a": 1}}, "thoughtSignature": "c2ln"}]}}]});
@@ -297,7 +297,7 @@ fn expected(parts: &[Value]) -> Read {
 
 proptest! {
     #[test]
-    fn answers_mean_the_same_whole_and_in_a_stream_cut_anywhere(
+    fn whole_responses_and_streams_have_the_same_meaning_at_any_split(
         parts in proptest::collection::vec(part(), 0..8),
         cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
         crlf in any::<bool>(),
@@ -383,7 +383,7 @@ fn turn() -> impl Strategy<Value = Turn> {
 }
 
 #[test]
-fn every_cut_of_a_stream_with_everything_gives_the_same_bytes() {
+fn a_recorded_stream_gives_the_same_bytes_at_any_split() {
     let input = fixture("gemini/stream.sse");
     let whole = relay(&[&input]);
     for pieces in cuttings(&input) {
@@ -392,7 +392,7 @@ fn every_cut_of_a_stream_with_everything_gives_the_same_bytes() {
 }
 
 #[test]
-fn a_recorded_stream_says_the_same_however_it_is_cut() {
+fn a_recorded_stream_gives_the_same_result_at_any_split() {
     let input = fixture("gemini/stream.sse");
     let whole = relay(&[&input]);
     for pieces in cuttings(&input) {

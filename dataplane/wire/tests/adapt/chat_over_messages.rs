@@ -113,7 +113,7 @@ pub(crate) fn streamed(events: &[Value], stop_reason: &str) -> Vec<Value> {
 // Requests of chat clients.
 
 #[test]
-fn results_of_parallel_calls_stand_first_in_one_user_message() {
+fn results_of_parallel_calls_come_first_in_one_user_message() {
     let body = said(&request(&json!([
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "", "tool_calls": [call("1", "{}"), call("2", "")]},
@@ -162,7 +162,7 @@ fn a_result_without_content_is_an_empty_one() {
 }
 
 #[test]
-fn an_id_that_the_target_would_refuse_is_the_same_in_the_call_and_its_result() {
+fn a_replaced_call_id_is_the_same_in_the_call_and_its_result() {
     let body = said(&request(&json!([
         {"role": "assistant", "tool_calls": [call("functions.f:0", "{}"), call("functions.f:1", "{}")]},
         {"role": "tool", "tool_call_id": "functions.f:0", "content": "0"},
@@ -188,7 +188,7 @@ fn arguments_keep_their_numbers_and_their_order() {
 }
 
 #[test]
-fn null_is_absent_everywhere() {
+fn a_null_member_of_a_chat_request_counts_as_absent() {
     let names = [
         "max_tokens",
         "max_completion_tokens",
@@ -237,7 +237,7 @@ fn null_is_absent_everywhere() {
 }
 
 #[test]
-fn what_asks_for_nothing_more_is_not_refused() {
+fn members_with_default_values_are_accepted() {
     let bare = request(&json!([{"role": "user", "content": "x"}]));
     for (name, value) in [
         ("n", json!(1)),
@@ -257,7 +257,7 @@ fn what_asks_for_nothing_more_is_not_refused() {
 }
 
 #[test]
-fn what_is_of_the_wrong_kind_is_refused_by_its_path() {
+fn members_of_the_wrong_type_are_rejected_by_path() {
     let user = |content: Value| json!({"messages": [{"role": "user", "content": content}]});
     let assistant = |calls: Value| json!({"messages": [{"role": "assistant", "tool_calls": calls}]});
     let rows = [
@@ -320,7 +320,7 @@ fn what_is_of_the_wrong_kind_is_refused_by_its_path() {
 }
 
 #[test]
-fn a_schema_of_no_type_becomes_that_of_an_object() {
+fn a_parameter_schema_without_type_becomes_an_object_schema() {
     let tools = |parameters: Value| {
         json!({"model": "m", "messages": [{"role": "user", "content": "x"}],
             "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]})
@@ -335,7 +335,7 @@ fn a_schema_of_no_type_becomes_that_of_an_object() {
 }
 
 #[test]
-fn a_mark_for_the_cache_goes_on_the_block_that_bears_one() {
+fn a_cache_mark_goes_to_the_matching_anthropic_block() {
     let mark = json!({"type": "ephemeral"});
     let part = json!({"type": "text", "text": "x", "cache_control": mark});
     let body = said(&request(&json!([
@@ -356,7 +356,7 @@ fn a_mark_for_the_cache_goes_on_the_block_that_bears_one() {
 }
 
 #[test]
-fn text_to_go_on_from_does_not_end_in_blanks() {
+fn a_final_assistant_text_loses_its_trailing_blanks() {
     let last = |content: Value| {
         let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": content}]);
         said(&request(&messages))["messages"].get(1).cloned()
@@ -372,7 +372,7 @@ fn text_to_go_on_from_does_not_end_in_blanks() {
 // Thinking options of the target.
 
 #[test]
-fn a_target_that_thinks_gets_no_sampling() {
+fn sampling_members_are_omitted_while_thinking_is_enabled() {
     let mut request = request(&json!([{"role": "user", "content": "x"}]));
     for (name, value) in [("temperature", 0.5), ("top_p", 0.5), ("top_k", 3.0)] {
         request[name] = json!(value);
@@ -387,7 +387,7 @@ fn a_target_that_thinks_gets_no_sampling() {
 }
 
 #[test]
-fn thinking_leaves_tokens_for_the_answer_and_gives_way_to_a_forced_tool() {
+fn thinking_is_bounded_by_max_tokens_and_omitted_for_a_forced_tool() {
     let mut request = request(&json!([{"role": "user", "content": "x"}]));
     request["reasoning_effort"] = json!("high");
     request["max_tokens"] = json!(5000);
@@ -402,7 +402,7 @@ fn thinking_leaves_tokens_for_the_answer_and_gives_way_to_a_forced_tool() {
 }
 
 #[test]
-fn a_tool_loop_that_began_without_signed_thoughts_goes_on_without() {
+fn a_tool_loop_without_signed_thinking_continues_without_thinking() {
     let thoughts = json!([{"type": "thinking", "thinking": "t", "signature": "s"}]);
     let talk = |blocks: &Value, then: &[Value]| {
         let mut messages = vec![
@@ -423,7 +423,7 @@ fn a_tool_loop_that_began_without_signed_thoughts_goes_on_without() {
 }
 
 #[test]
-fn thoughts_kept_in_pieces_are_put_together() {
+fn thinking_blocks_kept_in_pieces_are_joined() {
     let body = said_to(
         &request(
             &json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "A", "thinking_blocks": [

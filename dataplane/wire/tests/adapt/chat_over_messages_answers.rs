@@ -18,7 +18,7 @@ use crate::pair::{cuttings, fixture, fixture_json};
 // Answers of targets.
 
 #[test]
-fn every_recorded_stream_becomes_one_that_says_the_same() {
+fn every_recorded_stream_keeps_its_meaning() {
     let index = fixture_json("messages/index.json");
     let streams = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "stream");
     for case in streams {
@@ -60,7 +60,7 @@ fn every_recorded_stream_becomes_one_that_says_the_same() {
 }
 
 #[test]
-fn every_recorded_answer_becomes_a_completion_and_that_a_stream() {
+fn every_recorded_message_becomes_a_completion_and_a_stream() {
     for (file, content, finish) in [
         ("response_full", Some("Héllo 🚀"), "tool_calls"),
         ("response_stop_sequence", None, "stop"),
@@ -81,7 +81,7 @@ fn every_recorded_answer_becomes_a_completion_and_that_a_stream() {
 }
 
 #[test]
-fn usage_comes_only_to_who_asked_for_it() {
+fn usage_is_sent_only_to_clients_that_requested_it() {
     let events = streamed(&[text("a")], "end_turn");
     let (out, state) = relay_of(&*answers_with(&json!({})), &[&sse(&events)]);
     assert!(!String::from_utf8_lossy(&out).contains("usage"));
@@ -94,7 +94,7 @@ fn usage_comes_only_to_who_asked_for_it() {
 }
 
 #[test]
-fn usage_that_was_not_told_is_zero_for_the_client_and_unknown_to_us() {
+fn missing_usage_is_zero_for_the_client_and_unknown_in_the_record() {
     let events =
         [text("a"), json!({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}), message_stop()];
     let (out, state) = relay(&events);
@@ -103,7 +103,7 @@ fn usage_that_was_not_told_is_zero_for_the_client_and_unknown_to_us() {
 }
 
 #[test]
-fn nothing_is_content_before_there_is_output() {
+fn events_before_the_first_output_are_no_content() {
     let answers = answers_with(&usage_wanted());
     let (mut stream, mut out) = (answers.stream(Vec::new()), Vec::new());
     let mut push = |event: Value| {
@@ -129,7 +129,7 @@ fn nothing_is_content_before_there_is_output() {
 }
 
 #[test]
-fn every_sort_of_output_is_content() {
+fn every_kind_of_output_of_a_message_counts_as_content() {
     for event in [
         text("a"),
         delta(0, &json!({"type": "thinking_delta", "thinking": "t"})),
@@ -141,7 +141,7 @@ fn every_sort_of_output_is_content() {
 }
 
 #[test]
-fn calls_are_counted_without_other_blocks_and_may_interleave() {
+fn tool_calls_are_numbered_without_text_blocks_and_may_interleave() {
     let (out, state) = relay(&streamed(
         &[
             block_start(0, &json!({"type": "text", "text": "Hm"})),
@@ -169,7 +169,7 @@ fn calls_are_counted_without_other_blocks_and_may_interleave() {
 }
 
 #[test]
-fn input_that_comes_whole_with_its_block_is_arguments() {
+fn tool_input_in_the_block_start_becomes_arguments() {
     let block = json!({"type": "tool_use", "id": "t", "name": "f", "input": {"q": "a \"b\"\n", "n": 1}});
     let (out, _) = relay(&streamed(&[block_start(0, &block), block_stop(0)], "tool_use"));
     let arguments =
@@ -179,7 +179,7 @@ fn input_that_comes_whole_with_its_block_is_arguments() {
 }
 
 #[test]
-fn what_the_target_does_by_itself_is_not_for_the_client() {
+fn server_tool_blocks_and_citations_are_not_sent_to_the_client() {
     let (out, _) = relay(&streamed(
         &[
             block_start(0, &json!({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}})),
@@ -201,7 +201,7 @@ fn what_the_target_does_by_itself_is_not_for_the_client() {
 }
 
 #[test]
-fn a_stream_that_ends_after_its_reason_is_whole_and_one_before_is_left_open() {
+fn a_stream_is_complete_only_if_it_ends_after_its_stop_reason() {
     let events = streamed(&[text("a")], "max_tokens");
     let (out, state) = relay(&events[..3]);
     assert_eq!(read_stream(&out)["choices"][0]["finish_reason"], "length");
@@ -224,7 +224,7 @@ fn a_stream_that_ends_after_its_reason_is_whole_and_one_before_is_left_open() {
 }
 
 #[test]
-fn nothing_follows_the_end() {
+fn events_after_the_end_are_ignored() {
     let mut events = streamed(&[text("a")], "end_turn");
     let whole = relay(&events).0;
     events.extend([text("b"), message_stop(), json!({"type": "error", "error": {"message": "late"}})]);
@@ -234,7 +234,7 @@ fn nothing_follows_the_end() {
 }
 
 #[test]
-fn an_error_ends_the_stream_in_words_that_chat_clients_know() {
+fn an_anthropic_error_becomes_a_chat_error_and_ends_the_stream() {
     let error = |kind: &str| json!({"type": "error", "error": {"type": kind, "message": "Bearer canary-secret is busy"}, "request_id": "r"});
     let rows = [
         ("overloaded_error", "server_error", Some(503)),
@@ -260,7 +260,7 @@ fn an_error_ends_the_stream_in_words_that_chat_clients_know() {
 }
 
 #[test]
-fn an_error_of_any_shape_is_seen() {
+fn errors_of_every_shape_are_recognized() {
     for error in [
         json!({"type": "error", "error": "broken"}),
         json!({"type": "error"}),
@@ -276,7 +276,7 @@ fn an_error_of_any_shape_is_seen() {
 }
 
 #[test]
-fn what_cannot_be_read_is_an_error_and_what_is_no_json_is_passed_over() {
+fn malformed_json_is_an_error_and_non_json_data_is_skipped() {
     for data in ["{\"type\":", "{\"type\":\"content_block_delta\",\"delta\":{\"text\":\"\\x\"}}"] {
         let (_, state) = relay_of(&*answers_with(&json!({})), &[format!("data: {data}\n\n").as_bytes()]);
         assert!(state.error.is_some(), "{data}");
@@ -291,7 +291,7 @@ fn what_cannot_be_read_is_an_error_and_what_is_no_json_is_passed_over() {
 }
 
 #[test]
-fn text_goes_on_in_the_bytes_it_came_in() {
+fn escaped_text_is_forwarded_in_its_original_bytes() {
     // The first two are a surrogate pair that a vendor split between two deltas; neither half is valid text alone.
     for half in [r"\ud83d", r"\ude80", r"\u0000\/\b", "\u{7f}\u{2028}"] {
         let event = format!(
@@ -304,7 +304,7 @@ fn text_goes_on_in_the_bytes_it_came_in() {
 }
 
 #[test]
-fn bytes_that_are_no_text_are_replaced() {
+fn invalid_utf8_is_replaced() {
     let mut event = sse(&[text("a~b")]);
     let at = event.iter().position(|byte| *byte == b'~').unwrap();
     event[at] = 0xff;
@@ -314,7 +314,7 @@ fn bytes_that_are_no_text_are_replaced() {
 }
 
 #[test]
-fn what_is_kept_of_a_stream_is_bounded() {
+fn open_blocks_and_unfinished_events_are_bounded() {
     let blocks: Vec<Value> = (0..65).map(|index| block_start(index, &tool("t"))).collect();
     assert!(relay(&blocks[..64]).1.error.is_none());
     assert!(relay(&blocks).1.error.is_some());
@@ -330,7 +330,7 @@ fn what_is_kept_of_a_stream_is_bounded() {
 }
 
 #[test]
-fn a_refusal_says_why() {
+fn a_refusal_includes_the_explanation() {
     let details = json!({"type": "refusal", "category": "cyber", "explanation": "Not \"that\"."});
     let mut last = message_delta("refusal");
     last["delta"]["stop_details"] = details.clone();
@@ -344,7 +344,7 @@ fn a_refusal_says_why() {
 }
 
 #[test]
-fn an_answer_that_is_none_says_why() {
+fn an_invalid_message_is_rejected_with_the_reason() {
     for (body, why) in [
         ("", "it is not a JSON object"),
         ("<html>", "it is not a JSON object"),
@@ -368,7 +368,7 @@ fn an_answer_that_is_none_says_why() {
 // Answers that only some clients ask for.
 
 #[test]
-fn who_speaks_of_thinking_gets_blocks_that_can_be_sent_back() {
+fn clients_that_use_thinking_get_thinking_blocks_to_send_back() {
     let own = json!({"thinking": {"type": "enabled", "budget_tokens": 2000}, "stream_options": {"include_usage": true}});
     let input = fixture("messages/stream_thinking_tools.sse");
     let (out, _) = relay_of(&*answers_with(&own), &[&input]);
@@ -390,7 +390,7 @@ fn who_speaks_of_thinking_gets_blocks_that_can_be_sent_back() {
 }
 
 #[test]
-fn who_asks_with_functions_is_answered_with_a_function_call() {
+fn a_request_with_functions_is_answered_with_a_function_call() {
     let old = json!({"functions": [{"name": "f"}], "stream_options": {"include_usage": true}});
     let events = streamed(
         &[block_start(0, &tool("a")), arguments(0, "{\"a\":1}"), block_stop(0), block_start(1, &tool("b"))],

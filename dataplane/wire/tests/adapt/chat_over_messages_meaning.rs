@@ -348,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_keep_their_meaning_whole_and_in_a_stream_of_any_framing(
+    fn whole_responses_and_streams_keep_their_meaning_in_any_framing(
         answer in whole_answer(),
         size in 1..5_usize,
         forms in vec(any::<u8>(), 1..6),

@@ -62,7 +62,7 @@ fn message(text: &str) -> Value {
 }
 
 #[test]
-fn every_recorded_responses_stream_becomes_chunks_that_say_the_same() {
+fn every_recorded_responses_stream_becomes_equivalent_chunks() {
     let index = fixture_json("responses/index.json");
     for case in index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "stream") {
         let (name, expect) = (case["id"].as_str().unwrap(), &case["expect"]);
@@ -139,7 +139,7 @@ fn errors_of_every_shape_end_the_stream_without_credentials() {
 }
 
 #[test]
-fn what_was_told_in_no_delta_is_told_when_it_is_whole() {
+fn output_without_deltas_is_sent_from_the_complete_item() {
     let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{\"a\":1}"});
     let added = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": ""});
     let rows: [(&str, Vec<Value>); 4] = [
@@ -198,7 +198,7 @@ fn calls_that_interleave_keep_their_numbers() {
 }
 
 #[test]
-fn parts_of_reasoning_are_paragraphs() {
+fn reasoning_parts_are_joined_as_paragraphs() {
     let summary = |item: u64, part: u64, delta: &str| {
         json!({"type": "response.reasoning_summary_text.delta",
         "output_index": item, "summary_index": part, "delta": delta})
@@ -227,7 +227,7 @@ fn parts_of_reasoning_are_paragraphs() {
 }
 
 #[test]
-fn states_become_finish_reasons() {
+fn response_statuses_become_finish_reasons() {
     let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
     for (status, reason, output, want) in [
         ("completed", json!(null), json!([message("a")]), "stop"),
@@ -247,7 +247,7 @@ fn states_become_finish_reasons() {
 }
 
 #[test]
-fn usage_has_a_chunk_of_its_own_only_where_it_was_asked_for() {
+fn usage_is_sent_in_its_own_chunk_only_if_requested() {
     let input = events(&[completed(&json!([message("a")]))]);
     let (out, state) = relay_with(&*answers(false), &[&input]);
     assert!(read(&out).usage.is_none() && !String::from_utf8(out).unwrap().contains("usage"));
@@ -262,7 +262,7 @@ fn usage_has_a_chunk_of_its_own_only_where_it_was_asked_for() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_left_open_and_trouble_ends_it() {
+fn a_broken_stream_stays_open_until_a_gateway_error_ends_it() {
     let (mut stream, mut out) = (answers(true).stream(Vec::new()), Vec::new());
     let delta =
         json!({"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "delta": "a"});
@@ -280,7 +280,7 @@ fn a_stream_that_breaks_off_is_left_open_and_trouble_ends_it() {
 }
 
 #[test]
-fn a_last_event_without_its_blank_line_counts_and_done_after_it_is_nothing() {
+fn an_unterminated_last_event_counts_and_a_done_after_it_is_ignored() {
     let input = events(&[completed(&json!([message("a")]))]);
     let (out, state) = relay(&[input.strip_suffix(b"\n\n").unwrap()]);
     assert!(state.done && read(&out).done);
@@ -288,7 +288,7 @@ fn a_last_event_without_its_blank_line_counts_and_done_after_it_is_nothing() {
 }
 
 #[test]
-fn events_of_unknown_types_and_items_of_unknown_shapes_are_passed_over() {
+fn unknown_event_types_and_item_shapes_are_skipped() {
     let told = [
         json!({"type": "response.brand_new", "item": 5, "response": "x", "delta": {}}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": {"type": "web_search_call", "content": "x", "summary": 1}}),
@@ -301,7 +301,7 @@ fn events_of_unknown_types_and_items_of_unknown_shapes_are_passed_over() {
 }
 
 #[test]
-fn an_answer_may_have_so_many_parts_and_no_more() {
+fn the_parts_of_a_response_are_bounded() {
     let delta = |index: u64| json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": "a"});
     let told: Vec<Value> = (0..4096).map(delta).collect();
     let (mut stream, mut out) = (answers(true).stream(Vec::new()), Vec::new());
@@ -338,7 +338,7 @@ fn bodies_that_are_no_response_are_refused() {
 }
 
 #[test]
-fn content_is_null_beside_calls_and_refusals_and_else_a_string() {
+fn content_is_null_beside_calls_and_refusals_and_otherwise_a_string() {
     let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
     let refusal = json!({"type": "message", "content": [{"type": "refusal", "refusal": "no"}]});
     for (output, content, want) in [
@@ -356,7 +356,7 @@ fn content_is_null_beside_calls_and_refusals_and_else_a_string() {
 }
 
 #[test]
-fn ids_that_the_target_would_not_take_are_replaced_in_calls_and_results_alike() {
+fn rejected_call_ids_are_replaced_in_calls_and_results() {
     let id = "functions.f:0";
     let call = json!({"id": id, "type": "function", "function": {"name": "f", "arguments": "{}"}});
     let messages = json!([{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": id, "content": "1"}]);
@@ -396,7 +396,7 @@ fn malformed_requests_are_refused_with_the_place() {
 }
 
 #[test]
-fn members_that_ask_for_nothing_pass() {
+fn members_with_default_values_pass() {
     let messages = json!([{"role": "user", "content": "x"}]);
     for (member, value) in [
         ("n", json!(1)),

@@ -81,7 +81,7 @@ fn request(client: Dialect, more: &Value) -> String {
 }
 
 #[test]
-fn malformed_requests_are_told_apart_from_those_that_a_target_cannot_serve() {
+fn malformed_and_unsupported_requests_are_distinguished() {
     let mut pairs = 0;
     for pair in ADAPTATIONS.iter().filter(|pair| pair.client.is_conversation()) {
         let name = format!("{} over {}", pair.client.name(), pair.target.name());

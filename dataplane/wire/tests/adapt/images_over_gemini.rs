@@ -42,7 +42,7 @@ fn inline(data: &str) -> Value {
 }
 
 #[test]
-fn the_recorded_request_is_said_in_either_form() {
+fn the_recorded_request_is_translated_for_gemini_and_imagen() {
     for (model, file, call) in
         [(GEMINI, "gemini_request", UpstreamCall::Whole), (IMAGEN, "imagen_request", UpstreamCall::Predict)]
     {
@@ -70,7 +70,7 @@ fn a_recorded_answer_of_gemini_is_the_recorded_one_of_openai() {
 }
 
 #[test]
-fn images_of_imagen_come_in_their_order_without_those_held_back() {
+fn imagen_images_keep_their_order_without_filtered_ones() {
     let got = answers(IMAGEN).whole(&fixture("images/imagen_response.json")).unwrap();
     let image = &fixture_json("images/response.json")["data"][0]["b64_json"];
     let want = json!({
@@ -81,7 +81,7 @@ fn images_of_imagen_come_in_their_order_without_those_held_back() {
 }
 
 #[test]
-fn pictures_of_a_thought_and_what_is_no_picture_are_left_out() {
+fn thought_images_and_other_media_are_omitted() {
     let sound = json!({"inlineData": {"mimeType": "audio/wav", "data": "CCCC"}});
     let mut thought = inline("AAAA");
     thought["thought"] = json!(true);
@@ -91,7 +91,7 @@ fn pictures_of_a_thought_and_what_is_no_picture_are_left_out() {
 }
 
 #[test]
-fn thoughts_and_the_cache_count_as_openai_counts_them() {
+fn thinking_and_cached_tokens_become_openai_usage() {
     let mut said = candidate(&json!([inline("AAAA")]));
     said["usageMetadata"] = json!({
         "promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 1290,
@@ -115,7 +115,7 @@ fn thoughts_and_the_cache_count_as_openai_counts_them() {
 }
 
 #[test]
-fn a_refusal_is_what_openai_says_of_one() {
+fn a_refusal_becomes_the_openai_moderation_error() {
     let ended = |reason: &str| json!({"candidates": [{"finishReason": reason, "index": 0}]});
     let rows = [
         (fixture_json("gemini/response_blocked.json"), "SAFETY"),
@@ -139,7 +139,7 @@ fn a_refusal_is_what_openai_says_of_one() {
 }
 
 #[test]
-fn an_answer_without_an_image_says_what_came_instead() {
+fn a_response_without_an_image_reports_its_text_or_reason() {
     let rows = [
         (
             candidate(&json!([{"text": "Which "}, {"text": "hm", "thought": true}, {"text": "cat?"}])),
@@ -162,7 +162,7 @@ fn an_answer_without_an_image_says_what_came_instead() {
 }
 
 #[test]
-fn what_is_no_answer_of_the_target_is_an_error_or_nothing_at_all() {
+fn an_error_or_invalid_body_of_the_target_is_rejected() {
     for model in [GEMINI, IMAGEN] {
         let Err(BadAnswer::Error(error)) = answers(model).whole(&fixture("gemini/error.json")) else {
             panic!("it is one")
@@ -177,7 +177,7 @@ fn what_is_no_answer_of_the_target_is_an_error_or_nothing_at_all() {
 }
 
 #[test]
-fn a_stream_that_nobody_asked_for_is_an_error() {
+fn an_unrequested_stream_is_an_error() {
     let (mut stream, mut out) = (answers(GEMINI).stream(Vec::new()), Vec::new());
     stream.push(fixture("gemini/stream.sse").into(), &mut out);
     stream.end(&mut out);
@@ -186,7 +186,7 @@ fn a_stream_that_nobody_asked_for_is_an_error() {
 }
 
 #[test]
-fn one_frame_of_a_still_image_is_a_still_image() {
+fn a_frame_count_of_one_is_accepted_for_an_image() {
     let body =
         json!({"model": "img", "prompt": "x", "frame_count": 1, "stream": false, "n": 1, "size": null});
     assert_eq!(asked(&body, GEMINI).body, asked(&json!({"prompt": "x"}), GEMINI).body);
@@ -208,7 +208,7 @@ fn part() -> impl Strategy<Value = (Value, Option<String>)> {
 
 proptest! {
     #[test]
-    fn every_prompt_arrives_and_every_image_comes_back(
+    fn every_prompt_reaches_the_target_and_every_image_the_client(
         prompt in ".{0,40}",
         parts in proptest::collection::vec(part(), 0..6),
         spaces in any::<bool>(),

@@ -19,7 +19,7 @@ use wire::adapt::{ADAPTATIONS, Adaptation, Fate, Flaw, Rejection};
 use crate::pair::{fixture_json, prepare, traits};
 
 #[test]
-fn every_loss_is_shown_by_a_case() {
+fn every_loss_row_has_a_case() {
     for pair in ADAPTATIONS.iter().filter(|pair| pair.via.is_none()) {
         let name = format!("{}_over_{}", pair.client.name(), pair.target.name());
         let file = fixture_json(&format!("loss/{name}.json"));
@@ -44,7 +44,7 @@ fn every_loss_is_shown_by_a_case() {
 /// A chain has the losses of both its steps. A field that the first step rejects is rejected with the same path; a
 /// rejection by the second step has a path into the client's request.
 #[test]
-fn every_loss_of_a_first_step_is_one_of_its_chains() {
+fn every_loss_of_a_first_step_applies_to_its_chains() {
     let mut chains = 0;
     for pair in ADAPTATIONS.iter().filter(|pair| pair.via == Some(Dialect::Chat)) {
         let first = format!("{}_over_chat", pair.client.name());
@@ -80,7 +80,7 @@ fn every_loss_of_a_first_step_is_one_of_its_chains() {
 /// `dropped` lists the request members that no table contains, and no others. Nulls, names with characters other than
 /// letters, digits, `_` and `-`, and members of the gateway's API such as `affinity_key` are not listed.
 #[test]
-fn members_that_nobody_knows_are_named() {
+fn unknown_request_members_are_listed_as_dropped() {
     for pair in ADAPTATIONS.iter().filter(|pair| pair.client != Dialect::Responses) {
         let first = format!("{}_over_{}", pair.client.name(), pair.via.unwrap_or(pair.target).name());
         let file = fixture_json(&format!("loss/{first}.json"));

@@ -237,7 +237,7 @@ fn sorted(calls: &[(String, Value)]) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn conversations_keep_their_meaning_there_and_back(conversation in conversation()) {
+    fn conversations_round_trip_through_chat(conversation in conversation()) {
         let there = find(Dialect::Messages, Dialect::Chat).unwrap();
         let back = find(Dialect::Chat, Dialect::Messages).unwrap();
         let target = Traits::of("m");
@@ -249,7 +249,7 @@ proptest! {
     }
 
     #[test]
-    fn answers_keep_their_meaning_in_any_order_and_framing(
+    fn streams_keep_their_meaning_in_any_order_and_framing(
         answer in answer(),
         size in 1..6_usize,
         order in vec(any::<prop::sample::Index>(), 1..40),
@@ -299,7 +299,7 @@ fn roles() -> impl Strategy<Value = Vec<&'static str>> {
 
 proptest! {
     #[test]
-    fn system_text_in_the_middle_becomes_the_users_where_only_a_first_one_is_taken(roles in roles()) {
+    fn later_system_text_becomes_user_text_for_leading_system_targets(roles in roles()) {
         let messages: Vec<Value> =
             roles.iter().enumerate().map(|(n, role)| json!({"role": role, "content": format!("<{n}>")})).collect();
         let body = json!({"model": "m", "max_tokens": 9, "messages": messages}).to_string();

@@ -186,7 +186,7 @@ fn expected_of_chat(expect: &Value) -> Said {
 }
 
 #[test]
-fn chat_streams_say_what_their_vectors_expect() {
+fn recorded_chat_streams_match_their_vectors() {
     let mut seen = 0;
     for (case, input) in recorded("chat") {
         // The other dialects have only one choice; requests for two are rejected.
@@ -217,7 +217,7 @@ fn chat_streams_say_what_their_vectors_expect() {
 }
 
 #[test]
-fn both_choices_of_a_stream_pass_to_a_chat_client() {
+fn both_choices_of_a_native_chat_stream_pass() {
     let (case, input) = recorded("chat").into_iter().find(|(case, _)| case["id"] == "stream_n2").unwrap();
     let options = wire::stream::StreamOptions::default();
     let (mut stream, mut out) = (wire::native::stream(Dialect::Chat, options), Vec::new());
@@ -233,7 +233,7 @@ fn both_choices_of_a_stream_pass_to_a_chat_client() {
 }
 
 #[test]
-fn messages_streams_say_what_their_vectors_expect() {
+fn recorded_messages_streams_match_their_vectors() {
     let streams = recorded("messages");
     assert_eq!(streams.len(), 8);
     for (case, input) in streams {
@@ -272,7 +272,7 @@ fn messages_streams_say_what_their_vectors_expect() {
 }
 
 #[test]
-fn responses_streams_say_what_their_vectors_expect() {
+fn recorded_responses_streams_match_their_vectors() {
     let streams = recorded("responses");
     assert_eq!(streams.len(), 7);
     for (case, input) in streams {

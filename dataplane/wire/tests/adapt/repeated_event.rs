@@ -131,7 +131,7 @@ fn pieces() -> impl Strategy<Value = Vec<Piece>> {
 
 proptest! {
     #[test]
-    fn events_that_are_alike_say_what_others_say(pieces in pieces()) {
+    fn similar_events_are_translated_like_dissimilar_ones(pieces in pieces()) {
         type Row = (Dialect, Dialect, fn(&Piece) -> String);
         let rows: [Row; 6] = [
             (Dialect::Messages, Dialect::Chat, chat),

@@ -60,7 +60,7 @@ fn called(id: &str, name: &str, arguments: &str) -> (String, String, String) {
 }
 
 #[test]
-fn every_recorded_chat_stream_becomes_a_stream_that_says_the_same() {
+fn every_recorded_chat_stream_keeps_its_meaning() {
     let index = fixture_json("chat/index.json");
     let cases = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "stream");
     for case in cases {
@@ -96,7 +96,7 @@ fn every_recorded_chat_stream_becomes_a_stream_that_says_the_same() {
 }
 
 #[test]
-fn every_recorded_completion_becomes_a_response_that_says_the_same() {
+fn every_recorded_completion_becomes_an_equivalent_response() {
     let index = fixture_json("chat/index.json");
     let cases = index["cases"].as_array().unwrap().iter().filter(|case| case["kind"] == "response");
     for case in cases {
@@ -121,7 +121,7 @@ fn every_recorded_completion_becomes_a_response_that_says_the_same() {
 }
 
 #[test]
-fn whole_answer_and_last_event_of_a_stream_are_alike() {
+fn the_last_event_of_a_stream_equals_the_whole_response() {
     let message = json!({"role": "assistant", "content": "hi", "reasoning": "hm",
         "tool_calls": [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]});
     let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]});
@@ -131,7 +131,7 @@ fn whole_answer_and_last_event_of_a_stream_are_alike() {
 }
 
 #[test]
-fn nothing_is_sent_before_content_so_that_failover_stays_possible() {
+fn no_event_is_sent_before_the_first_content() {
     let (mut stream, mut out) = (answers().stream(Vec::new()), Vec::new());
     let lifecycle = [
         "",
@@ -153,7 +153,7 @@ fn nothing_is_sent_before_content_so_that_failover_stays_possible() {
 }
 
 #[test]
-fn an_error_before_content_is_seen_and_one_that_holds_a_credential_is_cleaned() {
+fn an_error_before_content_fails_the_response_and_is_redacted() {
     let rows = [
         json!({"error": {"message": "bad canary-secret", "type": "server_error", "code": null}}),
         json!({"id": "x", "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}],
@@ -175,7 +175,7 @@ fn an_error_before_content_is_seen_and_one_that_holds_a_credential_is_cleaned() 
 }
 
 #[test]
-fn codes_that_codex_tells_apart_are_kept_and_others_are_server_errors() {
+fn error_codes_known_to_codex_are_kept_and_others_are_server_error() {
     for (error, want) in [
         (json!({"message": "m", "code": "rate_limit_exceeded"}), "rate_limit_exceeded"),
         (json!({"message": "m", "type": "rate_limit_error"}), "rate_limit_exceeded"),
@@ -189,7 +189,7 @@ fn codes_that_codex_tells_apart_are_kept_and_others_are_server_errors() {
 }
 
 #[test]
-fn falsy_error_members_are_no_errors() {
+fn falsy_error_members_of_a_chunk_are_ignored() {
     for error in [json!(null), json!(false), json!(""), json!({})] {
         let chunk = json!({"error": error, "choices": [{"index": 0, "delta": {"content": "a"}}]});
         let (out, state) = relay(&[&events(&[chunk])]);
@@ -199,7 +199,7 @@ fn falsy_error_members_are_no_errors() {
 }
 
 #[test]
-fn a_finish_reason_that_says_error_is_no_completion() {
+fn an_error_finish_reason_fails_the_response() {
     for finish in ["error", "insufficient_system_resource", "abort"] {
         let (out, state) = relay(&[&deltas(&[json!({"content": "a"})], finish)]);
         assert!(state.error.is_some(), "{finish}");
@@ -210,7 +210,7 @@ fn a_finish_reason_that_says_error_is_no_completion() {
 }
 
 #[test]
-fn finish_reasons_become_states() {
+fn chat_finish_reasons_become_response_statuses() {
     for (finish, status, reason) in [
         ("stop", "completed", json!(null)),
         ("tool_calls", "completed", json!(null)),
@@ -226,7 +226,7 @@ fn finish_reasons_become_states() {
 }
 
 #[test]
-fn broken_off_streams_are_left_open_and_trouble_ends_them() {
+fn a_broken_stream_stays_open_until_a_gateway_error_ends_it() {
     let (mut stream, mut out) = (answers().stream(Vec::new()), Vec::new());
     let chunk = json!({"choices": [{"index": 0, "delta": {"reasoning": "r"}}]});
     stream.push(format!("data: {chunk}\n\n").into(), &mut out);
@@ -248,7 +248,7 @@ fn broken_off_streams_are_left_open_and_trouble_ends_them() {
 }
 
 #[test]
-fn an_end_without_done_after_a_finish_is_an_end() {
+fn a_stream_without_done_is_complete_after_a_finish_reason() {
     let input = deltas(&[json!({"content": "a"})], "stop");
     let without = input.strip_suffix(b"data: [DONE]\n\n").unwrap();
     let (out, state) = relay(&[without]);
@@ -261,7 +261,7 @@ fn an_end_without_done_after_a_finish_is_an_end() {
 }
 
 #[test]
-fn what_comes_after_done_is_nothing() {
+fn events_after_done_are_ignored() {
     let mut input = deltas(&[json!({"content": "a"})], "stop");
     let out = relay(&[&input]).0;
     input.extend_from_slice(&deltas(&[json!({"content": "b"})], "stop"));
@@ -269,7 +269,7 @@ fn what_comes_after_done_is_nothing() {
 }
 
 #[test]
-fn usage_is_the_last_told_and_never_added_up() {
+fn usage_of_the_last_chunk_replaces_earlier_usage() {
     let chunk = |usage: Value| json!({"choices": [{"index": 0, "delta": {"content": "a"}}], "usage": usage});
     let usage = |completion: u64| json!({"prompt_tokens": 10, "completion_tokens": completion});
     let (out, state) = relay(&[&events(&[chunk(usage(1)), chunk(usage(2)), chunk(json!(null))])]);
@@ -280,7 +280,7 @@ fn usage_is_the_last_told_and_never_added_up() {
 }
 
 #[test]
-fn reasoning_that_a_vendor_counts_on_top_stays_part_of_the_output() {
+fn reasoning_tokens_counted_on_top_are_added_to_the_output() {
     let usage = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 115,
         "prompt_tokens_details": {"cached_tokens": 4}, "completion_tokens_details": {"reasoning_tokens": 100}});
     let (out, _) = relay(&[&events(&[json!({"choices": [], "usage": usage})])]);
@@ -290,7 +290,7 @@ fn reasoning_that_a_vendor_counts_on_top_stays_part_of_the_output() {
 }
 
 #[test]
-fn further_choices_are_passed_over() {
+fn further_choices_are_ignored() {
     let chunk = json!({"choices": [{"index": 1, "delta": {"content": "no"}, "finish_reason": "length"},
         {"index": 0, "delta": {"content": "yes"}}]});
     let (out, _) = relay(&[&events(&[chunk])]);
@@ -313,7 +313,7 @@ fn the_same_id_again_is_the_same_call() {
 }
 
 #[test]
-fn calls_without_an_index_are_told_apart_by_id_or_place() {
+fn calls_without_an_index_are_separated_by_id_or_position() {
     let start = |id: &str| json!({"tool_calls": [{"id": id, "function": {"name": "f", "arguments": ""}}]});
     let more = |part: &str| json!({"tool_calls": [{"function": {"arguments": part}}]});
     let got = read_deltas(&[start("a"), more("1"), start("b"), more("2")], "tool_calls");
@@ -331,13 +331,13 @@ fn arguments_that_are_an_object_become_text() {
 }
 
 #[test]
-fn a_call_without_arguments_is_called_with_none() {
+fn a_call_without_arguments_gets_an_empty_object() {
     let call = json!({"tool_calls": [{"index": 0, "id": "a", "function": {"name": "now"}}]});
     assert_eq!(read_deltas(&[call], "stop").calls(), [called("a", "now", "{}")]);
 }
 
 #[test]
-fn a_call_waits_for_its_name_and_no_longer_than_its_bound() {
+fn a_call_is_buffered_until_its_name_arrives_up_to_a_limit() {
     let part = |part: &str| json!({"tool_calls": [{"index": 0, "id": "a", "function": {"arguments": part}}]});
     let name = json!({"tool_calls": [{"index": 0, "function": {"name": "f"}}]});
     let got = read_deltas(&[part("{"), name, part("}")], "tool_calls");
@@ -354,7 +354,7 @@ fn a_call_waits_for_its_name_and_no_longer_than_its_bound() {
 }
 
 #[test]
-fn an_answer_may_be_as_large_as_its_bound_and_no_larger() {
+fn the_size_of_a_response_is_bounded() {
     let (mut stream, mut out) = (answers().stream(Vec::new()), Vec::new());
     let chunk = json!({"choices": [{"index": 0, "delta": {"content": "x".repeat(1024 * 1024 - 64)}}]});
     let chunk = Bytes::from(format!("data: {chunk}\n\n"));
@@ -387,7 +387,7 @@ fn free_text_calls_become_custom_calls() {
 }
 
 #[test]
-fn text_and_calls_in_one_delta_are_both_there() {
+fn text_and_calls_of_one_delta_are_both_sent() {
     let delta = json!({"content": "so", "tool_calls": [{"index": 0, "id": "a", "function": {"name": "f", "arguments": "{}"}}]});
     let got = read_deltas(&[delta], "stop");
     assert_eq!((got.text("output_text").as_str(), got.calls().len()), ("so", 1));
@@ -403,7 +403,7 @@ fn content_in_parts_holds_text_and_thinking() {
 }
 
 #[test]
-fn reasoning_under_two_names_is_told_once() {
+fn reasoning_under_two_names_is_sent_once() {
     let got =
         read_deltas(&[json!({"reasoning": "r", "reasoning_content": "r"}), json!({"content": "c"})], "stop");
     assert_eq!(got.text("reasoning_text"), "r");
@@ -411,7 +411,7 @@ fn reasoning_under_two_names_is_told_once() {
 }
 
 #[test]
-fn escapes_pass_as_they_are_even_where_a_pair_is_cut() {
+fn escapes_pass_unchanged_even_with_a_split_surrogate_pair() {
     let input =
         "data: {\"choices\":[{\"delta\":{\"content\":\"\\u00fc\\n\\ud83d\\ude80\"}}]}\n\ndata: [DONE]\n\n";
     let (out, _) = relay(&[input.as_bytes()]);
@@ -422,7 +422,7 @@ fn escapes_pass_as_they_are_even_where_a_pair_is_cut() {
 }
 
 #[test]
-fn an_event_that_is_no_chunk_ends_the_answer_and_one_that_is_no_json_is_passed_over() {
+fn a_malformed_chunk_fails_the_response_and_non_json_data_is_skipped() {
     let text = "data: ping\n\ndata:\n\ndata: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
     let (_, state) = relay(&[text.as_bytes()]);
     assert!(state.error.is_none() && state.content);
@@ -441,7 +441,7 @@ fn bodies_that_are_no_completion_are_refused() {
 }
 
 #[test]
-fn the_answer_repeats_its_request() {
+fn the_response_repeats_members_of_its_request() {
     let request = json!({"model": "codex", "input": "x", "instructions": "Be \"brief\".", "max_output_tokens": 9,
         "metadata": {"a": "b"}, "user": "u", "reasoning": {"effort": "low"}, "temperature": 0.5,
         "parallel_tool_calls": null, "store": false});
@@ -465,7 +465,7 @@ fn prepare(request: &Value) -> Result<Value, String> {
 }
 
 #[test]
-fn a_request_of_codex_needs_a_native_target_and_is_told_so() {
+fn a_codex_request_is_rejected_by_an_adapted_target_by_member() {
     let mut request = fixture_json("responses/request_codex.json");
     assert_eq!(prepare(&request).unwrap_err(), "include");
     request["include"] = json!([]);
@@ -482,7 +482,7 @@ fn a_request_of_codex_needs_a_native_target_and_is_told_so() {
 }
 
 #[test]
-fn null_is_absent() {
+fn a_null_member_of_a_responses_request_counts_as_absent() {
     let mut request =
         json!({"model": "m", "input": [{"type": null, "role": "user", "content": "x", "id": null}]});
     let plain = prepare(&request).unwrap();
@@ -507,7 +507,7 @@ fn null_is_absent() {
 }
 
 #[test]
-fn what_the_assistant_says_after_calls_stands_in_the_message_that_holds_them() {
+fn assistant_text_after_calls_joins_the_message_with_the_calls() {
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
     let said = |text: &str| json!({"role": "assistant", "content": text});
     let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
@@ -559,7 +559,7 @@ fn malformed_requests_are_refused_with_the_place() {
 }
 
 #[test]
-fn a_rejected_member_that_asks_for_nothing_passes() {
+fn a_rejected_member_with_its_default_value_passes() {
     for (member, value) in [
         ("include", json!([])),
         ("background", json!(false)),
@@ -573,7 +573,7 @@ fn a_rejected_member_that_asks_for_nothing_passes() {
 }
 
 #[test]
-fn places_in_the_chat_request_lead_back_to_the_clients() {
+fn paths_in_the_chat_request_are_traced_to_the_clients_members() {
     let call = json!({"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"});
     let input = json!([{"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "data:x"}]},
         {"type": "reasoning", "summary": []}, call, {"type": "function_call_output", "call_id": "c", "output": "1"}]);

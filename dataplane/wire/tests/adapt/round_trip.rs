@@ -200,7 +200,7 @@ fn cut(bytes: &[u8], cuts: &[prop::sample::Index]) -> Vec<Vec<u8>> {
 
 proptest! {
     #[test]
-    fn requests_mean_the_same_there_and_back(request in request()) {
+    fn requests_round_trip_between_chat_and_responses(request in request()) {
         let there = prepare(Dialect::Chat, Dialect::Responses, request.to_string().as_bytes());
         let mut there: Value = serde_json::from_slice(&there.body).unwrap();
         there["include"] = json!([]);
@@ -210,7 +210,7 @@ proptest! {
     }
 
     #[test]
-    fn streams_mean_the_same_there_and_back(
+    fn streams_round_trip_between_chat_and_responses(
         deltas in deltas(),
         finish in prop_oneof![Just("stop"), Just("length"), Just("content_filter")],
         framing in 0_u8..32,
@@ -245,7 +245,7 @@ proptest! {
     }
 
     #[test]
-    fn whole_answers_mean_the_same_there_and_back(deltas in deltas()) {
+    fn whole_responses_round_trip_between_chat_and_responses(deltas in deltas()) {
         let said = said(&deltas);
         let text = |text: &String| if text.is_empty() { Value::Null } else { json!(text) };
         let calls: Vec<Value> = said.calls.iter().map(|[id, kind, name, arguments]| {

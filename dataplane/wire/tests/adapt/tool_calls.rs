@@ -120,7 +120,7 @@ fn offered(target: Dialect, sent: &Value) -> Vec<String> {
 }
 
 #[test]
-fn a_name_that_the_target_refuses_is_short_there_and_the_clients_own_here() {
+fn a_long_tool_name_is_shortened_upstream_and_restored_for_the_client() {
     for pair in conversations() {
         let name = format!("{:?} over {:?}", pair.client, pair.target);
         let body = second_turn(pair.client).to_string();
@@ -150,7 +150,7 @@ fn a_name_that_the_target_refuses_is_short_there_and_the_clients_own_here() {
 }
 
 #[test]
-fn a_model_server_of_ones_own_gets_names_as_they_are() {
+fn targets_without_name_rules_get_tool_names_unchanged() {
     let traits = Traits { word_tool_names: false, ..Traits::of("qwen3") };
     for pair in conversations().filter(|pair| pair.target == Dialect::Chat) {
         let prepared = prepare(pair, second_turn(pair.client).to_string().as_bytes(), &traits).unwrap();
@@ -159,7 +159,7 @@ fn a_model_server_of_ones_own_gets_names_as_they_are() {
 }
 
 #[test]
-fn clients_of_functions_read_calls_in_the_old_form() {
+fn clients_that_send_functions_get_a_function_call() {
     let request =
         json!({"model": "m", "messages": [{"role": "user", "content": "x"}], "functions": [{"name": "f"}]});
     for pair in conversations().filter(|pair| pair.client == Dialect::Chat) {
@@ -221,7 +221,7 @@ fn calls_and_results(target: Dialect, sent: &Value) -> (Vec<[String; 2]>, Vec<St
 }
 
 #[test]
-fn a_function_result_goes_to_the_call_of_its_function() {
+fn a_function_result_is_matched_to_the_call_of_its_function() {
     let call = |name| json!({"role": "assistant", "content": null, "function_call": {"name": name, "arguments": "{}"}});
     let result = |name| json!({"role": "function", "name": name, "content": "1"});
     let messages = json!([{"role": "user", "content": "x"}, call("f"), call("g"), result("f"), result("g")]);

@@ -98,7 +98,7 @@ fn openai_chat_trap_3_index_role_and_arguments_come_in_odd_forms() {
 }
 
 #[test]
-fn openai_chat_trap_4_deltas_may_hold_everything_or_nothing() {
+fn openai_chat_trap_4_deltas_may_be_full_empty_or_absent() {
     let mut last = finish("tool_calls");
     last["choices"][0]["delta"] = Value::Null;
     let mut none = finish("tool_calls");
@@ -117,7 +117,7 @@ fn openai_chat_trap_4_deltas_may_hold_everything_or_nothing() {
 }
 
 #[test]
-fn openai_chat_trap_5_usage_comes_anywhere_and_is_never_added_up() {
+fn openai_chat_trap_5_usage_is_read_anywhere_and_never_summed() {
     let usage =
         |prompt: u64, completion: u64| json!({"prompt_tokens": prompt, "completion_tokens": completion});
     let with = |mut chunk: Value, usage: Value| {
@@ -139,7 +139,7 @@ fn openai_chat_trap_5_usage_comes_anywhere_and_is_never_added_up() {
 }
 
 #[test]
-fn openai_chat_trap_6_choices_that_nobody_asked_for_are_not_mixed_in() {
+fn openai_chat_trap_6_unrequested_choices_are_ignored() {
     let other = |mut chunk: Value| {
         chunk["choices"][0]["index"] = json!(1);
         chunk
@@ -156,7 +156,7 @@ fn openai_chat_trap_6_choices_that_nobody_asked_for_are_not_mixed_in() {
 }
 
 #[test]
-fn openai_chat_trap_7_padding_means_nothing() {
+fn openai_chat_trap_7_padding_is_ignored() {
     let mut padded = delta(json!({"content": "Hi"}));
     padded["obfuscation"] = json!("aB3dE\"}");
     assert_eq!(of_chat(&[padded, finish("stop")], DONE).text, "Hi");
@@ -172,7 +172,7 @@ fn openai_chat_trap_8_azure_begins_without_a_choice() {
 }
 
 #[test]
-fn openai_chat_trap_9_an_end_without_done_is_one_only_after_a_reason() {
+fn openai_chat_trap_9_a_stream_without_done_needs_a_finish_reason() {
     let chunks = [delta(json!({"content": "Hi"})), finish("stop")];
     assert!(!of_chat(&chunks, "").failed);
     assert!(of_chat(&chunks[..1], "").failed);
@@ -246,7 +246,7 @@ fn anthropic_messages_trap_1_usage_is_cumulative_and_may_come_twice() {
 }
 
 #[test]
-fn anthropic_messages_trap_2_no_fragment_of_input_is_no_input() {
+fn anthropic_messages_trap_2_missing_input_fragments_give_an_empty_object() {
     for fragments in [&[][..], &[""], &["", "{\"x\"", ":1}"]] {
         let mut events = vec![begin()];
         events.push(json!({"type": "content_block_start", "index": 0,
@@ -277,7 +277,7 @@ fn anthropic_messages_trap_3_thoughts_may_be_a_signature_alone() {
 }
 
 #[test]
-fn anthropic_messages_trap_4_what_is_not_known_is_passed_over_and_pings_come_anywhere() {
+fn anthropic_messages_trap_4_unknown_blocks_and_pings_are_skipped() {
     let ping = json!({"type": "ping"});
     let mut events = vec![ping.clone(), begin(), ping.clone()];
     events.push(
@@ -297,7 +297,7 @@ fn anthropic_messages_trap_4_what_is_not_known_is_passed_over_and_pings_come_any
 }
 
 #[test]
-fn anthropic_messages_trap_5_an_error_ends_the_stream_and_so_does_its_absence() {
+fn anthropic_messages_trap_5_an_error_or_a_cut_fails_the_stream() {
     let mut events = vec![begin()];
     events.extend(text_block(0, "Hi"));
     assert!(of_messages(&events).failed, "it broke off");
@@ -310,7 +310,7 @@ fn anthropic_messages_trap_5_an_error_ends_the_stream_and_so_does_its_absence() 
 /// Reference "conversions", common rules: a null member counts as absent. Tested in every pair, for every top-level member
 /// of its table.
 #[test]
-fn null_is_absent_whatever_the_pair() {
+fn a_null_member_counts_as_absent_in_every_pair() {
     let mut members = 0;
     for pair in ADAPTATIONS.iter().filter(|pair| pair.client.is_conversation()) {
         let first = pair.via.unwrap_or(pair.target);

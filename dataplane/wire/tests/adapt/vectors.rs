@@ -89,7 +89,7 @@ fn requests_become_what_the_target_expects() {
 }
 
 #[test]
-fn what_a_target_cannot_do_is_rejected_by_its_path() {
+fn unsupported_members_are_rejected_by_path() {
     for vector in vectors("rejection") {
         let target = traits(&vector.case["target"]);
         let rejection = match prepare(vector.pair, &vector.input(), &target) {

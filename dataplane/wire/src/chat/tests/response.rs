@@ -10,14 +10,14 @@ fn scan(answer: &[u8]) -> WholeAnswer {
 }
 
 #[test]
-fn an_error_with_status_200_is_seen() {
+fn an_error_body_with_status_200_is_recognized() {
     let answer = scan(br#"{"error":{"message":"No capacity","code":503,"type":"overloaded"},"user_id":"u"}"#);
     let error = answer.error.unwrap();
     assert_eq!((error.message.as_str(), error.status), ("No capacity", Some(503)));
 }
 
 #[test]
-fn errors_that_sdks_pass_over_are_none() {
+fn falsy_error_members_of_a_response_are_no_errors() {
     for falsy in ["null", "false", "0", "\"\"", "{}", "[]", "{ }"] {
         let answer = scan(format!(r#"{{"choices":[{{}}],"error":{falsy}}}"#).as_bytes());
         assert_eq!(answer.error, None, "{falsy}");
@@ -26,7 +26,7 @@ fn errors_that_sdks_pass_over_are_none() {
 }
 
 #[test]
-fn what_is_no_json_object_is_none() {
+fn a_body_that_is_not_a_json_object_is_not_json() {
     for body in ["<html></html>", "", "[]", "{\"choices\":[", "{\"choices\":[]} x"] {
         assert!(!scan(body.as_bytes()).is_json, "{body}");
     }
@@ -56,14 +56,14 @@ fn usage_before_choices_and_repeated_usage_are_read() {
 }
 
 #[test]
-fn what_is_no_completion_becomes_no_stream() {
+fn a_body_that_is_no_completion_is_not_synthesized_into_a_stream() {
     for body in ["{}", "[]", "x", r#"{"choices":{}}"#, r#"{"choices":[1]}"#, r#"{"error":{"message":"x"}}"#] {
         assert_eq!(synthesize_stream(body.as_bytes(), true), None, "{body}");
     }
 }
 
 #[test]
-fn a_whole_answer_reads_as_the_same_in_pieces_does() {
+fn a_whole_response_is_read_the_same_in_pieces() {
     let usage =
         r#""usage":{"prompt_tokens":7,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":3}}"#;
     let bodies = [
@@ -89,7 +89,7 @@ fn a_whole_answer_reads_as_the_same_in_pieces_does() {
 }
 
 #[test]
-fn names_are_added_to_a_usage_however_the_answer_is_cut() {
+fn usage_names_are_added_to_a_response_at_any_split() {
     let usage = r#"{"input_tokens":7,"output_tokens":2,"cached_tokens":3}"#;
     let named = concat!(
         r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"prompt_tokens_details":{"cached_tokens":3},"#,

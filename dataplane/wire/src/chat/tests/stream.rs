@@ -104,7 +104,7 @@ fn streams() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn sees_what_a_full_decoder_sees(stream in streams(), cuts in cuts()) {
+    fn the_stream_state_matches_a_full_decoder(stream in streams(), cuts in cuts()) {
         let (_, state) = relay(&cut(stream.as_bytes(), &cuts), StreamOptions::default());
         let seen = Seen {
             content: state.content,
@@ -130,7 +130,7 @@ proptest! {
     }
 
     #[test]
-    fn counts_the_same_however_it_is_cut(stream in streams(), a in cuts(), drop_usage_only in any::<bool>()) {
+    fn the_stream_state_is_the_same_at_any_split(stream in streams(), a in cuts(), drop_usage_only in any::<bool>()) {
         let options = StreamOptions { drop_usage_only, secrets: Vec::new() };
         let whole = relay(&cut(stream.as_bytes(), &[]), options.clone());
         let (out, state) = relay(&cut(stream.as_bytes(), &a), options);
@@ -146,7 +146,7 @@ proptest! {
 }
 
 #[test]
-fn names_are_added_to_a_usage_however_the_stream_is_cut() {
+fn usage_names_are_added_to_a_stream_at_any_split() {
     let stream = |usage: &str| {
         format!(
             ": hi\n\ndata: {{\"choices\":[{{\"delta\":{{\"content\":\"a\"}}}}]}}\n\nid: 7\ndata:  {{\"choices\":[],\r\ndata: \"usage\":{usage}}}\r\n\r\ndata: {{\"choices\":[],\"usage\":{usage}}}\n\ndata: [DONE]\n\n"

@@ -34,7 +34,7 @@ fn five_and_two() -> Option<TokenCounts> {
 }
 
 #[test]
-fn what_announces_output_is_no_output() {
+fn chunks_without_output_do_not_count_as_content() {
     let rows = [
         ("role chunk", delta(r#""role":"assistant","content":"","refusal":null"#)),
         ("role chunk before tools", delta(r#""role":"assistant","content":null"#)),
@@ -58,7 +58,7 @@ fn what_announces_output_is_no_output() {
 }
 
 #[test]
-fn output_of_every_sort_is_output() {
+fn every_kind_of_output_counts_as_content() {
     let rows = [
         ("content", delta(r#""content":"x""#)),
         ("a blank", delta(r#""content":" ""#)),
@@ -87,7 +87,7 @@ fn output_of_every_sort_is_output() {
 }
 
 #[test]
-fn comments_are_no_output_and_pass() {
+fn comments_pass_and_are_no_content() {
     let text = ": OPENROUTER PROCESSING\n\n: ping\n\n";
     let (out, state) = relay_text(text);
     assert_eq!(state, StreamState::default());
@@ -111,7 +111,7 @@ fn finish_on_a_chunk_with_content_is_seen() {
 }
 
 #[test]
-fn done_is_a_prefix_and_nothing_after_it_counts() {
+fn done_is_matched_as_a_prefix_and_ends_the_stream() {
     for done in ["[DONE]", "[DONE] ", "[DONE]garbage"] {
         let state = state_of(&[TEXT, STOP, done, USAGE]);
         assert!(state.done);
@@ -135,7 +135,7 @@ fn missing_done_is_no_failure_after_a_finish_reason() {
 }
 
 #[test]
-fn usage_is_read_wherever_vendors_put_it() {
+fn usage_is_read_from_every_chunk_position() {
     let on_finish = STOP.replacen('{', r#"{"usage":{"prompt_tokens":5,"completion_tokens":2},"#, 1);
     let groq =
         STOP.replacen('{', r#"{"x_groq":{"id":"r","usage":{"prompt_tokens":5,"completion_tokens":2}},"#, 1);
@@ -153,7 +153,7 @@ fn usage_is_read_wherever_vendors_put_it() {
 }
 
 #[test]
-fn running_usage_takes_the_last_and_never_adds_up() {
+fn running_usage_is_replaced_and_never_summed() {
     let running = |completion: u32| {
         TEXT.replacen(
             '{',
@@ -180,7 +180,7 @@ fn usage_only_chunk_goes_only_to_clients_that_asked() {
 }
 
 #[test]
-fn azures_first_chunk_without_choices_is_not_taken_for_usage() {
+fn the_first_azure_chunk_without_choices_is_no_usage_chunk() {
     let first = r#"{"id":"","choices":[],"prompt_filter_results":[{"prompt_index":0}]}"#;
     let text = events(&[first, TEXT]);
     let options = StreamOptions { drop_usage_only: true, secrets: Vec::new() };
@@ -199,7 +199,7 @@ fn an_error_ends_the_stream_even_if_the_connection_stays_open() {
 }
 
 #[test]
-fn an_error_is_seen_in_every_form() {
+fn errors_of_every_shape_are_recognized_in_a_stream() {
     let rows = [
         ("named event", "event: error\ndata: {\"error\":{\"message\":\"E\"}}\n\n".to_owned()),
         ("text", events(&[r#"{"error":"E"}"#])),
@@ -226,7 +226,7 @@ fn an_error_is_seen_in_every_form() {
 }
 
 #[test]
-fn null_and_empty_errors_are_none() {
+fn null_and_empty_errors_are_ignored() {
     for error in ["null", "\"\"", "{}", "false", "0", "[]"] {
         let chunk = TEXT.replacen('{', &format!(r#"{{"error":{error},"#), 1);
         let state = state_of(&[TEXT, &chunk, &chunk]);
@@ -235,7 +235,7 @@ fn null_and_empty_errors_are_none() {
 }
 
 #[test]
-fn text_about_errors_and_usage_is_text() {
+fn text_that_quotes_errors_and_usage_is_plain_content() {
     let chunk = delta(
         r#""content":"\"error\":{\"message\":\"x\"},\"usage\":{\"prompt_tokens\":1},\"finish_reason\":\"stop\"""#,
     );
@@ -277,7 +277,7 @@ fn model_output_is_never_cleaned() {
 }
 
 #[test]
-fn data_that_is_no_json_passes_but_gives_nothing_away() {
+fn non_json_data_passes_with_credentials_redacted() {
     let (out, state) =
         relay_text("data: Internal Server Error\n\ndata: bad key canary-secret sk-abcd1234efgh5678\n\n");
     assert_eq!(out, "data: Internal Server Error\n\ndata: bad key canary-secret [redacted]\n\n");
@@ -285,13 +285,13 @@ fn data_that_is_no_json_passes_but_gives_nothing_away() {
 }
 
 #[test]
-fn ids_are_noticed_so_that_no_comment_is_added() {
+fn event_ids_are_detected() {
     assert!(relay_text("id: 1\ndata: {}\n\n").1.ids_seen);
     assert!(!relay_text("data: {\"id\":1}\n\n: id: 1\n\n").1.ids_seen);
 }
 
 #[test]
-fn a_byte_order_mark_passes_and_hides_nothing() {
+fn a_byte_order_mark_passes_and_hides_no_event() {
     let text = format!("\u{feff}{}", events(&[TEXT, STOP, "[DONE]"]));
     let (out, state) = relay_text(&text);
     assert_eq!(out, text);
@@ -379,14 +379,14 @@ fn an_event_in_single_bytes_takes_linear_time() {
 }
 
 #[test]
-fn deep_nesting_in_a_chunk_is_survived() {
+fn a_deeply_nested_chunk_is_no_error() {
     let deep = format!(r#"{{"choices":{}{}}}"#, "[".repeat(100_000), "]".repeat(100_000));
     let state = state_of(&[&deep, TEXT]);
     assert_eq!((state.error, state.content_events), (None, 1));
 }
 
 #[test]
-fn blank_lines_before_a_unary_answer_are_legal() {
+fn blank_lines_before_a_whole_response_are_skipped() {
     let mut scan = ChatAnswerScan::default();
     scan.push(b"\n\n\n");
     scan.push(

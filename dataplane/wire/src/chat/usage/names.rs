@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_added_beside_the_vendors_own() {
+    fn standard_usage_names_are_added_beside_the_vendors_names() {
         let rows = [
             (
                 "other names",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_the_names_lacks_none() {
+    fn a_usage_object_with_all_names_needs_no_addition() {
         for usage in [
             r#"{"prompt_tokens":7,"completion_tokens":2}"#,
             r#"{"prompt_tokens":7,"completion_tokens":2,"total_tokens":9,"input_tokens":7,"output_tokens":2}"#,

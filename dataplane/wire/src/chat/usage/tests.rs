@@ -95,7 +95,7 @@ fn check((name, usage, want, (units, cost)): Row) {
 }
 
 #[test]
-fn every_class_is_read() {
+fn every_token_class_and_unit_is_read_from_usage() {
     let rows = [
         (
             "OpenAI audio",
@@ -201,7 +201,7 @@ fn units_and_the_vendors_cost_are_read() {
 }
 
 #[test]
-fn pictures_are_counted_apart_where_they_are_asked_for() {
+fn image_tokens_of_image_usage_are_counted_separately() {
     let input = json!({"text_tokens":10,"image_tokens":40});
     let plain =
         json!({"input_tokens":50,"input_tokens_details":input,"output_tokens":272,"total_tokens":322});
@@ -220,7 +220,7 @@ fn seconds_are_reported_without_tokens() {
 }
 
 #[test]
-fn usage_that_counts_nothing_is_none() {
+fn usage_without_token_counts_is_absent() {
     for usage in [json!({}), json!(null), json!("12"), json!({"total_tokens": 3}), json!([1])] {
         assert_eq!(token_counts(&usage), None, "{usage}");
         assert_eq!(token_counts_raw(usage.to_string().as_bytes()), None, "{usage}, raw");

@@ -28,7 +28,7 @@ fn upstream(body: &str, asks: bool) -> Value {
 }
 
 #[test]
-fn a_request_asks_for_inline_images_where_the_target_must_be_asked() {
+fn b64_json_is_requested_from_targets_that_need_it() {
     for format in ["", r#","response_format":"b64_json""#, r#","response_format":null"#] {
         for body in [
             format!(r#"{{"model":"img","prompt":"a cat"{format},"n":2}}"#),
@@ -65,7 +65,7 @@ fn an_answer_passes_with_its_usage() {
 }
 
 #[test]
-fn an_answer_without_inline_images_is_none() {
+fn a_response_without_inline_images_is_rejected() {
     let rows = [
         (r#"{"data":[{"url":"https://x/y.png"}]}"#, "URL of an image"),
         (r#"{"data":[{"b64_json":"AAAA"},{"url":"https://x","b64_json":null}]}"#, "URL of an image"),
@@ -106,7 +106,7 @@ fn relay(pieces: &[&[u8]]) -> (String, StreamState) {
 }
 
 #[test]
-fn a_stream_passes_however_it_is_cut() {
+fn an_image_stream_passes_unchanged_at_any_split() {
     let crlf = STREAM.replace('\n', "\r\n");
     for input in [STREAM, &crlf] {
         for pieces in cuts(input.as_bytes()) {
@@ -123,14 +123,14 @@ fn a_stream_passes_however_it_is_cut() {
 }
 
 #[test]
-fn an_image_is_content_only_when_it_is_whole() {
+fn an_incomplete_image_event_is_no_content() {
     let first = STREAM.find("\n\n").unwrap() + 1;
     let (out, state) = relay(&[&STREAM.as_bytes()[..first]]);
     assert_eq!((out.as_str(), state), ("", StreamState::default()));
 }
 
 #[test]
-fn what_is_no_inline_image_ends_a_stream() {
+fn an_event_without_an_inline_image_ends_the_stream() {
     let rows = [
         (r#"{"type":"image_generation.completed","url":"https://x/s3cr3t"}"#, "URL of an image"),
         (r#"{"type":"image_generation.partial_image","partial_image_index":0}"#, "without b64_json"),
@@ -154,7 +154,7 @@ fn what_is_no_inline_image_ends_a_stream() {
 }
 
 #[test]
-fn what_is_not_known_passes() {
+fn unknown_events_pass_unchanged() {
     let input = ": hello\n\nid: 1\ndata: {\"type\":\"new\",\"error\":null}\n\ndata: [DONE]\n\n";
     let (out, state) = relay(&[input.as_bytes()]);
     assert_eq!((out.as_str(), state.ids_seen, state.content, state.error), (input, true, false, None));

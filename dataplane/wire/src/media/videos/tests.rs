@@ -40,14 +40,14 @@ const ABOUT: About<'_> =
     About { operation: "vop_01", created_at: 1_795_000_000, provider: "google", model: "veo" };
 
 #[test]
-fn vectors_of_starts_are_said_in_each_vendors_words() {
+fn recorded_starts_are_translated_for_each_vendor() {
     let body = parsed(fixture!("start_request"));
     assert_eq!(start(Vendor::OpenAi, &body).unwrap(), parsed(fixture!("open_ai_start")));
     assert_eq!(start(Vendor::Google, &body).unwrap(), parsed(fixture!("google_start")));
 }
 
 #[test]
-fn vectors_of_answers_are_what_clients_read() {
+fn video_responses_match_their_vectors() {
     let json = |bytes: Bytes| serde_json::from_slice::<Value>(&bytes).unwrap();
     assert_eq!(json(ABOUT.started()), parsed(fixture!("start_response")));
     assert_eq!(json(ABOUT.running(Some(40))), parsed(fixture!("poll_running")));
@@ -66,7 +66,7 @@ fn vectors_of_answers_are_what_clients_read() {
 }
 
 #[test]
-fn a_poll_is_told_from_a_start_and_holds_nothing_else() {
+fn a_poll_is_distinguished_from_a_start_and_has_no_other_members() {
     let poll = fixture!("poll_request");
     let head = |body: &str| -> Result<_, ScanError> {
         let mut scan = HeadScan::new(Dialect::Videos);
@@ -92,7 +92,7 @@ fn a_poll_is_told_from_a_start_and_holds_nothing_else() {
 }
 
 #[test]
-fn every_member_is_said_or_refused_by_name() {
+fn every_member_of_a_start_is_translated_or_rejected_by_name() {
     let image = "data:image/png;base64,iVBORw0KGgo=";
     let all = json!({
         "model": "veo", "prompt": "a cat", "seconds": "6", "aspect_ratio": "9:16", "resolution": "1080p", "n": 1,
@@ -146,7 +146,7 @@ fn every_member_is_said_or_refused_by_name() {
 }
 
 #[test]
-fn what_is_of_the_wrong_kind_is_refused_by_name() {
+fn members_with_invalid_values_are_rejected_by_name() {
     for (name, value) in [
         ("prompt", json!("")),
         ("prompt", json!(" \n")),
@@ -182,7 +182,7 @@ fn what_is_of_the_wrong_kind_is_refused_by_name() {
 }
 
 #[test]
-fn operations_are_named_by_those_who_begin_them() {
+fn the_operation_name_is_read_from_the_vendors_start_response() {
     for (vendor, answer, want) in [
         (Vendor::OpenAi, fixture!("openai_video"), Ok("video_1")),
         (Vendor::Google, fixture!("gemini_running"), Ok("models/veo-3.1-generate-preview/operations/abc123")),
@@ -202,7 +202,7 @@ fn operations_are_named_by_those_who_begin_them() {
 }
 
 #[test]
-fn every_state_is_read() {
+fn every_video_state_of_each_vendor_is_read() {
     let open_ai = |status: &str, more: &str| {
         state(Vendor::OpenAi, &format!(r#"{{"id":"video_1","status":"{status}"{more}}}"#))
     };
@@ -248,7 +248,7 @@ fn every_state_is_read() {
 }
 
 #[test]
-fn a_media_type_is_a_videos_or_the_usual_one() {
+fn an_invalid_video_media_type_becomes_video_mp4() {
     for (given, want) in [
         (Some("video/webm"), "video/webm"),
         (Some("video/x-matroska"), "video/x-matroska"),
@@ -263,7 +263,7 @@ fn a_media_type_is_a_videos_or_the_usual_one() {
 
 proptest! {
     #[test]
-    fn what_is_asked_for_arrives_whatever_its_text(
+    fn any_prompt_text_reaches_the_upstream_unchanged(
         prompt in "\\PC*[\\S]\\PC*", negative in proptest::option::of("\\PC*"), seed: u32, seconds in 1..86_400_u64,
         selector in "[a-z/]{1,30}",
     ) {
@@ -292,7 +292,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_comes_is_answered_in_json(message in "\\PC*", code in proptest::option::of("\\PC*"), address in "\\PC*") {
+    fn any_error_text_and_url_become_valid_json(message in "\\PC*", code in proptest::option::of("\\PC*"), address in "\\PC*") {
         let error = StreamError { message: message.clone(), code: code.clone(), ..StreamError::default() };
         let said: Value = serde_json::from_slice(&ABOUT.failed(&error)).unwrap();
         prop_assert_eq!(&said["error"], &json!({"message": message, "type": "upstream_error", "param": null, "code": code}));

@@ -17,7 +17,7 @@ fn asked(content: Value) -> Value {
 }
 
 #[test]
-fn the_vendors_own_example_is_met() {
+fn the_token_count_matches_the_vendors_example() {
     let body = json!({"model": "m", "system": "You are a scientist", "messages": [{"role": "user", "content": "Hello, Claude"}]});
     assert_eq!(tokens(&body, "claude-sonnet-4-5"), 14);
     assert_eq!(tokens(&body, "claude-sonnet-5"), 17);
@@ -25,7 +25,7 @@ fn the_vendors_own_example_is_met() {
 }
 
 #[test]
-fn a_small_tool_costs_about_what_the_vendor_says() {
+fn the_estimate_of_a_small_tool_is_close_to_the_vendors_count() {
     let mut body = asked(json!("What's the weather like in San Francisco?"));
     body["tools"] = json!([{"name": "get_weather", "description": "Get the current weather in a given location",
         "input_schema": {"type": "object", "properties": {"location": {"type": "string",
@@ -84,7 +84,7 @@ fn images_count_by_their_size_and_documents_by_their_pages() {
 }
 
 #[test]
-fn odd_bodies_are_counted_or_refused_but_never_a_panic() {
+fn malformed_bodies_are_counted_or_rejected_without_a_panic() {
     assert!(count(b"[]", "m").is_err());
     assert!(count(b"{", "m").is_err());
     for body in [

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_bytes_tell_what_a_string_holds() {
+    fn the_kind_of_a_blob_follows_from_its_first_bytes() {
         let size = Some(ImageSize { width: 512, height: 256 });
         let rows: [(&str, &str, &[u8], BlobKind); 9] = [
             ("a picture", "", PNG, BlobKind::Picture(size)),

@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whole_numbers_are_read_however_they_are_written() {
+    fn whole_numbers_are_read_in_any_notation() {
         for (raw, want) in [
             ("7", MemberValue::Whole(7)),
             ("18446744073709551615", MemberValue::Whole(u64::MAX)),

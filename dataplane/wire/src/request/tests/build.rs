@@ -84,7 +84,7 @@ const CHANGES: [(&str, &str, &str); 14] = [
 ];
 
 #[test]
-fn changes_what_must_change_and_keeps_every_other_byte() {
+fn the_upstream_body_keeps_every_byte_that_need_not_change() {
     for (name, body, want) in CHANGES {
         for at in 0..=body.len() {
             let body = Bytes::from_static(body.as_bytes());
@@ -96,7 +96,7 @@ fn changes_what_must_change_and_keeps_every_other_byte() {
 }
 
 #[test]
-fn a_target_that_wants_the_version_in_the_body_gets_it_in_place_of_the_model() {
+fn a_version_member_replaces_the_model_for_targets_that_need_it() {
     const VERSION: &str = r#""anthropic_version":"v-1""#;
     // (client body, upstream body; V is the version)
     for (body, want) in [
@@ -134,7 +134,7 @@ fn usage_is_not_asked_for_where_the_provider_cannot() {
 }
 
 #[test]
-fn unchanged_bytes_are_the_very_same_memory() {
+fn unchanged_bytes_are_not_copied() {
     let text = format!(r#"{{"model":"a","messages":["{}"]}}"#, "x".repeat(10_000));
     let body = Bytes::from(text);
     let mut scan = HeadScan::new(Dialect::Chat);
@@ -260,7 +260,7 @@ fn is_subsequence(shorter: &[u8], longer: &[u8]) -> bool {
 
 proptest! {
     #[test]
-    fn any_request_goes_upstream_as_itself(text in request_text(), model in "\\PC{0,8}", cuts in cuts()) {
+    fn any_request_reaches_the_upstream_with_the_same_meaning(text in request_text(), model in "\\PC{0,8}", cuts in cuts()) {
         let pieces = cut(text.as_bytes(), &cuts);
         let got = upstream(&pieces, &model, true);
         let value: Value = serde_json::from_slice(&got).map_err(|error| {

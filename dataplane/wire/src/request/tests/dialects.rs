@@ -15,7 +15,7 @@ fn scan(dialect: Dialect, body: &str) -> Result<Head, ScanError> {
 }
 
 #[test]
-fn refuses_what_is_no_request_in_its_dialect_and_says_why() {
+fn an_invalid_request_of_each_dialect_is_rejected_with_the_reason() {
     let rows = [
         (Dialect::Messages, r#"{"model":"m"}"#, "messages", "Missing required member: 'messages'."),
         (Dialect::Messages, r#"{"model":"m","messages":"x"}"#, "messages", "'messages' must be an array."),
@@ -51,7 +51,7 @@ fn refuses_what_is_no_request_in_its_dialect_and_says_why() {
 }
 
 #[test]
-fn every_dialect_bounds_its_answer_under_its_own_name() {
+fn the_output_limit_is_read_from_the_member_of_the_dialect() {
     let rows = [
         (Dialect::Chat, r#""max_completion_tokens":7"#, Some(7)),
         (Dialect::Chat, r#""max_tokens":7"#, Some(7)),
@@ -68,7 +68,7 @@ fn every_dialect_bounds_its_answer_under_its_own_name() {
 }
 
 #[test]
-fn images_and_tools_are_seen_in_every_dialect() {
+fn images_and_tools_are_detected_in_every_dialect() {
     let image = r#"{"model":"m","messages":[{"role":"user","content":[{"type":"tool_result","content":[{"type":"image","source":{"type":"base64","data":"AAAA"}}]}]}],
         "tools":[{"name":"f","input_schema":{"type":"object"}}]}"#;
     let head = scan(Dialect::Messages, image).unwrap();
@@ -83,7 +83,7 @@ fn images_and_tools_are_seen_in_every_dialect() {
 }
 
 #[test]
-fn text_is_counted_wherever_the_dialect_has_it() {
+fn input_text_is_counted_in_the_text_members_of_each_dialect() {
     let rows = [
         (Dialect::Responses, r#""input":"12345","instructions":"678""#, 8),
         (Dialect::Responses, r#""input":[{"content":"12345"}],"instructions":null"#, 5),
@@ -114,7 +114,7 @@ fn a_document_of_plain_text_is_text_and_one_of_base64_is_not() {
 }
 
 #[test]
-fn what_a_responses_request_wants_of_the_provider_is_known() {
+fn provider_state_members_of_a_responses_request_are_read() {
     let none = ProviderState::default();
     let rows = [
         (
@@ -163,7 +163,7 @@ fn what_a_responses_request_wants_of_the_provider_is_known() {
 }
 
 #[test]
-fn members_mean_nothing_in_a_dialect_that_does_not_know_them() {
+fn members_of_other_dialects_are_ignored() {
     let body = r#"{"model":"m","messages":[],"background":true,"previous_response_id":"x","include":[1],"stream_options":{"include_usage":true}}"#;
     let head = scan(Dialect::Messages, body).unwrap();
     assert_eq!(head.state, ProviderState::default());
@@ -208,7 +208,7 @@ fn the_end_user_is_read_where_the_dialect_names_one() {
 }
 
 #[test]
-fn a_tier_that_may_be_dearer_is_known() {
+fn a_request_for_a_costlier_tier_is_detected() {
     for (dialect, member, want) in [
         (Dialect::Chat, r#""service_tier":"priority""#, true),
         (Dialect::Chat, r#""service_tier":"auto","service_tier":"sc\u0061le""#, true),
@@ -239,7 +239,7 @@ fn tools_that_the_provider_runs_are_counted() {
 }
 
 #[test]
-fn what_is_asked_of_pictures_and_videos_is_known() {
+fn the_quality_size_and_seconds_of_media_requests_are_read() {
     let wish = |dialect, members: &str| {
         let head = scan(dialect, &format!(r#"{{"model":"m","prompt":"x",{members}}}"#)).unwrap();
         head.media.map(|media| (media.picture.map(String::from), media.size.map(String::from), media.seconds))

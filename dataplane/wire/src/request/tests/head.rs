@@ -11,7 +11,7 @@ fn scan(body: &str) -> Result<Head, ScanError> {
 }
 
 #[test]
-fn refuses_what_is_no_chat_request_and_says_why() {
+fn an_invalid_chat_request_is_rejected_with_the_reason() {
     let rows = [
         ("not JSON", "{nope}", None, "The body is not valid JSON: unexpected 'n' at byte 1."),
         (
@@ -85,7 +85,7 @@ fn the_last_of_repeated_members_counts() {
 }
 
 #[test]
-fn names_written_with_escapes_are_read() {
+fn escaped_member_names_are_read() {
     let head = scan(
         r#"{"m\u006fdel":"\u0067pt","\u006d\u0065\u0073\u0073\u0061\u0067\u0065\u0073":[{"content":[{"t\u0079pe":"image\u005furl"}]}],
             "str\u0065am":true,"stream_options":{"\u0069\u006e\u0063\u006c\u0075\u0064\u0065\u005f\u0075\u0073\u0061\u0067\u0065":true}}"#,
@@ -96,7 +96,7 @@ fn names_written_with_escapes_are_read() {
 }
 
 #[test]
-fn members_of_the_same_name_deeper_down_do_not_count() {
+fn nested_members_of_the_same_name_are_ignored() {
     let head = scan(
         r#"{"metadata":{"model":"x","stream":true,"affinity_key":"k"},"model":"m",
             "messages":[{"model":"y","role":"user","content":"model","type":"image_url"}],"extra":[{"tools":[1]}]}"#,
@@ -108,7 +108,7 @@ fn members_of_the_same_name_deeper_down_do_not_count() {
 }
 
 #[test]
-fn images_are_seen_in_content_parts_of_every_name() {
+fn images_are_detected_in_each_type_of_content_part() {
     for (kind, image) in [("image_url", true), ("input_image", true), ("image", true), ("text", false)] {
         let body = format!(
             r#"{{"messages":[{{"role":"user","content":[{{"type":"text","text":"image_url"}},{{"a":[{{}}],"type":"{kind}"}}]}}],"model":"m"}}"#
@@ -118,7 +118,7 @@ fn images_are_seen_in_content_parts_of_every_name() {
 }
 
 #[test]
-fn the_gateways_own_members_are_read_leniently() {
+fn invalid_values_of_gateway_members_are_ignored() {
     let rows = [
         ("5000", Some(5000)),
         ("0", Some(0)),
@@ -230,7 +230,7 @@ fn strings_hold_utf8_and_no_raw_control_characters() {
 }
 
 #[test]
-fn the_first_of_two_faults_is_told_wherever_a_body_is_cut() {
+fn the_first_of_two_faults_is_reported_at_any_split() {
     for (body, why) in [
         (b"{\"a\":\"\xff\",}".as_slice(), "invalid UTF-8 at byte 6"),
         (b"{\"a\":\"\xc3\n\"}", "invalid UTF-8 at byte 6"),

@@ -47,7 +47,7 @@ fn png(width: u8, height: u8) -> String {
 }
 
 #[test]
-fn pictures_are_counted_in_every_dialect_with_their_size_where_it_is_there() {
+fn pictures_are_counted_in_every_dialect_with_inline_sizes() {
     let (data, known) = (png(2, 1), vec![ImageSize { width: 512, height: 256 }]);
     let url = format!("data:image/png;base64,{data}");
     let there = "https://example.com/a.png";
@@ -104,7 +104,7 @@ fn files_and_sound_are_counted_by_their_bytes() {
 }
 
 #[test]
-fn text_that_looks_like_a_picture_is_text() {
+fn text_that_looks_like_a_picture_counts_as_text() {
     let disguised = format!("data:image/png;base64,{}", png(1, 1));
     for block in [
         json!({"type": "text", "text": disguised}),
@@ -119,7 +119,7 @@ fn text_that_looks_like_a_picture_is_text() {
 }
 
 #[test]
-fn text_is_as_long_as_it_is_meant() {
+fn the_length_of_text_is_counted_after_unescaping() {
     let plain = r#"{"model":"m","messages":[{"content":"你好，世界"}],"system":[{"text":"été 🚀"}]}"#;
     let escaped = r#"{"model":"m","messages":[{"content":"\u4f60\u597d\uff0c\u4e16\u754c"}],
         "system":[{"text":"\u00e9t\u00e9 \ud83d\ude80"}]}"#;
@@ -128,7 +128,7 @@ fn text_is_as_long_as_it_is_meant() {
 }
 
 #[test]
-fn a_list_of_tokens_is_as_many_tokens() {
+fn each_number_of_a_token_list_counts_as_a_token() {
     for (input, numbers, text_bytes) in
         [("[1,2,3]", 3, 0), ("[[1,2],[3,4,5]]", 5, 0), (r#"["ab","cde"]"#, 0, 5), ("[]", 0, 0)]
     {
@@ -139,7 +139,7 @@ fn a_list_of_tokens_is_as_many_tokens() {
 }
 
 #[test]
-fn what_is_spoken_is_counted_in_characters() {
+fn speech_input_is_counted_in_characters() {
     for (input, characters) in [("hello", 5), ("你好", 2), (r"\u4f60\n\ud83d\ude80", 3)] {
         let body = format!(r#"{{"model":"m","input":"{input}","voice":"v"}}"#);
         assert_eq!(size_of(Dialect::Speech, &body).characters, characters, "{input}");
@@ -147,7 +147,7 @@ fn what_is_spoken_is_counted_in_characters() {
 }
 
 #[test]
-fn the_most_is_never_less_than_what_is_likely() {
+fn the_upper_estimate_is_never_below_the_likely_one() {
     let size = InputSize {
         text_bytes: 401,
         other_bytes: 40,

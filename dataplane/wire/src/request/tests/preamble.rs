@@ -87,7 +87,7 @@ const PLACES: [(Dialect, &str, &str); 13] = [
 ];
 
 #[test]
-fn it_comes_before_the_requests_own_system_text_wherever_that_stands() {
+fn the_preamble_precedes_the_system_text_of_the_request() {
     for (dialect, body, want) in PLACES {
         let bytes = Bytes::from_static(body.as_bytes());
         for at in 0..=body.len() {
@@ -98,7 +98,7 @@ fn it_comes_before_the_requests_own_system_text_wherever_that_stands() {
 }
 
 #[test]
-fn without_one_nothing_is_put_anywhere() {
+fn without_a_preamble_nothing_is_inserted() {
     for (dialect, body, _) in PLACES {
         for none in [None, Some("")] {
             let got = upstream(dialect, &[Bytes::from_static(body.as_bytes())], none);
@@ -124,7 +124,7 @@ fn system_text(dialect: Dialect, body: &Value) -> Vec<String> {
 
 proptest! {
     #[test]
-    fn any_text_arrives_as_it_is(
+    fn any_preamble_text_arrives_unchanged(
         preamble in "\\PC{1,20}",
         own in prop_oneof![Just(None), "\\PC{0,20}".prop_map(Some)],
         dialect in prop_oneof![Just(Dialect::Chat), Just(Dialect::Messages), Just(Dialect::Responses)],

@@ -83,7 +83,7 @@ fn another_spelling_of_a_member_that_the_gateway_reads_is_refused() {
 }
 
 #[test]
-fn another_spelling_is_refused_wherever_it_stands() {
+fn another_spelling_is_rejected_at_any_position() {
     for body in [
         r#"{"Model":"x","messages":[]}"#,
         r#"{"Model":"x","messages":[],"model":"m"}"#,
@@ -104,7 +104,7 @@ fn another_spelling_is_refused_wherever_it_stands() {
 }
 
 #[test]
-fn another_spelling_is_refused_inside_the_objects_in_which_one_name_is_read() {
+fn another_spelling_is_rejected_inside_nested_objects() {
     for (dialect, input, member, path) in [
         (
             Dialect::Chat,
@@ -126,7 +126,7 @@ fn another_spelling_is_refused_inside_the_objects_in_which_one_name_is_read() {
 }
 
 #[test]
-fn other_names_are_no_spellings() {
+fn other_member_names_are_not_taken_for_spellings() {
     for (dialect, member) in [
         (Dialect::Chat, r#""models":["x"]"#),
         (Dialect::Chat, r#""model_id":"x""#),
