@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_promise_holds_for_a_few_inputs() {
+    fn the_fuzz_targets_accept_a_few_inputs() {
         let manifest = include_bytes!("../../fuzz/corpus/yaml/providers");
         let few = [&b""[..], b"\0", b"\xff\xfe\xffw\x01\0\0\0abcd", b"a: [1, {b: 2}]\na: 3\n", manifest];
         for input in few {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn one_source_goes_before_another_fact_by_fact_and_prices_stay_together() {
+    fn facts_are_merged_one_by_one_and_prices_as_a_whole() {
         let prices = |text| Some(serde_json::from_str::<Prices>(text).unwrap());
         let first = Facts { vision: Some(false), prices: prices(r#"{"input":1}"#), ..Facts::default() };
         let second = Facts {

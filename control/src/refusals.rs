@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_is_a_row_at_once_and_one_for_each_window() {
+    fn repeated_refusals_make_one_row_at_once_and_one_per_window() {
         let (mut tally, start) = (RefusalTally::default(), Instant::now());
         let rows = (0..10_000).filter_map(|_| tally.take(refused([10, 0, 0, 1]), start)).count();
         assert_eq!(rows, 1);
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn any_number_of_addresses_takes_a_bounded_number_of_rows_and_loses_no_count() {
+    fn refusals_from_many_addresses_take_bounded_rows_and_keep_the_count() {
         let (mut tally, start) = (RefusalTally::default(), Instant::now());
         let mut rows: Vec<RefusalRow> = (0..=255_u8)
             .flat_map(|a| (0..40_u8).map(move |b| [10, 0, a, b]))
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_version_6_counts_as_one_and_a_mapped_address_as_version_4() {
+    fn refusals_of_an_ipv6_network_are_one_source_and_mapped_ipv4_is_ipv4() {
         let (mut tally, start) = (RefusalTally::default(), Instant::now());
         let mut from = |address: &str| {
             tally.take(RefusedRequest { address: address.parse().unwrap(), ..refused([0; 4]) }, start)

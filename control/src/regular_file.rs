@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_are_read_and_only_up_to_the_bound() {
+    fn only_regular_files_up_to_the_size_limit_are_read() {
         let folder = tempfile::tempdir().unwrap();
         let (file, link, fifo) =
             (folder.path().join("file"), folder.path().join("link"), folder.path().join("fifo"));

@@ -424,7 +424,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_request_too_many_is_refused_at_once() {
+    fn an_admin_request_over_the_limit_is_rejected_at_once() {
         let (visits, mut arriving) = mpsc::channel(1);
         let (_, reader) = shared::snapshot::channel();
         let (refusals, _counter) = refusals::channel();

@@ -37,7 +37,7 @@ fn restore_to(archive: &Path, dir: &Path) -> Result<Restored, BackupError> {
 }
 
 #[test]
-fn what_was_backed_up_comes_back_and_opens_with_the_same_key() {
+fn a_backup_restores_completely_and_opens_with_the_same_key() {
     let (home, dir) = state();
     let archive = create(&dir, 7).unwrap();
     let manifest = archive.manifest.clone().unwrap();
@@ -70,7 +70,7 @@ fn what_was_backed_up_comes_back_and_opens_with_the_same_key() {
 }
 
 #[test]
-fn a_copy_is_one_moment_while_somebody_writes() {
+fn a_backup_during_writes_holds_one_consistent_state() {
     let (_home, dir) = state();
     let path = dir.join(DATABASE);
     let mut db = Connection::open(&path).unwrap();
@@ -108,7 +108,7 @@ fn a_copy_is_one_moment_while_somebody_writes() {
 }
 
 #[test]
-fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
+fn pruning_keeps_the_configured_number_of_newest_archives() {
     let (_home, dir) = state();
     let foreign = dir.join("backups/somebody-elses-file");
     let made: Vec<Archive> = (0..4).map(|_| create(&dir, 3).unwrap()).collect();
@@ -126,7 +126,7 @@ fn as_many_are_kept_as_was_said_and_the_oldest_goes() {
 }
 
 #[test]
-fn a_damaged_archive_takes_the_place_of_no_whole_one() {
+fn a_damaged_archive_does_not_count_towards_the_kept_ones() {
     let (_home, dir) = state();
     let made: Vec<Archive> = (0..3).map(|_| create(&dir, 3).unwrap()).collect();
     // The manifest is readable, but the files that it lists are cut.
@@ -284,7 +284,7 @@ fn refused(packed: &[u8]) -> String {
 }
 
 #[test]
-fn the_forged_archive_is_good_unless_it_is_spoiled() {
+fn an_unmodified_forged_archive_restores() {
     let home = TempDir::new().unwrap();
     let archive = home.path().join("archive");
     fs::write(&archive, zstd::encode_all(Forged::new().tar().as_slice(), 1).unwrap()).unwrap();
@@ -322,7 +322,7 @@ fn names_links_and_devices_of_an_attacker_are_refused() {
 }
 
 #[test]
-fn what_is_not_as_the_manifest_says_is_refused() {
+fn an_archive_that_differs_from_its_manifest_is_rejected() {
     let good = Forged::new();
     let mut other = Forged::new();
     let at = other.entries[0].2.len() - 1;
@@ -350,7 +350,7 @@ fn what_is_not_as_the_manifest_says_is_refused() {
 }
 
 #[test]
-fn a_database_that_is_none_is_refused() {
+fn an_archive_with_an_invalid_database_is_rejected() {
     for content in [vec![b'#'; 8_192], Vec::new()] {
         let mut forged = Forged::new();
         forged.manifest["files"][0]["bytes"] = content.len().into();
@@ -361,7 +361,7 @@ fn a_database_that_is_none_is_refused() {
 }
 
 #[test]
-fn a_bomb_is_refused_before_it_fills_the_disk() {
+fn a_decompression_bomb_is_rejected_before_it_fills_the_disk() {
     let bytes: u64 = 200 << 20;
     let zeros = vec![0; 1 << 20];
     let mut encoder = zstd::Encoder::new(Vec::new(), 19).unwrap();

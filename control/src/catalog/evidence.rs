@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hints_say_what_a_status_can_mean() {
+    fn hints_explain_statuses_and_connection_errors() {
         for (status, word) in [
             (401, "scope"),
             (403, "scope"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_status_proves_that_somebody_is_there_and_nothing_more() {
+    fn an_error_status_proves_only_that_the_upstream_is_reachable() {
         let mut evidence = CatalogEvidence::default();
         evidence.reached(1, "sync", Some(&CatalogFailure::unanswered(1, "connection refused", &[])));
         assert!(evidence.reachable.at_ms.is_none() && evidence.reachable.last_error.is_some());

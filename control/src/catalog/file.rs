@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_saved_is_loaded_and_only_the_owner_can_read_it() {
+    fn a_saved_catalog_loads_again_and_has_mode_0600() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalog.json");
         assert!(load(&path).is_empty(), "no file, no catalog");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_whole_is_an_empty_catalog() {
+    fn a_damaged_catalog_file_loads_as_an_empty_catalog() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("catalog.json");
         for text in [

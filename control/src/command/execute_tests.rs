@@ -59,7 +59,7 @@ fn queued(sql: &'static str, touched: Touched) -> (QueuedWrite, Receiver<WriteOu
 }
 
 #[test]
-fn a_write_whose_sql_fails_is_undone_alone() {
+fn a_failed_write_is_rolled_back_without_the_others() {
     let mut room = Room::open();
     let scripts = [
         "INSERT INTO t VALUES (1)",
@@ -85,7 +85,7 @@ fn failed(room: &mut Room) -> WriteOutcome {
 }
 
 #[test]
-fn a_change_that_is_committed_and_not_published_says_so_and_is_published_later() {
+fn a_committed_change_that_was_not_published_is_published_later() {
     let mut room = Room::open();
     let before = room.reader.load().generation;
     let (hide, mut hidden) = queued("ALTER TABLE endpoints RENAME TO elsewhere", Touched::ROUTING);

@@ -121,7 +121,7 @@ fn conflict(outcome: Result<Value, No>) -> String {
 }
 
 #[test]
-fn a_project_that_has_an_owner_keeps_one() {
+fn the_last_owner_of_a_project_cannot_be_removed() {
     let office = Office::open();
     let (project, other) = (office.project("blue"), office.project("red"));
     let (ada, bob) = (office.principal("Ada"), office.principal("Bob"));
@@ -144,7 +144,7 @@ fn a_project_that_has_an_owner_keeps_one() {
 }
 
 #[test]
-fn a_membership_needs_both_and_is_written_down() {
+fn a_membership_needs_project_and_principal_and_is_audited() {
     let office = Office::open();
     let (project, ada) = (office.project("blue"), office.principal("Ada"));
     for (project, principal) in [("prj_none", ada.as_str()), (&project, "prn_none")] {
@@ -163,7 +163,7 @@ fn a_membership_needs_both_and_is_written_down() {
 }
 
 #[test]
-fn two_projects_never_have_one_name() {
+fn two_projects_never_share_a_name() {
     let office = Office::open();
     let (blue, red) = (office.project("blue"), office.project("red"));
     let rename = |id: &str, name: &str| {

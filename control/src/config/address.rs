@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_that_a_vendors_sdk_adds_is_left_out() {
+    fn a_base_url_with_a_path_that_llmgw_adds_is_rejected() {
         for (kind, url, end) in [
             ("anthropic", "https://api.anthropic.com/v1", "/v1"),
             ("anthropic", "https://api.anthropic.com/v1/messages/", "/v1/messages"),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_addresses_apart() {
+    fn base_urls_are_parsed_into_origin_and_paths() {
         let cases = [
             ("https://api.example.com/v1", true, "api.example.com", 443, "/v1/chat/completions"),
             ("https://api.example.com/v1/", true, "api.example.com", 443, "/v1/chat/completions"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_upstream() {
+    fn invalid_upstream_addresses_are_rejected() {
         let cases = [
             ("", "must be an address"),
             ("api.example.com/v1", "must be an address"),

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stays_below_half_of_the_limit() {
+    fn the_connection_limit_stays_below_half_of_the_descriptor_limit() {
         let cases = [
             ("Max open files            1024                 524288               files", Some(480)),
             ("x\nMax open files            1048576              1048576              files\n", Some(262_144)),

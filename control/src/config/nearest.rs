@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_the_likely_one_or_none() {
+    fn the_nearest_known_name_is_suggested_if_close_enough() {
         let known = ["base_url", "api_key", "timeout", "stream_idle_timeout", "type"];
         let cases = [
             ("base_ulr", Some("base_url")),
@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_name_is_far_from_everything() {
+    fn a_huge_name_has_no_nearest_name() {
         assert_eq!(nearest(&"a".repeat(1 << 20), ["a", "base_url"]), None);
     }
 }

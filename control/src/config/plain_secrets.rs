@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn both_shapes_are_read() {
+    fn both_shapes_of_a_secrets_file_are_read() {
         let want = vec![("a".to_owned(), "sk-1".to_owned()), ("b".to_owned(), "sk-2".to_owned())];
         for text in [
             r#"{"a": "sk-1", "b": " sk-2\n"}"#,
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told_without_its_value() {
+    fn an_unusable_secrets_file_is_reported_without_its_values() {
         for (text, want) in [
             ("", "is not JSON (line 1, column 0)"),
             (r#"{"a": "planted"#, "is not JSON (line 1, column 14)"),

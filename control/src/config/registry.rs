@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_entry_can_be_used() {
+    fn every_registry_entry_is_valid() {
         assert!(entries().len() >= 30, "the file parses");
         assert!(entries().is_sorted_by(|a, b| a.id < b.id), "sorted, each once");
         for entry in entries() {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn are_made_once_beside_the_state_and_found_again() {
+    fn secrets_are_created_once_beside_the_state_and_reused() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let first = keep_secrets(&environment(&[]), &state).unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_wins_and_is_not_written_down() {
+    fn secrets_of_the_environment_take_precedence_and_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let state = folder.path().join("state");
         let all = environment(&[(API_KEY, "own-key"), (ENCRYPTION_KEY, "x")]);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_is_beside_the_directory_however_it_is_written() {
+    fn the_secrets_file_name_ignores_trailing_slashes() {
         for path in ["/a/b", "/a/b/", "/a/b//"] {
             assert_eq!(secrets_file(Path::new(path)), Path::new("/a/b.secrets"), "{path}");
         }

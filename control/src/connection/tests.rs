@@ -44,7 +44,7 @@ fn row(keys: &VaultKeys, id: &str, version: u64, value: Value) -> ProviderRow {
 }
 
 #[test]
-fn what_was_sealed_opens_at_its_place_alone() {
+fn a_sealed_value_opens_only_in_its_own_row_and_column() {
     let (_, keys) = store();
     let value = json!({
         "type": "compatible", "base_url": "http://127.0.0.1:1", "api_key": "sk-a-long-credential-0042",
@@ -64,7 +64,7 @@ fn what_was_sealed_opens_at_its_place_alone() {
 }
 
 #[test]
-fn a_short_key_gives_nothing_away() {
+fn a_short_key_has_no_credential_hint() {
     let (_, keys) = store();
     for (key, hint) in [
         ("short", None),
@@ -80,7 +80,7 @@ fn a_short_key_gives_nothing_away() {
 }
 
 #[test]
-fn only_what_has_changed_is_read_again() {
+fn only_changed_provider_rows_are_read_again() {
     let (db, keys) = store();
     let environment = Environment::read([("GONE".into(), "value".into())]);
     let echo = json!({"type": "echo", "models": ["m"]});
@@ -103,7 +103,7 @@ fn only_what_has_changed_is_read_again() {
 }
 
 #[test]
-fn what_cannot_be_used_is_shown_and_not_routed() {
+fn an_unusable_provider_is_shown_as_faulty_and_not_routed() {
     let (db, keys) = store();
     let value = json!({"type": "openai", "api_key": "${ENV:GONE}", "region": "here"});
     providers::put(&db, &row(&keys, "own", 1, value)).unwrap();

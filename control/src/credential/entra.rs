@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_asks_its_tenant() {
+    fn an_application_requests_its_token_from_its_tenant() {
         let none = Surroundings::default();
         let form = "grant_type=client_credentials&client_id=c-1&client_secret=s~%3A%2F1&scope=https%3A%2F%2F\
                     cognitiveservices.azure.com%2F.default";
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_asks_its_own_platform() {
+    fn a_managed_identity_requests_its_token_from_the_platform() {
         let none = Surroundings::default();
         let request = asked("managed_identity:c-1", None, &none);
         let want = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=\
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_a_key_and_what_is_wrong_is_named() {
+    fn a_plain_key_is_no_entra_grant_and_an_invalid_grant_is_rejected() {
         let none = Surroundings::default();
         assert!(read("0123456789abcdef", None, &none).is_none());
         for (key, want) in [
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_of_a_machine_stay_with_microsoft() {
+    fn managed_identity_tokens_are_sent_to_azure_hosts_only() {
         for (host, want) in [
             ("blue.openai.azure.com", true),
             ("blue.services.ai.azure.com", true),

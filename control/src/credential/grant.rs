@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn an_account_signs_its_claim() {
+    fn a_service_account_signs_its_claim() {
         let request = account(|_| ()).unwrap().request(1_795_219_200).unwrap();
         assert_eq!(
             (request.method().as_str(), request.uri().host()),
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_renews_and_a_machine_asks_its_server() {
+    fn a_user_grant_is_refreshed_and_a_machine_uses_the_metadata_server() {
         let user = json!({"type": "authorized_user", "client_id": "c", "client_secret": "s/1", "refresh_token": "r+1"});
         let request = Grant::read(&user.to_string()).unwrap().request(0).unwrap();
         let want = "grant_type=refresh_token&client_id=c&client_secret=s%2F1&refresh_token=r%2B1";
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn an_invalid_grant_is_rejected_with_the_reason() {
         for (name, found, want) in [
             ("no JSON", Grant::read("{"), "must be an access token"),
             ("no type", Grant::read("{}"), "must be an access token"),
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_gives_a_token_or_nothing() {
+    fn a_token_response_yields_a_token_and_its_lifetime() {
         let read = |body: &str| given(body.as_bytes(), 1_000).map(|g| (g.token.expose().clone(), g.life_s));
         for (body, want) in [
             (

@@ -158,7 +158,7 @@ mod tests {
     const AWS: Auth = Auth::Aws { service: "bedrock" };
 
     #[test]
-    fn a_key_becomes_what_its_kind_sends() {
+    fn an_api_key_becomes_the_header_of_its_auth_scheme() {
         for (auth, key, name, want) in [
             (Auth::Bearer, "k", "authorization", "Bearer k"),
             (Auth::Header("x-api-key"), "k", "x-api-key", "k"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pair_of_aws_keys_signs() {
+    fn aws_keys_become_a_request_signer() {
         let Ok(Sign::Aws(signer)) = sign(AWS, "AKIDEXAMPLE:se/cr+et:to:ken=", Some("eu-west-1")) else {
             panic!()
         };

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_token_that_comes_is_published_and_a_refusal_is_told() {
+    async fn a_renewed_token_is_published_and_a_failed_renewal_is_reported() {
         let tokens = AccessTokens::default();
         let good = Grant::machine(&Metadata(Some("127.0.0.1:1".into())));
         let (publish, mut published) = tokio::sync::mpsc::unbounded_channel();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_in_the_words_of_the_other_side() {
+    fn a_token_refusal_quotes_the_error_of_the_token_server() {
         for (body, want) in [
             (r#"{"error":"invalid_grant","error_description":"Invalid JWT"}"#, "invalid_grant: Invalid JWT"),
             (r#"{"error":{"code":1}}"#, "it returned status 400 Bad Request"),

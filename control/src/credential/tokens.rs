@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_renewal_keeps_the_token_to_its_end_and_tries_again() {
+    fn a_failed_renewal_keeps_the_token_until_it_expires_and_retries() {
         let (tokens, a) = (AccessTokens::default(), grant("a"));
         tokens.want(vec![a.clone()]);
         tokens.take_due(0);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_is_renewed_once_and_not_again_and_again() {
+    fn a_refused_token_is_renewed_once() {
         let (tokens, a) = (AccessTokens::default(), grant("a"));
         assert!(!tokens.refused(&a.id, 0, 0), "no provider uses it");
         tokens.want(vec![a.clone()]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_wants_is_forgotten() {
+    fn a_token_that_is_no_longer_wanted_is_dropped() {
         let (tokens, a, b) = (AccessTokens::default(), grant("a"), grant("b"));
         tokens.want(vec![a.clone(), b.clone()]);
         assert_eq!(tokens.take_due(0).len(), 2);
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_renews_hears_of_a_new_grant() {
+    async fn a_new_grant_wakes_the_renewal_task() {
         let tokens = AccessTokens::default();
         tokens.want(vec![grant("a")]);
         tokens.wanted().await;

@@ -69,7 +69,7 @@ mod tests {
     use crate::db::open::connect_writer;
 
     #[test]
-    fn what_was_written_is_moved_and_the_log_begins_anew() {
+    fn a_checkpoint_moves_pages_to_the_database_and_restarts_the_wal() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
         std::fs::File::create(&path).unwrap();

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn later_ids_are_greater_and_none_comes_twice() {
+    fn ids_increase_with_time_and_never_repeat() {
         let ids: Vec<String> = (0..1_000).map(|ms| new_id("prj", 1_795_000_000_000 + ms).unwrap()).collect();
         assert!(ids.is_sorted() && ids.windows(2).all(|pair| pair[0] != pair[1]));
         assert!(ids.iter().all(|id| id.len() == 30 && id.starts_with("prj_01")), "{}", ids[0]);

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_the_folder() {
+    fn the_migration_list_matches_the_folder() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/db/migrations");
         let mut names: Vec<_> =
             std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_from_each_version_to_the_newest() {
+    fn each_schema_version_migrates_to_the_newest() {
         for start in 0..MIGRATIONS.len() {
             let mut db = Connection::open_in_memory().unwrap();
             for (_, sql) in &MIGRATIONS[..start] {

@@ -79,7 +79,7 @@ mod tests {
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
 
     #[test]
-    fn a_question_without_end_is_given_up_and_the_next_one_answered() {
+    fn an_endless_query_is_interrupted_and_the_next_one_runs() {
         let mut db = Connection::open_in_memory().unwrap();
         let count = |sql| move |db: &Connection| db.query_row(sql, [], |row| row.get::<_, i64>(0));
         let given_up = answer_until(Instant::now(), &mut db, count(COUNT)).unwrap_err();
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn one_question_too_many_is_refused_at_once() {
+    fn a_query_over_the_queue_limit_is_rejected_at_once() {
         let dir = tempfile::TempDir::new().unwrap();
         let path = dir.path().join("test.db");
         Connection::open(&path).unwrap().execute_batch("CREATE TABLE t (a INTEGER) STRICT").unwrap();

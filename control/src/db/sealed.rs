@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_open_is_named() {
+    fn a_survey_names_values_that_do_not_open() {
         let dir = TempDir::new().unwrap();
         let state = open(dir.path(), &Secret::new([1; 32])).unwrap();
         let put = |key: &str, at: &str| {

@@ -78,7 +78,7 @@ fn a_new_state_is_closed_to_others_and_durable() {
 }
 
 #[test]
-fn permissions_that_were_too_wide_are_taken_away() {
+fn too_wide_permissions_of_the_state_are_restricted() {
     let (dir, path) = made();
     fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -87,7 +87,7 @@ fn permissions_that_were_too_wide_are_taken_away() {
 }
 
 #[test]
-fn keys_stay_the_same_and_are_nowhere_in_plain() {
+fn keys_are_stable_and_never_stored_in_plain() {
     let dir = TempDir::new().unwrap();
     let first = open(dir.path(), &KEY).unwrap().keys.key_hash_key;
     let again = open(dir.path(), &KEY).unwrap().keys.key_hash_key;
@@ -163,7 +163,7 @@ fn a_lost_row_of_the_vault_is_damage() {
 }
 
 #[test]
-fn a_missing_database_is_not_silently_made_anew() {
+fn a_missing_database_is_not_silently_recreated() {
     let (dir, path) = made();
     fs::create_dir_all(dir.path().join(JOURNAL)).unwrap();
     let waiting = dir.path().join(JOURNAL).join("0000000000000001-000000.usage");
@@ -178,7 +178,7 @@ fn a_missing_database_is_not_silently_made_anew() {
 }
 
 #[test]
-fn a_start_that_was_killed_while_making_the_database_is_begun_anew() {
+fn a_half_created_database_is_replaced_at_the_next_start() {
     let dir = TempDir::new().unwrap();
     fs::write(dir.path().join("gateway.db.new"), "half of it").unwrap();
     fs::write(dir.path().join("gateway.db.new-wal"), "and more").unwrap();
@@ -208,7 +208,7 @@ fn a_database_of_an_older_release_is_brought_forward() {
 }
 
 #[test]
-fn a_second_holder_is_refused_until_the_first_lets_go() {
+fn a_locked_state_cannot_be_opened_until_it_is_released() {
     let dir = TempDir::new().unwrap();
     let first = open(dir.path(), &KEY).unwrap();
     let error = open(dir.path(), &KEY).map(|_| ()).unwrap_err();
@@ -219,7 +219,7 @@ fn a_second_holder_is_refused_until_the_first_lets_go() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_is_an_error_that_says_so() {
+fn an_unusable_state_directory_error_names_llmgw_state_dir() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("file");
     fs::write(&file, "").unwrap();

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_known_at_once_and_counted_once() {
+    fn usage_effects_are_visible_at_once_and_counted_once() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
         db.execute_batch(ROWS).unwrap();
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_of_both_files_is_one_with_nothing_due() {
+    fn a_consistent_view_of_both_files_has_no_pending_usage_effects() {
         let dir = tempfile::TempDir::new().unwrap();
         let mut db = open(dir.path(), &Secret::new([1; 32])).unwrap().writer;
         db.execute_batch(ROWS).unwrap();

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn is_a_good_file_whatever_was_found() {
+    fn the_first_file_is_valid_for_any_detected_providers() {
         let strange = ["a\"b: {c}", "#x", "- y", "é☃", "true", "12"];
         let cases: Vec<(Vec<Detected>, Vec<&str>)> = vec![
             (vec![], vec!["echo/echo"]),

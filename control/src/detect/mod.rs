@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_usual_shapes_and_nothing_else() {
+    fn model_ids_are_read_from_the_known_shapes_only() {
         let long = "x".repeat(300);
         let cases: &[(&str, &[&str])] = &[
             (
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_those_that_answer_with_models() {
+    fn local_servers_that_list_models_are_found() {
         let machine = Machine(HashMap::from([
             (11434, (200, r#"{"data":[{"id":"qwen3"}]}"#)),
             (8080, (200, "<html>an unrelated page</html>")),

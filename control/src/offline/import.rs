@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_wherever_it_was_interrupted() {
+    fn an_interrupted_import_resumes_at_any_point() {
         let folder = tempfile::tempdir().unwrap();
         let dir = folder.path();
         let plain = Plain::of(dir);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_understood_whole_stays() {
+    fn a_secrets_file_with_a_fault_is_kept_and_not_imported() {
         let folder = tempfile::tempdir().unwrap();
         let plain = Plain::of(folder.path());
         let text = r#"{"a": "sk-planted", "b": 7}"#;

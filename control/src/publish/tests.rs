@@ -93,7 +93,7 @@ fn a_snapshot_has_headers_ready_and_leaves_out_what_is_disabled() {
 }
 
 #[test]
-fn selectors_lead_to_the_members_that_are_left() {
+fn selectors_resolve_to_the_eligible_targets() {
     let snapshot = of(YAML, &[]);
     let targets = |selector: &str| {
         let route = snapshot.routes.get(selector)?;
@@ -108,7 +108,7 @@ fn selectors_lead_to_the_members_that_are_left() {
 }
 
 #[test]
-fn administrator_keys_open_and_nothing_else_does() {
+fn only_administrator_keys_authenticate_without_project_keys() {
     let snapshot = of("", &[]);
     let find = |key: &str| snapshot.access.keys.get(&snapshot.key_hasher.hash(key.as_bytes()));
     for key in ["first-key-0123456789", "second-key-0123456789"] {
@@ -122,7 +122,7 @@ fn administrator_keys_open_and_nothing_else_does() {
 }
 
 #[test]
-fn policies_and_circuits_come_from_the_start_and_from_the_board() {
+fn policies_and_circuits_survive_a_publication() {
     let folder = tempfile::tempdir().unwrap();
     let yaml = format!("{YAML}policies: {{overrides: {{lab: {{retry_max_attempts: 5}}}}}}\n");
     let config = config(folder.path(), &yaml, &[]);
@@ -182,7 +182,7 @@ fn settled(reloader: &mut Reloader) -> FileCheck {
 }
 
 #[test]
-fn a_good_edit_is_published_and_a_bad_one_is_not() {
+fn a_valid_edit_is_published_and_an_invalid_one_is_not() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     assert_eq!((watched.providers(), watched.reader.load().generation), (vec!["a".to_owned()], 1));
     let status = watched.reloader.status();
@@ -207,7 +207,7 @@ fn a_good_edit_is_published_and_a_bad_one_is_not() {
 }
 
 #[test]
-fn a_file_that_is_touched_or_written_again_is_no_news() {
+fn a_file_rewritten_with_the_same_content_is_not_published() {
     let yaml = "providers: {a: {type: echo}}\n";
     let mut watched = Watched::new(yaml);
     assert_eq!(watched.write(yaml), FileCheck::Same);
@@ -226,7 +226,7 @@ fn a_file_that_is_still_being_written_is_left_alone() {
 }
 
 #[test]
-fn a_file_that_is_gone_leaves_the_routes_and_one_that_returns_counts_again() {
+fn a_deleted_file_keeps_the_routes_and_a_new_one_is_published() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     std::fs::remove_file(watched.folder.path().join("config.yaml")).unwrap();
     assert_eq!(settled(&mut watched.reloader), FileCheck::Refused);
@@ -265,7 +265,7 @@ fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
 }
 
 #[test]
-fn a_file_that_goes_while_the_queue_is_full_is_missed() {
+fn a_file_deleted_while_the_queue_is_full_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "providers: {a: {type: echo}}\n", &[]);
     let mut reloader = Reloader::new(config, Box::new(|_, _| false));
@@ -287,7 +287,7 @@ fn policies_do_not_reload() {
 }
 
 #[test]
-fn the_database_is_published_with_the_file_and_knows_its_owners() {
+fn providers_of_the_database_are_published_with_their_owners() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "providers: {lab: {type: echo, models: [echo]}}\n", &[]);
     let (out, reader) = channel();
@@ -339,7 +339,7 @@ fn hash(id: &str) -> shared::key_hash::KeyHash {
 }
 
 #[test]
-fn keys_are_published_one_by_one_as_all_at_once() {
+fn publishing_keys_one_by_one_equals_publishing_all() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
@@ -390,7 +390,7 @@ fn keys_are_published_one_by_one_as_all_at_once() {
 
 /// ADM-9: among a hundred thousand keys, publishing one more reads none of the others.
 #[test]
-fn a_key_is_published_in_as_many_steps_among_very_many_keys_as_among_few() {
+fn publishing_a_key_takes_the_same_steps_among_many_keys() {
     let folder = tempfile::tempdir().unwrap();
     let config = config(folder.path(), "", &[]);
     let (out, reader) = channel();
@@ -453,7 +453,7 @@ fn a_thousand_providers_and_endpoints_are_published() {
 }
 
 #[test]
-fn keys_that_the_database_keeps_are_those_of_the_file_and_one_without_is_not_used() {
+fn stored_credentials_complete_providers_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let yaml = "providers:\n  bare: {type: openai, models: [m]}\n  kept: {type: openai, models: [m]}\n  \
                 written: {type: openai, api_key: of-the-file, models: [m]}\n";

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damage_is_noticed() {
+    fn every_changed_or_cut_byte_of_a_sealed_value_is_detected() {
         let key = Secret::new([7; 32]);
         let sealed = seal(&key, &HERE, b"secret").unwrap();
         for at in 0..sealed.len() {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_secret_never_looks_the_same() {
+    fn sealing_the_same_secret_twice_gives_different_bytes() {
         let key = Secret::new([7; 32]);
         assert_ne!(seal(&key, &HERE, b"secret").unwrap(), seal(&key, &HERE, b"secret").unwrap());
     }

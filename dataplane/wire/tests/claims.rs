@@ -153,7 +153,7 @@ const RUNNERS: &[Runner] = &[
         "models",
         Kind("response"),
         "control/src/catalog/listing/tests.rs",
-        "recorded_lists_are_read_whichever_vendor_they_are_written_for",
+        "recorded_model_lists_of_each_shape_are_read",
     ),
     runner(
         "models",

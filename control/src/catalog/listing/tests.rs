@@ -11,7 +11,7 @@ fn only(body: &str) -> ListedModel {
 }
 
 #[test]
-fn each_usual_shape_is_read() {
+fn model_ids_are_read_from_each_list_shape() {
     for (name, body, want) in [
         ("openai", r#"{"object":"list","data":[{"id":"b","object":"model"},{"id":"a"}]}"#, &["a", "b"][..]),
         ("together", r#"[{"id":"x/y","type":"chat"}]"#, &["x/y"]),
@@ -36,7 +36,7 @@ fn each_usual_shape_is_read() {
 
 /// Lists from the vectors of the SDKs: the upstream may be a gateway of the same kind.
 #[test]
-fn recorded_lists_are_read_whichever_vendor_they_are_written_for() {
+fn recorded_model_lists_of_each_shape_are_read() {
     const LISTS: [(&str, Option<u64>, Option<&str>); 3] = [
         (
             include_str!("../../../../dataplane/wire/fixtures/models/list_openai.json"),
@@ -63,7 +63,7 @@ fn recorded_lists_are_read_whichever_vendor_they_are_written_for() {
 }
 
 #[test]
-fn what_is_no_list_says_why() {
+fn a_body_that_is_no_model_list_is_rejected() {
     for body in [
         "",
         "<html>",
@@ -80,7 +80,7 @@ fn what_is_no_list_says_why() {
 }
 
 #[test]
-fn model_servers_say_how_much_fits() {
+fn the_context_window_is_read_from_each_model_server() {
     for (name, body, want) in [
         (
             "vllm",
@@ -100,7 +100,7 @@ fn model_servers_say_how_much_fits() {
 }
 
 #[test]
-fn openrouter_tells_prices_and_capabilities() {
+fn an_openrouter_list_has_prices_and_capabilities() {
     let offer = only(
         r#"{"data":[{"id":"anthropic/claude","name":"Anthropic: Claude","created":1,"context_length":200000,
         "architecture":{"input_modalities":["text","image"],"output_modalities":["text"]},
@@ -121,7 +121,7 @@ fn openrouter_tells_prices_and_capabilities() {
 }
 
 #[test]
-fn prices_that_are_not_told_stay_unknown() {
+fn incomplete_or_unusable_prices_are_unknown() {
     for (name, pricing, want) in [
         ("of the router itself", r#"{"prompt":"-1","completion":"-1"}"#, None),
         ("one of two", r#"{"prompt":"0.000001"}"#, None),
@@ -138,7 +138,7 @@ fn prices_that_are_not_told_stay_unknown() {
 }
 
 #[test]
-fn mistral_has_flags() {
+fn a_mistral_list_has_capability_flags() {
     let facts =
         only(r#"{"data":[{"id":"m","max_context_length":32000,"capabilities":{"vision":false,"function_calling":true}}]}"#)
             .facts;
@@ -146,7 +146,7 @@ fn mistral_has_flags() {
 }
 
 #[test]
-fn odd_entries_are_passed_over_and_counted() {
+fn unusable_entries_are_skipped_and_counted() {
     let long = "x".repeat(300);
     let body = format!(
         r#"{{"data":[{{"id":"good"}},{{"id":"with blank"}},{{"id":"new\nline"}},{{"id":""}},{{"id":"{long}"}},{{"id":7}},null,
@@ -158,14 +158,14 @@ fn odd_entries_are_passed_over_and_counted() {
 }
 
 #[test]
-fn one_model_too_many_is_counted() {
+fn a_model_over_the_limit_is_counted_and_dropped() {
     let many: Vec<_> = (0..=MODELS_MAX).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
     let listing = read(&serde_json::to_vec(&many).unwrap()).unwrap();
     assert_eq!((listing.models.len(), listing.skipped.over_limit), (MODELS_MAX, 1));
 }
 
 #[test]
-fn clouds_say_it_in_their_own_words() {
+fn model_lists_of_gemini_anthropic_azure_and_bedrock_are_read() {
     let gemini = only(
         r#"{"models":[{"name":"models/gemini-x","displayName":"Gemini X","inputTokenLimit":1048576,"outputTokenLimit":65536,
         "supportedGenerationMethods":["generateContent"],"thinking":true}]}"#,
@@ -202,7 +202,7 @@ fn clouds_say_it_in_their_own_words() {
 }
 
 #[test]
-fn the_next_page_is_asked_for_as_its_vendor_wants() {
+fn the_next_page_parameter_matches_the_vendors_paging_style() {
     for (pages, body, want) in [
         (Pages::One, r#"{"has_more":true,"last_id":"a","nextPageToken":"t"}"#, None),
         (Pages::AfterId, r#"{"data":[],"has_more":true,"last_id":"a"}"#, Some(("after_id", "a"))),
@@ -220,7 +220,7 @@ fn the_next_page_is_asked_for_as_its_vendor_wants() {
 }
 
 #[test]
-fn pages_are_put_together_within_the_bound() {
+fn pages_are_joined_up_to_the_model_limit() {
     let page = |from: usize, count: usize| {
         let ids: Vec<_> = (from..from + count).map(|n| serde_json::json!({"id": format!("m{n}")})).collect();
         read(&serde_json::to_vec(&ids).unwrap()).unwrap()

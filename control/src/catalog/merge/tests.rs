@@ -152,7 +152,7 @@ fn a_vendors_prices_are_for_that_vendors_connections_only() {
 }
 
 #[test]
-fn a_model_that_an_upstream_lists_is_known_as_one_that_is_declared() {
+fn listed_models_are_known_and_declared_facts_take_precedence() {
     let setting = Setting::new();
     let vision = Facts { vision: Some(false), tools: Some(true), ..priced(3) };
     setting.offer(&[("own", vision.clone()), ("listed", vision)]);
@@ -168,7 +168,7 @@ fn a_model_that_an_upstream_lists_is_known_as_one_that_is_declared() {
 }
 
 #[test]
-fn what_administrators_say_holds_from_its_moment_on() {
+fn an_override_applies_from_its_start_time() {
     let setting = Setting::new();
     setting.say("c", "gpt-4o-mini", 300, priced(3));
     setting.say("a", "gpt-4o-mini", 100, Facts { vision: Some(false), ..priced(1) });
@@ -191,7 +191,7 @@ fn what_administrators_say_holds_from_its_moment_on() {
 }
 
 #[test]
-fn endpoints_keep_their_models_until_a_catalog_says_otherwise() {
+fn an_endpoint_keeps_its_models_until_a_catalog_omits_them() {
     let setting = Setting::new();
     let member =
         |model| crate::config::Member { provider: ProviderId::new("main"), model: ModelId::new(model) };
@@ -212,7 +212,7 @@ fn endpoints_keep_their_models_until_a_catalog_says_otherwise() {
 }
 
 #[test]
-fn an_instance_that_has_moved_has_no_catalog() {
+fn a_provider_with_a_new_address_has_no_catalog() {
     let setting = Setting::new();
     setting.offer(&[("listed", Facts::default())]);
     let moved = shared::routing::Origin {
@@ -226,7 +226,7 @@ fn an_instance_that_has_moved_has_no_catalog() {
 }
 
 #[test]
-fn regional_addresses_have_their_surcharge_where_the_vendor_asks_one() {
+fn regional_addresses_have_the_vendors_surcharge() {
     let setting = Setting::new();
     let (known, _) = setting.at(1);
     for (model, want) in [

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_embedded_list_is_good() {
+    fn the_embedded_price_list_is_valid() {
         let embedded = PriceList::load(Path::new("/nowhere/prices.json"));
         assert!(embedded.as_of.parse::<jiff::civil::Date>().is_ok(), "{}", embedded.as_of);
         let entries = crate::config::registry_entries().iter().map(|entry| entry.id.as_str());
@@ -217,7 +217,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_newer_list_of_ones_own_holds_and_no_other_does() {
+    fn only_a_valid_newer_price_list_replaces_the_embedded_one() {
         let newer = r#"{"as_of":"2999-01-01","lists":{"openai":{"m":{"prices":{"input":1}}}}}"#;
         assert_eq!(list(newer).as_of, "2999-01-01");
         for text in [r#"{"as_of":"1999-01-01","lists":{}}"#, "{", r#"{"as_of":"2999-01-01"}"#] {

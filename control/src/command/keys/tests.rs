@@ -147,7 +147,7 @@ const TABLE: [Row; 4] = [
 ];
 
 #[test]
-fn every_state_times_every_edge() {
+fn every_key_operation_in_every_key_state_has_its_result() {
     for (state, wanted) in TABLE {
         for (edge, want) in EDGES.into_iter().zip(wanted) {
             let keyring = Keyring::open();
@@ -227,7 +227,7 @@ fn a_key_is_revealed_to_administrators_and_its_human_and_each_attempt_is_written
 }
 
 #[test]
-fn what_was_not_kept_or_is_given_up_cannot_be_revealed() {
+fn a_key_that_is_not_recoverable_cannot_be_revealed() {
     let keyring = Keyring::open();
     let sealed = |key: &str| keys::sealed(&keyring.office.db, key).unwrap();
     let never = IssueKey { recoverable: false, ..keyring.new_key() };
@@ -245,7 +245,7 @@ fn what_was_not_kept_or_is_given_up_cannot_be_revealed() {
 }
 
 #[test]
-fn rotation_gives_a_key_of_the_same_settings_and_ends_the_old_one_after_the_overlap() {
+fn a_rotated_key_keeps_its_settings_and_the_old_one_expires() {
     let keyring = Keyring::open();
     let now = keyring.office.now_ms.get();
     let routes = FieldChange::Set(vec![shared::operation::Operation::Messages]);
@@ -321,7 +321,7 @@ fn a_key_acts_as_an_enabled_member_of_its_project() {
 }
 
 #[test]
-fn a_project_goes_with_its_revoked_keys_and_no_others() {
+fn a_project_can_be_deleted_only_if_all_its_keys_are_revoked() {
     let keyring = Keyring::open();
     let office = &keyring.office;
     let (old, delete) =
@@ -339,7 +339,7 @@ fn a_project_goes_with_its_revoked_keys_and_no_others() {
 }
 
 #[test]
-fn no_key_is_issued_that_would_not_open() {
+fn no_key_is_issued_for_a_disabled_project_or_human() {
     let keyring = Keyring::open();
     let office = &keyring.office;
     let key = id(&keyring.issue());

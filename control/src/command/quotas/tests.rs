@@ -105,7 +105,7 @@ fn limit(kind: Subject, id: &str, period: Period) -> CreateQuota {
 }
 
 #[test]
-fn a_limit_binds_every_key_of_a_family_whatever_becomes_of_the_others() {
+fn a_key_limit_binds_the_family_after_others_are_revoked_or_deleted() {
     let desk = Desk::open();
     let first = desk.key();
     let quota = [id(&desk.limit(Subject::Key, &first))];
@@ -136,7 +136,7 @@ fn a_limit_binds_every_key_of_a_family_whatever_becomes_of_the_others() {
 }
 
 #[test]
-fn the_last_key_of_a_family_takes_its_limits_with_it_and_the_audit_lists_them() {
+fn deleting_the_last_key_of_a_family_deletes_and_audits_its_limits() {
     let desk = Desk::open();
     let first = desk.key();
     let second = desk.rotate(&first);

@@ -86,7 +86,7 @@ fn right_values_are_taken_and_empty_is_unset() {
 }
 
 #[test]
-fn unknown_and_retired_names_give_warnings_without_values() {
+fn unknown_and_retired_variables_are_warned_of_without_values() {
     let environment = read(&[
         ("LLMGW_API_KEYZ", "sekret-1"),
         ("LLMGW_COMPLETELY_ELSEWHERE", "sekret-2"),

@@ -137,7 +137,7 @@ fn each_is_told<const N: usize>(cases: [(Value, Vec<&str>); N]) {
 }
 
 #[test]
-fn a_credential_goes_with_the_way_to_sign_in() {
+fn a_credential_must_match_the_auth_setting() {
     use ConnectionAuth::{ApiKey, Local, Oauth};
     let url = "http://127.0.0.1:1/v1";
     let keyed = json!({"type": "compatible", "base_url": url, "api_key": "k"});
@@ -162,7 +162,7 @@ fn a_credential_goes_with_the_way_to_sign_in() {
 }
 
 #[test]
-fn a_patch_changes_what_it_names() {
+fn a_patch_replaces_named_members_and_null_removes_them() {
     let mut before =
         written(json!({"type": "echo", "region": "a", "headers": {"A": "1", "B": "2"}, "models": ["a"]}));
     before.merge(written(json!({"region": null, "headers": {"A": null, "C": "3"}, "models": ["b"]})));
@@ -173,7 +173,7 @@ fn a_patch_changes_what_it_names() {
 }
 
 #[test]
-fn what_is_shown_can_be_written_and_means_the_same() {
+fn a_shown_provider_can_be_written_back_unchanged() {
     let value = json!({
         "registry_id": "groq", "api_key": "sk-secret", "timeout": 1.5, "headers": {"X-A": "secret"},
         "models": [{"id": "b", "vision": true, "prices": {"input": 0.25, "output": 1.0}}, "a"],

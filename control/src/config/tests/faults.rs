@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn each_mistake_is_told_with_its_line_and_path() {
+fn each_mistake_is_reported_with_its_line_and_path() {
     for (name, yaml, want) in MISTAKES {
         let faults = Place::with(yaml).faults(&[]);
         assert_eq!(faults.len(), 1, "{name}: {faults:#?}");
@@ -12,7 +12,7 @@ fn each_mistake_is_told_with_its_line_and_path() {
 }
 
 #[test]
-fn all_faults_are_told_in_the_order_of_the_file() {
+fn all_faults_are_reported_in_file_order() {
     let place = Place::with(
         "providers:\n  one:\n    type: echo\n    timeuot: 3\n  two:\n    type: nonsense\n    models: [1, a, a]\n\
          endpoints:\n  e:\n    failover: [{provider: three, model: m}]\n",

@@ -10,7 +10,7 @@ fn source(config: &Config, name: &str) -> (String, SettingSource) {
 }
 
 #[test]
-fn every_setting_with_three_layers_takes_the_highest() {
+fn the_environment_overrides_the_file_and_the_file_the_default() {
     // Variable, key under `server`, value in the file, value in the environment, default.
     let cases = [
         ("LLMGW_HOST", "host", "127.0.0.2", "127.0.0.3", "127.0.0.1"),
@@ -60,7 +60,7 @@ fn every_setting_with_three_layers_takes_the_highest() {
 }
 
 #[test]
-fn the_environment_wins_in_the_values_themselves() {
+fn parsed_values_prefer_the_environment() {
     let place = Place::with("server: {host: 0.0.0.0, port: 1, drain_seconds: 5, workers: 3}\n");
     let config = place.config(&[("LLMGW_PORT", "9"), ("LLMGW_DRAIN_SECONDS", "0")]);
     assert_eq!(config.server.bind.to_string(), "0.0.0.0:9");
@@ -102,7 +102,7 @@ fn the_required_secrets_are_named_with_what_to_do() {
 }
 
 #[test]
-fn places_follow_home_state_and_config() {
+fn state_and_config_paths_follow_home_and_the_variables() {
     let key = BASE64_STANDARD.encode([1; 32]);
     let secrets = [("LLMGW_API_KEY", "k"), ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", key.as_str())];
     let of = |further: &[(&str, &str)]| load(&environment(&[&secrets, further].concat()));
@@ -126,7 +126,7 @@ fn a_dotenv_file_is_never_read() {
 }
 
 #[test]
-fn a_seed_is_planted_once_and_never_again() {
+fn a_seed_is_copied_once_and_never_overwrites_a_file() {
     let place = Place::empty();
     let seed = place.folder.path().join("seed.yaml");
     std::fs::write(&seed, "providers: {a: {type: echo}}\n").unwrap();
@@ -159,7 +159,7 @@ fn a_seed_that_is_missing_or_bad_ends_the_start() {
 }
 
 #[test]
-fn combinations_that_cannot_be_are_refused() {
+fn invalid_combinations_of_settings_are_rejected() {
     let place = Place::empty();
     let cases: &[(&[(&str, &str)], &str)] = &[
         (
@@ -180,7 +180,7 @@ fn combinations_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn what_is_shown_names_sources_and_hides_secrets() {
+fn the_shown_configuration_names_sources_and_hides_secrets() {
     let place = Place::with(
         "server: {port: 7}\nproviders:\n  a: {type: openai, api_key: sekret-a, headers: {x-b: sekret-b}}\n",
     );

@@ -62,7 +62,7 @@ fn chat_path(provider: &Provider) -> String {
 }
 
 #[test]
-fn a_provider_has_everything_that_was_said() {
+fn every_configured_field_of_a_provider_is_read() {
     let config = full();
     let groq = provider(&config, "groq");
     assert_eq!(groq.base_url.as_deref(), Some("https://api.groq.com/openai/v1"), "from the registry");
@@ -109,7 +109,7 @@ fn kinds_have_their_own_defaults() {
 }
 
 #[test]
-fn an_endpoint_keeps_its_order_and_makes_its_models_known() {
+fn an_endpoint_keeps_its_order_and_declares_its_models() {
     let config = full();
     let fast = &config.routing.endpoints[0];
     let members: Vec<_> =
@@ -132,7 +132,7 @@ fn policies_inherit_field_by_field() {
 }
 
 #[test]
-fn categories_count_only_without_endpoints() {
+fn categories_are_read_only_without_endpoints() {
     let providers = "providers: {a: {type: echo}}\n";
     let old = "categories: {old: {failover: [{provider: a, model: m}]}}\n";
     let new = "endpoints: {new: {failover: [{provider: a, model: m}]}}\n";
@@ -153,7 +153,7 @@ fn categories_count_only_without_endpoints() {
 }
 
 #[test]
-fn nothing_at_all_is_a_configuration() {
+fn an_empty_file_is_a_valid_configuration() {
     for yaml in ["", "# only a comment\n", "providers:\nendpoints:\n", "---\n"] {
         let config = Place::with(yaml).config(&[]);
         assert!(config.routing.providers.is_empty() && config.routing.endpoints.is_empty(), "{yaml:?}");
@@ -175,20 +175,20 @@ fn ten_thousand_endpoints_fit() {
 }
 
 #[test]
-fn anchors_work_within_reason() {
+fn yaml_anchors_are_supported() {
     let yaml = "providers:\n  a: &p {type: echo, models: [m]}\n  b: *p\n";
     assert_eq!(provider(&Place::with(yaml).config(&[]), "b").models.len(), 1);
 }
 
 #[test]
-fn a_key_that_no_one_would_send_is_a_warning() {
+fn an_api_key_of_a_provider_without_credential_is_a_warning() {
     let loaded = Place::with("providers: {a: {registry_id: ollama, api_key: x}}\n").load(&[]).unwrap();
     assert!(loaded.warnings[0].contains("providers.a: type local_server sends no credential"));
     assert!(provider(&loaded.config, "a").api_key.is_none());
 }
 
 #[test]
-fn an_override_may_be_of_a_provider_that_the_api_makes() {
+fn a_policy_override_may_name_a_provider_of_the_api() {
     let yaml = "providers: {a: {type: echo}}\npolicies: {overrides: {aa: {retry_max_attempts: 5}}}\n";
     let loaded = Place::with(yaml).load(&[]).unwrap();
     let policies = loaded.config.policies;
@@ -199,7 +199,7 @@ fn an_override_may_be_of_a_provider_that_the_api_makes() {
 }
 
 #[test]
-fn a_key_that_is_missing_comes_from_beside_the_file_or_is_told() {
+fn a_missing_api_key_is_read_from_secrets_json_or_reported() {
     let yaml = "providers:\n  a: {registry_id: groq}\n  b: {type: compatible, base_url: 'http://127.0.0.1:1/v1'}\n  \
                 c: {type: openai, api_key: of-the-file}\n  d: {type: openai, disabled: true}\n  \
                 e: {type: openai, headers: {Authorization: Basic x}}\n";
@@ -247,7 +247,7 @@ fn a_key_that_is_missing_comes_from_beside_the_file_or_is_told() {
 }
 
 #[test]
-fn other_spellings_of_types_are_read_with_a_hint() {
+fn aliases_of_provider_types_are_read_with_a_hint() {
     let place = Place::with(
         "providers:
   a: {type: openai_compatible, base_url: 'https://a.example/v1'}

@@ -92,7 +92,7 @@ fn a_flipped_byte_in_any_column_of_any_row_is_found() {
 }
 
 #[test]
-fn every_bit_of_a_mac_counts() {
+fn a_flipped_bit_in_a_mac_is_detected() {
     let (_dir, state) = chained();
     let mac: Vec<u8> =
         state.writer.query_row("SELECT mac FROM audit WHERE id = 3", [], |row| row.get(0)).unwrap();
@@ -108,7 +108,7 @@ fn every_bit_of_a_mac_counts() {
 }
 
 #[test]
-fn what_is_missing_or_put_in_is_named() {
+fn missing_and_inserted_audit_rows_are_named() {
     let copy = "INSERT INTO audit SELECT {}, at_ms, actor, action, object_kind, object_id, outcome, address, \
                 request_id, detail, mac FROM audit WHERE id = 8";
     let (_dir, state) = chained();
@@ -133,7 +133,7 @@ fn what_is_missing_or_put_in_is_named() {
 }
 
 #[test]
-fn the_next_row_hides_nothing() {
+fn a_later_row_does_not_hide_deleted_rows() {
     for sql in
         ["DELETE FROM audit WHERE id = 8", "DELETE FROM vault WHERE name = 'audit_ends'; DELETE FROM audit"]
     {
