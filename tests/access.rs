@@ -31,7 +31,7 @@ const DATA_ROUTES: [(&str, &str); 13] = [
 ];
 
 #[tokio::test]
-async fn every_route_but_health_wants_a_key() {
+async fn every_route_except_health_requires_a_key() {
     let (gateway, upstream) = gateway().await;
     let near_miss = format!("{}x", &ADMIN_KEY[..ADMIN_KEY.len() - 1]);
     for key in [None, Some(""), Some("wrong"), Some(near_miss.as_str()), Some(&ADMIN_KEY[1..])] {
@@ -96,7 +96,7 @@ async fn paths_of_anthropics_that_are_not_served_are_refused_in_its_envelope() {
 }
 
 #[tokio::test]
-async fn both_headers_open_and_x_api_key_wins() {
+async fn both_key_headers_authenticate_and_x_api_key_takes_precedence() {
     let (gateway, _upstream) = gateway().await;
     let nobody = Client::new(gateway.address(), None);
     let bearer = |key: &str| format!("Bearer {key}");
@@ -147,7 +147,7 @@ async fn each_further_static_key_is_an_administrator() {
 }
 
 #[tokio::test]
-async fn administrators_appear_by_the_names_of_their_keys() {
+async fn administrators_are_shown_by_the_names_of_their_keys() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let (ops, old) = ("ops-key-0123456789", "old=key=with-equals-0123456789");
@@ -176,7 +176,7 @@ async fn administrators_appear_by_the_names_of_their_keys() {
 }
 
 #[tokio::test]
-async fn the_local_mode_serves_and_never_administers() {
+async fn the_local_mode_serves_requests_and_no_admin_routes() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_ALLOW_UNAUTHENTICATED_API", "true");
@@ -202,7 +202,7 @@ async fn the_local_mode_serves_and_never_administers() {
 }
 
 #[tokio::test]
-async fn the_local_mode_answers_hosts_of_this_machine_alone() {
+async fn the_local_mode_accepts_only_loopback_hosts() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_ALLOW_UNAUTHENTICATED_API", "true");

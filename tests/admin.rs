@@ -55,7 +55,7 @@ async fn a_form_of_another_site_is_not_read() {
 }
 
 #[tokio::test]
-async fn a_body_holds_a_mebibyte_and_not_a_byte_more() {
+async fn an_admin_body_over_one_mebibyte_is_rejected() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let body = |bytes: usize| {
         let name = "x".repeat(bytes - r#"{"name":""}"#.len());
@@ -69,7 +69,7 @@ async fn a_body_holds_a_mebibyte_and_not_a_byte_more() {
 }
 
 #[tokio::test]
-async fn wrong_keys_are_put_off_and_the_right_one_is_not() {
+async fn wrong_keys_are_rate_limited_and_a_valid_key_is_not() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let wrong = Client::new(gateway.address(), Some("wrong"));
     for n in 0..20 {
@@ -82,7 +82,7 @@ async fn wrong_keys_are_put_off_and_the_right_one_is_not() {
 }
 
 #[tokio::test]
-async fn the_health_of_providers_names_the_open_circuit_and_why() {
+async fn provider_health_shows_the_open_circuit_and_its_last_failure() {
     let (bad, good) = (Upstream::start().await, Upstream::start().await);
     bad.always(Answer::error(503));
     good.always(Answer::completion("ok"));

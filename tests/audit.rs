@@ -14,7 +14,7 @@ async fn verify(setup: &Setup, code: i32) -> String {
 }
 
 #[tokio::test]
-async fn a_row_that_was_tampered_with_is_named() {
+async fn a_changed_audit_row_is_named() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let client = gateway.client();
     for number in 0..10 {

@@ -50,7 +50,7 @@ async fn models(client: &Client) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn lists_of_the_key_and_of_its_project_both_bind_and_change_at_once() {
+async fn allowlists_of_key_and_project_both_apply_and_change_at_once() {
     let rig = Rig::start().await;
     let project = rig.admin.project("open").await;
     let limited = rig.admin.create("projects", json!({"name": "limited", "models": ["p1/m"]})).await;
@@ -92,7 +92,7 @@ async fn lists_of_the_key_and_of_its_project_both_bind_and_change_at_once() {
 }
 
 #[tokio::test]
-async fn a_private_connection_takes_its_owners_keys_and_bound_projects_only() {
+async fn a_private_provider_serves_only_its_owner_and_bound_projects() {
     let rig = Rig::start().await;
     let ada = rig.admin.create("principals", json!({"name": "Ada"})).await;
     let project = rig.admin.project("team").await;

@@ -65,7 +65,7 @@ async fn a_restored_state_serves_with_the_same_key() {
 }
 
 #[tokio::test]
-async fn the_api_makes_lists_and_prunes() {
+async fn the_api_creates_lists_and_prunes_backups() {
     let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_KEEP", "2");
     let gateway = setup.start().await;
     let client = gateway.client();
@@ -129,7 +129,7 @@ async fn the_list_shows_an_archive_that_is_damaged_behind_its_manifest() {
 }
 
 #[tokio::test]
-async fn a_backup_that_fails_says_so() {
+async fn a_failed_backup_or_restore_reports_the_reason() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     std::fs::write(gateway.state().join("backups"), "a file where the directory should be").unwrap();
     let told = said(gateway.setup(), &["backup", "create"], 74).await;
@@ -153,7 +153,7 @@ async fn a_backup_that_fails_says_so() {
 }
 
 #[tokio::test]
-async fn a_backup_asked_for_again_and_again_is_made_once() {
+async fn a_backup_repeated_with_its_idempotency_key_is_created_once() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let client = gateway.client().with("idempotency-key", "once");
     let asking: Vec<_> = (0..10)
@@ -236,7 +236,7 @@ async fn an_archive_is_downloaded_verified_and_deleted_through_the_api() {
 }
 
 #[tokio::test]
-async fn the_name_of_a_backup_reaches_no_other_file() {
+async fn a_backup_name_cannot_reach_another_file() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let archive = create(gateway.setup()).await;
     let folder = archive.parent().unwrap();

@@ -104,7 +104,7 @@ async fn the_largest_bound_that_an_upstream_could_read_is_reserved() {
 
 /// The first two requests that run exhaust the limit, in any order of the others' arrival before they settle.
 #[tokio::test]
-async fn two_that_fill_a_limit_are_all_that_pass_whatever_their_input_is() {
+async fn a_limit_filled_by_two_requests_admits_no_third_of_any_input_kind() {
     let picture = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
     let pdf = json!({"type": "file", "file": {"file_data":
         format!("data:application/pdf;base64,JVBERi0{}", "A".repeat(40_000))}});
@@ -142,7 +142,7 @@ fn embedding(tokens: Option<u64>) -> Answer {
 }
 
 #[tokio::test]
-async fn what_no_upstream_counts_is_estimated_by_what_it_means() {
+async fn tokens_that_no_upstream_counts_are_estimated_from_the_decoded_input() {
     let rig = Rig::over("", embedding(None)).await;
     for (input, tokens) in [
         ("[1,22,333]", 3),
@@ -175,7 +175,7 @@ const PRICED: &str = "models:
     prices: { video_second: 0.1 }";
 
 #[tokio::test]
-async fn money_is_held_for_every_kind_of_input_and_output() {
+async fn cost_is_reserved_for_every_kind_of_input_and_output() {
     let tokens: Vec<u32> = (0..3_000).collect();
     let chat = |members: Value| {
         let mut body = json!({"model": "up/chat", "max_tokens": 1_000,
@@ -259,7 +259,7 @@ async fn one_fills(name: &str, path: &str, media_type: &str, body: String, limit
 }
 
 #[tokio::test]
-async fn an_unknown_part_of_a_cost_never_opens_a_limit() {
+async fn a_partly_unknown_cost_still_counts_against_its_limit() {
     let answer = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 20, "completion_tokens": 20_000, "total_tokens": 20_020,
@@ -275,7 +275,7 @@ async fn an_unknown_part_of_a_cost_never_opens_a_limit() {
 }
 
 #[tokio::test]
-async fn a_request_that_goes_on_from_a_response_holds_as_much_as_that_was() {
+async fn a_continued_response_reserves_the_usage_of_its_predecessor() {
     let answer = |id: &str, input: u64| {
         let usage = json!({"input_tokens": input, "output_tokens": 10, "total_tokens": input + 10,
             "input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}});

@@ -45,7 +45,7 @@ async fn leaves(when: &str, answer: Answer, leave: impl AsyncFn(&Gateway, &Upstr
 }
 
 #[tokio::test]
-async fn leaving_before_the_head_lets_the_upstream_go() {
+async fn a_disconnect_before_the_head_closes_the_upstream_connection() {
     leaves("before the head", Answer::hang_forever(), async |gateway, upstream, round| {
         let mut client = Raw::open(gateway.address()).await;
         client.send(raw::post(ADMIN_KEY, "", &chat::request("line"))).await;
@@ -57,7 +57,7 @@ async fn leaving_before_the_head_lets_the_upstream_go() {
 }
 
 #[tokio::test]
-async fn leaving_with_a_reset_lets_the_upstream_go() {
+async fn a_client_reset_closes_the_upstream_connection() {
     leaves("before the head, by a reset", Answer::hang_forever(), async |gateway, upstream, round| {
         let mut client = Raw::open(gateway.address()).await;
         client.send(raw::post(ADMIN_KEY, "", &chat::stream_request("line"))).await;
@@ -69,7 +69,7 @@ async fn leaving_with_a_reset_lets_the_upstream_go() {
 }
 
 #[tokio::test]
-async fn leaving_between_head_and_content_lets_the_upstream_go() {
+async fn a_disconnect_before_content_closes_the_upstream_connection() {
     leaves(
         "between head and content",
         Answer::stream().chunk(chat::role()).hang(),
@@ -85,7 +85,7 @@ async fn leaving_between_head_and_content_lets_the_upstream_go() {
 }
 
 #[tokio::test]
-async fn leaving_a_silent_stream_lets_the_upstream_go() {
+async fn a_disconnect_from_a_silent_stream_closes_the_upstream_connection() {
     let answer = Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang();
     leaves("a silent stream", answer, async |gateway, _, _| {
         let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
@@ -98,7 +98,7 @@ async fn leaving_a_silent_stream_lets_the_upstream_go() {
 }
 
 #[tokio::test]
-async fn leaving_a_busy_stream_lets_the_upstream_go() {
+async fn a_disconnect_from_a_busy_stream_closes_the_upstream_connection() {
     let answer = Answer::stream().chunk(chat::role()).repeat_chunk(chat::content("more and more"));
     leaves("a busy stream", answer, async |gateway, _, _| {
         let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
@@ -112,7 +112,7 @@ async fn leaving_a_busy_stream_lets_the_upstream_go() {
 }
 
 #[tokio::test]
-async fn a_cancelled_stream_is_not_free() {
+async fn usage_of_a_cancelled_stream_is_estimated() {
     let (gateway, first, _second) = watched_line().await;
     first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some words of output")).hang());
     let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
@@ -128,7 +128,7 @@ async fn a_cancelled_stream_is_not_free() {
 
 /// P2.
 #[tokio::test]
-async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
+async fn no_attempt_follows_a_disconnect_during_the_backoff() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     second.always(Answer::completion("never asked"));
     let gate = crate::support::Gate::new();
@@ -160,7 +160,7 @@ async fn nothing_is_tried_after_the_client_left_during_a_back_off() {
 
 /// P3: all at once.
 #[tokio::test]
-async fn two_hundred_clients_leave_at_once() {
+async fn two_hundred_simultaneous_disconnects_leak_nothing() {
     const CLIENTS: usize = 200;
     const BEFORE: usize = 16;
     // The database opens and closes files now and then, and this test's own queries use connections too.

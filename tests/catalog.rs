@@ -65,7 +65,7 @@ async fn a_synced_model_is_listed_and_served_at_once() {
 }
 
 #[tokio::test]
-async fn the_catalog_outlives_a_restart_and_may_be_lost() {
+async fn the_catalog_survives_a_restart_and_may_be_damaged() {
     let (gateway, upstream) = with_upstream().await;
     upstream.then(list(&["kept"]));
     post(&gateway.client(), "providers/up/sync", json!({})).await;
@@ -90,7 +90,7 @@ async fn the_catalog_outlives_a_restart_and_may_be_lost() {
 }
 
 #[tokio::test]
-async fn a_test_completion_proves_what_a_catalog_does_not() {
+async fn a_test_completion_proves_inference_and_a_catalog_sync_does_not() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client();
     upstream.then(list(&["m"]));
@@ -131,7 +131,7 @@ async fn a_test_completion_proves_what_a_catalog_does_not() {
 }
 
 #[tokio::test]
-async fn a_failed_test_says_what_to_look_at() {
+async fn a_failed_test_has_a_hint_and_evidence() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client();
     for (status, hint) in [
@@ -162,7 +162,7 @@ async fn a_failed_test_says_what_to_look_at() {
 }
 
 #[tokio::test]
-async fn one_that_cannot_be_reached_is_evidence_and_no_fault_of_the_gateway() {
+async fn an_unreachable_provider_is_recorded_as_evidence() {
     let gateway = Gateway::start(&Yaml::one(refusing_url().await)).await;
     let client = gateway.client();
     let (status, synced) = post(&client, "providers/up/sync", json!({})).await;
@@ -176,7 +176,7 @@ async fn one_that_cannot_be_reached_is_evidence_and_no_fault_of_the_gateway() {
 }
 
 #[tokio::test]
-async fn a_hostile_list_changes_nothing_or_is_cut() {
+async fn a_malformed_model_list_changes_nothing_and_a_long_one_is_cut() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client();
     upstream.then(list(&["good"]));
@@ -210,7 +210,7 @@ async fn a_hostile_list_changes_nothing_or_is_cut() {
 }
 
 #[tokio::test]
-async fn slow_catalogs_do_not_hold_up_the_others() {
+async fn a_slow_catalog_does_not_delay_the_others() {
     let (slow, quick) = (Upstream::start().await, Upstream::start().await);
     slow.always(Answer::hang_forever());
     quick.always(list(&["q"]));
@@ -269,7 +269,7 @@ async fn the_catalog_is_paged_and_filtered() {
 }
 
 #[tokio::test]
-async fn an_override_prices_requests_from_its_moment_on() {
+async fn an_override_prices_requests_from_its_start_time() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client();
     upstream.always(Answer::completion("ok"));
@@ -337,7 +337,7 @@ async fn an_override_of_a_model_that_no_provider_has_warns() {
 }
 
 #[tokio::test]
-async fn an_override_that_cannot_be_is_refused_by_name() {
+async fn an_invalid_override_is_rejected_by_field() {
     let (gateway, _upstream) = with_upstream().await;
     let client = gateway.client();
     let facts = json!({"vision": true});
@@ -357,7 +357,7 @@ async fn an_override_that_cannot_be_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn nobody_pays_twice_for_one_test() {
+async fn a_test_repeated_with_its_idempotency_key_runs_once() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client().with("idempotency-key", "once");
     upstream.always(Answer::events(&chat::events(&["pong"])));
@@ -394,7 +394,7 @@ async fn an_endpoint_is_tested_with_its_failover() {
 }
 
 #[tokio::test]
-async fn explain_asks_no_upstream() {
+async fn explain_calls_no_upstream() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let gateway = Gateway::start(&Yaml::line(&[first.base_url(), second.base_url()])).await;
     let client = gateway.client();
@@ -417,7 +417,7 @@ async fn explain_asks_no_upstream() {
 }
 
 #[tokio::test]
-async fn what_does_not_exist_is_told() {
+async fn unknown_providers_and_invalid_members_are_rejected() {
     let (gateway, upstream) = with_upstream().await;
     let client = gateway.client();
     assert_eq!(post(&client, "providers/none/sync", json!({})).await.0, 404);

@@ -22,7 +22,7 @@ async fn ask(gateway: &Gateway, model: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_retired_model_closes_itself_and_no_other() {
+async fn a_retired_model_opens_only_its_own_circuit() {
     for refusal in [
         Answer::json(404, chat::error("The model `retired` does not exist", "model_not_found")),
         Answer::json(400, chat::error("The model `retired` has been decommissioned", "model_decommissioned")),
@@ -53,7 +53,7 @@ async fn a_retired_model_closes_itself_and_no_other() {
 
 /// A client with invalid requests does not keep the circuit of a recovered provider open.
 #[tokio::test]
-async fn a_probe_that_the_upstream_finds_wrong_closes_the_circuit() {
+async fn a_probe_with_an_invalid_request_closes_the_circuit() {
     let (gateway, upstream) = start(SECOND).await;
     upstream.then(Answer::error(503)).then(Answer::error(400)).always(Answer::completion("back"));
     assert_eq!(ask(&gateway, "up/fine").await, 503);
@@ -66,7 +66,7 @@ async fn a_probe_that_the_upstream_finds_wrong_closes_the_circuit() {
 }
 
 #[tokio::test]
-async fn a_probe_whose_client_leaves_gives_its_slot_back() {
+async fn a_probe_whose_client_disconnects_frees_its_slot() {
     let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 1\ncircuit_cooldown_seconds: 2";
     let (gateway, upstream) = start(policies).await;
     upstream.then(Answer::error(503)).then(Answer::hang_forever()).always(Answer::completion("back"));
@@ -103,7 +103,7 @@ fn limit_descriptors(gateway: &Gateway, current: u64) {
 const DESCRIPTORS_MAX: u64 = 1_024;
 
 #[tokio::test]
-async fn a_lack_of_descriptors_is_the_gateways_own_fault() {
+async fn a_lack_of_descriptors_opens_no_circuit() {
     let (gateway, upstream) = start("retry_max_attempts: 1\ncircuit_failure_threshold: 1").await;
     upstream.always(Answer::completion("ok"));
     let mut raw = Raw::open(gateway.address()).await;

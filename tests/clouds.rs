@@ -40,7 +40,7 @@ pub(crate) fn message_stream() -> Answer {
 }
 
 #[tokio::test]
-async fn claude_on_vertex_gets_a_messages_clients_own_bytes() {
+async fn claude_on_vertex_gets_the_bytes_of_a_messages_client() {
     let upstream = Upstream::start().await;
     let gateway = vertex(&upstream).await;
     let body = |stream: &str| {
@@ -172,7 +172,7 @@ async fn vertex_takes_an_api_key_which_names_its_project_itself() {
 }
 
 #[tokio::test]
-async fn azure_is_asked_with_tokens_of_an_application() {
+async fn azure_requests_carry_tokens_of_an_application() {
     let (upstream, entra) = (Upstream::start().await, Upstream::start().await);
     upstream.always(Answer::completion("hello"));
     entra.then(token("eyJ.first", 1)).always(token("eyJ.second", 3_600));
@@ -208,7 +208,7 @@ async fn azure_is_asked_with_tokens_of_an_application() {
 }
 
 #[tokio::test]
-async fn a_managed_identity_signs_in_where_it_is_asked_for() {
+async fn a_managed_identity_authenticates_only_where_configured() {
     let (upstream, platform) = (Upstream::start().await, Upstream::start().await);
     upstream.always(Answer::completion("hello"));
     let end = shared::clock::unix_ms() / 1_000 + 86_000;
@@ -266,7 +266,7 @@ fn expired() -> Answer {
 }
 
 #[tokio::test]
-async fn a_request_whose_token_was_refused_is_served_with_the_next_one() {
+async fn a_request_with_a_refused_token_is_retried_with_a_new_token() {
     let (upstream, google) = (Upstream::start().await, Upstream::start().await);
     let gateway = with_tokens(&upstream, &google, |_| ()).await;
     upstream.then(expired()).always(generated());
@@ -279,7 +279,7 @@ async fn a_request_whose_token_was_refused_is_served_with_the_next_one() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_refuses_every_token_causes_one_renewal_and_no_storm() {
+async fn an_upstream_that_refuses_every_token_causes_one_renewal() {
     let (upstream, google) = (Upstream::start().await, Upstream::start().await);
     let gateway = with_tokens(&upstream, &google, |_| ()).await;
     upstream.always(expired());
@@ -299,7 +299,7 @@ async fn an_upstream_that_refuses_every_token_causes_one_renewal_and_no_storm() 
 }
 
 #[tokio::test]
-async fn another_target_is_faster_than_a_renewal() {
+async fn a_refused_token_fails_over_while_it_is_renewed() {
     let (upstream, google, other) =
         (Upstream::start().await, Upstream::start().await, Upstream::start().await);
     other.always(Answer::completion("from the other"));
@@ -322,7 +322,7 @@ async fn another_target_is_faster_than_a_renewal() {
 }
 
 #[tokio::test]
-async fn what_a_request_refers_to_stays_at_home_when_a_token_is_renewed() {
+async fn a_response_keeps_its_provider_across_a_token_renewal() {
     let (upstream, entra) = (Upstream::start().await, Upstream::start().await);
     entra.then(token("eyJ.first", 3_600)).always(token("eyJ.second", 3_600));
     let response = |id: &str| {

@@ -38,7 +38,7 @@ async fn a_link_to_any_page_of_the_console_opens_it() {
 }
 
 #[tokio::test]
-async fn a_browser_gets_compressed_files_and_keeps_them() {
+async fn console_assets_are_compressed_and_cached() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let paths = assets(&get(&gateway, "/console", &[]).await);
     assert_eq!(paths.len(), 2, "{paths:?}");

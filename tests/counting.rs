@@ -38,7 +38,7 @@ fn names(value: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn gemini_vertex_and_bedrock_count_in_their_own_words() {
+async fn token_counting_is_translated_for_gemini_vertex_and_bedrock() {
     let google = json!({"totalTokens": 31, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 31}]});
     let rows = [
         (
@@ -128,7 +128,7 @@ async fn the_preamble_is_counted() {
 
 /// For counts, Vertex AI rejects some betas that it accepts for other requests.
 #[tokio::test]
-async fn vertex_gets_the_betas_that_it_counts_with() {
+async fn vertex_gets_only_the_betas_it_accepts_for_counting() {
     let upstream = Upstream::start().await;
     let settings = json!({"type": "vertex", "api_key": "ya29.x", "project": "p-1", "location": "eu", "models": ["claude-x"]});
     let gateway = over(&upstream, settings).await;

@@ -41,7 +41,7 @@ fn sealed_data_key(setup: &Setup) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn another_key_takes_over_and_the_old_one_opens_nothing() {
+async fn a_rekey_replaces_the_key_and_the_old_one_opens_nothing() {
     let setup = stopped().await.env(NEW_KEY, OTHER_KEY);
     let old_seal = sealed_data_key(&setup);
     assert!(said(&setup, &["credentials", "verify"], 0).await.contains("all "));
@@ -63,7 +63,7 @@ async fn another_key_takes_over_and_the_old_one_opens_nothing() {
 }
 
 #[tokio::test]
-async fn a_rekey_says_what_it_lacks_and_changes_nothing() {
+async fn a_rekey_with_a_missing_or_wrong_key_changes_nothing() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let setup = gateway.kill().await;
     let before = sealed_data_key(&setup);
@@ -85,7 +85,7 @@ async fn a_rekey_says_what_it_lacks_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_does_not_open_is_named() {
+async fn verify_and_rekey_name_a_value_that_does_not_open() {
     let setup = stopped().await.env(NEW_KEY, OTHER_KEY);
     let db = rusqlite::Connection::open(setup.state().join("gateway.db")).unwrap();
     let damage = "UPDATE idempotency SET body = CAST(substr(body, 1, length(body) - 1) AS BLOB) \

@@ -66,7 +66,7 @@ fn streams() -> Vec<(&'static str, &'static str, Value, Vec<u8>)> {
 const MARKS: [&str; 4] = ["[DONE]", "message_stop", "response.completed", "message_delta"];
 
 #[tokio::test]
-async fn a_stream_that_is_cut_ends_with_an_error_event_and_properly() {
+async fn a_cut_upstream_stream_ends_with_an_error_event_and_a_proper_end() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&yaml(&upstream)).await;
     for (name, path, request, first) in streams() {
@@ -93,7 +93,7 @@ fn is_error(data: &Value) -> bool {
 }
 
 #[tokio::test]
-async fn the_connection_closes_behind_a_stream_that_has_failed() {
+async fn the_connection_closes_after_a_failed_stream() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&yaml(&upstream)).await;
     upstream.then(Answer::stream().chunk(chat::content("half")).close());
@@ -104,7 +104,7 @@ async fn the_connection_closes_behind_a_stream_that_has_failed() {
 }
 
 #[tokio::test]
-async fn an_answer_without_events_is_broken_off() {
+async fn a_cut_response_without_events_is_aborted() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&yaml(&upstream)).await;
     let speech = json!({"model": "native/m", "input": "Hello.", "voice": "alloy"}).to_string();
@@ -124,7 +124,7 @@ async fn an_answer_without_events_is_broken_off() {
 }
 
 #[tokio::test]
-async fn no_keep_alive_is_written_into_sound() {
+async fn no_keepalive_comment_is_written_into_sound() {
     let upstream = Upstream::start().await;
     let setup = Setup::new(&yaml(&upstream)).env("LLMGW_STREAM_KEEPALIVE_SECONDS", "1");
     let gateway = setup.start().await;

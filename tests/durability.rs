@@ -48,7 +48,7 @@ async fn load(client: Client, admin: Admin, project: String, name: String, seen:
 
 /// P16: six rounds of load, each ended by kill -9.
 #[tokio::test]
-async fn what_was_answered_survives_kills_under_load() {
+async fn acknowledged_chats_and_keys_survive_kills_under_load() {
     const ROUNDS: usize = 6;
     const CLIENTS: usize = 12;
     const ANSWERS: usize = 60;
@@ -121,7 +121,7 @@ async fn names(admin: &Admin) -> Vec<String> {
 /// journal's allocated blocks still accept the record of a chat; on a read-only disk nothing is written, so that chat
 /// and later ones get 503.
 #[tokio::test]
-async fn a_failing_disk_refuses_changes_clearly_and_recovers() {
+async fn changes_on_a_failing_disk_are_refused_until_it_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let Some(library) = faults::library(dir.path()) else { return };
     let upstream = Upstream::start().await;
@@ -223,7 +223,7 @@ async fn every_answer_on_a_full_disk_is_recorded_after_a_kill() {
 
 /// P20: another program truncates the files of the journal. The process continues and loses only the truncated part.
 #[tokio::test]
-async fn a_journal_that_is_cut_short_ends_no_process() {
+async fn a_truncated_journal_does_not_end_the_process() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     upstream.then(Answer::completion("before"));
@@ -248,7 +248,7 @@ async fn a_journal_that_is_cut_short_ends_no_process() {
 /// P20: at a limit on file sizes (`ulimit -f`) the kernel sends a signal with each refused write. The process continues,
 /// refuses what it cannot record, and recovers.
 #[tokio::test]
-async fn a_limit_on_file_sizes_ends_no_process() {
+async fn a_file_size_limit_does_not_end_the_process() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
@@ -298,7 +298,7 @@ async fn chat_until_refused(client: Client, number: usize, answered: Arc<Mutex<B
 }
 
 #[tokio::test]
-async fn a_change_while_a_stranger_holds_the_database_is_refused_for_a_while_and_not_half_done() {
+async fn a_change_fails_whole_while_another_process_locks_the_database() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let admin = Admin(gateway.client());
     let db = rusqlite::Connection::open(gateway.state().join("gateway.db")).unwrap();

@@ -115,7 +115,7 @@ async fn an_unknown_selector_is_404_on_every_route() {
 
 /// M-160 in each protocol with images, but not for an image that is only mentioned.
 #[tokio::test]
-async fn a_target_that_sees_no_images_is_passed_over_on_every_conversation_route() {
+async fn a_target_without_vision_is_skipped_on_every_conversation_route() {
     let (gateway, upstreams) = pair().await;
     for upstream in &upstreams {
         upstream.always(universal());
@@ -147,7 +147,7 @@ async fn a_target_that_sees_no_images_is_passed_over_on_every_conversation_route
 
 /// M-160: the arguments and the schema of a tool are not content.
 #[tokio::test]
-async fn an_image_in_arguments_or_a_schema_is_no_image() {
+async fn an_image_in_tool_arguments_or_a_schema_is_not_image_content() {
     let (gateway, upstreams) = pair().await;
     upstreams[0].always(universal());
     let input =
@@ -308,7 +308,7 @@ async fn a_body_past_sixty_four_mebibytes_is_413_on_every_route() {
 
 /// M-214: exactly one upstream call, to the first target, although the second could serve the request.
 #[tokio::test]
-async fn one_target_alone_is_asked_on_every_single_target_route() {
+async fn only_the_first_target_is_called_on_every_single_target_route() {
     let (gateway, upstreams) = pair().await;
     upstreams[0].always(Answer::error(503));
     upstreams[1].always(universal());
@@ -341,7 +341,7 @@ fn chat_over_responses_is_labelled_experimental() {
 
 /// M-187, M-217, M-223.
 #[test]
-fn the_pages_state_what_the_admin_api_promises_and_how_to_upgrade() {
+fn the_docs_state_the_admin_api_contract_and_the_upgrade_steps() {
     for (page, part) in [
         ("admin-api", "every route needs an administrator key or a session"),
         ("admin-api", "not a versioned public contract"),

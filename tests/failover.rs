@@ -36,7 +36,7 @@ fn steps(expected: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
+async fn the_third_target_serves_if_the_first_refuses_and_the_second_hangs() {
     for body in [chat::request("line"), chat::stream_request("line")] {
         let (hanging, third) = (Upstream::start().await, Upstream::start().await);
         hanging.always(Answer::hang_forever());
@@ -67,7 +67,7 @@ async fn the_third_answers_when_the_first_refuses_and_the_second_hangs() {
 
 /// P13: 400, 422 and similar statuses.
 #[tokio::test]
-async fn what_is_wrong_with_the_request_never_fails_over() {
+async fn a_request_error_never_fails_over() {
     for status in [400, 405, 406, 409, 410, 411, 415, 422] {
         let (gateway, upstreams) = line(2).await;
         upstreams[0].always(Answer::error(status));
@@ -80,7 +80,7 @@ async fn what_is_wrong_with_the_request_never_fails_over() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_the_upstream_moves_on() {
+async fn an_upstream_error_fails_over() {
     let (gateway, upstreams) = line(2).await;
     upstreams[1].always(Answer::completion("second"));
     let statuses = [401, 402, 403, 404, 408, 429, 500, 502, 503, 504, 520, 524, 529];
@@ -94,7 +94,7 @@ async fn what_is_wrong_with_the_upstream_moves_on() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_moves_on() {
+async fn an_invalid_response_fails_over() {
     let events = chat::events(&["a"]).concat();
     let stream = |bytes: &[u8]| Answer::whole(200, &[("content-type", "text/event-stream")], bytes);
     let html = Answer::whole(200, &[("content-type", "text/html")], "<html>busy</html>");
@@ -132,7 +132,7 @@ async fn an_answer_that_is_none_moves_on() {
 }
 
 #[tokio::test]
-async fn a_short_whole_answer_that_breaks_off_moves_on() {
+async fn a_cut_short_response_fails_over() {
     let (gateway, upstreams) = line(2).await;
     upstreams[0].always(Answer::completion("first").cut_after(150));
     upstreams[1].always(Answer::completion("second"));
@@ -161,7 +161,7 @@ async fn a_redirect_is_never_followed() {
 
 /// P13: each of them fails over once.
 #[tokio::test]
-async fn a_hundred_at_once_pass_a_failing_first_target() {
+async fn a_hundred_concurrent_requests_fail_over_from_the_first_target() {
     let (gateway, upstreams) = line(2).await;
     upstreams[0].always(Answer::error(503));
     upstreams[1].always(Answer::completion("second"));
@@ -187,7 +187,7 @@ async fn a_failure_is_retried_on_the_same_target_first() {
 }
 
 #[tokio::test]
-async fn a_short_retry_after_is_waited_for_and_a_long_one_moves_on() {
+async fn a_short_retry_after_is_waited_for_and_a_long_one_fails_over() {
     let policies = "retry_max_attempts: 2\nretry_initial_backoff_seconds: 0.01\ncircuit_failure_threshold: 0";
     let (gateway, upstreams) = line_with(2, policies).await;
     let limited = |name, value| Answer::whole(429, &[(name, value)], chat::error("slow down", "rate"));
@@ -205,7 +205,7 @@ async fn a_short_retry_after_is_waited_for_and_a_long_one_moves_on() {
 }
 
 #[tokio::test]
-async fn the_client_learns_the_most_meaningful_failure() {
+async fn the_client_gets_the_most_meaningful_failure() {
     let (gateway, upstreams) = line(3).await;
     upstreams[0].always(Answer::whole(429, &[("retry-after", "7")], chat::error("rate limited", "rate")));
     upstreams[1].always(Answer::new().close());
@@ -251,7 +251,7 @@ async fn a_spent_budget_is_a_gateway_timeout() {
 }
 
 #[tokio::test]
-async fn the_budget_never_cuts_an_answer_that_has_begun() {
+async fn the_time_budget_never_cuts_a_started_response() {
     let (gateway, upstreams) = line(1).await;
     let gate = crate::support::Gate::new();
     let rest = Answer::stream().chunk(chat::content("a")).wait(&gate);
@@ -296,7 +296,7 @@ async fn an_affinity_key_always_starts_at_the_same_member() {
 }
 
 #[tokio::test]
-async fn losing_a_member_moves_only_its_own_conversations() {
+async fn losing_a_target_moves_only_its_own_conversations() {
     let (gateway, upstreams) = line(3).await;
     for upstream in &upstreams {
         upstream.always(Answer::completion("ok"));
@@ -339,7 +339,7 @@ async fn an_open_circuit_is_skipped_until_a_restart() {
 }
 
 #[tokio::test]
-async fn a_circuit_closes_after_a_probe_that_works() {
+async fn a_circuit_closes_after_a_successful_probe() {
     let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 1\ncircuit_cooldown_seconds: 1";
     let (gateway, upstreams) = line_with(1, policies).await;
     upstreams[0].then(Answer::error(503)).always(Answer::completion("back"));
@@ -366,7 +366,7 @@ async fn wrong_requests_do_not_open_a_circuit() {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_idle_costs_no_request() {
+async fn a_connection_closed_while_idle_fails_no_request() {
     // If the upstream closes while a request is in flight, only the upstream knows whether it processed the request.
     // Such a request is sent again as another attempt.
     let policies = "retry_max_attempts: 3\ncircuit_failure_threshold: 1";
@@ -381,7 +381,7 @@ async fn a_connection_that_was_closed_while_idle_costs_no_request() {
 
 /// A request that was written may have been executed: it is only sent again as another attempt.
 #[tokio::test]
-async fn a_request_that_was_written_is_sent_again_as_an_attempt_alone() {
+async fn a_written_request_is_sent_again_only_as_another_attempt() {
     let half = Answer::new().send("HTTP/1.1 200 OK\r\ncontent-ty").close();
     for (name, ending) in [("no answer", Answer::new().close()), ("half a head", half)] {
         for attempts in [1, 2] {
@@ -408,7 +408,7 @@ async fn a_request_that_was_written_is_sent_again_as_an_attempt_alone() {
 }
 
 #[tokio::test]
-async fn a_budget_of_zero_is_the_default() {
+async fn a_time_budget_of_zero_means_the_default() {
     let (gateway, upstreams) = line(1).await;
     upstreams[0].always(Answer::completion("ok"));
     let by_header = gateway.client().with("x-llmgw-fallback-timeout-ms", "0");

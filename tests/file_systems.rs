@@ -32,7 +32,7 @@ async fn state(gateway: &Gateway) -> Value {
 }
 
 #[tokio::test]
-async fn a_fifo_among_the_backups_freezes_nothing() {
+async fn a_fifo_among_the_backups_blocks_nothing() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let folder = gateway.state().join("backups");
     std::fs::create_dir(&folder).unwrap();
@@ -52,7 +52,7 @@ async fn a_fifo_among_the_backups_freezes_nothing() {
 }
 
 #[tokio::test]
-async fn backups_whose_file_system_hangs_freeze_neither_the_api_nor_the_end() {
+async fn a_hung_backup_file_system_blocks_neither_the_api_nor_the_stop() {
     let faulty = Faulty::new();
     let mut gateway = faulty.apply(Setup::new(&Yaml::one("http://127.0.0.1:9/v1"))).start().await;
     let folder = gateway.state().join("backups");
@@ -72,7 +72,7 @@ async fn backups_whose_file_system_hangs_freeze_neither_the_api_nor_the_end() {
 }
 
 #[tokio::test]
-async fn a_configuration_that_becomes_a_fifo_leaves_the_last_good_one() {
+async fn a_configuration_replaced_by_a_fifo_keeps_the_last_valid_one() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
@@ -94,7 +94,7 @@ async fn a_configuration_that_becomes_a_fifo_leaves_the_last_good_one() {
 }
 
 #[tokio::test]
-async fn a_configuration_whose_file_system_hangs_freezes_neither_the_api_nor_the_end() {
+async fn a_hung_configuration_file_system_blocks_neither_the_api_nor_the_stop() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let faulty = Faulty::new();
@@ -111,7 +111,7 @@ async fn a_configuration_whose_file_system_hangs_freezes_neither_the_api_nor_the
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_refused_at_the_start_by_name() {
+async fn a_configured_path_that_is_no_regular_file_prevents_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
     make_fifo(&fifo);
@@ -137,7 +137,7 @@ async fn what_is_no_file_is_refused_at_the_start_by_name() {
 }
 
 #[tokio::test]
-async fn a_configuration_whose_file_system_hangs_ends_the_start_by_name() {
+async fn a_hung_configuration_file_system_ends_the_start_with_the_path() {
     let faulty = Faulty::new();
     let setup = faulty.apply(Setup::new(&Yaml::one("http://127.0.0.1:9/v1")));
     faulty.begin("hang", setup.config_path().to_str().unwrap());

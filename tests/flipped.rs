@@ -94,7 +94,7 @@ async fn filled() -> (Setup, Upstream) {
 }
 
 #[tokio::test]
-async fn a_flipped_bit_in_the_database_is_refused_or_changes_nothing() {
+async fn a_flipped_bit_in_the_database_is_detected_or_has_no_effect() {
     let (setup, _upstream) = filled().await;
     let database = setup.state().join("gateway.db");
     let whole = std::fs::read(&database).unwrap();

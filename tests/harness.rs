@@ -36,7 +36,7 @@ async fn an_event_waits_for_its_gate() {
 }
 
 #[tokio::test]
-async fn a_cut_and_a_reset_are_seen_as_broken_streams() {
+async fn the_client_reports_a_cut_and_a_reset_as_broken_streams() {
     let upstream = Upstream::start().await;
     let events = chat::events(&["a", "b"]);
     let begun = || Answer::stream().chunk(&events[0]).chunk(&events[1]);
@@ -49,7 +49,7 @@ async fn a_cut_and_a_reset_are_seen_as_broken_streams() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_is_on_record() {
+async fn the_scripted_upstream_records_a_client_disconnect() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::stream().chunk(chat::role()).hang());
     let mut flow = client_of(&upstream).chat_flow(chat::stream_request("m")).await;
@@ -61,7 +61,7 @@ async fn a_client_that_leaves_is_on_record() {
 }
 
 #[test]
-fn children_of_every_thread_are_children_of_the_process() {
+fn children_of_every_thread_are_listed_as_children_of_the_process() {
     let (started, child) = std::sync::mpsc::channel();
     let (end, ended) = std::sync::mpsc::channel::<()>();
     let thread = std::thread::spawn(move || {

@@ -168,7 +168,7 @@ const CHUNKED: &str = "host: a\r\ntransfer-encoding: chunked\r\n";
 
 /// LIM-5, P10: the codings of requests, each followed by a second request.
 #[tokio::test]
-async fn a_chunked_request_that_could_be_read_otherwise_is_refused() {
+async fn an_ambiguous_chunked_request_is_rejected() {
     let (gateway, upstream) = gateway().await;
     let head = format!("{LINE}\r\nauthorization: Bearer {ADMIN_KEY}\r\n{CHUNKED}\r\n");
     let send = async |coding: &[u8]| {
@@ -193,7 +193,7 @@ const DROPPED: [&str; 3] = ["a NUL in an extension", "a DEL in an extension", "a
 
 /// LIM-5: the codings of answers. No answer with an ambiguous end is relayed as complete.
 #[tokio::test]
-async fn a_chunked_answer_that_could_be_read_otherwise_is_an_error() {
+async fn an_ambiguous_chunked_response_is_an_error() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let head =
@@ -252,7 +252,7 @@ async fn interim_answers_without_end_are_an_error() {
 
 /// P10: each case is followed by a second request, which must never be executed.
 #[tokio::test]
-async fn what_is_malformed_is_refused_with_its_connection() {
+async fn malformed_requests_are_rejected_and_their_connections_closed() {
     let (gateway, upstream) = gateway().await;
     let mut wrong = Vec::new();
     let cases = [wrong_framing(), wrong_syntax(), wrong_chunks()].concat();
@@ -274,7 +274,7 @@ async fn what_is_malformed_is_refused_with_its_connection() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_malformed_http_is_in_the_envelope() {
+async fn a_malformed_http_request_gets_an_error_in_the_envelope() {
     let (gateway, _upstream) = gateway().await;
     let mut connection = Raw::open(gateway.address()).await;
     connection.send(request(LINE, "content-length: 2\r\n")).await;
@@ -305,7 +305,7 @@ async fn heads_over_the_limits_are_refused() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_one_hop_stays_there() {
+async fn hop_by_hop_headers_are_not_forwarded() {
     let (gateway, upstream) = gateway().await;
     let body = chat::completion("ok");
     let headers = [
@@ -355,7 +355,7 @@ async fn what_belongs_to_one_hop_stays_there() {
 }
 
 #[tokio::test]
-async fn a_wrong_method_says_which_are_right() {
+async fn a_wrong_method_returns_405_with_the_allowed_methods() {
     let (gateway, upstream) = gateway().await;
     for (method, path, allow) in [
         ("GET", "/v1/chat/completions", "POST"),
@@ -387,7 +387,7 @@ async fn head_answers_as_get_does_without_a_body() {
 }
 
 #[tokio::test]
-async fn bare_paths_mean_what_the_versioned_ones_do() {
+async fn bare_paths_are_equivalent_to_versioned_paths() {
     let (gateway, upstream) = gateway().await;
     let client = gateway.client();
     assert_eq!(client.get("/models").await.unwrap().body, client.get("/v1/models").await.unwrap().body);
@@ -431,7 +431,7 @@ async fn requests_in_one_write_are_answered_in_order() {
 }
 
 #[tokio::test]
-async fn a_request_behind_a_chunked_one_is_answered_too() {
+async fn a_request_pipelined_after_a_chunked_one_is_answered() {
     let (gateway, upstream) = gateway().await;
     upstream.then(Answer::completion("one")).then(Answer::completion("two"));
     let body = chat::request("m");
@@ -447,7 +447,7 @@ async fn a_request_behind_a_chunked_one_is_answered_too() {
 }
 
 #[tokio::test]
-async fn a_client_of_http_1_0_gets_an_answer_that_it_can_read() {
+async fn an_http_1_0_client_gets_a_response_without_chunks() {
     let (gateway, upstream) = gateway().await;
     upstream.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).chunk(chat::done()));
     let body = chat::stream_request("m");
@@ -494,7 +494,7 @@ async fn a_web_socket_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_request_id_is_kept_when_it_is_sane_and_made_when_not() {
+async fn a_valid_request_id_is_kept_and_an_invalid_one_is_replaced() {
     let (gateway, _upstream) = gateway().await;
     let answer = gateway.client().with("x-request-id", "my-id.1").chat(chat::request("m")).await;
     assert_eq!(answer.header("x-request-id"), Some("my-id.1"));

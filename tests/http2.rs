@@ -43,7 +43,7 @@ fn stream(pieces: Vec<Bytes>, gate: Option<Gate>, reset: bool) -> H2Answer {
 }
 
 #[tokio::test]
-async fn many_exchanges_share_a_connection_of_the_client() {
+async fn many_exchanges_share_one_client_connection() {
     let upstream = Upstream::start().await;
     let gate = Gate::new();
     upstream.always(Answer::gated_events(&chat::events(&["a"]), &gate));
@@ -66,7 +66,7 @@ async fn many_exchanges_share_a_connection_of_the_client() {
 }
 
 #[tokio::test]
-async fn a_reset_stream_lets_its_upstream_go_and_no_other() {
+async fn a_reset_stream_closes_only_its_own_upstream_connection() {
     let upstream = Upstream::start().await;
     let gate = Gate::new();
     let begun = || Answer::stream().chunk(chat::content("a"));
@@ -90,7 +90,7 @@ async fn a_reset_stream_lets_its_upstream_go_and_no_other() {
 }
 
 #[tokio::test]
-async fn an_upstream_may_speak_http2() {
+async fn an_upstream_can_use_http2() {
     let upstream = H2Upstream::start(whole("over frames")).await;
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
     let gateway = Gateway::start(&yaml).await;
@@ -121,7 +121,7 @@ async fn an_http2_stream_passes_event_by_event() {
 }
 
 #[tokio::test]
-async fn leaving_resets_the_upstreams_http2_stream() {
+async fn a_client_disconnect_resets_the_upstream_http2_stream() {
     let gate = Gate::new();
     let upstream = H2Upstream::start(stream(chat::events(&["a", "b"]), Some(gate.clone()), false)).await;
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "http_version: \"2\"");
@@ -254,7 +254,7 @@ fn floods() -> Vec<(&'static str, Vec<u8>, Round)> {
 }
 
 #[tokio::test]
-async fn floods_of_frames_cost_little_and_hold_nobody_up() {
+async fn floods_of_frames_cost_little_memory_and_delay_no_other_client() {
     const ROUNDS: u32 = 50_000;
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));

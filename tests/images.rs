@@ -48,7 +48,7 @@ fn first_line(request: &Received) -> &str {
 }
 
 #[tokio::test]
-async fn gemini_draws_by_generate_content() {
+async fn gemini_images_use_generate_content() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     upstream.always(drawn());
@@ -81,7 +81,7 @@ async fn gemini_draws_by_generate_content() {
 }
 
 #[tokio::test]
-async fn imagen_draws_by_predict_on_gemini_and_on_vertex() {
+async fn imagen_images_use_predict_on_gemini_and_vertex() {
     let vertex =
         json!({"type": "vertex", "api_key": "ya29.one", "project": "p-1", "location": "europe-west4"});
     let place = "/v1/projects/p-1/locations/europe-west4/publishers/google/models";
@@ -117,7 +117,7 @@ async fn imagen_draws_by_predict_on_gemini_and_on_vertex() {
 }
 
 #[tokio::test]
-async fn what_google_refuses_to_draw_is_openais_moderation_error() {
+async fn an_image_refused_by_google_is_the_openai_moderation_error() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     let rows = [
@@ -138,7 +138,7 @@ async fn what_google_refuses_to_draw_is_openais_moderation_error() {
 }
 
 #[tokio::test]
-async fn an_answer_without_an_image_is_a_502_that_says_what_came() {
+async fn a_response_without_an_image_is_a_502_that_quotes_it() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     let body = r#"{"model":"g/gemini-2.5-flash-image","prompt":"a cat"}"#;
@@ -167,7 +167,7 @@ async fn an_answer_without_an_image_is_a_502_that_says_what_came() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_drawn_is_refused_by_its_path_before_anything_is_sent() {
+async fn unsupported_image_members_are_rejected_before_a_call() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     let (flash, imagen) = ("g/gemini-2.5-flash-image", "g/imagen-4.0-generate-001");
@@ -195,7 +195,7 @@ async fn what_cannot_be_drawn_is_refused_by_its_path_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn googles_own_errors_keep_their_status() {
+async fn google_errors_keep_their_status() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     let body = r#"{"model":"g/gemini-2.5-flash-image","prompt":"a cat"}"#;

@@ -91,7 +91,7 @@ async fn a_kill_leaves_one_interrupted_record_of_each_stream_that_waits_for_its_
 }
 
 #[tokio::test]
-async fn the_interrupted_record_names_the_target_that_was_asked_last() {
+async fn the_interrupted_record_names_the_last_called_target() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.always(Answer::error(500));
     second.always(Answer::hang_forever());
@@ -109,7 +109,7 @@ async fn the_interrupted_record_names_the_target_that_was_asked_last() {
 }
 
 #[tokio::test]
-async fn an_end_in_good_order_leaves_no_notes_behind() {
+async fn an_orderly_stop_leaves_no_notes() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::events(&chat::events(&["ok"])));
     let mut gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

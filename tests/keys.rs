@@ -46,7 +46,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn a_minted_key_opens_at_once_and_its_use_is_its_projects_and_its_humans() {
+async fn a_new_key_works_at_once_and_records_its_project_and_human() {
     let rig = Rig::start().await;
     let key = rig.key().await;
     for client in [rig.client(&key.key), Client::new(rig.gateway.address(), None).with("x-api-key", &key.key)]
@@ -73,7 +73,7 @@ async fn a_minted_key_opens_at_once_and_its_use_is_its_projects_and_its_humans()
 }
 
 #[tokio::test]
-async fn whatever_closes_a_key_closes_it_for_the_next_request_and_what_opens_it_again_does_so_too() {
+async fn disabling_and_enabling_a_key_or_its_owner_applies_to_the_next_request() {
     let rig = Rig::start().await;
     let key = rig.key().await;
     let (project, ada) = (format!("projects/{}", rig.project), format!("principals/{}", rig.ada));
@@ -104,7 +104,7 @@ async fn whatever_closes_a_key_closes_it_for_the_next_request_and_what_opens_it_
 }
 
 #[tokio::test]
-async fn a_stream_that_runs_goes_on_when_its_key_is_revoked() {
+async fn a_running_stream_continues_after_its_key_is_revoked() {
     let rig = Rig::start().await;
     let key = rig.key().await;
     let gate = Gate::new();
@@ -120,7 +120,7 @@ async fn a_stream_that_runs_goes_on_when_its_key_is_revoked() {
 }
 
 #[tokio::test]
-async fn a_key_ends_when_it_says_and_an_old_one_after_its_overlap() {
+async fn a_key_expires_on_time_and_a_rotated_key_after_its_overlap() {
     let rig = Rig::start().await;
     let end = unix_ms() + 3_000;
     let short = rig.admin.key(json!({"project": rig.project, "expires_at": end})).await;
@@ -180,7 +180,7 @@ async fn a_key_is_revealed_audited_and_never_listed() {
 }
 
 #[tokio::test]
-async fn keys_and_what_was_done_to_them_outlive_a_kill() {
+async fn keys_and_their_states_survive_a_kill() {
     let rig = Rig::start().await;
     let (kept, revoked, off) = (rig.key().await, rig.key().await, rig.key().await);
     rig.admin.done("PATCH", &format!("keys/{}", revoked.id), json!({"state": "revoked"})).await;
@@ -201,7 +201,7 @@ async fn keys_and_what_was_done_to_them_outlive_a_kill() {
 }
 
 #[tokio::test]
-async fn a_project_key_administers_nothing_and_a_near_miss_opens_nothing() {
+async fn a_project_key_cannot_administer_and_a_near_miss_is_rejected() {
     let rig = Rig::start().await;
     let key = rig.key().await;
     let own = format!("keys/{}", key.id);
@@ -245,7 +245,7 @@ async fn a_repeated_request_mints_one_key() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_hands_out_no_key_that_may_not_be_revealed() {
+async fn a_repeated_request_returns_no_unrecoverable_key() {
     let rig = Rig::start().await;
     let repeating = |name: &str| Admin(rig.admin.0.clone().with("idempotency-key", name));
     let hidden = json!({"name": "hidden", "project": rig.project, "recoverable": false});
@@ -275,7 +275,7 @@ async fn a_repeated_request_hands_out_no_key_that_may_not_be_revealed() {
 }
 
 #[tokio::test]
-async fn what_a_key_or_project_cannot_be_is_refused_by_name() {
+async fn invalid_members_of_keys_and_projects_are_rejected_by_name() {
     let rig = Rig::start().await;
     let project = &rig.project;
     let stranger = rig.admin.create("principals", json!({"name": "Eve"})).await;
@@ -339,7 +339,7 @@ async fn what_a_key_or_project_cannot_be_is_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_change_of_what_has_changed_meanwhile_is_refused() {
+async fn an_edit_with_an_outdated_version_is_rejected() {
     let rig = Rig::start().await;
     let key = rig.key().await;
     let project = format!("projects/{}", rig.project);
@@ -388,7 +388,7 @@ async fn lists_are_paged_and_filtered() {
 }
 
 #[tokio::test]
-async fn keys_are_minted_and_revoked_by_many_at_the_same_time() {
+async fn keys_are_issued_and_revoked_concurrently() {
     let rig = Rig::start().await;
     let mut minting = JoinSet::new();
     for _ in 0..24 {

@@ -76,7 +76,7 @@ async fn anthropic_gets_its_key_and_its_version() {
 }
 
 #[tokio::test]
-async fn gemini_is_asked_by_method_and_by_key() {
+async fn gemini_requests_use_the_method_path_and_the_key_header() {
     let upstream = Upstream::start().await;
     upstream.always(generated());
     let settings =
@@ -160,7 +160,7 @@ fn signed_again(request: &Received, path: &str) -> String {
 }
 
 #[tokio::test]
-async fn bedrock_requests_are_signed_as_they_are_sent() {
+async fn bedrock_requests_are_signed_over_the_sent_bytes() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let settings = json!({
@@ -209,7 +209,7 @@ async fn bedrock_requests_are_signed_as_they_are_sent() {
 }
 
 #[tokio::test]
-async fn bedrock_is_asked_to_converse() {
+async fn bedrock_requests_use_the_converse_api() {
     let upstream = Upstream::start().await;
     let settings = json!({
         "type": "bedrock", "base_url": root(&upstream), "region": "eu-west-1",
@@ -274,7 +274,7 @@ pub(crate) fn token(token: &str, expires_in: u64) -> Answer {
 }
 
 #[tokio::test]
-async fn vertex_is_asked_with_tokens_that_are_renewed() {
+async fn vertex_requests_carry_renewed_tokens() {
     let (upstream, google) = (Upstream::start().await, Upstream::start().await);
     upstream.always(generated());
     google.then(token("ya29.first", 1)).always(token("ya29.second", 3_600));
@@ -316,7 +316,7 @@ async fn vertex_is_asked_with_tokens_that_are_renewed() {
 }
 
 #[tokio::test]
-async fn who_gets_no_token_is_not_connected_and_says_why() {
+async fn a_provider_without_a_token_is_not_connected_and_shows_the_reason() {
     let google = Upstream::start().await;
     let refusal = json!({"error": "invalid_grant", "error_description": "Invalid JWT Signature."});
     google.always(Answer::json(400, refusal.to_string()));
@@ -342,7 +342,7 @@ async fn who_gets_no_token_is_not_connected_and_says_why() {
 }
 
 #[tokio::test]
-async fn the_account_of_the_machine_signs_in_where_there_is_no_key() {
+async fn the_machine_account_authenticates_vertex_without_a_key() {
     let (upstream, metadata) = (Upstream::start().await, Upstream::start().await);
     upstream.always(generated());
     metadata.always(token("ya29.machine", 3_600));
@@ -368,7 +368,7 @@ async fn the_account_of_the_machine_signs_in_where_there_is_no_key() {
 }
 
 #[tokio::test]
-async fn quirks_of_a_well_known_provider_are_minded() {
+async fn requests_follow_the_quirks_of_registry_providers() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::events(&chat::events(&["a"])));
     for (id, asks_usage) in [("mistral", false), ("groq", true)] {
@@ -387,7 +387,7 @@ async fn quirks_of_a_well_known_provider_are_minded() {
 }
 
 #[tokio::test]
-async fn lists_in_pages_are_read_to_their_end() {
+async fn paged_model_lists_are_read_to_the_end() {
     let upstream = Upstream::start().await;
     let settings = json!({"type": "anthropic", "base_url": root(&upstream), "api_key": "k", "models": []});
     let gateway = with(&settings).start().await;
@@ -455,7 +455,7 @@ async fn a_provider_of_any_kind_can_be_made_by_the_api() {
 }
 
 #[tokio::test]
-async fn chat_goes_to_responses_where_that_is_asked_for_alone() {
+async fn chat_is_adapted_to_responses_only_where_configured() {
     let upstream = Upstream::start().await;
     let text = json!({"type": "output_text", "text": "hello", "annotations": []});
     let message = json!({"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [text]});

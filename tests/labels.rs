@@ -78,7 +78,7 @@ async fn tags_are_dimensions_of_reports_and_never_go_upstream() {
 }
 
 #[tokio::test]
-async fn malformed_tags_are_refused_by_name_and_nothing_goes_upstream() {
+async fn malformed_tags_are_rejected_before_a_call() {
     let (setup, upstream) = upstream().await;
     let gateway = setup.start().await;
     for tags in ["team", "Team=a", "team=a b", "team=", "a=1,a=2", "a=1,b=1,c=1,d=1,e=1,f=1,g=1,h=1,i=1"] {
@@ -91,7 +91,7 @@ async fn malformed_tags_are_refused_by_name_and_nothing_goes_upstream() {
 }
 
 #[tokio::test]
-async fn end_users_are_pseudonyms_that_outlive_a_restart() {
+async fn end_user_pseudonyms_are_stable_across_a_restart() {
     let (setup, _upstream) = upstream().await;
     let gateway = setup.start().await;
     for user in ["anna@example.com", "bob", "anna@example.com"] {
@@ -117,7 +117,7 @@ async fn end_users_are_pseudonyms_that_outlive_a_restart() {
 }
 
 #[tokio::test]
-async fn end_users_are_kept_as_the_operator_wants() {
+async fn the_end_user_setting_controls_the_recorded_value() {
     for (setting, want) in [("plain", json!("anna")), ("off", json!(null))] {
         let (setup, upstream) = upstream().await;
         let gateway = setup.env("LLMGW_END_USER", setting).start().await;

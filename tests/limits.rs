@@ -120,7 +120,7 @@ async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
 }
 
 #[tokio::test]
-async fn other_encodings_are_refused_and_damaged_ones_too() {
+async fn unknown_encodings_and_damaged_bodies_are_rejected() {
     let upstream = upstream().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let mut damaged = gzip(chat::request("m").as_bytes());
@@ -141,7 +141,7 @@ async fn other_encodings_are_refused_and_damaged_ones_too() {
 }
 
 #[tokio::test]
-async fn bodies_that_are_no_chat_request_are_refused_here() {
+async fn invalid_chat_bodies_are_rejected_before_a_call() {
     let upstream = upstream().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let deep = format!(r#"{{"model":"m","x":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000));
@@ -165,7 +165,7 @@ async fn bodies_that_are_no_chat_request_are_refused_here() {
 }
 
 #[tokio::test]
-async fn of_two_models_the_last_counts_and_no_other_is_sent_on() {
+async fn a_repeated_model_member_is_reduced_to_the_last() {
     let upstream = upstream().await;
     let gateway =
         Gateway::start(&Yaml::new().provider_with("up", upstream.base_url(), "models: [m, n]")).await;
@@ -177,7 +177,7 @@ async fn of_two_models_the_last_counts_and_no_other_is_sent_on() {
 }
 
 #[tokio::test]
-async fn what_is_said_in_another_protocol_is_counted_in_both() {
+async fn an_adapted_body_counts_in_memory_in_both_dialects() {
     let upstream = Upstream::start().await;
     let providers = json!({"providers": {
         "a": {"type": "anthropic", "base_url": crate::kinds::root(&upstream), "api_key": "k", "models": ["m"]},
@@ -229,7 +229,7 @@ async fn what_is_said_in_another_protocol_is_counted_in_both() {
 
 /// P11: heads that never end, with regular requests at the same time.
 #[tokio::test]
-async fn slow_senders_are_cut_and_hold_nobody_up() {
+async fn slow_senders_are_disconnected_and_delay_no_other_client() {
     let upstream = upstream().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let began = Instant::now();
@@ -261,7 +261,7 @@ async fn slow_senders_are_cut_and_hold_nobody_up() {
 }
 
 #[tokio::test]
-async fn a_gateway_without_work_sleeps() {
+async fn an_idle_gateway_uses_almost_no_cpu() {
     let upstream = upstream().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
@@ -274,7 +274,7 @@ async fn a_gateway_without_work_sleeps() {
 }
 
 #[tokio::test]
-async fn a_body_that_upstreams_could_read_otherwise_is_refused() {
+async fn a_body_with_ambiguous_json_is_rejected() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
@@ -316,7 +316,7 @@ async fn a_body_that_upstreams_could_read_otherwise_is_refused() {
 }
 
 #[tokio::test]
-async fn a_bound_on_an_answer_has_one_spelling() {
+async fn another_spelling_of_an_output_limit_is_rejected() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

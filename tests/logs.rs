@@ -30,7 +30,7 @@ async fn logged(format: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_selector_forges_nothing_in_the_text_log() {
+async fn a_selector_cannot_forge_fields_in_the_text_log() {
     let line = logged("text").await;
     let (_, rest) = line.split_once("selector=\"m").unwrap();
     let (selector, _) = rest.split_once("\" status=").unwrap();
@@ -38,7 +38,7 @@ async fn a_selector_forges_nothing_in_the_text_log() {
 }
 
 #[tokio::test]
-async fn a_selector_forges_nothing_in_the_json_log() {
+async fn a_selector_cannot_forge_fields_in_the_json_log() {
     let line: Value = serde_json::from_str(&logged("json").await).unwrap();
     assert_eq!((&line["selector"], &line["status"]), (&json!(FORGING), &json!(404)));
 }

@@ -181,7 +181,7 @@ async fn used(gateway: &Gateway, quota: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn what_a_failed_attempt_reports_is_lost_and_billed() {
+async fn usage_of_a_failed_attempt_is_recorded_as_lost_and_billed() {
     for Failing { name, members, path, body, answer } in failing() {
         let (gateway, [first, second]) = line(members, 1).await;
         first.always(answer);
@@ -238,7 +238,7 @@ async fn a_failed_attempt_of_a_service_tier_without_prices_has_no_known_cost() {
 }
 
 #[tokio::test]
-async fn every_retry_keeps_what_it_lost_and_a_failed_exchange_is_billed_for_it() {
+async fn lost_usage_of_every_retry_is_recorded_and_billed() {
     let failing = failing().into_iter().find(|failing| failing.name == "an error status with usage").unwrap();
     let (gateway, [first, second]) = line(failing.members, 3).await;
     first.always(failing.answer.clone());
@@ -310,7 +310,7 @@ async fn reprice(gateway: &Gateway, prices: Value) -> u64 {
 
 /// ADM-4, ADM-6: under hard limits and under warning limits, in memory and after a restart.
 #[tokio::test]
-async fn an_unknown_cost_counts_as_what_was_reserved_for_every_attempt_that_reports_usage() {
+async fn an_unknown_cost_counts_as_reserved_for_each_attempt_with_usage() {
     for enforcement in ["hard", "warn"] {
         let (gateway, [first, second]) = line("type: compatible\nprotocols: [chat]", 1).await;
         let mut served: Value = serde_json::from_str(&chat::completion("ok")).unwrap();

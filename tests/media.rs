@@ -56,7 +56,7 @@ async fn embeddings_pass_unchanged_with_their_usage() {
 }
 
 #[tokio::test]
-async fn embeddings_never_leave_the_first_target_and_may_be_retried_there() {
+async fn embeddings_are_retried_only_at_the_first_target() {
     let (gateway, first, second) = pair(TWICE).await;
     second.always(Answer::json(200, vectors()));
     let body = r#"{"model":"line","input":"a"}"#;
@@ -71,7 +71,7 @@ async fn embeddings_never_leave_the_first_target_and_may_be_retried_there() {
 }
 
 #[tokio::test]
-async fn large_vectors_pass_as_they_come() {
+async fn large_embeddings_pass_unchanged() {
     let (gateway, first, _second) = pair(ONCE).await;
     let numbers = vec!["-0.012345678"; 200_000].join(",");
     let large = format!(
@@ -85,7 +85,7 @@ async fn large_vectors_pass_as_they_come() {
 }
 
 #[tokio::test]
-async fn speech_passes_as_the_bytes_it_is() {
+async fn speech_passes_unchanged() {
     let (gateway, first, second) = pair(ONCE).await;
     let sound: Vec<u8> = (0..100_000_u32).map(|n| (n % 251) as u8).collect();
     first.then(Answer::whole(200, &[("content-type", "audio/mpeg")], &sound));
@@ -144,7 +144,7 @@ async fn a_transcription_keeps_every_byte_of_its_form_but_the_model() {
 }
 
 #[tokio::test]
-async fn a_target_that_does_not_offer_the_operation_is_not_asked() {
+async fn a_target_without_the_operation_is_not_called() {
     let upstream = Upstream::start().await;
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [chat]");
     let gateway = Gateway::start(&yaml).await;
@@ -189,7 +189,7 @@ async fn images_pass_inline_with_their_usage() {
 }
 
 #[tokio::test]
-async fn an_image_that_is_an_address_is_refused_and_never_fetched() {
+async fn an_image_url_is_rejected_and_never_fetched() {
     let (gateway, first, second) = pair(TWICE).await;
     let url = format!("{}/made/s3cret.png", first.base_url());
     first.always(Answer::json(200, images(&format!(r#"{{"url":"{url}"}}"#))));
@@ -210,7 +210,7 @@ async fn an_image_that_is_an_address_is_refused_and_never_fetched() {
 }
 
 #[tokio::test]
-async fn images_stream_partial_ones_first() {
+async fn an_image_stream_sends_partial_images_first() {
     let (gateway, first, _second) = pair(ONCE).await;
     let event = |kind: &str, image: &str| {
         format!("event: image_generation.{kind}\ndata: {{\"type\":\"image_generation.{kind}\",{image}}}\n\n")

@@ -33,7 +33,7 @@ fn gzip_bomb(mib: usize) -> Vec<u8> {
 
 /// P4: the amount read from the upstream for a client that reads nothing, and its cost in memory.
 #[tokio::test]
-async fn a_reader_that_stops_stops_the_upstream() {
+async fn a_client_that_stops_reading_stops_the_upstream() {
     let chunk = chat::content(&"x".repeat(4_000));
     let (gateway, upstream) = behind(Answer::stream().repeat_chunk(chunk)).await;
     let stop = async || {
@@ -102,7 +102,7 @@ fn is_at_rest(pid: u32) -> bool {
 
 /// P4, STR-1: a client may pause for any length of time (60 s on a stream of 1 GB in a full run).
 #[tokio::test]
-async fn a_reader_that_pauses_costs_nothing_and_loses_nothing() {
+async fn a_client_that_pauses_costs_no_memory_and_loses_no_event() {
     const EVENT: usize = 32 << 10;
     let (count, pause) =
         if is_full() { (32 << 10, Duration::from_secs(60)) } else { (2 << 10, Duration::from_secs(2)) };
@@ -215,7 +215,7 @@ async fn a_large_whole_answer_passes_without_being_held() {
 
 /// P7: compressed responses of 1 GiB, in every place where an upstream can send one.
 #[tokio::test]
-async fn a_compressed_answer_does_not_inflate_here() {
+async fn a_compressed_response_is_not_decompressed() {
     let bomb = gzip_bomb(1_024);
     let head = |status: u16, kind: &str, encoding: &str| {
         format!(
@@ -268,7 +268,7 @@ async fn a_compressed_bomb_stops_at_the_limit() {
 
 /// P9: one body of 64 MiB.
 #[tokio::test]
-async fn a_large_body_is_held_once() {
+async fn a_large_body_is_buffered_once() {
     const BYTES: usize = (64 << 20) - 1_000;
     let (gateway, upstream) = behind(Answer::completion("ok")).await;
     let memory = gateway.memory();

@@ -43,7 +43,7 @@ async fn a_process_that_aborts_leaves_no_memory_behind() {
 
 /// In /proc, a process that is not dumpable belongs to root, but it can still read its own limits.
 #[tokio::test]
-async fn a_protected_process_still_reads_what_it_needs_of_proc() {
+async fn a_process_without_core_dumps_still_reads_its_limits() {
     let setup = Setup::new(&Yaml::new()).without("LLMGW_CORE_DUMPS");
     let shown = setup.run(&["config", "show"]).await;
     let allowed = setup.env("LLMGW_CORE_DUMPS", "true").run(&["config", "show"]).await;

@@ -39,7 +39,7 @@ fn events(body: &[u8]) -> Vec<(String, Value)> {
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_a_message() {
+async fn a_whole_response_is_a_message() {
     let (gateway, upstreams) = line(1).await;
     upstreams[0].always(Answer::completion("hello"));
     for path in ["/v1/messages", "/messages"] {
@@ -88,7 +88,7 @@ async fn a_stream_is_a_message_in_events_and_fails_over_before_its_first_content
 }
 
 #[tokio::test]
-async fn an_adapted_stream_begins_with_the_input_that_is_known_or_estimated() {
+async fn an_adapted_stream_starts_with_known_or_estimated_input_tokens() {
     let (gateway, upstreams) = line(1).await;
     let mut early: Value = serde_json::from_slice(&chat::content("x")[6..]).unwrap();
     early["usage"] = json!({"prompt_tokens": 40, "completion_tokens": 1, "total_tokens": 41});
@@ -106,7 +106,7 @@ async fn an_adapted_stream_begins_with_the_input_that_is_known_or_estimated() {
 }
 
 #[tokio::test]
-async fn the_first_content_leaves_before_the_second_comes() {
+async fn the_first_content_is_sent_before_the_second_arrives() {
     let (gateway, upstreams) = line(1).await;
     let gate = Gate::new();
     let pieces = chat::events(&["one", "two"]);
@@ -143,7 +143,7 @@ async fn a_stream_that_breaks_off_ends_with_an_error_event_and_no_message_stop()
 }
 
 #[tokio::test]
-async fn what_a_chat_target_cannot_be_told_is_refused_before_anything_is_sent() {
+async fn members_a_chat_target_cannot_take_are_rejected_before_a_call() {
     let (gateway, upstreams) = line(2).await;
     let body = json!({
         "model": "line", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}],
@@ -171,7 +171,7 @@ async fn errors_come_in_the_envelope_of_the_protocol() {
 }
 
 #[tokio::test]
-async fn a_member_that_nobody_knows_is_dropped_and_named() {
+async fn an_unknown_member_is_dropped_and_named_in_a_header() {
     let (gateway, upstreams) = line(1).await;
     upstreams[0].always(Answer::completion("hello"));
     for stream in [false, true] {
@@ -220,7 +220,7 @@ async fn tokens_are_estimated_for_a_target_that_cannot_count_and_nothing_is_reco
 }
 
 #[tokio::test]
-async fn a_target_of_the_protocol_counts_itself() {
+async fn a_messages_target_counts_its_own_tokens() {
     let upstream = Upstream::start().await;
     let base = upstream.base_url();
     let yaml = format!(

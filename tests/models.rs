@@ -29,7 +29,7 @@ endpoints:
 
 /// M-129 and M-130: a provider without its key and a disabled one could only return 503.
 #[tokio::test]
-async fn what_could_only_answer_503_is_not_listed() {
+async fn models_that_could_only_return_503_are_not_listed() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let gateway = gateway(&upstream).await;
@@ -56,7 +56,7 @@ async fn what_could_only_answer_503_is_not_listed() {
 }
 
 #[tokio::test]
-async fn a_model_is_shown_by_its_encoded_id() {
+async fn a_model_is_found_by_its_percent_encoded_id() {
     let upstream = Upstream::start().await;
     let gateway = gateway(&upstream).await;
     let client = gateway.client();
@@ -71,7 +71,7 @@ async fn a_model_is_shown_by_its_encoded_id() {
 
 /// M-129: each of two keys of one gateway is listed what it may use.
 #[tokio::test]
-async fn each_key_is_listed_what_it_may_use() {
+async fn each_key_lists_only_the_models_it_may_use() {
     let upstream = Upstream::start().await;
     let gateway = gateway(&upstream).await;
     let admin = Admin(gateway.client());

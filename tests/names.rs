@@ -96,7 +96,7 @@ fn asked(dir: &Path) -> PathBuf {
 }
 
 #[tokio::test]
-async fn a_name_server_that_hangs_holds_up_its_own_provider_alone() {
+async fn a_hung_name_server_delays_only_its_own_provider() {
     let rig = Rig::start().await;
     let hung = rig.forty_that_hang().await;
     let client = rig.gateway.client();
@@ -122,7 +122,7 @@ async fn a_name_server_that_hangs_holds_up_its_own_provider_alone() {
 }
 
 #[tokio::test]
-async fn a_name_server_that_hangs_does_not_hold_up_the_end() {
+async fn a_hung_name_server_does_not_delay_the_stop() {
     let mut rig = Rig::start().await;
     let hung = rig.forty_that_hang().await;
     rig.gateway.signal(Signal::TERM);

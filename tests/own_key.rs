@@ -81,7 +81,7 @@ async fn a_key_holder_reads_its_limits_and_its_usage_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn every_caller_gets_a_clear_answer_about_its_key() {
+async fn each_kind_of_caller_gets_its_own_key_response() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup =

@@ -45,7 +45,7 @@ async fn run(setup: &Setup, arguments: &[&str], code: i32) -> String {
 }
 
 #[tokio::test]
-async fn keys_in_plain_text_work_until_they_are_sealed_and_after() {
+async fn plain_text_keys_work_before_and_after_they_are_sealed() {
     let mut planted = Planted::default();
     planted.add("the plain key", PLAIN_KEY);
     let (setup, upstream) = keyless().await;
@@ -85,7 +85,7 @@ async fn keys_in_plain_text_work_until_they_are_sealed_and_after() {
 }
 
 #[tokio::test]
-async fn without_any_key_the_gateway_serves_and_says_what_is_missing() {
+async fn without_any_key_the_gateway_starts_and_reports_the_missing_key() {
     let (setup, upstream) = keyless().await;
     let told = run(&setup, &["config", "check"], 0).await;
     assert!(told.contains("warning: providers.up: api_key is missing; write it as ${ENV:NAME}"), "{told}");

@@ -51,7 +51,7 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
 }
 
 #[tokio::test]
-async fn what_is_no_newer_price_list_changes_nothing() {
+async fn an_invalid_or_older_price_list_is_not_applied() {
     let feed = Upstream::start().await;
     feed.then(list("2999-01-01", 1.5));
     let mut gateway = gateway(&feed).await;

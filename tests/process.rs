@@ -27,7 +27,7 @@ async fn refused(setup: &Setup, code: i32) -> String {
 }
 
 #[tokio::test]
-async fn start_up_names_the_secret_that_is_wrong_and_never_shows_it() {
+async fn startup_names_the_wrong_secret_and_never_shows_it() {
     let key = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
     for (name, value) in [
         ("LLMGW_API_KEY", None),
@@ -52,7 +52,7 @@ async fn start_up_names_the_secret_that_is_wrong_and_never_shows_it() {
 }
 
 #[tokio::test]
-async fn another_encryption_key_is_refused_and_the_state_stays_whole() {
+async fn another_encryption_key_is_rejected_and_the_state_is_intact() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let setup = gateway.kill().await.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", OTHER_KEY);
     let said = refused(&setup, 78).await;
@@ -70,7 +70,7 @@ async fn a_second_process_on_one_state_is_refused() {
 }
 
 #[tokio::test]
-async fn a_state_directory_that_cannot_be_is_refused() {
+async fn an_impossible_state_directory_is_rejected() {
     let setup = setup();
     let file = setup.config_path().with_file_name("a-file");
     std::fs::write(&file, "x").unwrap();
@@ -173,7 +173,7 @@ async fn faults_of_the_configuration_are_named_by_line() {
 }
 
 #[tokio::test]
-async fn the_command_line_and_its_small_commands() {
+async fn commands_have_their_exit_code_and_output() {
     let setup = setup();
     for (arguments, code, mention) in [
         (&["version"][..], 0, env!("CARGO_PKG_VERSION")),
@@ -194,7 +194,7 @@ async fn the_command_line_and_its_small_commands() {
 }
 
 #[tokio::test]
-async fn the_healthcheck_tells_the_living_from_the_dead() {
+async fn the_healthcheck_succeeds_only_while_the_gateway_runs() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let port = gateway.address().port().to_string();
     let check = setup().env("LLMGW_PORT", port);
@@ -225,7 +225,7 @@ async fn a_stop_lets_a_stream_finish() {
 
 /// P22; a full run uses the default drain time.
 #[tokio::test]
-async fn a_stop_cuts_what_does_not_finish() {
+async fn a_stop_cuts_streams_that_do_not_finish() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::stream().chunk(chat::content("before")).hang());
     let setup = Setup::new(&Yaml::one(upstream.base_url()));
@@ -253,7 +253,7 @@ async fn a_stop_cuts_what_does_not_finish() {
 }
 
 #[tokio::test]
-async fn an_edit_takes_effect_and_a_bad_one_does_not() {
+async fn a_valid_edit_takes_effect_and_an_invalid_one_does_not() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.always(Answer::completion("first"));
     second.always(Answer::completion("second"));

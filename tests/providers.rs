@@ -86,7 +86,7 @@ async fn a_provider_made_by_the_api_serves_at_once_and_after_a_kill() {
 }
 
 #[tokio::test]
-async fn secrets_are_in_no_answer_no_file_and_no_log() {
+async fn secrets_are_in_no_response_file_or_log() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup =
@@ -132,7 +132,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
 }
 
 #[tokio::test]
-async fn a_patch_changes_what_it_names_and_minds_the_version() {
+async fn a_patch_changes_named_members_and_checks_the_version() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.always(Answer::completion("first"));
     second.always(Answer::completion("second"));
@@ -167,7 +167,7 @@ async fn a_patch_changes_what_it_names_and_minds_the_version() {
 }
 
 #[tokio::test]
-async fn what_stands_in_the_file_is_shown_and_not_changed() {
+async fn providers_and_endpoints_of_the_file_are_shown_and_read_only() {
     let upstream = Upstream::start().await;
     let yaml = Yaml::one(upstream.base_url()).endpoint("line", &[("up", "m")]);
     let gateway = Gateway::start(&yaml).await;
@@ -203,7 +203,7 @@ async fn what_stands_in_the_file_is_shown_and_not_changed() {
 }
 
 #[tokio::test]
-async fn the_file_wins_a_name_and_gives_it_back() {
+async fn a_name_in_the_file_shadows_the_api_until_it_is_removed() {
     let (of_file, of_api) = (Upstream::start().await, Upstream::start().await);
     of_file.always(Answer::completion("file"));
     of_api.always(Answer::completion("api"));
@@ -320,7 +320,7 @@ async fn a_new_credential_starts_with_a_closed_circuit() {
 }
 
 #[tokio::test]
-async fn an_oauth_connection_is_kept_for_its_owner_and_says_why_it_serves_nobody() {
+async fn an_oauth_connection_without_sign_in_is_stored_and_not_connected() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let owner = good(&gateway, "POST", "principals", &json!({"name": "Ada"})).await["id"].clone();
     let body = json!({

@@ -315,7 +315,7 @@ async fn bedrock_bills_are_those_published() {
 /// aifreeapi.com/es/posts/veo-3-1-api-rate-limit: $4.80 for 8 seconds of Veo 3.1 in 4K. The other rows are unit prices of
 /// ai.google.dev/gemini-api/docs/pricing: $0.40 a second in 720p and 1080p, and $0.10, $0.12 and $0.30 for Fast.
 #[tokio::test]
-async fn veo_bills_are_those_of_the_resolution_that_was_asked_for() {
+async fn veo_bills_follow_the_requested_resolution() {
     let (standard, fast) = ("veo-3.1-generate-001", "veo-3.1-fast-generate-001");
     let upstream = Upstream::start().await;
     let base = upstream.base_url();

@@ -25,7 +25,7 @@ fn input_of(tokens: &Value) -> u64 {
 }
 
 #[tokio::test]
-async fn sound_subtitles_and_vectors_pass_as_they_were_recorded() {
+async fn recorded_sound_subtitles_and_embeddings_pass_unchanged() {
     let (gateway, upstream) = serving("speech, transcription, embeddings").await;
     let form = "multipart/form-data; boundary=----llmgwtest";
     let (json, stream) = ("application/json", "text/event-stream");
@@ -99,7 +99,7 @@ async fn sound_subtitles_and_vectors_pass_as_they_were_recorded() {
 }
 
 #[tokio::test]
-async fn a_recorded_count_reaches_the_client_as_it_came() {
+async fn a_recorded_token_count_reaches_the_client_unchanged() {
     let (gateway, upstream) = serving("messages").await;
     let mut request: Value = serde_json::from_slice(&fixture("messages/count_request.json")).unwrap();
     let response = fixture("messages/count_response.json");
@@ -128,7 +128,7 @@ fn has_members(ours: &Value, recorded: &Value, place: &str) {
 }
 
 #[tokio::test]
-async fn lists_of_models_have_what_the_sdks_of_both_vendors_need() {
+async fn model_lists_have_the_members_the_vendor_sdks_need() {
     let upstream = Upstream::start().await;
     let yaml = Yaml::new().provider("up", upstream.base_url()).endpoint("fast", &[("up", "m")]);
     let gateway = Gateway::start(&yaml).await;

@@ -19,7 +19,7 @@ fn ask(members: &Value) -> String {
 }
 
 #[tokio::test]
-async fn a_whole_answer_is_a_response() {
+async fn a_whole_chat_completion_becomes_a_response() {
     let (gateway, upstream) = start().await;
     upstream.always(Answer::completion("hello"));
     for path in ["/v1/responses", "/responses"] {
@@ -42,7 +42,7 @@ async fn a_whole_answer_is_a_response() {
 }
 
 #[tokio::test]
-async fn a_stream_has_every_event_in_order_and_ends_with_the_whole() {
+async fn a_responses_stream_is_complete_and_ends_with_the_whole_response() {
     let (gateway, upstream) = start().await;
     upstream.always(Answer::events(&chat::events(&["hel", "lo"])));
     let answer = gateway.client().post("/v1/responses", ask(&json!({"stream": true}))).await;
@@ -63,7 +63,7 @@ async fn a_stream_has_every_event_in_order_and_ends_with_the_whole() {
 }
 
 #[tokio::test]
-async fn what_needs_the_provider_s_memory_is_refused_before_anything_is_sent() {
+async fn stateful_members_are_rejected_for_adapted_targets_before_a_call() {
     let (gateway, upstream) = start().await;
     for (members, param) in [
         (json!({"previous_response_id": "resp_1"}), "previous_response_id"),
@@ -92,7 +92,7 @@ async fn what_needs_the_provider_s_memory_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn stored_responses_are_nobodys() {
+async fn requests_for_stored_responses_return_404() {
     let (gateway, upstream) = start().await;
     for (method, path) in [
         ("GET", "/v1/responses/resp_1"),
@@ -129,7 +129,7 @@ fn made(id: &str, secret: &str) -> String {
 }
 
 #[tokio::test]
-async fn what_a_target_made_goes_back_to_it_and_to_no_other() {
+async fn stateful_items_return_only_to_the_target_that_created_them() {
     let (gateway, first, second) = natives().await;
     let secret = "gAAAAABh".repeat(20);
     first.then(Answer::json(503, chat::error("busy", "overloaded")));
@@ -153,7 +153,7 @@ async fn what_a_target_made_goes_back_to_it_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn what_a_stream_made_is_remembered_as_it_passes() {
+async fn responses_and_items_of_a_stream_are_remembered() {
     let (gateway, first, second) = natives().await;
     let secret = "gBBBBBBh".repeat(20);
     let event = |name: &str, data: Value| format!("event: {name}\ndata: {data}\n\n");
@@ -196,7 +196,7 @@ async fn what_a_stream_made_is_remembered_as_it_passes() {
 
 /// A provider's account serves every project: the upstream would continue any response that the account has created.
 #[tokio::test]
-async fn a_response_is_known_to_the_project_that_asked_for_it_alone() {
+async fn a_response_can_be_continued_only_by_its_project() {
     let upstream = Upstream::start().await;
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [responses]");
     let gateway = Gateway::start(&yaml).await;
@@ -292,7 +292,7 @@ async fn an_error_names_the_member_that_the_client_sent() {
 /// M-169 to M-172: a native target known to lack a feature is skipped with a message that names it, and the request is
 /// rejected if there is no other target.
 #[tokio::test]
-async fn what_a_native_target_lacks_is_passed_over_or_refused_by_name() {
+async fn a_native_target_that_lacks_a_feature_is_skipped_or_rejected_by_name() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let lacking = format!(
         "registry_id: groq\nprotocols: [responses]\nmodels: [{}, {}]",

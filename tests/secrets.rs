@@ -79,7 +79,7 @@ impl Planted {
 }
 
 #[test]
-fn the_search_finds_what_is_hidden() {
+fn the_secret_search_finds_encoded_secrets() {
     let mut planted = Planted(Vec::new());
     planted.add("a secret", API_KEY);
     for (name, hidden) in [
@@ -189,7 +189,7 @@ fn planted(key: &str) -> Planted {
 }
 
 #[tokio::test]
-async fn no_planted_secret_is_kept_or_told_anywhere() {
+async fn no_planted_secret_is_stored_logged_or_returned() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion(COMPLETION));
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_LOG", "trace");

@@ -46,7 +46,7 @@ async fn every_format_begins_as_its_players_expect() {
 }
 
 #[tokio::test]
-async fn sound_in_events_is_the_same_sound() {
+async fn speech_events_carry_the_complete_sound() {
     use base64::Engine as _;
     let gateway = start().await;
     let body = ask(&json!({"stream_format": "sse", "response_format": "wav", "voice": "alloy"}));
@@ -88,7 +88,7 @@ async fn bad_requests_are_refused_by_name_and_the_voices_are_listed() {
 }
 
 #[tokio::test]
-async fn twenty_at_once_are_all_heard() {
+async fn twenty_concurrent_speech_requests_are_served() {
     let gateway = start().await;
     let asking = (0..20).map(|_| {
         let client = gateway.client();
@@ -101,7 +101,7 @@ async fn twenty_at_once_are_all_heard() {
 }
 
 #[tokio::test]
-async fn a_listener_who_leaves_is_recorded_as_gone_and_the_next_is_served() {
+async fn a_speech_client_that_disconnects_is_recorded_as_cancelled() {
     let gateway = start().await;
     let body = ask(&json!({"input": "A long story about the sea. ".repeat(140), "response_format": "wav"}));
     let client = gateway.client().with("content-type", "application/json");

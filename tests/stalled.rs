@@ -76,7 +76,7 @@ async fn unread(address: SocketAddr) -> TcpStream {
 
 /// LIM-5: clients without a key that pipeline and do not read, beside one that pauses and then continues to read.
 #[tokio::test]
-async fn clients_that_read_nothing_are_cut_and_honest_ones_see_nothing() {
+async fn clients_that_read_nothing_are_disconnected_without_affecting_others() {
     let upstream = Upstream::start().await;
     let (count, limit) = scale();
     let pause = if is_full() { Duration::from_secs(60) } else { SHORT / 5 };
@@ -153,7 +153,7 @@ async fn silent(address: SocketAddr) -> TcpStream {
 
 /// LIM-5: a connection that only answers pings is idle; one with a stream that waits for its upstream is not.
 #[tokio::test]
-async fn idle_http2_connections_are_asked_to_leave() {
+async fn idle_http2_connections_get_a_goaway() {
     let upstream = Upstream::start().await;
     let (count, limit) = scale();
     let gate = Gate::new();
@@ -222,7 +222,7 @@ async fn an_http2_stream_without_window_is_reset() {
 
 /// LIM-5: a body that arrives a byte at a time with long gaps, beside one that is merely slow.
 #[tokio::test]
-async fn a_request_body_in_crumbs_comes_to_an_end() {
+async fn a_request_body_in_single_bytes_is_timed_out() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_CLIENT_BODY_SECONDS", "3");

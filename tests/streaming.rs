@@ -104,7 +104,7 @@ async fn a_stream_that_ends_with_its_connection_arrives_unchanged() {
 }
 
 #[tokio::test]
-async fn a_usage_chunk_is_asked_for_and_kept_from_who_did_not_ask() {
+async fn the_usage_chunk_is_always_requested_and_sent_only_if_the_client_asked() {
     let (gateway, upstream) = gateway_with_upstream().await;
     let events = chat::events(&["a", "b"]);
     upstream.always(Answer::events(&events));
@@ -157,7 +157,7 @@ async fn each_event_arrives_before_the_next_is_written() {
 }
 
 #[tokio::test]
-async fn half_an_event_is_passed_on_at_once() {
+async fn an_incomplete_event_is_forwarded_at_once() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let gate = Gate::new();
@@ -187,7 +187,7 @@ async fn a_large_event_arrives_unchanged() {
 }
 
 #[tokio::test]
-async fn the_head_of_a_stream_keeps_proxies_from_meddling() {
+async fn stream_headers_forbid_buffering_and_transformation() {
     let (gateway, upstream) = gateway_with_upstream().await;
     upstream.always(Answer::events(&chat::events(&["a"])));
     let answer = gateway.client().with("accept-encoding", "gzip, br").chat(chat::stream_request("m")).await;
@@ -211,7 +211,7 @@ async fn the_head_of_a_stream_keeps_proxies_from_meddling() {
 }
 
 #[tokio::test]
-async fn a_missing_end_marker_is_not_invented() {
+async fn a_missing_end_marker_is_not_added() {
     let (gateway, upstream) = gateway_with_upstream().await;
     let events = [chat::role(), chat::content("a"), chat::finish()];
     upstream.always(Answer::events(&events));

@@ -74,7 +74,7 @@ async fn a_worker_that_dies_while_the_process_drains_ends_it_with_an_error() {
 }
 
 #[tokio::test]
-async fn without_new_threads_requests_are_answered_and_the_process_lives_on() {
+async fn without_new_threads_requests_are_still_answered() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     // A name look-up blocks a thread, and so does decompressing a body.

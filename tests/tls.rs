@@ -41,7 +41,7 @@ fn post(body: String) -> http::Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn clients_negotiate_either_http_and_stream() {
+async fn tls_clients_negotiate_either_http_version_and_stream() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::events(&chat::events(&["a", "b"])));
     let authority = Authority::new(&[]);
@@ -70,7 +70,7 @@ async fn clients_negotiate_either_http_and_stream() {
 }
 
 #[tokio::test]
-async fn who_speaks_no_tls_or_trusts_another_certificate_gets_nothing() {
+async fn plain_http_and_untrusting_tls_clients_get_no_response() {
     let upstream = Upstream::start().await;
     let authority = Authority::new(&[]);
     let gateway = gateway(&upstream, &authority).await;

@@ -9,7 +9,7 @@ use crate::support::{Answer, Upstream};
 const SIGNATURE: &str = "c2lnbmF0dXJlLW9mLXRob3VnaHRzCg==";
 
 #[tokio::test]
-async fn a_chat_that_another_vendor_began_goes_on_at_mistral() {
+async fn a_chat_of_another_vendor_continues_at_mistral() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let settings =
@@ -33,7 +33,7 @@ async fn a_chat_that_another_vendor_began_goes_on_at_mistral() {
 }
 
 #[tokio::test]
-async fn geminis_signature_of_its_thoughts_comes_back_from_a_messages_client() {
+async fn a_gemini_thought_signature_round_trips_through_a_messages_client() {
     let upstream = Upstream::start().await;
     let part = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": SIGNATURE});
     let candidate =
@@ -60,7 +60,7 @@ async fn geminis_signature_of_its_thoughts_comes_back_from_a_messages_client() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_upstream_gave_up_is_an_error_for_a_messages_client() {
+async fn an_aborted_upstream_stream_is_an_error_for_a_messages_client() {
     let upstream = Upstream::start().await;
     let chunk = |delta: Value, end: Value| {
         format!("data: {}\n\n", json!({"choices": [{"index": 0, "delta": delta, "finish_reason": end}]}))

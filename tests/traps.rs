@@ -30,7 +30,7 @@ fn typed(status: u16, kind: &str, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn what_comes_with_status_200_and_is_no_answer_moves_on_and_is_never_shown() {
+async fn an_invalid_body_with_status_200_fails_over_and_is_never_shown() {
     let failed = chat::error("no capacity", "overloaded");
     let page = "<!doctype html><html><title>busy</title></html>";
     let cases = [
@@ -59,7 +59,7 @@ async fn what_comes_with_status_200_and_is_no_answer_moves_on_and_is_never_shown
 }
 
 #[tokio::test]
-async fn an_error_that_is_no_json_keeps_its_status_and_gets_our_envelope() {
+async fn a_non_json_error_keeps_its_status_and_gets_the_gateway_envelope() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let event = format!("event: error\ndata: {}\n\n", chat::error("slow down", "rate"));
@@ -82,7 +82,7 @@ async fn an_error_that_is_no_json_keeps_its_status_and_gets_our_envelope() {
 }
 
 #[tokio::test]
-async fn blank_lines_before_an_answer_are_no_output() {
+async fn blank_lines_before_a_response_do_not_prevent_failover() {
     let body = format!("\n\n\n{}", chat::completion("first"));
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\n\n",
@@ -128,7 +128,7 @@ async fn a_stream_ends_with_its_end_marker_though_the_connection_stays_open() {
 /// FAIL-6. Keep-alives are comments for clients of Chat, and `ping` for those of Messages; none follows an `id:` line,
 /// after which OpenAI's Python SDK takes a comment for an event.
 #[tokio::test]
-async fn a_silent_stream_is_kept_alive_by_what_its_protocol_has() {
+async fn a_silent_stream_is_kept_alive_by_events_of_its_dialect() {
     let upstream = Upstream::start().await;
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_STREAM_KEEPALIVE_SECONDS", "1");
     let gateway = setup.start().await;

@@ -35,7 +35,7 @@ fn gemini() -> Answer {
 }
 
 #[tokio::test]
-async fn a_test_asks_in_a_protocol_that_the_model_speaks() {
+async fn a_provider_test_uses_a_dialect_of_the_model() {
     let stream = include_bytes!("../dataplane/wire/fixtures/bedrock/converse_stream.bin");
     let bedrock = Answer::whole(200, &[("content-type", "application/vnd.amazon.eventstream")], stream);
     let hello = Answer::events(&[chat::content("hello"), chat::finish(), chat::usage(), chat::done()]);
@@ -94,7 +94,7 @@ async fn errors_are_read_in_every_protocol() {
 }
 
 #[tokio::test]
-async fn a_model_that_holds_no_conversation_says_so() {
+async fn testing_a_model_without_a_conversation_dialect_is_rejected() {
     let upstream = Upstream::start().await;
     let settings = json!({
         "type": "compatible", "base_url": upstream.base_url(),
@@ -110,7 +110,7 @@ async fn a_model_that_holds_no_conversation_says_so() {
 }
 
 #[tokio::test]
-async fn an_endpoint_of_models_that_speak_responses_alone_is_tested_in_it() {
+async fn an_endpoint_of_responses_only_models_is_tested_with_responses() {
     let upstream = Upstream::start().await;
     upstream.always(responses());
     let settings = json!({

@@ -166,7 +166,7 @@ async fn usage_is_what_the_upstream_reports_and_each_exchange_is_billed_once() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_says_what_it_cost_where_that_is_known() {
+async fn a_whole_response_has_a_cost_header_if_its_cost_is_known() {
     let (gateway, first, second) = priced_line().await;
     let cost = |reply: &crate::support::client::Whole| reply.header("x-llmgw-cost").map(str::to_owned);
     first.then(whole([100, 10, 20, 0]));
@@ -213,7 +213,7 @@ async fn a_record_has_the_request_id_of_the_vendor_that_served() {
 }
 
 #[tokio::test]
-async fn an_unknown_price_is_unknown_until_usage_is_repriced() {
+async fn an_unknown_cost_stays_unknown_until_usage_is_repriced() {
     let upstream = Upstream::start().await;
     upstream.always(whole([1_000, 0, 100, 0]));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

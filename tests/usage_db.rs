@@ -157,7 +157,7 @@ fn copy_dir(from: &Path, to: &Path) {
 
 /// M-122: by default `usage.db` does not exist; the switch moves all usage there, and its removal moves it back.
 #[tokio::test]
-async fn usage_moves_into_a_file_of_its_own_and_back_and_is_the_same() {
+async fn usage_moves_to_usage_db_and_back_unchanged() {
     let rig = Rig::with(|setup| setup).await;
     rig.chat(5).await;
     let before = rig.told(5).await;
@@ -202,7 +202,7 @@ async fn usage_moves_into_a_file_of_its_own_and_back_and_is_the_same() {
 
 /// Kills the process at each step of both moves; a start with either setting then has every record exactly once.
 #[tokio::test]
-async fn a_move_that_is_killed_at_any_step_loses_and_doubles_nothing() {
+async fn a_usage_move_killed_at_any_step_keeps_every_record_once() {
     let dir = tempfile::tempdir().unwrap();
     let Some(library) = faults::library(dir.path()) else { return };
     let rig = Rig::start(false).await;
@@ -344,7 +344,7 @@ async fn kills_under_load_leave_records_and_quotas_agreed() {
 }
 
 #[tokio::test]
-async fn who_deletes_usage_db_loses_usage_only() {
+async fn deleting_usage_db_loses_only_usage_records() {
     let rig = Rig::start(true).await;
     rig.chat(6).await;
     rig.counted(6).await;
@@ -376,7 +376,7 @@ async fn who_deletes_usage_db_loses_usage_only() {
 
 /// STATE-3: an archive made under load has both files as of one moment.
 #[tokio::test]
-async fn a_backup_has_both_files_of_one_moment() {
+async fn a_backup_holds_both_databases_in_a_consistent_state() {
     let rig = Rig::start(true).await;
     rig.chat(20).await;
     rig.told(20).await;
@@ -412,7 +412,7 @@ async fn a_backup_has_both_files_of_one_moment() {
 }
 
 #[tokio::test]
-async fn what_is_no_usage_db_of_this_state_is_refused_and_kept() {
+async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let rig = Rig::start(false).await;
     rig.chat(2).await;
     rig.told(2).await;

@@ -39,7 +39,7 @@ async fn alone(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn usage_that_comes_after_the_client_has_left_is_recorded() {
+async fn usage_that_arrives_after_a_disconnect_is_recorded() {
     let (upstream, gate) = (Upstream::start().await, Gate::new());
     upstream.always(finished().wait(&gate).chunk(chat::usage()).hang());
     let gateway = gateway(&upstream, "30000").await;
@@ -86,7 +86,7 @@ async fn without_a_grace_the_upstream_is_closed_at_once() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_usage_is_awaited_is_recorded_when_the_gateway_ends() {
+async fn a_response_waiting_for_usage_is_recorded_when_the_gateway_stops() {
     let upstream = Upstream::start().await;
     upstream.always(finished().hang());
     let mut gateway = gateway(&upstream, "30000").await;
@@ -101,7 +101,7 @@ async fn an_answer_whose_usage_is_awaited_is_recorded_when_the_gateway_ends() {
 
 /// Mistral does not support `stream_options`: its usage arrives with the end of the stream or not at all.
 #[tokio::test]
-async fn an_upstream_that_cannot_be_asked_for_usage_is_closed_at_once() {
+async fn an_upstream_without_stream_options_is_closed_at_once() {
     let upstream = Upstream::start().await;
     upstream.always(finished().hang());
     let provider =

@@ -23,47 +23,53 @@ enum Proof {
 use Proof::{Test, Warned};
 
 const PROOFS: &[(&str, Proof)] = &[
-    ("LLMGW_API_KEY", Test("process.rs", "start_up_names_the_secret_that_is_wrong_and_never_shows_it")),
+    ("LLMGW_API_KEY", Test("process.rs", "startup_names_the_wrong_secret_and_never_shows_it")),
     ("LLMGW_API_KEYS", Test("access.rs", "each_further_static_key_is_an_administrator")),
     (
         "LLMGW_CREDENTIAL_ENCRYPTION_KEY",
-        Test("process.rs", "another_encryption_key_is_refused_and_the_state_stays_whole"),
+        Test("process.rs", "another_encryption_key_is_rejected_and_the_state_is_intact"),
     ),
     (
         "LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY",
-        Test("credentials.rs", "another_key_takes_over_and_the_old_one_opens_nothing"),
+        Test("credentials.rs", "a_rekey_replaces_the_key_and_the_old_one_opens_nothing"),
     ),
     ("LLMGW_HOST", Test("access.rs", "the_local_mode_is_refused_on_an_open_address")),
-    ("LLMGW_PORT", Test("process.rs", "the_healthcheck_tells_the_living_from_the_dead")),
-    ("LLMGW_STATE_DIR", Test("process.rs", "a_state_directory_that_cannot_be_is_refused")),
+    ("LLMGW_PORT", Test("process.rs", "the_healthcheck_succeeds_only_while_the_gateway_runs")),
+    ("LLMGW_STATE_DIR", Test("process.rs", "an_impossible_state_directory_is_rejected")),
     ("LLMGW_CONFIG", Test("variables.rs", "a_seed_becomes_the_configuration")),
     ("LLMGW_CONFIG_SEED", Test("variables.rs", "a_seed_becomes_the_configuration")),
     ("LLMGW_MAX_REQUEST_BODY_BYTES", Test("limits.rs", "the_body_limit_is_exact_to_the_byte")),
-    ("LLMGW_MAX_BODY_MEMORY_BYTES", Test("limits.rs", "what_is_said_in_another_protocol_is_counted_in_both")),
+    ("LLMGW_MAX_BODY_MEMORY_BYTES", Test("limits.rs", "an_adapted_body_counts_in_memory_in_both_dialects")),
     ("LLMGW_MAX_CONNECTIONS", Test("variables.rs", "one_connection_too_many_is_refused")),
     ("LLMGW_WORKERS", Test("supervision.rs", "a_worker_that_dies_ends_the_process_with_an_error")),
-    ("LLMGW_DRAIN_SECONDS", Test("process.rs", "a_stop_cuts_what_does_not_finish")),
-    ("LLMGW_CLIENT_IDLE_SECONDS", Test("stalled.rs", "idle_http2_connections_are_asked_to_leave")),
+    ("LLMGW_DRAIN_SECONDS", Test("process.rs", "a_stop_cuts_streams_that_do_not_finish")),
+    ("LLMGW_CLIENT_IDLE_SECONDS", Test("stalled.rs", "idle_http2_connections_get_a_goaway")),
     ("LLMGW_CLIENT_STALL_SECONDS", Test("stalled.rs", "an_http2_stream_without_window_is_reset")),
-    ("LLMGW_CLIENT_BODY_SECONDS", Test("stalled.rs", "a_request_body_in_crumbs_comes_to_an_end")),
+    ("LLMGW_CLIENT_BODY_SECONDS", Test("stalled.rs", "a_request_body_in_single_bytes_is_timed_out")),
     ("LLMGW_STREAM_KEEPALIVE_SECONDS", Test("messages.rs", "a_silent_stream_is_kept_alive_by_pings")),
     ("LLMGW_USAGE_GRACE_MS", Test("usage_grace.rs", "without_a_grace_the_upstream_is_closed_at_once")),
-    ("LLMGW_ALLOW_UNAUTHENTICATED_API", Test("access.rs", "the_local_mode_serves_and_never_administers")),
+    (
+        "LLMGW_ALLOW_UNAUTHENTICATED_API",
+        Test("access.rs", "the_local_mode_serves_requests_and_no_admin_routes"),
+    ),
     (
         "LLMGW_QUOTA_OUTPUT_TOKENS_DEFAULT",
         Test("variables.rs", "output_without_a_bound_reserves_the_default"),
     ),
     ("LLMGW_METRICS_PUBLIC", Test("variables.rs", "public_metrics_need_no_key")),
-    ("LLMGW_TLS_CERT_FILE", Test("tls.rs", "clients_negotiate_either_http_and_stream")),
-    ("LLMGW_TLS_KEY_FILE", Test("tls.rs", "clients_negotiate_either_http_and_stream")),
+    ("LLMGW_TLS_CERT_FILE", Test("tls.rs", "tls_clients_negotiate_either_http_version_and_stream")),
+    ("LLMGW_TLS_KEY_FILE", Test("tls.rs", "tls_clients_negotiate_either_http_version_and_stream")),
     ("LLMGW_EXTRA_CA_FILE", Test("http2.rs", "tls_upstreams_need_a_certificate_that_is_trusted")),
-    ("LLMGW_TRUST_SYSTEM_ROOTS", Test("variables.rs", "the_systems_authorities_are_trusted_when_asked_for")),
-    ("LLMGW_LOG", Test("providers.rs", "secrets_are_in_no_answer_no_file_and_no_log")),
-    ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_forges_nothing_in_the_json_log")),
-    ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_appear_by_the_names_of_their_keys")),
+    (
+        "LLMGW_TRUST_SYSTEM_ROOTS",
+        Test("variables.rs", "system_certificate_authorities_are_trusted_if_configured"),
+    ),
+    ("LLMGW_LOG", Test("providers.rs", "secrets_are_in_no_response_file_or_log")),
+    ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_cannot_forge_fields_in_the_json_log")),
+    ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_are_shown_by_the_names_of_their_keys")),
     ("LLMGW_LOG_REQUEST_BODIES", Warned("true")),
-    ("LLMGW_END_USER", Test("labels.rs", "end_users_are_kept_as_the_operator_wants")),
-    ("LLMGW_GATEWAY_PREAMBLE", Test("variables.rs", "the_preamble_goes_before_every_conversation")),
+    ("LLMGW_END_USER", Test("labels.rs", "the_end_user_setting_controls_the_recorded_value")),
+    ("LLMGW_GATEWAY_PREAMBLE", Test("variables.rs", "the_preamble_is_prepended_to_every_conversation")),
     ("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Warned("true")),
     ("LLMGW_PARTNER_CLIENT_ID", Warned("client")),
     ("LLMGW_PARTNER_CLIENT_SECRET", Warned("never-shown-secret")),
@@ -87,13 +93,13 @@ const PROOFS: &[(&str, Proof)] = &[
         Test("../control/src/usage/retention/mod.rs", "a_large_backlog_goes_in_many_short_steps"),
     ),
     ("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Warned("30")),
-    ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_into_a_file_of_its_own_and_back_and_is_the_same")),
+    ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_memory_behind")),
-    ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_makes_lists_and_prunes")),
+    ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),
 ];
 
 #[tokio::test]
-async fn every_variable_is_acted_on_or_warned_of() {
+async fn every_variable_has_an_effect_or_a_warning() {
     let names: BTreeSet<&str> = control::config::VARIABLES.iter().map(|variable| variable.name).collect();
     let proved: BTreeSet<&str> = PROOFS.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, proved, "each variable of the table has one proof");
@@ -132,7 +138,7 @@ async fn every_variable_is_acted_on_or_warned_of() {
 }
 
 #[tokio::test]
-async fn the_file_and_the_variable_say_the_same_of_logged_bodies() {
+async fn file_and_documentation_report_log_request_bodies_as_unsupported() {
     let yaml = "server: {log_request_bodies: true}\n";
     let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
     let state = gateway.client().get("/admin/api/state").await.unwrap().json();
@@ -229,7 +235,7 @@ async fn public_metrics_need_no_key() {
 }
 
 #[tokio::test]
-async fn the_systems_authorities_are_trusted_when_asked_for() {
+async fn system_certificate_authorities_are_trusted_if_configured() {
     let authority = Authority::new(&[b"http/1.1"]);
     let upstream = Upstream::start_tls(authority.acceptor()).await;
     upstream.always(Answer::completion("behind TLS"));
@@ -244,7 +250,7 @@ async fn the_systems_authorities_are_trusted_when_asked_for() {
 }
 
 #[tokio::test]
-async fn the_preamble_goes_before_every_conversation() {
+async fn the_preamble_is_prepended_to_every_conversation() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let setup = Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_GATEWAY_PREAMBLE", "Answer in verse.");

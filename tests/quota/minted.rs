@@ -83,7 +83,7 @@ async fn a_key_is_minted_with_its_own_limits_and_the_defaults_of_its_project() {
 }
 
 #[tokio::test]
-async fn a_key_with_a_limit_that_cannot_be_is_not_minted() {
+async fn a_key_with_an_invalid_limit_is_not_issued() {
     let rig = Rig::start().await;
     let good = json!({"metric": "requests", "window": "day", "limit": 1, "model": "up/m"});
     let with = |more: Value| {

@@ -140,7 +140,7 @@ async fn of_400_requests_80_at_a_time_exactly_50_pass() {
 }
 
 #[tokio::test]
-async fn tokens_are_not_overspent_by_50_at_a_time() {
+async fn fifty_concurrent_requests_do_not_overspend_a_token_limit() {
     let (request, answer) = thousand();
     let rig = Rig::over(answer).await;
     let quota = rig.limit("total_tokens", "day", 10_000).await;
@@ -156,7 +156,7 @@ async fn tokens_are_not_overspent_by_50_at_a_time() {
 }
 
 #[tokio::test]
-async fn without_bounds_of_their_own_the_last_request_runs_with_what_is_left() {
+async fn an_unbounded_request_may_overspend_a_token_limit_by_one() {
     let rig = Rig::over(thousand().1).await;
     let quota = rig.limit("total_tokens", "day", 10_000).await;
     for _ in 0..20 {
@@ -170,7 +170,7 @@ async fn without_bounds_of_their_own_the_last_request_runs_with_what_is_left() {
 
 /// P14, across a kill at an arbitrary moment: requests in progress count as used, so both limits hold.
 #[tokio::test]
-async fn a_storm_that_a_kill_breaks_off_stays_within_its_limits() {
+async fn limits_hold_when_a_kill_interrupts_many_requests() {
     let (request, answer) = thousand();
     for (metric, limit, width, body, upstream_max) in
         [("requests", 50, 80, chat::request("m"), 50), ("total_tokens", 10_000, 50, request, 11)]
@@ -209,7 +209,7 @@ async fn a_storm_that_a_kill_breaks_off_stays_within_its_limits() {
 }
 
 #[tokio::test]
-async fn a_kill_in_the_middle_gives_no_request_back() {
+async fn a_kill_returns_no_reserved_request_to_the_quota() {
     let gate = Gate::new();
     let rig = Rig::over(behind(&gate, Answer::completion("ok"))).await;
     let quota = rig.limit("requests", "day", 50).await;
@@ -228,7 +228,7 @@ async fn a_kill_in_the_middle_gives_no_request_back() {
 }
 
 #[tokio::test]
-async fn a_kill_in_the_middle_gives_no_tokens_back() {
+async fn a_kill_returns_no_reserved_tokens_to_the_quota() {
     let (request, answer) = thousand();
     let gate = Gate::new();
     let rig = Rig::over(behind(&gate, answer)).await;
@@ -302,7 +302,7 @@ async fn each_end_of_an_exchange_settles_what_was_used() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_which_quota_and_when_to_come_again() {
+async fn a_quota_refusal_names_the_quota_and_the_retry_time() {
     let rig = Rig::start().await;
     rig.limit("requests", "minute", 1).await;
     let first = rig.client().chat(chat::request("m")).await;
@@ -326,7 +326,7 @@ async fn a_refusal_says_which_quota_and_when_to_come_again() {
 }
 
 #[tokio::test]
-async fn more_than_the_whole_limit_is_never_admitted_and_a_warning_never_refuses() {
+async fn a_request_above_the_limit_is_rejected_unless_the_limit_only_warns() {
     let rig = Rig::start().await;
     let project = json!({"kind": "project", "id": rig.project});
     let quota = rig
@@ -355,7 +355,7 @@ async fn more_than_the_whole_limit_is_never_admitted_and_a_warning_never_refuses
 }
 
 #[tokio::test]
-async fn a_limit_on_cost_counts_money_and_passes_over_what_has_no_price() {
+async fn a_cost_limit_counts_cost_and_skips_targets_without_a_price() {
     let (priced, unpriced) = (Upstream::start().await, Upstream::start().await);
     priced.always(Answer::completion("ok"));
     unpriced.always(Answer::completion("never asked"));
@@ -384,7 +384,7 @@ async fn a_limit_on_cost_counts_money_and_passes_over_what_has_no_price() {
 }
 
 #[tokio::test]
-async fn what_an_unknown_cost_had_reserved_is_used_across_a_restart() {
+async fn the_reservation_of_an_unknown_cost_stays_used_across_a_restart() {
     let upstream = Upstream::start().await;
     let mut answer: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
     answer["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
@@ -404,7 +404,7 @@ async fn what_an_unknown_cost_had_reserved_is_used_across_a_restart() {
 }
 
 #[tokio::test]
-async fn a_rotated_key_goes_on_under_the_limits_of_the_old_one() {
+async fn a_rotated_key_shares_the_limits_of_the_old_one() {
     let rig = Rig::start().await;
     let quota = rig.limit("requests", "day", 2).await;
     assert_eq!(rig.client().chat(chat::request("m")).await.status, 200);
@@ -449,7 +449,7 @@ async fn a_key_family_keeps_its_limits_when_successors_are_revoked_and_deleted()
 }
 
 #[tokio::test]
-async fn the_api_refuses_what_is_no_limit() {
+async fn the_api_rejects_invalid_limits() {
     let rig = Rig::start().await;
     let key = json!({"kind": "key", "id": rig.key.id});
     let post = async |body: Value| rig.gateway.client().post("/admin/api/quotas", body.to_string()).await;

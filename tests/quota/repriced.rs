@@ -65,7 +65,7 @@ async fn a_repricing_corrects_the_limits_on_cost_once_and_for_the_family_of_the_
 }
 
 #[tokio::test]
-async fn a_cost_that_becomes_known_takes_the_place_of_what_was_reserved() {
+async fn a_cost_that_becomes_known_replaces_its_reservation() {
     let mut answer: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
     answer["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
         "prompt_tokens_details": {"cached_tokens": 4}});
@@ -88,7 +88,7 @@ async fn a_cost_that_becomes_known_takes_the_place_of_what_was_reserved() {
 }
 
 #[tokio::test]
-async fn a_repricing_leaves_unknown_what_no_upstream_has_counted() {
+async fn a_repricing_keeps_costs_without_reported_usage_unknown() {
     let members = "protocols: [chat, speech, images]\nmodels: [{id: m, prices: {input: 3, output: 15}}]";
     let rig = rig(members, Answer::whole(200, &[("content-type", "audio/mpeg")], "sound"), false).await;
     let quota = rig

@@ -47,7 +47,7 @@ pub(super) fn at_once(client: &Client, count: usize, body: &str) -> JoinSet<u16>
 }
 
 #[tokio::test]
-async fn of_50_requests_at_once_as_many_run_as_the_limit_on_concurrent_ones_says() {
+async fn of_50_concurrent_requests_only_as_many_run_as_the_limit_allows() {
     let gate = Gate::new();
     let rig = Rig::over(behind(&gate, Answer::completion("ok"))).await;
     let key = json!({"kind": "key", "id": rig.key.id});
@@ -74,7 +74,7 @@ async fn of_50_requests_at_once_as_many_run_as_the_limit_on_concurrent_ones_says
 }
 
 #[tokio::test]
-async fn a_target_whose_model_quota_is_used_up_is_passed_over_and_the_next_one_serves() {
+async fn a_target_with_an_exhausted_model_quota_is_skipped() {
     let (rig, second) = line(Answer::completion("from the first")).await;
     let limit = |model: &str, limit: u64| json!({"subject": rig.of_project(), "model": model, "metric": "requests", "window": "month", "limit": limit});
     let of_first = rig.quota(limit("p0/m", 2)).await;
@@ -107,7 +107,7 @@ async fn a_target_whose_model_quota_is_used_up_is_passed_over_and_the_next_one_s
 }
 
 #[tokio::test]
-async fn of_50_requests_at_once_a_provider_gets_as_many_as_its_quota_lets_it() {
+async fn of_50_concurrent_requests_a_provider_gets_only_its_quota() {
     let gate = Gate::new();
     let (rig, second) = line(behind(&gate, Answer::completion("from the first"))).await;
     let provider = json!({"kind": "provider", "id": "p0"});
@@ -143,7 +143,7 @@ async fn of_50_requests_at_once_a_provider_gets_as_many_as_its_quota_lets_it() {
 }
 
 #[tokio::test]
-async fn tokens_of_one_model_are_not_overspent_by_50_at_once_and_the_rest_goes_elsewhere() {
+async fn a_model_token_limit_holds_for_50_requests_and_the_rest_fail_over() {
     let (request, answer) = thousand();
     let request = request.replace(r#""model":"m""#, r#""model":"line""#);
     let (rig, second) = line(answer).await;
@@ -170,7 +170,7 @@ async fn tokens_of_one_model_are_not_overspent_by_50_at_once_and_the_rest_goes_e
 }
 
 #[tokio::test]
-async fn a_target_that_fails_gives_back_what_its_quotas_held() {
+async fn a_failed_target_releases_its_quota_reservations() {
     let (rig, second) = line(Answer::error(500)).await;
     let quota = |provider: &str, metric: &str, limit: u64| json!({"subject": {"kind": "provider", "id": provider}, "metric": metric, "window": "day", "limit": limit});
     let failing = rig.quota(quota("p0", "requests", 1)).await;
@@ -187,7 +187,7 @@ async fn a_target_that_fails_gives_back_what_its_quotas_held() {
 }
 
 #[tokio::test]
-async fn what_a_failed_attempt_used_counts_at_the_provider_that_used_it() {
+async fn usage_of_a_failed_attempt_counts_at_its_provider() {
     let failed = json!({"error": {"message": "It broke.", "type": "server_error", "code": null},
         "usage": {"prompt_tokens": 20, "completion_tokens": 10, "total_tokens": 30}});
     let (rig, second) = line(Answer::json(500, failed.to_string())).await;
@@ -211,7 +211,7 @@ async fn what_a_failed_attempt_used_counts_at_the_provider_that_used_it() {
 }
 
 #[tokio::test]
-async fn a_kill_gives_nothing_back_that_was_held_at_a_provider() {
+async fn a_kill_returns_no_reservation_to_a_provider_quota() {
     let gate = Gate::new();
     let (rig, _second) = line(behind(&gate, Answer::completion("never said"))).await;
     let provider = json!({"kind": "provider", "id": "p0"});
@@ -303,7 +303,7 @@ async fn a_limit_on_the_cost_of_one_model_leaves_unpriced_ones_alone() {
 }
 
 #[tokio::test]
-async fn a_limit_that_only_warns_says_so_in_a_header_a_metric_and_the_list() {
+async fn a_warning_limit_shows_in_a_header_a_metric_and_the_list() {
     let (rig, _second) = line(Answer::completion("from the first")).await;
     let warn = |subject: Value, model: Value| {
         json!({"subject": subject, "model": model, "metric": "requests", "window": "day", "limit": 1,
@@ -338,7 +338,7 @@ async fn a_limit_that_only_warns_says_so_in_a_header_a_metric_and_the_list() {
 }
 
 #[tokio::test]
-async fn a_warning_about_a_model_whose_name_is_not_ascii_is_still_a_header() {
+async fn a_quota_warning_about_a_non_ascii_model_is_a_valid_header() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "models: [modèle]");
@@ -352,7 +352,7 @@ async fn a_warning_about_a_model_whose_name_is_not_ascii_is_still_a_header() {
 }
 
 #[tokio::test]
-async fn the_api_refuses_scopes_that_nothing_is_in() {
+async fn the_api_rejects_scopes_that_match_nothing() {
     let (rig, _second) = line(Answer::completion("never asked")).await;
     let limit = |scope: Value| {
         let mut quota = json!({"metric": "requests", "window": "day", "limit": 1});

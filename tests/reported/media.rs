@@ -100,7 +100,7 @@ async fn pictures_are_counted_with_their_quality_and_size() {
 }
 
 #[tokio::test]
-async fn a_stream_of_images_counts_the_whole_ones() {
+async fn an_image_stream_counts_only_completed_images() {
     let rig = Rig::start().await;
     let events = data(&[
         json!({"type": "image_generation.partial_image", "b64_json": "AAAA", "partial_image_index": 0}),

@@ -181,7 +181,7 @@ async fn usage_in_a_choice_is_read() {
 }
 
 #[tokio::test]
-async fn the_vendors_own_cost_stands_where_there_is_no_price() {
+async fn the_vendors_reported_cost_is_billed_without_a_price() {
     let rig = Rig::start().await;
     let counts = json!({"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110});
     for (name, cost, want, ours) in [
@@ -340,7 +340,7 @@ async fn bedrock_usage_is_billed_by_lifetime_and_tier() {
 }
 
 #[tokio::test]
-async fn what_a_failed_attempt_used_is_billed_by_unit_and_tier_too() {
+async fn usage_of_a_failed_attempt_is_billed_by_unit_and_tier() {
     let rig = Rig::start().await;
     let usage = json!({"input_tokens": 100, "output_tokens": 1, "inference_geo": "us",
         "cache_creation": {"ephemeral_1h_input_tokens": 20}, "server_tool_use": {"web_search_requests": 1}});

@@ -40,7 +40,7 @@ async fn an_id_that_was_changed_is_refused_without_a_call() {
 }
 
 #[tokio::test]
-async fn an_operation_is_its_projects_alone() {
+async fn a_video_operation_belongs_to_its_project() {
     let rig = Rig::start().await;
     let admin = Admin(rig.client());
     let (blue, red) = (admin.project("blue").await, admin.project("red").await);
@@ -69,7 +69,7 @@ async fn an_operation_is_its_projects_alone() {
 }
 
 #[tokio::test]
-async fn the_selector_must_still_lead_to_the_target_in_whatever_order() {
+async fn a_poll_requires_a_selector_that_still_contains_the_target() {
     let rig = Rig::start().await;
     let operation = rig.begin_gemini().await;
     for (selector, status, code) in [
@@ -97,7 +97,7 @@ async fn the_selector_must_still_lead_to_the_target_in_whatever_order() {
 }
 
 #[tokio::test]
-async fn a_restart_and_an_open_circuit_change_nothing() {
+async fn a_poll_works_after_a_restart_and_with_an_open_circuit() {
     let mut rig = Rig::with(&json!({"retry_max_attempts": 1, "circuit_failure_threshold": 1})).await;
     let operation = rig.begin_gemini().await;
     rig.gateway = rig.gateway.restart().await;
@@ -118,7 +118,7 @@ async fn a_restart_and_an_open_circuit_change_nothing() {
 }
 
 #[tokio::test]
-async fn nothing_is_fetched_from_anybody_but_the_provider() {
+async fn a_video_is_fetched_only_from_the_provider() {
     let (rig, other) = (Rig::start().await, Upstream::start().await);
     other.always(mp4(&film()));
     let operation = rig.begin_gemini().await;
@@ -158,7 +158,7 @@ async fn nothing_is_fetched_from_anybody_but_the_provider() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_at_the_provider_is_told() {
+async fn provider_errors_of_a_poll_reach_the_client() {
     let rig = Rig::start().await;
     let operation = rig.begin(&rig.client(), "openai/veo", json!({"id": "video_1"})).await;
     let poll = async || rig.poll("openai/veo", &operation).await;
@@ -202,7 +202,7 @@ async fn what_goes_wrong_at_the_provider_is_told() {
 }
 
 #[tokio::test]
-async fn a_video_passes_while_it_comes_and_stops_when_the_client_leaves() {
+async fn a_video_is_streamed_and_stops_at_a_client_disconnect() {
     let rig = Rig::start().await;
     let operation = rig.begin(&rig.client(), "openai/veo", json!({"id": "video_1"})).await;
     let gate = Gate::new();

@@ -115,7 +115,7 @@ fn decoded(answer: &Whole) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn gemini_makes_a_video_that_comes_inline() {
+async fn a_gemini_video_is_returned_inline() {
     let rig = Rig::start().await;
     rig.upstream.then(Answer::json(200, json!({"name": GEMINI_NAME}).to_string()));
     let body = json!({"model": "line", "prompt": "a c\u{e4}t", "seconds": 8, "size": "1280x720"});
@@ -179,7 +179,7 @@ async fn gemini_makes_a_video_that_comes_inline() {
 }
 
 #[tokio::test]
-async fn vertex_is_asked_by_name_and_sends_the_video_inside_or_in_a_bucket() {
+async fn a_vertex_video_is_returned_inline_or_as_a_bucket_url() {
     let rig = Rig::start().await;
     let operation = rig.begin(&rig.client(), "vertex/veo", json!({"name": VERTEX_NAME})).await;
     assert!(operation.len() <= 512, "{} bytes", operation.len());
@@ -212,7 +212,7 @@ async fn vertex_is_asked_by_name_and_sends_the_video_inside_or_in_a_bucket() {
 }
 
 #[tokio::test]
-async fn openai_is_asked_for_the_bytes_when_they_are_there() {
+async fn the_content_of_a_completed_openai_video_is_fetched() {
     let rig = Rig::start().await;
     rig.upstream
         .then(Answer::json(200, include_str!("../../dataplane/wire/fixtures/videos/openai_video.json")));
@@ -247,7 +247,7 @@ async fn openai_is_asked_for_the_bytes_when_they_are_there() {
 }
 
 #[tokio::test]
-async fn the_bare_path_is_the_same_and_kinds_without_video_are_refused_before_a_call() {
+async fn the_bare_video_path_works_and_kinds_without_video_are_rejected() {
     let rig = Rig::start().await;
     rig.upstream.then(Answer::json(200, json!({"name": GEMINI_NAME}).to_string()));
     let body = json!({"model": "gemini/veo", "prompt": "a cat"}).to_string();

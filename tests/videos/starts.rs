@@ -14,7 +14,7 @@ fn eager() -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_start_that_may_have_begun_something_is_never_sent_again() {
+async fn a_start_that_may_have_created_a_video_is_never_retried() {
     let rig = Rig::with(&eager()).await;
     for (what, answer, status) in [
         ("a close before an answer", Answer::new().close(), 502),
@@ -37,7 +37,7 @@ async fn a_start_that_may_have_begun_something_is_never_sent_again() {
 }
 
 #[tokio::test]
-async fn an_upstream_that_falls_silent_is_not_asked_again() {
+async fn a_start_that_times_out_is_not_retried() {
     let upstream = Upstream::start().await;
     let mut settings = config(&upstream, &eager());
     settings["providers"]["gemini"]["timeout"] = json!(0.2);
@@ -103,7 +103,7 @@ async fn a_client_that_leaves_stops_the_start() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_for_is_refused_by_name_before_a_call() {
+async fn unsupported_video_members_are_rejected_before_a_call() {
     let rig = Rig::start().await;
     for (model, name, value) in [
         ("gemini/veo", "prompt", json!(7)),
@@ -126,7 +126,7 @@ async fn what_cannot_be_asked_for_is_refused_by_name_before_a_call() {
 }
 
 #[tokio::test]
-async fn a_video_is_begun_and_asked_for_over_http2() {
+async fn a_video_is_started_and_polled_over_http2() {
     let job = r#"{"id":"video_1","object":"video","status":"in_progress","progress":5}"#;
     let answer = H2Answer {
         status: 200,
@@ -155,7 +155,7 @@ async fn a_video_is_begun_and_asked_for_over_http2() {
 }
 
 #[tokio::test]
-async fn only_starts_count_against_a_quota() {
+async fn polls_do_not_count_against_a_quota() {
     let rig = Rig::start().await;
     let admin = Admin(rig.client());
     let project = admin.project("blue").await;
@@ -174,7 +174,7 @@ async fn only_starts_count_against_a_quota() {
 }
 
 #[tokio::test]
-async fn explain_says_who_would_make_it_and_who_has_it() {
+async fn explain_names_the_target_of_a_start_and_of_a_poll() {
     let rig = Rig::start().await;
     let operation = rig.begin(&rig.client(), "vertex/veo", json!({"name": VERTEX_NAME})).await;
     let admin = Admin(rig.client());

@@ -42,8 +42,8 @@ const IMAGES_OVER_GEMINI: &str = "dataplane/wire/tests/adapt/images_over_gemini.
 const GATEWAY: &str = "tests/recorded.rs";
 
 const RUNNERS: &[Runner] = &[
-    runner("audio", Kind("request"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
-    runner("audio", Kind("response"), GATEWAY, "sound_subtitles_and_vectors_pass_as_they_were_recorded"),
+    runner("audio", Kind("request"), GATEWAY, "recorded_sound_subtitles_and_embeddings_pass_unchanged"),
+    runner("audio", Kind("response"), GATEWAY, "recorded_sound_subtitles_and_embeddings_pass_unchanged"),
     runner("audio", Ids(&["speech_request"]), MEDIA, "requests_go_upstream_as_they_came_but_for_the_model"),
     runner("audio", Ids(&["multipart"]), MEDIA, "a_form_reaches_the_upstream_unchanged_except_its_model"),
     runner(
@@ -138,7 +138,7 @@ const RUNNERS: &[Runner] = &[
         "messages",
         Ids(&["count_request", "count_response"]),
         GATEWAY,
-        "a_recorded_count_reaches_the_client_as_it_came",
+        "a_recorded_token_count_reaches_the_client_unchanged",
     ),
     runner(
         "messages",
@@ -159,7 +159,7 @@ const RUNNERS: &[Runner] = &[
         "models",
         Ids(&["list_openai", "list_anthropic"]),
         GATEWAY,
-        "lists_of_models_have_what_the_sdks_of_both_vendors_need",
+        "model_lists_have_the_members_the_vendor_sdks_need",
     ),
     runner(
         "responses",
