@@ -344,6 +344,46 @@ async fn two_hundred_are_listed_the_most_silent_first_and_the_rest_is_counted() 
     wait::eventually("an empty list", async || running(&gateway).await.is_empty().then_some(())).await;
 }
 
+#[tokio::test]
+async fn the_health_of_a_provider_shows_its_attempts_in_flight_and_its_own_limits() {
+    let upstream = Upstream::start().await;
+    let gateway = gateway(&upstream).await;
+    let health = async || {
+        let page = Admin(gateway.client()).done("GET", "health/providers", Value::Null).await;
+        page["data"][0].clone()
+    };
+    let idle = health().await;
+    assert_eq!((&idle["running"], &idle["limits"]), (&json!(0), &json!([])), "{idle}");
+    let body = chat::completion("hello");
+    let fields = [
+        ("content-type", "application/json"),
+        ("x-ratelimit-limit-requests", "60"),
+        ("x-ratelimit-remaining-requests", "59"),
+        ("x-ratelimit-reset-requests", "1m0s"),
+    ];
+    upstream.always(Answer::whole(200, &fields, &body));
+    let limits = wait::eventually("the limits of the upstream", async || {
+        // One answer a second is read.
+        assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+        let limits = health().await["limits"].clone();
+        (limits != json!([])).then_some(limits)
+    })
+    .await;
+    let limit = &limits[0];
+    assert_eq!(
+        (&limit["name"], &limit["limit"], &limit["remaining"]),
+        (&json!("requests"), &json!(60), &json!(59)),
+        "{limits}"
+    );
+    let (seen, resets) = (limit["seen_at_ms"].as_u64().unwrap(), limit["resets_at_ms"].as_u64().unwrap());
+    assert_eq!(resets - seen, 60_000, "{limits}");
+    upstream.then(Answer::hang_forever());
+    let client = send(&gateway, &chat::request("m")).await;
+    at(&gateway, "waiting").await;
+    assert_eq!(health().await["running"], 1);
+    drop(client);
+}
+
 /// Returns the bytes of `events` as text.
 fn text(events: &[Event]) -> String {
     let bytes: Vec<Bytes> = events.iter().map(|event| event.bytes.clone()).collect();

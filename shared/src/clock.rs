@@ -1,4 +1,4 @@
-//! The process's monotonic clock, and the only place that reads wall time.
+//! The process's monotonic clock, the only place that reads wall time, and times as text.
 
 use std::sync::LazyLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -8,6 +8,12 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Returns an RFC 3339 time in milliseconds since the Unix epoch, or `None` if `text` is not one or is before the epoch.
+pub fn of_rfc3339(text: &str) -> Option<u64> {
+    let time: jiff::Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_millisecond()).ok()
 }
 
 /// Returns milliseconds on the process's monotonic clock. Circuits use it in both planes.

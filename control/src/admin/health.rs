@@ -1,5 +1,5 @@
-//! `GET /admin/api/health/providers`: the circuit of each provider instance, its last failure, and its recent
-//! requests. Circuits are local to this process and are lost at a restart.
+//! `GET /admin/api/health/providers`: the circuit of each provider instance, its last failure, its running and recent
+//! requests, and the limits that its upstream reports. Circuits are local to this process and are lost at a restart.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
-use shared::health::{self, CircuitState, Trouble};
+use shared::health::{self, CircuitState, ReportedLimit, Trouble};
 use shared::policy::CircuitPolicy;
 use shared::port::Body;
 use shared::routing::ProviderInstance;
@@ -28,11 +28,13 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let since_ms = (unix_ms() / HOUR_MS).saturating_sub(1).saturating_mul(HOUR_MS);
     let mut served = served_since(&call, since_ms).await?;
+    let running = call.app.exchanges.running().await;
     let snapshot = call.app.snapshot.load();
     let now_ms = monotonic_ms();
     let data = snapshot.providers.iter().map(|provider| {
         let recent = served.remove(provider.id.as_str()).unwrap_or_default();
-        Health::of(provider, now_ms, RecentRequests::of(since_ms, &recent))
+        let running = running.attempts.get(&provider.id).copied().unwrap_or_default();
+        Health::of(provider, now_ms, (running, RecentRequests::of(since_ms, &recent)))
     });
     json(&HealthPage { data: data.collect(), next_cursor: None })
 }
@@ -68,11 +70,15 @@ struct Health<'a> {
     provider: &'a str,
     #[serde(rename = "type")]
     kind: &'static str,
+    /// Attempts in flight.
+    running: u32,
     circuit: ShownCircuit,
     last_failure: Option<ShownFailure>,
     /// Models with a circuit that is not closed because the upstream does not serve them.
     models: Vec<Resting>,
     recent: RecentRequests,
+    /// The limits that the upstream reported last, read at most once a second; empty if it reports none.
+    limits: Vec<ShownLimit>,
 }
 
 #[derive(Serialize)]
@@ -102,6 +108,28 @@ impl ShownFailure {
     }
 }
 
+/// A limit as the upstream reports it in its headers.
+#[derive(Serialize)]
+struct ShownLimit {
+    /// The limited unit, such as `requests` or `input-tokens`; `retry-after` for a wait before any request.
+    name: Box<str>,
+    /// Null if the upstream does not name it.
+    limit: Option<u64>,
+    /// Null if the upstream does not name it.
+    remaining: Option<u64>,
+    /// The time at which the limit is full again, or the wait ends; null if the upstream does not name it.
+    resets_at_ms: Option<u64>,
+    /// The time of the answer that named the limit.
+    seen_at_ms: u64,
+}
+
+impl From<ReportedLimit> for ShownLimit {
+    fn from(reported: ReportedLimit) -> Self {
+        let ReportedLimit { name, limit, remaining, resets_at_ms, seen_at_ms } = reported;
+        Self { name, limit, remaining, resets_at_ms, seen_at_ms }
+    }
+}
+
 /// A model that is temporarily not used.
 #[derive(Serialize)]
 struct Resting {
@@ -120,13 +148,14 @@ struct RecentRequests {
 }
 
 impl<'a> Health<'a> {
-    fn of(provider: &'a ProviderInstance, now_ms: u64, recent: RecentRequests) -> Self {
+    fn of(provider: &'a ProviderInstance, now_ms: u64, (running, recent): (u32, RecentRequests)) -> Self {
         let policy = &provider.circuit_policy;
         let circuit = provider.circuits.instance();
         let models = provider.circuits.models(now_ms, policy);
         Self {
             provider: provider.id.as_str(),
             kind: provider.kind.name,
+            running,
             circuit: ShownCircuit::of(circuit, now_ms, policy),
             last_failure: circuit.trouble().map(ShownFailure::of),
             models: models
@@ -138,6 +167,7 @@ impl<'a> Health<'a> {
                 })
                 .collect(),
             recent,
+            limits: provider.circuits.limits().load(unix_ms()).into_iter().map(ShownLimit::from).collect(),
         }
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Request};
+use http::{HeaderMap, HeaderValue};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -23,6 +23,7 @@ mod echo;
 pub(crate) mod fetch;
 pub(crate) mod http1;
 mod interim;
+mod limits;
 pub(crate) mod pool;
 pub(crate) mod request;
 pub(crate) mod resolve;
@@ -32,7 +33,7 @@ use self::dial::{DialError, Tls, UpstreamIo, dial, is_local};
 use self::http1::{Progress, Unanswered, UpstreamConnection};
 use self::interim::{Counted, INTERIM_WITHOUT_END};
 use self::pool::{Pool, SharedConnection};
-use self::request::{RequestKind, SegmentedBody, UpstreamRequest};
+use self::request::{RequestKind, UpstreamRequest};
 use self::voice::Voices;
 use crate::clock::CoarseClock;
 
@@ -43,6 +44,14 @@ pub(crate) struct Upstreams {
     pub(crate) tls: Arc<Tls>,
     pub(crate) voices: Arc<Voices>,
     pub(crate) clock: CoarseClock,
+}
+
+impl Upstreams {
+    /// Returns the kept header fields of an answer, and stores the limits that it reports.
+    fn keep(&self, request: &UpstreamRequest<'_>, headers: &HeaderMap) -> KeptHeaders {
+        limits::keep(&request.provider, headers, self.clock.now());
+        KeptHeaders::of(headers)
+    }
 }
 
 /// The head of an upstream's answer, and its body, which is read piece by piece.
@@ -330,7 +339,7 @@ async fn send_network(
     while request.kind != RequestKind::PostOnce
         && let Some(connection) = upstreams.pool.take(origin)
     {
-        match send_http1(connection, origin, request).await {
+        match send_http1(upstreams, connection, (origin, request)).await {
             Ok(answer) => return Ok(answer),
             // No byte of the request has been sent, so another connection may be used.
             Err(Unanswered { progress: Progress::Unsent, .. }) => {}
@@ -354,7 +363,7 @@ async fn send_on_new_connection(
     request: &UpstreamRequest<'_>,
 ) -> Result<UpstreamResponse, SendError> {
     if let Some(shared) = upstreams.pool.share(origin) {
-        match send_http2(shared.clone(), request.http2(origin)).await {
+        match send_http2(upstreams, shared.clone(), (origin, request)).await {
             // The upstream is closing the connection, and the request was not sent.
             Err(NotSent::Request) => upstreams.pool.drop_shared(origin, &shared),
             Err(NotSent::Error(error)) => return Err(error),
@@ -365,19 +374,19 @@ async fn send_on_new_connection(
     if is_http2 {
         let shared = handshake_http2(io).await?;
         upstreams.pool.put_shared(origin, shared.clone());
-        return send_http2(shared, request.http2(origin)).await.map_err(SendError::from);
+        return send_http2(upstreams, shared, (origin, request)).await.map_err(SendError::from);
     }
     let connection = Box::new(UpstreamConnection::handshake(io).await?);
-    Ok(send_http1(connection, origin, request).await?)
+    Ok(send_http1(upstreams, connection, (origin, request)).await?)
 }
 
 async fn send_http1(
+    upstreams: &Upstreams,
     mut connection: Box<UpstreamConnection>,
-    origin: &Origin,
-    request: &UpstreamRequest<'_>,
+    (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, Unanswered> {
     let head = connection.send(request.http1(origin)).await?;
-    let kept = KeptHeaders::of(&head.headers);
+    let kept = upstreams.keep(request, &head.headers);
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body: UpstreamBody::Http1(connection) })
 }
 
@@ -398,13 +407,14 @@ impl From<NotSent> for SendError {
 }
 
 async fn send_http2(
+    upstreams: &Upstreams,
     mut shared: SharedConnection,
-    request: Request<SegmentedBody>,
+    (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, NotSent> {
     shared.live.set(shared.live.get() + 1);
     let lease = StreamLease(Rc::clone(&shared.live));
     shared.sender.ready().await.map_err(|_| NotSent::Request)?;
-    let sent = shared.sender.try_send_request(request).await;
+    let sent = shared.sender.try_send_request(request.http2(origin)).await;
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
             Some(_) => NotSent::Request,
@@ -412,8 +422,9 @@ async fn send_http2(
             None => NotSent::Error(error.into_error().into()),
         })?
         .into_parts();
+    let kept = upstreams.keep(request, &head.headers);
     let body = UpstreamBody::Http2 { incoming, _lease: lease };
-    Ok(UpstreamResponse { status: head.status.as_u16(), head: KeptHeaders::of(&head.headers), body })
+    Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
 }
 
 async fn handshake_http2(io: UpstreamIo) -> hyper::Result<SharedConnection> {

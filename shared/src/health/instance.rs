@@ -10,11 +10,12 @@ use std::sync::{Mutex, PoisonError};
 use arc_swap::ArcSwap;
 
 use super::circuit::{Circuit, CircuitState, Pass, Refused};
+use super::limits::ReportedLimits;
 use crate::id::ModelId;
 use crate::policy::CircuitPolicy;
 use crate::usage::StepResult;
 
-/// The circuits of one provider instance and credential.
+/// The circuits of one provider instance and credential, and the limits that its upstream reports.
 #[derive(Debug, Default)]
 pub struct Circuits {
     instance: Circuit,
@@ -24,6 +25,7 @@ pub struct Circuits {
     models: ArcSwap<Vec<(ModelId, Arc<Circuit>)>>,
     /// Held while `models` is replaced.
     replacing: Mutex<()>,
+    limits: ReportedLimits,
 }
 
 /// The conclusion from an attempt about the health of its target.
@@ -100,6 +102,11 @@ impl Circuits {
     pub fn rests_ms(&self, model_id: &ModelId, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
         let model = self.model(model_id).and_then(|circuit| circuit.rests_ms(now_ms, policy));
         self.instance.rests_ms(now_ms, policy).max(model)
+    }
+
+    /// Returns the limits that the upstream reports for this credential.
+    pub fn limits(&self) -> &ReportedLimits {
+        &self.limits
     }
 
     /// Returns the circuit of the instance itself.

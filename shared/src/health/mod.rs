@@ -1,4 +1,5 @@
-//! Circuits: the process-local failure memory of provider instances and of their models (FAIL-4, FAIL-5).
+//! Circuits: the process-local failure memory of provider instances and of their models (FAIL-4, FAIL-5); and the limits
+//! that their upstreams report.
 //!
 //! The data plane writes them, both planes read them, and no request blocks another.
 
@@ -9,9 +10,11 @@ use crate::id::ProviderId;
 
 mod circuit;
 mod instance;
+mod limits;
 
 pub use self::circuit::{Circuit, CircuitState, Refused, Trouble};
 pub use self::instance::{Admission, Circuits, Evidence, Failed, Opened};
+pub use self::limits::{ReportedLimit, ReportedLimits};
 
 /// A digest of address and headers that identifies an upstream and its credential.
 pub type UpstreamIdentity = [u8; 32];
