@@ -1,5 +1,6 @@
 //! Tables that define the fate of each field of a client's dialect in a target's (MSG-2).
 
+use super::Rejection;
 use super::read::{self, Object};
 
 /// The fate of one field.
@@ -57,6 +58,18 @@ pub(super) const fn hint(field: &'static str, note: &'static str) -> Loss {
 /// Returns the row of a field that is rejected; `note` completes the sentence that begins with its path.
 pub(super) const fn rejected(field: &'static str, note: &'static str) -> Loss {
     Loss { field, fate: Fate::Rejected, note }
+}
+
+/// Returns the row of `field` in a table of losses.
+pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
+    let found = rows.iter().find(|row| row.field == field);
+    debug_assert!(found.is_some(), "{field} has a row in the table of losses");
+    found
+}
+
+/// Returns the rejection of the value at `param`, with the reason from the row of `field`.
+pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
+    Rejection::new(param, row(rows, field).map_or("is not supported by this target.", |row| row.note))
 }
 
 /// Returns the top-level names of a request that no row of its table covers, if they look like names.

@@ -19,9 +19,7 @@ mod loss;
 mod messages_over_chat;
 mod param;
 mod path;
-mod read;
 mod responses_over_chat;
-mod schema;
 mod signature_in_call_id;
 mod thought_signature;
 mod through_chat;
@@ -48,6 +46,7 @@ pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 
 use crate::extras::Extras;
 use crate::stream::AnswerStream;
+use crate::translation::{read, schema};
 use crate::{bedrock, claude, gemini, native};
 
 /// An adaptation of one client dialect to one target dialect.

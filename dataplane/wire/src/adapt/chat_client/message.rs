@@ -3,7 +3,7 @@
 use simd_json::tape::Object;
 
 use super::part::{CacheMark, ChatPart};
-use crate::adapt::{Loss, Rejection, read};
+use crate::adapt::{Loss, Rejection, loss, read};
 use crate::json::{self, Tree};
 
 /// One message of the request.
@@ -109,7 +109,7 @@ fn tool_call<'t, 'i>(
 ) -> Result<AssistantCall<'t, 'i>, Rejection> {
     let call = read::object(whole, || path.clone())?;
     if read::member_text(&call, "type") == Some("custom") {
-        return Err(read::refuse(losses, CUSTOM_CALL, path));
+        return Err(loss::refuse(losses, CUSTOM_CALL, path));
     }
     let id = read::needed_text(&call, "id", || path.clone())?;
     let at = format!("{path}.function");

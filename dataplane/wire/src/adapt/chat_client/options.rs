@@ -3,7 +3,7 @@
 use simd_json::prelude::ValueAsScalar as _;
 use simd_json::tape::Object;
 
-use crate::adapt::{Fate, Loss, Rejection, Traits, read};
+use crate::adapt::{Fate, Loss, Rejection, Traits, loss, read};
 use crate::json::{JsonWriter, Tree};
 
 /// Rejects the request if it has a top-level member that `losses` rejects. A member without a row is not an error; it
@@ -16,7 +16,7 @@ pub(in crate::adapt) fn refuse_listed(
     {
         let rejected = losses.iter().any(|loss| loss.field == name && loss.fate == Fate::Rejected);
         if rejected && !is_usual(name, value) {
-            return Err(read::refuse(losses, name, name));
+            return Err(loss::refuse(losses, name, name));
         }
     }
     Ok(())

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use simd_json::tape::Object;
 
-use crate::adapt::{Loss, Rejection, read};
+use crate::adapt::{Loss, Rejection, loss, read};
 use crate::json::Tree;
 
 /// A content part of a chat message: text, an image, a file and so on.
@@ -83,7 +83,7 @@ impl<'t, 'i> ChatPart<'t, 'i> {
             "image_url" | "video_url" => (self.kind, "url"),
             "file" if self.inner_text("file", "file_data").is_some() => ("file", "file_data"),
             "file" => {
-                return Err(read::refuse(losses, FILE_ID, format!("{}.file", self.path)));
+                return Err(loss::refuse(losses, FILE_ID, format!("{}.file", self.path)));
             }
             "input_audio" => return self.audio(),
             _ => return Err(Rejection::new(&*self.path, "has a type that the target does not support.")),

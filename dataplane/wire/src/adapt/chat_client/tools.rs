@@ -3,7 +3,7 @@
 use simd_json::tape::Object;
 
 use super::part::CacheMark;
-use crate::adapt::{Loss, Rejection, read};
+use crate::adapt::{Loss, Rejection, loss, read};
 use crate::json::Tree;
 
 /// The functions offered, and the tool choice.
@@ -74,7 +74,7 @@ fn function_of<'t, 'i>(
 ) -> Result<Object<'t, 'i>, Rejection> {
     match read::needed_text(tool, "type", || path.to_owned())? {
         "function" => {}
-        "custom" => return Err(read::refuse(losses, CUSTOM_TOOL, path)),
+        "custom" => return Err(loss::refuse(losses, CUSTOM_TOOL, path)),
         _ => {
             return Err(Rejection::new(
                 path,
@@ -114,7 +114,7 @@ fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i
     let choice = read::object(choice, path)?;
     let kind = read::needed_text(&choice, "type", path)?;
     if kind == "custom" {
-        return Err(read::refuse(losses, CUSTOM_CHOICE, path()));
+        return Err(loss::refuse(losses, CUSTOM_CHOICE, path()));
     }
     let at = || format!("tool_choice.{kind}");
     let inner = read::member(&choice, kind).ok_or_else(|| Rejection::malformed(at(), "is missing."))?;

@@ -8,7 +8,7 @@ use super::thinking::{is_signed, write_signed};
 use crate::adapt::chat_client::{AssistantCall, CacheMark, ChatMessage, ChatPart};
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Rejection, Traits, call_id, read};
+use crate::adapt::{Rejection, Traits, call_id, loss, read};
 use crate::json::JsonWriter;
 
 /// Translates a conversation message by message.
@@ -155,7 +155,7 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
 
     fn assistant(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
         if read::member(&message.members, "audio").is_some() {
-            return Err(read::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
+            return Err(loss::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
         }
         if self.role.is_none() {
             return self.leave_out(message);

@@ -11,7 +11,7 @@ use crate::adapt::chat_client::{
     CallIdentity, ChatResponseFormat, ChatToolChoice, ChatTools, copy_stop, form, format, messages,
     refuse_listed, tools,
 };
-use crate::adapt::loss::unknown;
+use crate::adapt::loss::{self, unknown};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Rejection, Traits, read, schema};
@@ -135,7 +135,7 @@ fn write_format(
     let inner = match format(request, target)? {
         ChatResponseFormat::Text => return Ok(()),
         ChatResponseFormat::AnyJson => {
-            return Err(read::refuse(LOSSES, "response_format[json_object]", "response_format"));
+            return Err(loss::refuse(LOSSES, "response_format[json_object]", "response_format"));
         }
         ChatResponseFormat::Schema(inner) => inner,
     };

@@ -1,7 +1,7 @@
 //! Table of losses: the fate of each field of a chat request for a Gemini generateContent target.
 
-use crate::adapt::loss::{hint, mapped, rejected};
-use crate::adapt::{Loss, Rejection, read};
+use crate::adapt::loss::{self, hint, mapped, rejected};
+use crate::adapt::{Loss, Rejection};
 
 /// The rows of the table: field, fate and note.
 pub(super) static LOSSES: &[Loss] = &[
@@ -140,5 +140,5 @@ pub(super) const AUDIO_REFERENCE: &str = "messages.*.audio";
 
 /// Returns the rejection of the value at `path`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, path: impl Into<String>) -> Rejection {
-    read::refuse(LOSSES, field, path)
+    loss::refuse(LOSSES, field, path)
 }

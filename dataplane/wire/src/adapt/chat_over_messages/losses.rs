@@ -1,7 +1,7 @@
 //! The fate of each field of a chat request at a Messages target.
 
-use crate::adapt::loss::{exact, hint, mapped, rejected};
-use crate::adapt::{Fate, Loss, Rejection, read};
+use crate::adapt::loss::{self, exact, hint, mapped, rejected};
+use crate::adapt::{Fate, Loss, Rejection};
 
 /// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
@@ -142,6 +142,6 @@ pub(super) fn refused(name: &str) -> Option<&'static Loss> {
 
 /// Returns the rejection of `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &'static str, path: impl Into<String>) -> Rejection {
-    let why = read::row(LOSSES, field).map_or("is not supported by this target", |row| row.note);
+    let why = loss::row(LOSSES, field).map_or("is not supported by this target", |row| row.note);
     Rejection::new(path, &format!("{why}."))
 }

@@ -1,6 +1,6 @@
 //! The fate of each field of a chat request at a Responses target (CHAT-5).
 
-use crate::adapt::loss::{Fate, Loss, exact, hint, mapped, rejected};
+use crate::adapt::loss::{self, Fate, Loss, exact, hint, mapped, rejected};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
@@ -81,7 +81,7 @@ pub(super) static LOSSES: &[Loss] = &[
 
 /// Returns the rejection of `param` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
-    read::refuse(LOSSES, field, param)
+    loss::refuse(LOSSES, field, param)
 }
 
 /// Rejects a top-level member if its row has the fate "rejected" and its value asks for something.

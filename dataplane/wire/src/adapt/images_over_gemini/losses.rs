@@ -1,7 +1,7 @@
 //! The fate of each field of an images request at Google's models.
 
-use crate::adapt::loss::{hint, mapped, rejected};
-use crate::adapt::{Loss, Rejection, read};
+use crate::adapt::loss::{self, hint, mapped, rejected};
+use crate::adapt::{Loss, Rejection};
 
 /// The table of fields.
 pub(super) static LOSSES: &[Loss] = &[
@@ -48,5 +48,5 @@ pub(super) const TRANSPARENT: &str = "background=transparent";
 
 /// Returns the rejection of the member at `path` for the reason in the row of `field`.
 pub(super) fn refuse(field: &str, path: &str) -> Rejection {
-    read::refuse(LOSSES, field, path)
+    loss::refuse(LOSSES, field, path)
 }

@@ -2,7 +2,7 @@
 
 use simd_json::prelude::ValueAsScalar as _;
 
-use crate::adapt::loss::{Fate, Loss, exact, hint, mapped, rejected};
+use crate::adapt::loss::{self, Fate, Loss, exact, hint, mapped, rejected};
 use crate::adapt::{Rejection, read};
 use crate::json::Tree;
 
@@ -172,7 +172,7 @@ pub(super) static LOSSES: &[Loss] = &[
 
 /// Returns the rejection of the value at `param`, with the reason from the row of `field`.
 pub(super) fn refuse(field: &str, param: impl Into<String>) -> Rejection {
-    read::refuse(LOSSES, field, param)
+    loss::refuse(LOSSES, field, param)
 }
 
 /// Rejects the member at `path` if its row requires that. A row for its value takes precedence over one for its name.

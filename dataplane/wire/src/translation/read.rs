@@ -2,27 +2,27 @@
 //! path.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
-pub(super) use simd_json::tape::{Array, Object};
+pub(crate) use simd_json::tape::{Array, Object};
 
-use super::{Flaw, Loss, Rejection};
+use super::{Flaw, Rejection};
 use crate::json::{self, Tree};
 
 /// Returns a member of an object; `None` if it is absent or null.
-pub(super) fn member<'t, 'i>(object: &Object<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
+pub(crate) fn member<'t, 'i>(object: &Object<'t, 'i>, name: &str) -> Option<Tree<'t, 'i>> {
     object.get(name).filter(|value| !is_null(*value))
 }
 
 /// Iterates over the members of an object that are not null, in document order.
-pub(super) fn members<'t, 'i>(object: &Object<'t, 'i>) -> impl Iterator<Item = (&'i str, Tree<'t, 'i>)> {
+pub(crate) fn members<'t, 'i>(object: &Object<'t, 'i>) -> impl Iterator<Item = (&'i str, Tree<'t, 'i>)> {
     object.iter().filter(|(_, value)| !is_null(*value))
 }
 
-pub(super) fn is_null(value: Tree<'_, '_>) -> bool {
+pub(crate) fn is_null(value: Tree<'_, '_>) -> bool {
     value.as_null().is_some()
 }
 
 /// Returns true for false, 0, "", [] and {}: values that request nothing.
-pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
+pub(crate) fn is_empty(value: Tree<'_, '_>) -> bool {
     value.as_bool() == Some(false)
         || value.as_f64() == Some(0.0)
         || value.as_u64() == Some(0)
@@ -33,27 +33,27 @@ pub(super) fn is_empty(value: Tree<'_, '_>) -> bool {
 
 /// Returns true if the member `name` of a chat request requests nothing. Web search options request a search even if
 /// empty.
-pub(super) fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
+pub(crate) fn asks_for_nothing(name: &str, value: Tree<'_, '_>) -> bool {
     is_empty(value) && (name != "web_search_options" || value.as_object().is_none())
 }
 
 /// Returns the text of a string.
-pub(super) fn as_text<'i>(value: Tree<'_, 'i>) -> Option<&'i str> {
+pub(crate) fn as_text<'i>(value: Tree<'_, 'i>) -> Option<&'i str> {
     value.into_string()
 }
 
 /// Returns the text of a member of an object, if it is a string.
-pub(super) fn member_text<'i>(object: &Object<'_, 'i>, name: &str) -> Option<&'i str> {
+pub(crate) fn member_text<'i>(object: &Object<'_, 'i>, name: &str) -> Option<&'i str> {
     object.get(name).and_then(as_text)
 }
 
 /// Returns the string at `path`, or a rejection.
-pub(super) fn text<'i>(value: Tree<'_, 'i>, path: impl FnOnce() -> String) -> Result<&'i str, Rejection> {
+pub(crate) fn text<'i>(value: Tree<'_, 'i>, path: impl FnOnce() -> String) -> Result<&'i str, Rejection> {
     as_text(value).ok_or_else(|| Rejection::malformed(path(), "must be a string."))
 }
 
 /// Returns the required string member `name` of the object at `path`, or a rejection.
-pub(super) fn needed_text<'i>(
+pub(crate) fn needed_text<'i>(
     object: &Object<'_, 'i>,
     name: &str,
     path: impl Fn() -> String,
@@ -64,7 +64,7 @@ pub(super) fn needed_text<'i>(
 }
 
 /// Returns the object at `path`, or a rejection.
-pub(super) fn object<'t, 'i>(
+pub(crate) fn object<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
 ) -> Result<Object<'t, 'i>, Rejection> {
@@ -72,7 +72,7 @@ pub(super) fn object<'t, 'i>(
 }
 
 /// Returns the array at `path`, or a rejection.
-pub(super) fn array<'t, 'i>(
+pub(crate) fn array<'t, 'i>(
     value: Tree<'t, 'i>,
     path: impl FnOnce() -> String,
 ) -> Result<Array<'t, 'i>, Rejection> {
@@ -80,30 +80,18 @@ pub(super) fn array<'t, 'i>(
 }
 
 /// Returns the rejection of a document that cannot be parsed.
-pub(super) fn refuse_fault(fault: json::JsonFault) -> Rejection {
+pub(crate) fn refuse_fault(fault: json::JsonFault) -> Rejection {
     let message = format!("The body is not valid JSON: {fault}.");
     Rejection { param: String::new(), message, flaw: Flaw::Malformed }
 }
 
-/// Returns the row of `field` in a table of losses.
-pub(super) fn row(rows: &'static [Loss], field: &str) -> Option<&'static Loss> {
-    let found = rows.iter().find(|row| row.field == field);
-    debug_assert!(found.is_some(), "{field} has a row in the table of losses");
-    found
-}
-
-/// Returns the rejection of the value at `param`, with the reason from the row of `field`.
-pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String>) -> Rejection {
-    Rejection::new(param, row(rows, field).map_or("is not supported by this target.", |row| row.note))
-}
-
 /// Returns a whole number, also if it is written with a fraction or an exponent.
-pub(super) fn as_whole(value: Tree<'_, '_>) -> Option<u64> {
+pub(crate) fn as_whole(value: Tree<'_, '_>) -> Option<u64> {
     let written = || value.as_f64().filter(|number| number.fract() == 0.0);
     value.as_u64().or_else(|| format!("{:.0}", written()?).parse().ok())
 }
 
 /// Returns a non-negative integer.
-pub(super) fn as_count(value: Tree<'_, '_>) -> Option<u64> {
+pub(crate) fn as_count(value: Tree<'_, '_>) -> Option<u64> {
     value.as_u64()
 }

@@ -3,12 +3,11 @@
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::read::{self, Object};
-use super::write::string;
 use crate::json::{self, Tree};
 
 /// Writes the schema of a tool's input. Targets require an object schema: one without `type` gets it, and a missing or
 /// empty one becomes that of an object without members.
-pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
+pub(crate) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
     let members = schema.and_then(|schema| schema.as_object());
     let Some(members) = members.filter(|members| !members.is_empty()) else {
         out.extend_from_slice(br#"{"type":"object","properties":{}}"#);
@@ -21,7 +20,7 @@ pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"type":"object""#);
     for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
         out.push(b',');
-        string(out, name);
+        out.extend_from_slice(json::quote(name).as_bytes());
         out.push(b':');
         json::write(value, out);
     }
@@ -30,7 +29,7 @@ pub(super) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
 
 /// Returns true if OpenAI accepts the schema as strict: each object in it forbids other members and requires all its
 /// own.
-pub(super) fn is_strict(schema: Tree<'_, '_>) -> bool {
+pub(crate) fn is_strict(schema: Tree<'_, '_>) -> bool {
     let Some(members) = schema.as_object() else { return true };
     let properties = read::member(&members, "properties").and_then(|properties| properties.as_object());
     let is_object = properties.is_some() || read::member_text(&members, "type") == Some("object");

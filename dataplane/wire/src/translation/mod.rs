@@ -1,4 +1,8 @@
-//! Results of a translation between dialects: whole answers, invalid answers, and rejected requests.
+//! Results of a translation between dialects: whole answers, invalid answers, and rejected requests. Also
+//! readers for the members of a client's document.
+
+pub(crate) mod read;
+pub(crate) mod schema;
 
 use bytes::Bytes;
 use shared::usage::TokenCounts;
