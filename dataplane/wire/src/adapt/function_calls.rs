@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use super::Rejection;
+use super::path::MemberPath;
 
 /// The legacy calls of a conversation so far.
 #[derive(Debug, Default)]
@@ -32,15 +33,19 @@ impl<'i> FunctionCalls<'i> {
 
     /// Returns the id of the call that the `function` message at `path` answers: the oldest call of the function
     /// without a result, or else its last call. A message without a name answers the last call of all.
-    pub(super) fn answered(&mut self, name: Option<&str>, path: &str) -> Result<String, Rejection> {
+    pub(super) fn answered(
+        &mut self,
+        name: Option<&str>,
+        path: &MemberPath<'_>,
+    ) -> Result<String, Rejection> {
         if self.count == 0 {
             let why = "is `function`, but no function call precedes it.";
-            return Err(Rejection::malformed(format!("{path}.role"), why));
+            return Err(path.member("role").reject(why));
         }
         let Some(name) = name else { return Ok(function_id(self.count)) };
         let Some(calls) = self.by_name.get_mut(name) else {
             let why = "is the name of no function that has been called before.";
-            return Err(Rejection::malformed(format!("{path}.name"), why));
+            return Err(path.member("name").reject(why));
         };
         Ok(function_id(calls.unanswered.pop_front().unwrap_or(calls.last)))
     }
@@ -56,20 +61,20 @@ mod tests {
 
     #[test]
     fn a_result_belongs_to_the_oldest_unanswered_call_of_its_function() {
-        let mut calls = FunctionCalls::default();
+        let (mut calls, path) = (FunctionCalls::default(), MemberPath::top("messages"));
         for (number, name) in (1..).zip(["f", "g", "f"]) {
             assert_eq!(calls.call(name), function_id(number));
         }
         for (name, want) in [(Some("f"), 1), (Some("g"), 2), (Some("f"), 3), (Some("g"), 2), (None, 3)] {
-            assert_eq!(calls.answered(name, "messages.4").unwrap(), function_id(want), "{name:?}");
+            assert_eq!(calls.answered(name, &path.at(4)).unwrap(), function_id(want), "{name:?}");
         }
     }
 
     #[test]
     fn a_result_without_a_call_is_rejected() {
-        let mut calls = FunctionCalls::default();
+        let (mut calls, path) = (FunctionCalls::default(), MemberPath::top("messages"));
         let refused =
-            |calls: &mut FunctionCalls<'_>, name| calls.answered(name, "messages.1").unwrap_err().param;
+            |calls: &mut FunctionCalls<'_>, name| calls.answered(name, &path.at(1)).unwrap_err().param;
         assert_eq!(refused(&mut calls, Some("f")), "messages.1.role");
         assert_eq!(refused(&mut calls, None), "messages.1.role");
         calls.call("f");

@@ -1,7 +1,6 @@
 //! Tables that define the fate of each field of a client's dialect in a target's (MSG-2).
 
 use super::Rejection;
-use super::read::{self, Object};
 
 /// The fate of one field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,14 +71,13 @@ pub(super) fn refuse(rows: &'static [Loss], field: &str, param: impl Into<String
     Rejection::new(param, row(rows, field).map_or("is not supported by this target.", |row| row.note))
 }
 
-/// Returns the top-level names of a request that no row of its table covers, if they look like names.
-pub(super) fn unknown(request: &Object<'_, '_>, rows: &[Loss]) -> Vec<String> {
+/// Returns those of a request's top-level names that no row of its table covers, if they look like names.
+pub(super) fn unknown<'a>(names: impl Iterator<Item = &'a str>, rows: &[Loss]) -> Vec<String> {
     let first = |row: &Loss| row.field.split(['.', '=', '[']).next().unwrap_or_default();
     let plain = |name: &str| {
         (1..=NAME_BYTES_MAX).contains(&name.len())
             && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
     };
-    let names = read::members(request).map(|(name, _)| name);
     let unknown = names
         .filter(|name| plain(name) && !OURS.contains(name) && !rows.iter().any(|row| first(row) == *name));
     unknown.take(NAMES_MAX).map(str::to_owned).collect()

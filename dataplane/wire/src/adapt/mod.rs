@@ -18,10 +18,8 @@ mod images_over_gemini;
 mod loss;
 mod messages_over_chat;
 mod param;
-mod path;
 mod responses_over_chat;
 mod signature_in_call_id;
-mod thought_signature;
 mod through_chat;
 mod tool_call_ids;
 mod tool_names;
@@ -46,7 +44,7 @@ pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 
 use crate::extras::Extras;
 use crate::stream::AnswerStream;
-use crate::translation::{read, schema};
+use crate::translation::{path, read, schema};
 use crate::{bedrock, claude, gemini, native};
 
 /// An adaptation of one client dialect to one target dialect.

@@ -3,8 +3,6 @@
 
 use std::borrow::Cow;
 
-use crate::json::JsonWriter;
-
 /// Separates the id from the signature.
 const MARK: &str = "__thought__";
 /// The maximum length in bytes of an embedded signature.
@@ -28,13 +26,6 @@ pub(super) fn split(id: &str) -> (&str, Option<String>) {
         },
         Some(_) | None => (id, None),
     }
-}
-
-/// Writes `signature` in the form that Gemini's chat endpoint uses in a call.
-pub(super) fn write_extra(signature: &str, out: &mut Vec<u8>) {
-    let mut json = JsonWriter::default();
-    json.object().name("google").object().name("thought_signature").text(signature).end_object().end_object();
-    out.extend_from_slice(&json.finish());
 }
 
 /// Converts base64 to the URL alphabet, without padding.

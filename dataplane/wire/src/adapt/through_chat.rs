@@ -1,6 +1,6 @@
-//! Adaptations whose answers are chat values in between: every pair of a client and a target of which one speaks chat,
-//! and pairs without an adaptation of their own. Their requests are translated twice, by way of chat. Their answers are
-//! read into typed chat values by the target's side and written by the client's side, event by event.
+//! Adaptations by way of typed chat values: every pair of a client and a target of which one speaks chat, and pairs
+//! without an adaptation of their own. The client's side turns a request into chat values and the target's side writes
+//! them. Answers are read into chat values by the target's side and written by the client's side, event by event.
 //!
 //! The target side's rejections name members of a request that the client did not write. The client's side maps them
 //! back ([`Adaptation::origin`]), so that the client gets a path of its request.
@@ -11,15 +11,18 @@ use shared::operation::Dialect;
 
 use super::{
     Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, TranslatedAnswer, chat_over_bedrock,
+    read,
 };
+use crate::chat::request::ChatRequest;
 use crate::chat::{
     self, ChatCompletion, ChatForm, ChatSink, ChatSource, ChatStream, ChunkSource, ChunkWriter,
 };
+use crate::json::{self, Tree};
 use crate::stream::AnswerStream;
 
 /// Translates requests of one client dialect into chat.
 pub(super) struct ClientSide {
-    pub(super) ask: fn(&Asking<'_>) -> Result<AskedInChat, Rejection>,
+    pub(super) ask: for<'t, 'i> fn(Tree<'t, 'i>, &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection>,
     /// The pair of the client and a chat target, which maps members of the chat request back.
     pub(super) pair: &'static Adaptation,
 }
@@ -27,13 +30,13 @@ pub(super) struct ClientSide {
 /// Translates chat requests into one target dialect.
 pub(super) struct TargetSide {
     pub(super) dialect: Dialect,
-    pub(super) ask: fn(&Asking<'_>) -> Result<AskedOfTarget, Rejection>,
+    pub(super) ask: fn(&ChatRequest<'_, '_>, &Asking<'_>) -> Result<AskedOfTarget, Rejection>,
 }
 
 /// A client's request in chat.
 #[derive(Debug)]
-pub(super) struct AskedInChat {
-    pub(super) body: Vec<u8>,
+pub(super) struct AskedInChat<'t, 'i> {
+    pub(super) request: ChatRequest<'t, 'i>,
     /// The writer of its answers.
     pub(super) client: Box<dyn ChatClient>,
     /// Top-level members that were ignored.
@@ -77,19 +80,27 @@ pub(super) const fn by_way_of_chat(
     Adaptation { client, target, via: Some(Dialect::Chat), losses: &[], prepare, origin: None }
 }
 
-/// Returns a client's request for a chat target.
-pub(super) fn over_chat(asked: AskedInChat) -> Prepared {
+/// Translates a client's request for a chat target.
+pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let mut document = asking.body.to_vec();
+    let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
+    let asked = (client.ask)(tape.as_value(), asking)?;
+    let body = asked.request.write(asking.target.model, asking.body.len());
     let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: asked.client });
-    Prepared { body: asked.body.into(), answers, dropped: asked.dropped }
+    Ok(Prepared { body: body.into(), answers, dropped: asked.dropped })
 }
 
-/// Returns a chat client's request in the target's dialect.
-pub(super) fn for_chat(asked: AskedOfTarget) -> Prepared {
+/// Translates a chat client's request into the target's dialect.
+pub(super) fn for_chat(target: &TargetSide, asking: &Asking<'_>) -> Result<Prepared, Rejection> {
+    let mut document = asking.body.to_vec();
+    let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
+    let request = read::object(tape.as_value(), String::new)?;
+    let asked = (target.ask)(&ChatRequest::read(&request)?, asking)?;
     let answers = Box::new(ThroughChat { target: asked.target, client: Box::new(asked.form) });
-    Prepared { body: asked.body.into(), answers, dropped: asked.dropped }
+    Ok(Prepared { body: asked.body.into(), answers, dropped: asked.dropped })
 }
 
-/// Translates the request into chat, and the result into the target's dialect.
+/// Translates the request into chat values, and these into the target's dialect.
 pub(super) fn prepare(
     client: &ClientSide,
     target: &TargetSide,
@@ -109,9 +120,11 @@ pub(super) fn prepare(
         ..*asking.target
     };
     let traits = Traits { files: true, stops_max: asking.target.stops_max, ..between };
+    let mut document = asking.body.to_vec();
+    let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
-    let asked = (client.ask)(&asking)?;
-    let translated = (target.ask)(&Asking { body: &asked.body, target: &traits, ..asking });
+    let asked = (client.ask)(tape.as_value(), &asking)?;
+    let translated = (target.ask)(&asked.request, &Asking { target: &traits, ..asking });
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: asked.client });
     Ok(Prepared { body: translated.body.into(), answers, dropped: asked.dropped })

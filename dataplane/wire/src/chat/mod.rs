@@ -10,6 +10,7 @@ mod document;
 mod finish;
 mod form;
 mod prefilter;
+pub(crate) mod request;
 mod response;
 mod signature;
 mod source;

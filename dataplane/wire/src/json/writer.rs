@@ -11,6 +11,11 @@ pub struct JsonWriter {
 }
 
 impl JsonWriter {
+    /// Creates a writer with room for `bytes` bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self { out: Vec::with_capacity(bytes) }
+    }
+
     /// Opens an object: `{`.
     pub fn object(&mut self) -> &mut Self {
         self.open(b'{')

@@ -1,6 +1,7 @@
 //! Results of a translation between dialects: whole answers, invalid answers, and rejected requests. Also
 //! readers for the members of a client's document.
 
+pub(crate) mod path;
 pub(crate) mod read;
 pub(crate) mod schema;
 

@@ -21,7 +21,13 @@ fn malformed(client: Dialect) -> Vec<(Value, &'static str)> {
             (json!({"messages": [{"role": "tool", "content": "x"}]}), "messages.0.tool_call_id"),
             (json!({"tools": {}}), "tools"),
             (json!({"tools": [{"type": "function"}]}), "tools.0.function"),
+            (json!({"tools": [{"type": 5}]}), "tools.0.type"),
+            (json!({"tools": [{"type": "function", "function": {}}]}), "tools.0.function.name"),
             (json!({"response_format": "json"}), "response_format"),
+            (
+                json!({"response_format": {"type": "json_schema", "json_schema": 5}}),
+                "response_format.json_schema",
+            ),
         ],
         Dialect::Messages => vec![
             (json!({"messages": "x"}), "messages"),
@@ -101,4 +107,37 @@ fn malformed_and_unsupported_requests_are_distinguished() {
         pairs += 1;
     }
     assert_eq!(pairs, 11);
+}
+
+#[test]
+fn common_variants_of_chat_requests_are_read_alike_for_every_target() {
+    let user = json!({"role": "user", "content": "x"});
+    let call = |arguments: Value| {
+        let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});
+        json!({"messages": [user, {"role": "assistant", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "c", "content": "y"}], "tools": [function()]})
+    };
+    let image = |url: Value| json!({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": url}]}]});
+    let url = "data:image/png;base64,iVBO";
+    let untyped = json!({"tools": [{"function": function()["function"]}]});
+    let rows = [
+        (call(json!({"a": 1})), call(json!("{\"a\":1}"))),
+        (image(json!(url)), image(json!({"url": url}))),
+        (untyped, json!({"tools": [function()]})),
+    ];
+    for pair in ADAPTATIONS.iter().filter(|pair| pair.client == Dialect::Chat) {
+        for (variant, usual) in &rows {
+            let [variant, usual] = [variant, usual].map(|more| {
+                let body = request(Dialect::Chat, more);
+                prepare(pair, body.as_bytes(), &Traits::of("target-model"))
+                    .map(|prepared| prepared.body)
+                    .unwrap()
+            });
+            assert_eq!(variant, usual, "{}", pair.target.name());
+        }
+    }
+}
+
+fn function() -> Value {
+    json!({"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}})
 }

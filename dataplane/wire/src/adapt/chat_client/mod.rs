@@ -1,22 +1,21 @@
-//! Parts shared by the adaptations for chat clients: reading requests, and the ids and names of calls in answers.
+//! Parts shared by the adaptations for chat clients: the ids and names of calls in answers, and the meaning of requests
+//! at targets that have much in common.
 
-mod message;
+mod media;
 mod options;
-mod part;
+mod thinking;
 mod tools;
 
-pub(super) use message::{AssistantCall, ChatMessage, messages};
-use options::wants_usage;
-pub(super) use options::{ChatResponseFormat, copy_stop, effort, format, refuse_listed};
-pub(super) use part::{CacheMark, ChatPart};
-pub(super) use tools::{ChatToolChoice, ChatTools, tools};
+pub(super) use media::media;
+pub(super) use options::{AnswerFormat, copy_stop, effort, format, refuse_listed};
+pub(super) use thinking::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
+pub(super) use tools::{ChatToolChoice, ChatTools, arguments, tools};
 
 use std::borrow::Cow;
 
-use simd_json::tape::Object;
-
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Asking, read};
+use crate::adapt::{Asking, Loss, loss};
+use crate::chat::request::ChatRequest;
 use crate::chat::{ChatForm, escape};
 
 /// Completes the calls in a target's answers.
@@ -51,18 +50,17 @@ impl CallIdentity {
 }
 
 /// Returns the form of the answers to a chat client's request.
-pub(super) fn form(asking: &Asking<'_>, request: &Object<'_, '_>) -> ChatForm {
+pub(super) fn form(asking: &Asking<'_>, request: &ChatRequest<'_, '_>) -> ChatForm {
     ChatForm {
         id: format!("chatcmpl-{}", asking.seed),
         created_s: asking.now_s,
         model: asking.selector.to_owned(),
-        include_usage: wants_usage(request),
-        functions: calls_functions(request),
+        include_usage: request.include_usage,
+        functions: request.tools.is_legacy(),
     }
 }
 
-/// Returns true if the client of `request` offers its tools in the legacy form, and therefore reads calls only in that
-/// form.
-fn calls_functions(request: &Object<'_, '_>) -> bool {
-    read::member(request, "tools").is_none() && read::member(request, "functions").is_some()
+/// Returns the request's top-level members that are missing from the table and therefore ignored.
+pub(super) fn dropped(request: &ChatRequest<'_, '_>, losses: &[Loss]) -> Vec<String> {
+    loss::unknown(request.options.iter().map(|(name, _)| *name), losses)
 }

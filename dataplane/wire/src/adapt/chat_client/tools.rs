@@ -1,158 +1,141 @@
-//! Reads the functions that a chat request offers, and the tool choice.
+//! Functions, the tool choice and calls, for targets that know nothing but functions.
 
-use simd_json::tape::Object;
+use std::borrow::Cow;
 
-use super::part::CacheMark;
-use crate::adapt::{Loss, Rejection, loss, read};
-use crate::json::Tree;
+use crate::adapt::path::MemberPath;
+use crate::adapt::{Loss, Rejection, loss};
+use crate::chat::request::{
+    ChatFunction, ChatTool, NamedTool, RequestCall, RequestToolChoice, RequestTools, ToolKind,
+};
 
 /// The functions offered, and the tool choice.
-pub(in crate::adapt) struct ChatTools<'t, 'i> {
+pub(in crate::adapt) struct ChatTools<'a, 't, 'i> {
     /// Without the functions that `tool_choice` does not allow.
-    pub(in crate::adapt) functions: Vec<ChatFunction<'t, 'i>>,
-    pub(in crate::adapt) mode: ChatToolChoice<'i>,
-}
-
-/// A function offered to the model.
-pub(in crate::adapt) struct ChatFunction<'t, 'i> {
-    pub(in crate::adapt) name: &'i str,
-    /// The object with `name`, `description`, `parameters` and so on.
-    pub(in crate::adapt) members: Object<'t, 'i>,
-    /// The function's cache mark, if present.
-    pub(in crate::adapt) cache_mark: Option<CacheMark<'i>>,
+    pub(in crate::adapt) functions: Vec<&'a ChatFunction<'t, 'i>>,
+    pub(in crate::adapt) mode: ChatToolChoice<'a>,
 }
 
 /// The tool choice of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::adapt) enum ChatToolChoice<'i> {
+pub(in crate::adapt) enum ChatToolChoice<'a> {
     /// The request has no tool choice.
     Unset,
     Auto,
     None,
     Required,
-    Named(&'i str),
+    Named(&'a str),
 }
 
-/// Reads `tools` and `tool_choice`, or the legacy `functions` and `function_call`. `losses` contains the reason for
-/// rejecting custom (free-text) tools.
-pub(in crate::adapt) fn tools<'t, 'i>(
-    request: &Object<'t, 'i>,
+/// Returns the functions and the choice, from the legacy members too. `losses` contains the reason for rejecting custom
+/// (free-text) tools.
+pub(in crate::adapt) fn tools<'a, 't, 'i>(
+    tools: &'a RequestTools<'t, 'i>,
     losses: &'static [Loss],
-) -> Result<ChatTools<'t, 'i>, Rejection> {
-    let (mode, allowed) = choice(request, losses)?;
-    let mut functions = functions(request, losses)?;
+) -> Result<ChatTools<'a, 't, 'i>, Rejection> {
+    let (mode, allowed) = choice(tools, losses)?;
+    let path = MemberPath::top("tools");
+    let mut functions = Vec::new();
+    for (position, tool) in tools.tools.iter().flatten().enumerate() {
+        match tool {
+            ChatTool::Function(function) => functions.push(function),
+            ChatTool::Custom(_) => return Err(refuse(ToolKind::Custom, &path.at(position), losses)),
+            ChatTool::Unknown => return Err(refuse(ToolKind::Unknown, &path.at(position), losses)),
+        }
+    }
+    functions.extend(tools.functions.iter().flatten());
     if let Some(allowed) = allowed {
-        functions.retain(|function| allowed.contains(&function.name));
+        functions.retain(|function| allowed.contains(&&*function.name));
     }
     Ok(ChatTools { functions, mode })
 }
 
-fn functions<'t, 'i>(
-    request: &Object<'t, 'i>,
+/// Rejects the tool at `path`, which is not a function.
+fn refuse(kind: ToolKind, path: &MemberPath<'_>, losses: &'static [Loss]) -> Rejection {
+    if kind == ToolKind::Custom {
+        return loss::refuse(losses, CUSTOM_TOOL, path.to_string());
+    }
+    path.refuse("is a tool of another provider, which the target does not have.")
+}
+
+type Chosen<'a> = (ChatToolChoice<'a>, Option<Vec<&'a str>>);
+
+fn choice<'a>(tools: &'a RequestTools<'_, '_>, losses: &'static [Loss]) -> Result<Chosen<'a>, Rejection> {
+    let path = MemberPath::top("tool_choice");
+    match (&tools.choice, &tools.function_call) {
+        (Some(RequestToolChoice::Word(word)), _) => Ok((mode(word, &path)?, None)),
+        (Some(RequestToolChoice::Named(tool)), _) => Ok((named(tool, &path, losses)?, None)),
+        (Some(RequestToolChoice::Allowed { mode: word, tools }), _) => {
+            let path = path.member("allowed_tools");
+            let word = word.ok_or_else(|| path.member("mode").reject("is missing."))?;
+            let mode = mode(word, &path.member("mode"))?;
+            Ok((mode, Some(allowed(tools, &path.member("tools"), losses)?)))
+        }
+        (None, Some(RequestToolChoice::Word(word))) => {
+            Ok((mode(word, &MemberPath::top("function_call"))?, None))
+        }
+        (None, Some(RequestToolChoice::Named(tool))) => Ok((ChatToolChoice::Named(&tool.name), None)),
+        (None, Some(RequestToolChoice::Allowed { .. }) | None) => Ok((ChatToolChoice::Unset, None)),
+    }
+}
+
+fn named<'a>(
+    tool: &'a NamedTool<'_>,
+    path: &MemberPath<'_>,
     losses: &'static [Loss],
-) -> Result<Vec<ChatFunction<'t, 'i>>, Rejection> {
-    let mut functions = Vec::new();
-    for (list, nested) in [("tools", true), ("functions", false)] {
-        let Some(tools) = read::member(request, list) else { continue };
-        for (position, tool) in read::array(tools, || list.to_owned())?.iter().enumerate() {
-            let path = format!("{list}.{position}");
-            let tool = read::object(tool, || path.clone())?;
-            let function = nested.then(|| function_of(&tool, &path, losses)).transpose()?;
-            let cache_mark = CacheMark::of(&tool).or_else(|| CacheMark::of(function.as_ref()?));
-            let members = function.unwrap_or(tool);
-            let name = read::needed_text(&members, "name", || path.clone())?;
-            functions.push(ChatFunction { name, members, cache_mark });
-        }
+) -> Result<ChatToolChoice<'a>, Rejection> {
+    match tool.kind {
+        ToolKind::Function => Ok(ChatToolChoice::Named(&tool.name)),
+        ToolKind::Custom => Err(loss::refuse(losses, CUSTOM_CHOICE, path.to_string())),
+        ToolKind::Unknown => Err(path.member("type").reject("is not known.")),
     }
-    Ok(functions)
 }
 
-fn function_of<'t, 'i>(
-    tool: &Object<'t, 'i>,
-    path: &str,
+fn allowed<'a>(
+    tools: &'a [NamedTool<'_>],
+    path: &MemberPath<'_>,
     losses: &'static [Loss],
-) -> Result<Object<'t, 'i>, Rejection> {
-    match read::needed_text(tool, "type", || path.to_owned())? {
-        "function" => {}
-        "custom" => return Err(loss::refuse(losses, CUSTOM_TOOL, path)),
-        _ => {
-            return Err(Rejection::new(
-                path,
-                "is a tool of another provider, which the target does not have.",
-            ));
-        }
-    }
-    let at = format!("{path}.function");
-    let function = read::member(tool, "function").ok_or_else(|| Rejection::malformed(&*at, "is missing."))?;
-    read::object(function, || at)
-}
-
-type Chosen<'i> = (ChatToolChoice<'i>, Option<Vec<&'i str>>);
-
-fn choice<'i>(request: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i>, Rejection> {
-    if let Some(choice) = read::member(request, "tool_choice") {
-        return match read::as_text(choice) {
-            Some(word) => Ok((mode(word, "tool_choice")?, None)),
-            None => chosen(choice, losses),
-        };
-    }
-    // The legacy name; the function's name is a direct member of the object.
-    let Some(choice) = read::member(request, "function_call") else {
-        return Ok((ChatToolChoice::Unset, None));
+) -> Result<Vec<&'a str>, Rejection> {
+    let name = |(position, tool): (usize, &'a NamedTool<'_>)| match tool.kind {
+        ToolKind::Function => Ok(&*tool.name),
+        kind @ (ToolKind::Custom | ToolKind::Unknown) => Err(refuse(kind, &path.at(position), losses)),
     };
-    let mode = match choice.as_object() {
-        Some(choice) => {
-            ChatToolChoice::Named(read::needed_text(&choice, "name", || "function_call".to_owned())?)
-        }
-        None => mode(read::text(choice, || "function_call".to_owned())?, "function_call")?,
-    };
-    Ok((mode, None))
+    tools.iter().enumerate().map(name).collect()
 }
 
-fn chosen<'i>(choice: Tree<'_, 'i>, losses: &'static [Loss]) -> Result<Chosen<'i>, Rejection> {
-    let path = || "tool_choice".to_owned();
-    let choice = read::object(choice, path)?;
-    let kind = read::needed_text(&choice, "type", path)?;
-    if kind == "custom" {
-        return Err(loss::refuse(losses, CUSTOM_CHOICE, path()));
-    }
-    let at = || format!("tool_choice.{kind}");
-    let inner = read::member(&choice, kind).ok_or_else(|| Rejection::malformed(at(), "is missing."))?;
-    let inner = read::object(inner, at)?;
-    match kind {
-        "function" => Ok((ChatToolChoice::Named(read::needed_text(&inner, "name", at)?), None)),
-        "allowed_tools" => {
-            let word = read::needed_text(&inner, "mode", at)?;
-            Ok((mode(word, "tool_choice.allowed_tools.mode")?, Some(allowed(&inner, losses)?)))
-        }
-        _ => Err(Rejection::malformed("tool_choice.type", "is not known.")),
-    }
-}
-
-fn allowed<'i>(choice: &Object<'_, 'i>, losses: &'static [Loss]) -> Result<Vec<&'i str>, Rejection> {
-    let at = || "tool_choice.allowed_tools.tools".to_owned();
-    let tools = read::member(choice, "tools").ok_or_else(|| Rejection::malformed(at(), "is missing."))?;
-    let tools = read::array(tools, at)?;
-    let named = |(position, tool): (usize, Tree<'_, 'i>)| {
-        let path = format!("{}.{position}", at());
-        let function = function_of(&read::object(tool, || path.clone())?, &path, losses)?;
-        read::needed_text(&function, "name", || format!("{path}.function"))
-    };
-    tools.iter().enumerate().map(named).collect()
-}
-
-fn mode<'i>(word: &str, path: &str) -> Result<ChatToolChoice<'i>, Rejection> {
+fn mode<'a>(word: &str, path: &MemberPath<'_>) -> Result<ChatToolChoice<'a>, Rejection> {
     match word {
         "auto" => Ok(ChatToolChoice::Auto),
         "none" => Ok(ChatToolChoice::None),
         "required" => Ok(ChatToolChoice::Required),
         _ => {
-            let why = "is not known; use \"auto\", \"none\", \"required\" or the name of a function.";
-            Err(Rejection::new(path, why))
+            Err(path.refuse("is not known; use \"auto\", \"none\", \"required\" or the name of a function."))
         }
     }
+}
+
+/// Returns the arguments of a function call, which must be a JSON object.
+pub(in crate::adapt) fn arguments<'i>(
+    call: &RequestCall<'_, 'i>,
+    path: &MemberPath<'_>,
+    losses: &'static [Loss],
+) -> Result<Cow<'i, str>, Rejection> {
+    match call.kind {
+        ToolKind::Unknown if call.name.is_empty() => {
+            return Err(path.member("function").reject("is missing."));
+        }
+        ToolKind::Function | ToolKind::Unknown => {}
+        ToolKind::Custom => return Err(loss::refuse(losses, CUSTOM_CALL, path.to_string())),
+    }
+    call.input.object().ok_or_else(|| {
+        let why = "must be a string with a JSON object: the target accepts nothing else.";
+        match &call.id {
+            Some(_) => path.member("function").member("arguments").refuse(why),
+            None => path.member("arguments").refuse(why),
+        }
+    })
 }
 
 /// The rows for custom (free-text) tools, in the loss table of every chat adaptation.
 const CUSTOM_TOOL: &str = "tools.*[custom]";
 const CUSTOM_CHOICE: &str = "tool_choice[custom]";
+const CUSTOM_CALL: &str = "messages.*.tool_calls.*[custom]";

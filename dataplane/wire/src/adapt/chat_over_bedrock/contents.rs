@@ -4,16 +4,18 @@ use std::collections::HashMap;
 
 use super::losses::LOSSES;
 use super::media::{DocumentNames, write_media};
-use super::thinking::{is_signed, write_signed};
-use crate::adapt::chat_client::{AssistantCall, CacheMark, ChatMessage, ChatPart};
+use super::thinking::write_signed;
+use crate::adapt::chat_client::arguments;
 use crate::adapt::function_calls::FunctionCalls;
+use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Rejection, Traits, call_id, loss, read};
+use crate::adapt::{Rejection, Traits, call_id, loss};
+use crate::chat::request::{CacheMark, ChatMessage, ChatPart, ChatRole, PartBody, RequestCall};
 use crate::json::JsonWriter;
 
 /// Translates a conversation message by message.
 #[derive(Debug)]
-pub(super) struct ConverseContents<'n, 'i> {
+pub(super) struct ConverseContents<'n, 'a> {
     family: BedrockModel,
     /// The request offers tools. Without tools the target rejects calls and results, so they are sent as text.
     has_tools: bool,
@@ -24,10 +26,10 @@ pub(super) struct ConverseContents<'n, 'i> {
     /// Maps the client's tool names to the target's.
     tool_names: &'n mut ToolNames,
     /// Function names by call id.
-    names: HashMap<&'i str, &'i str>,
+    names: HashMap<&'a str, &'a str>,
     documents: DocumentNames,
     /// The calls in the legacy form.
-    functions: FunctionCalls<'i>,
+    functions: FunctionCalls<'a>,
     /// Ids of calls made before the first user message. Their results are sent as text.
     left_out: Vec<String>,
 }
@@ -48,17 +50,17 @@ impl BedrockModel {
         Self { is_claude, is_gpt: named("gpt-oss"), caches: is_claude || named("nova") }
     }
 
-    pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_>>, json: &mut JsonWriter) {
+    pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_, '_>>, json: &mut JsonWriter) {
         let Some(mark) = mark.filter(|_| self.caches) else { return };
         json.object().name("cachePoint").object().name("type").text("default");
-        if let Some(ttl) = mark.ttl.filter(|ttl| matches!(*ttl, "5m" | "1h")) {
+        if let Some(ttl) = mark.ttl().filter(|ttl| matches!(*ttl, "5m" | "1h")) {
             json.name("ttl").text(ttl);
         }
         json.end_object().end_object();
     }
 }
 
-impl<'n, 'i> ConverseContents<'n, 'i> {
+impl<'n, 'a> ConverseContents<'n, 'a> {
     pub(super) fn new(family: BedrockModel, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
         Self {
             tool_names,
@@ -74,30 +76,27 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         }
     }
 
-    /// Adds the next message.
-    pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        match message.role {
-            "system" | "developer" => return self.system(message),
-            "user" => {
-                for part in message.parts()? {
-                    self.part("user", &part)?;
-                }
+    /// Adds the next message, which is at `path`.
+    pub(super) fn message(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        match &message.role {
+            ChatRole::System | ChatRole::Developer => return self.system(message, path),
+            ChatRole::User => message.each_part(path, |part, path| self.part("user", part, path))?,
+            ChatRole::Assistant => self.assistant(message, path)?,
+            ChatRole::Tool(id) => self.result(message, id, path)?,
+            ChatRole::Function => {
+                let id = self.functions.answered(message.name, path)?;
+                self.result(message, &id, path)?;
             }
-            "assistant" => self.assistant(message)?,
-            "tool" => self.result(message, message.needed_text("tool_call_id")?)?,
-            "function" => {
-                let id = self.functions.answered(message.word("name"), &message.path)?;
-                self.result(message, &id)?;
-            }
-            _ => {
-                return Err(Rejection::malformed(
-                    format!("{}.role", message.path),
-                    "must be a role of chat messages.",
-                ));
+            ChatRole::Unknown(_) => {
+                return Err(path.member("role").reject("must be a role of chat messages."));
             }
         }
         if self.role.is_some() {
-            self.family.write_cache_point(message.cache_mark(), &mut self.messages);
+            self.family.write_cache_point(message.cache, &mut self.messages);
         }
         Ok(())
     }
@@ -121,30 +120,35 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         Ok(())
     }
 
-    fn system(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        for (text, part) in message.text_parts()? {
+    fn system(&mut self, message: &ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        message.each_text(path, |text, part| {
             if !text.trim().is_empty() {
                 self.system.object().name("text").text(text).end_object();
-                self.family.write_cache_point(part.cache_mark(), &mut self.system);
+                self.family.write_cache_point(part.cache, &mut self.system);
             }
-        }
+        })?;
         if !self.system.is_empty() {
-            self.family.write_cache_point(message.cache_mark(), &mut self.system);
+            self.family.write_cache_point(message.cache, &mut self.system);
         }
         Ok(())
     }
 
-    fn part(&mut self, role: &'static str, part: &ChatPart<'_, 'i>) -> Result<(), Rejection> {
-        match part.text {
+    fn part(
+        &mut self,
+        role: &'static str,
+        part: &ChatPart<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        match part.text() {
             Some(text) if text.trim().is_empty() => return Ok(()),
             Some(text) => self.text(role, text),
             None => {
                 self.begin(role);
-                write_media(part, &mut self.documents, self.messages.object())?;
+                write_media(&part.body, path, &mut self.documents, self.messages.object())?;
                 self.messages.end_object();
             }
         }
-        self.family.write_cache_point(part.cache_mark(), &mut self.messages);
+        self.family.write_cache_point(part.cache, &mut self.messages);
         Ok(())
     }
 
@@ -153,80 +157,96 @@ impl<'n, 'i> ConverseContents<'n, 'i> {
         self.messages.object().name("text").text(text).end_object();
     }
 
-    fn assistant(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        if read::member(&message.members, "audio").is_some() {
-            return Err(loss::refuse(LOSSES, "messages.*.audio", format!("{}.audio", message.path)));
+    fn assistant(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        if message.refers_to_audio {
+            return Err(loss::refuse(LOSSES, "messages.*.audio", path.member("audio").to_string()));
         }
         if self.role.is_none() {
-            return self.leave_out(message);
+            return self.leave_out(message, path);
         }
-        if self.family.is_claude && is_signed(&message.members) {
+        if self.family.is_claude && !message.thoughts.is_empty() {
             self.begin("assistant");
-            write_signed(&message.members, &mut self.messages);
+            write_signed(&message.thoughts, &mut self.messages);
         }
-        for (_, part) in message.text_parts()? {
-            self.part("assistant", &part)?;
-        }
-        if let Some(refusal) = message.word("refusal").filter(|refusal| !refusal.trim().is_empty()) {
+        message.each_part(path, |part, path| match part.text() {
+            Some(_) => self.part("assistant", part, path),
+            None => Err(path.refuse("must be text.")),
+        })?;
+        if let Some(refusal) = message.refusal.as_deref().filter(|refusal| !refusal.trim().is_empty()) {
             self.text("assistant", refusal);
         }
-        for call in message.calls(LOSSES)? {
-            let id = self.id_of(&call);
-            self.names.extend(call.id.map(|id| (id, call.name)));
+        message.each_call(path, |call, path| {
+            let arguments = arguments(call, path, LOSSES)?;
+            let id = self.id_of(call);
             if !self.has_tools {
-                self.text("assistant", &format!("Called {} with {}", call.name, call.arguments));
-                continue;
+                self.text("assistant", &format!("Called {} with {arguments}", call.name));
+                return Ok(());
             }
             self.begin("assistant");
             let json = self.messages.object().name("toolUse").object();
-            json.name("toolUseId").text(&id).name("name").text(&self.tool_names.fit(call.name));
-            json.name("input").raw(call.arguments.as_bytes()).end_object().end_object();
-        }
-        Ok(())
+            json.name("toolUseId").text(&id).name("name").text(&self.tool_names.fit(&call.name));
+            json.name("input").raw(arguments.as_bytes()).end_object().end_object();
+            Ok(())
+        })
     }
 
     /// Returns the call's id at the target.
-    fn id_of(&mut self, call: &AssistantCall<'_, 'i>) -> String {
-        match call.id {
-            Some(id) => call_id::call_id(id, PREFIX).into_owned(),
-            None => self.functions.call(call.name),
+    fn id_of(&mut self, call: &'a RequestCall<'_, '_>) -> String {
+        match &call.id {
+            Some(id) => {
+                self.names.insert(id, &call.name);
+                call_id::call_id(id, PREFIX).into_owned()
+            }
+            None => self.functions.call(&call.name),
         }
     }
 
     /// Omits an assistant message, because the target rejects a conversation that does not start with the user.
-    fn leave_out(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        for call in message.calls(LOSSES)? {
-            let id = self.id_of(&call);
-            self.names.extend(call.id.map(|id| (id, call.name)));
+    fn leave_out(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        message.each_call(path, |call, path| {
+            arguments(call, path, LOSSES)?;
+            let id = self.id_of(call);
             self.left_out.push(id);
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn result(&mut self, message: &ChatMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
+    fn result(
+        &mut self,
+        message: &ChatMessage<'_, '_>,
+        id: &str,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
         let known = call_id::call_id(id, PREFIX);
         let left_out = self.left_out.iter().any(|left_out| *left_out == known);
         if !self.has_tools || left_out {
-            let name = self.names.get(id).copied().or_else(|| message.word("name")).unwrap_or("the call");
-            self.text("user", &format!("Result of {name}: {}", message.text()?));
+            let name = self.names.get(id).copied().or(message.name).unwrap_or("the call");
+            self.text("user", &format!("Result of {name}: {}", message.text(path)?));
             return Ok(());
         }
         self.begin("user");
         let json = self.messages.object().name("toolResult").object();
         json.name("toolUseId").text(&known).name("content").list();
-        for part in message.parts()? {
-            match part.text {
-                Some(text) if text.trim().is_empty() => {}
-                Some(text) => {
-                    json.object().name("text").text(text).end_object();
-                }
-                None if matches!(part.kind, "image_url" | "file" | "video_url") => {
-                    write_media(&part, &mut self.documents, json.object())?;
+        message.each_part(path, |part, path| {
+            match (part.text(), &part.body) {
+                (Some(text), _) if text.trim().is_empty() => {}
+                (Some(text), _) => drop(json.object().name("text").text(text).end_object()),
+                (None, body @ (PartBody::Image { .. } | PartBody::File(_) | PartBody::Video(_))) => {
+                    write_media(body, path, &mut self.documents, json.object())?;
                     json.end_object();
                 }
-                None => return Err(Rejection::new(&*part.path, "is no text, image, video or document.")),
+                (None, _) => return Err(path.refuse("is no text, image, video or document.")),
             }
-        }
+            Ok(())
+        })?;
         json.end_list().end_object().end_object();
         Ok(())
     }

@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use super::losses::LOSSES;
 use crate::adapt::Rejection;
-use crate::adapt::chat_client::ChatPart;
+use crate::adapt::chat_client::media;
+use crate::adapt::path::MemberPath;
+use crate::chat::request::PartBody;
 use crate::json::JsonWriter;
 
 /// The document names used in a request. The target requires them to be unique.
@@ -16,27 +18,33 @@ pub(super) struct DocumentNames {
 /// Maximum length of a document's name, in characters.
 const NAME_MAX: usize = 200;
 
-/// Writes the block of a part that is not text, after `{`.
+/// Writes the block of the part at `path`, which is not text, after `{`.
 pub(super) fn write_media(
-    part: &ChatPart<'_, '_>,
+    part: &PartBody<'_>,
+    path: &MemberPath<'_>,
     names: &mut DocumentNames,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let media = part.media(LOSSES)?;
+    let media = media(part, path, LOSSES)?;
     let kind = media.media_type.to_ascii_lowercase();
-    let (block, formats) = match part.kind {
-        "image_url" => ("image", IMAGES),
-        "video_url" => ("video", VIDEOS),
-        "input_audio" => ("audio", AUDIO),
-        _ => ("document", DOCUMENTS),
+    let (block, formats, filename) = match part {
+        PartBody::Image { .. } => ("image", IMAGES, None),
+        PartBody::Video(_) => ("video", VIDEOS, None),
+        PartBody::Audio { .. } => ("audio", AUDIO, None),
+        PartBody::File(file) => {
+            ("document", DOCUMENTS, Some(file.and_then(|file| file.name).unwrap_or_default()))
+        }
+        PartBody::Text(_) | PartBody::Refusal(_) | PartBody::Thought | PartBody::Unknown => {
+            return Err(path.refuse("has a type that the target does not support."));
+        }
     };
     let Some((_, format)) = formats.iter().find(|(known, _)| *known == kind) else {
         let why = format!("has the type '{kind}', which the target does not support.");
-        return Err(Rejection::new(&*part.path, &why));
+        return Err(path.refuse(&why));
     };
     json.name(block).object().name("format").text(format);
-    if block == "document" {
-        json.name("name").text(&names.of(part.inner_text("file", "filename").unwrap_or_default()));
+    if let Some(filename) = filename {
+        json.name("name").text(&names.of(filename));
     }
     json.name("source").object().name("bytes").text(media.base64).end_object().end_object();
     Ok(())

@@ -25,7 +25,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Bedrock,
     via: None,
     losses: losses::LOSSES,
-    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
+    prepare: |asking| through_chat::for_chat(&TARGET, asking),
     origin: None,
 };
 

@@ -1,69 +1,61 @@
 //! Translates the request: checks its fields and writes the target's members in order.
 
 use simd_json::prelude::ValueAsScalar as _;
-use simd_json::tape::Object;
 
 use super::answer::BedrockTarget;
 use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
-use super::thinking::{ConverseThinking, ThinkingContext};
+use super::thinking::ConverseThinking;
 use crate::adapt::chat_client::{
-    CallIdentity, ChatResponseFormat, ChatToolChoice, ChatTools, copy_stop, form, format, messages,
-    refuse_listed, tools,
+    AnswerFormat, CallIdentity, ChatToolChoice, ChatTools, copy_stop, dropped, form, format, refuse_listed,
+    tools,
 };
-use crate::adapt::loss::{self, unknown};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::{Asking, Rejection, Traits, read, schema};
+use crate::adapt::{Asking, Rejection, Traits, loss, read};
+use crate::chat::request::{ChatRequest, OptionValue, messages_path};
 use crate::json::{self, JsonWriter};
 
 /// Translates a chat request into a Converse request.
-pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
-    let mut body = asking.body.to_vec();
-    let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
-    let request = read::object(tape.as_value(), String::new)?;
-    refuse_listed(&request, LOSSES)?;
+pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
+    refuse_listed(request.trees(), LOSSES)?;
     let target = asking.target;
     let family = BedrockModel::of(target);
-    let messages = messages(&request)?;
-    let mut tools = tools(&request, LOSSES)?;
+    let mut tools = tools(&request.tools, LOSSES)?;
     if tools.mode == ChatToolChoice::None {
         // Converse cannot express `none`, so no tools are sent.
         tools.functions.clear();
     }
-    let tokens_max = tokens_max(&request);
-    let around = ThinkingContext { messages: &messages, mode: tools.mode, tokens_max };
-    let thinking = ConverseThinking::of(&request, target, family, &around);
+    let thinking = ConverseThinking::of(request, target, tools.mode, tokens_max(request));
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
     let mut contents = ConverseContents::new(family, !tools.functions.is_empty(), &mut names);
-    for message in &messages {
-        contents.message(message)?;
+    let path = messages_path();
+    for (position, message) in request.messages.iter().enumerate() {
+        contents.message(message, &path.at(position))?;
     }
     let mut json = JsonWriter::default();
     json.object();
     contents.write(&mut json)?;
-    write_inference(&request, target, &thinking, &mut json)?;
+    write_inference(request, target, &thinking, &mut json)?;
     write_tools(&tools, family, &mut names, &mut json);
-    write_format(&request, target, &mut json)?;
-    write_fields(&request, target.top_k || family.is_claude, &thinking, &mut json);
+    write_format(request, target, &mut json)?;
+    write_fields(request, target.top_k || family.is_claude, &thinking, &mut json);
     json.end_object();
     let calls = CallIdentity::new(asking, names);
     Ok(AskedOfTarget {
         body: json.finish(),
         target: Box::new(BedrockTarget { calls, thinking_blocks: thinking.wanted }),
-        form: form(asking, &request),
-        dropped: unknown(&request, LOSSES),
+        form: form(asking, request),
+        dropped: dropped(request, LOSSES),
     })
 }
 
-fn tokens_max(request: &Object<'_, '_>) -> Option<u64> {
-    ["max_completion_tokens", "max_tokens"]
-        .iter()
-        .find_map(|name| read::as_whole(read::member(request, name)?))
+fn tokens_max(request: &ChatRequest<'_, '_>) -> Option<u64> {
+    ["max_completion_tokens", "max_tokens"].iter().find_map(|name| read::as_whole(request.tree(name)?))
 }
 
 fn write_inference(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     thinking: &ConverseThinking<'_, '_>,
     json: &mut JsonWriter,
@@ -74,12 +66,12 @@ fn write_inference(
     if let Some(tokens) = tokens_max(request).or(room) {
         config.name("maxTokens").number(tokens);
     }
-    let temperature = read::member(request, "temperature");
+    let temperature = request.tree("temperature");
     if temperature.and_then(|value| value.cast_f64()).is_some_and(|value| value > 1.0) {
         return Err(Rejection::new("temperature", "is above 1, the maximum of the target."));
     }
     for (name, theirs) in [("temperature", "temperature"), ("top_p", "topP")] {
-        if let Some(value) = read::member(request, name).filter(|_| !thinking.is_on()) {
+        if let Some(value) = request.tree(name).filter(|_| !thinking.is_on()) {
             config.name(theirs).tree(value);
         }
     }
@@ -93,7 +85,7 @@ fn write_inference(
 
 /// Writes `toolConfig`, if there are tools.
 fn write_tools(
-    tools: &ChatTools<'_, '_>,
+    tools: &ChatTools<'_, '_, '_>,
     family: BedrockModel,
     names: &mut ToolNames,
     json: &mut JsonWriter,
@@ -103,16 +95,15 @@ fn write_tools(
     }
     json.name("toolConfig").object().name("tools").list();
     for function in &tools.functions {
-        json.object().name("toolSpec").object().name("name").text(&names.fit(function.name));
-        let description = read::member_text(&function.members, "description");
-        if let Some(description) = description.filter(|text| !text.is_empty()) {
+        json.object().name("toolSpec").object().name("name").text(&names.fit(&function.name));
+        if let Some(description) = function.description() {
             json.name("description").text(description);
         }
         let mut input = Vec::new();
-        schema::write_object(read::member(&function.members, "parameters"), &mut input);
+        function.write_parameters(&mut input);
         json.name("inputSchema").object().name("json").raw(&input);
         json.end_object().end_object().end_object();
-        family.write_cache_point(function.cache_mark, json);
+        family.write_cache_point(function.cache, json);
     }
     json.end_list();
     match tools.mode {
@@ -128,19 +119,18 @@ fn write_tools(
 }
 
 fn write_format(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let inner = match format(request, target)? {
-        ChatResponseFormat::Text => return Ok(()),
-        ChatResponseFormat::AnyJson => {
+        AnswerFormat::Text => return Ok(()),
+        AnswerFormat::AnyJson => {
             return Err(loss::refuse(LOSSES, "response_format[json_object]", "response_format"));
         }
-        ChatResponseFormat::Schema(inner) => inner,
+        AnswerFormat::Schema(inner) => inner,
     };
-    let wanted = inner.as_ref().and_then(|inner| read::member(inner, "schema"));
-    let (Some(inner), Some(wanted)) = (&inner, wanted) else {
+    let Some((inner, wanted)) = inner.and_then(|inner| Some((inner, inner.schema?))) else {
         return Err(Rejection::malformed("response_format.json_schema.schema", "is missing."));
     };
     let mut text = Vec::new();
@@ -149,8 +139,8 @@ fn write_format(
     json.name("structure").object().name("jsonSchema").object().name("schema");
     // The target takes the schema as a string. The JSON writer produces valid UTF-8.
     json.text(std::str::from_utf8(&text).unwrap_or_default());
-    for name in ["name", "description"] {
-        if let Some(value) = read::member_text(inner, name) {
+    for (name, value) in [("name", inner.name), ("description", inner.description)] {
+        if let Some(value) = value.and_then(OptionValue::as_text) {
             json.name(name).text(value);
         }
     }
@@ -160,14 +150,14 @@ fn write_format(
 
 /// Writes `additionalModelRequestFields`, which the target passes to the model unchanged.
 fn write_fields(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     takes_top_k: bool,
     thinking: &ConverseThinking<'_, '_>,
     json: &mut JsonWriter,
 ) {
     let mut fields = JsonWriter::default();
     thinking.write(&mut fields);
-    let top_k = read::member(request, "top_k").filter(|_| takes_top_k && !thinking.is_on());
+    let top_k = request.tree("top_k").filter(|_| takes_top_k && !thinking.is_on());
     if let Some(top_k) = top_k {
         fields.name("top_k").tree(top_k);
     }

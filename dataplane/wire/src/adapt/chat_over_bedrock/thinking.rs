@@ -1,12 +1,11 @@
 //! Thinking: the effort or budget requested, and signed thoughts of earlier turns.
 
 use simd_json::prelude::ValueAsScalar as _;
-use simd_json::tape::Object;
 
 use super::contents::BedrockModel;
-use crate::adapt::chat_client::{ChatMessage, ChatToolChoice, effort};
-use crate::adapt::thought_signature::{self, SignedThought};
+use crate::adapt::chat_client::{ChatToolChoice, HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits, effort};
 use crate::adapt::{Traits, read};
+use crate::chat::request::{ChatRequest, SignedThought};
 use crate::json::{JsonWriter, Tree};
 
 /// The thinking settings, written to the fields that the target passes to the model.
@@ -34,28 +33,18 @@ enum ConverseThinkingMode<'t, 'i> {
     Effort(&'i str),
 }
 
-/// The other parts of the request that affect thinking.
-pub(super) struct ThinkingContext<'a, 't, 'i> {
-    pub(super) messages: &'a [ChatMessage<'t, 'i>],
-    pub(super) mode: ChatToolChoice<'i>,
-    /// The limit on the answer's tokens, if the request sets one.
-    pub(super) tokens_max: Option<u64>,
-}
-
-const LOW: u64 = 1_024;
-const MEDIUM: u64 = 4_096;
-const HIGH: u64 = 16_384;
-
 impl<'t, 'i> ConverseThinking<'t, 'i> {
     /// Derives the settings from the request, as far as the model and the rest of the request allow them.
     pub(super) fn of(
-        request: &Object<'t, 'i>,
+        request: &ChatRequest<'t, 'i>,
         target: &Traits<'_>,
-        family: BedrockModel,
-        around: &ThinkingContext<'_, 't, 'i>,
+        mode: ChatToolChoice<'_>,
+        tokens_max: Option<u64>,
     ) -> Self {
-        let own = read::member(request, "thinking").filter(|own| own.as_object().is_some());
-        let wanted = own.is_some() || around.messages.iter().any(|message| is_signed(&message.members));
+        let family = BedrockModel::of(target);
+        let forced = matches!(mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
+        let own = request.tree("thinking").filter(|own| own.as_object().is_some());
+        let wanted = own.is_some() || request.messages.iter().any(|message| !message.thoughts.is_empty());
         let effort = effort(request, target);
         let mode = match (own, effort) {
             (_, Some(effort)) if family.is_gpt => ConverseThinkingMode::Effort(gpt_word(effort)),
@@ -64,7 +53,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
                 if target.effort_words {
                     ConverseThinkingMode::Word(if effort == "minimal" { "low" } else { effort })
                 } else {
-                    tokens(effort, around.tokens_max)
+                    budget_that_fits(tokens(effort), tokens_max)
                         .map_or(ConverseThinkingMode::Unset, ConverseThinkingMode::Tokens)
                 }
             }
@@ -74,10 +63,9 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
             *word != "none" && target.effort_words && matches!(mode, ConverseThinkingMode::Own(_))
         });
         let thinking = Self { mode, word, wanted };
-        let forced = matches!(around.mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         // Claude does not think if a tool is forced, and cannot start thinking in the middle of a tool-use turn that
         // began without thinking.
-        if thinking.is_on() && (forced || acts_unsigned(around.messages)) {
+        if thinking.is_on() && (forced || acts_unsigned(&request.messages)) {
             return Self { mode: ConverseThinkingMode::Unset, word: None, wanted };
         }
         thinking
@@ -140,46 +128,25 @@ fn gpt_word(effort: &str) -> &'static str {
     }
 }
 
-/// Returns the budget for the effort, or a smaller one that leaves tokens for the answer. `None` if none fits.
-fn tokens(effort: &str, tokens_max: Option<u64>) -> Option<u64> {
-    let wanted = match effort {
+fn tokens(effort: &str) -> u64 {
+    match effort {
         "minimal" | "low" => LOW,
         "medium" => MEDIUM,
         _ => HIGH,
-    };
-    [wanted, MEDIUM, LOW].into_iter().find(|step| *step <= wanted && tokens_max.is_none_or(|max| *step < max))
-}
-
-/// True if the assistant has called tools since the last user message without thoughts signed by the target.
-fn acts_unsigned(messages: &[ChatMessage<'_, '_>]) -> bool {
-    let mut unsigned = false;
-    for message in messages {
-        let calls = ["tool_calls", "function_call"];
-        let calls = calls.iter().any(|name| read::member(&message.members, name).is_some());
-        match message.role {
-            "user" => unsigned = false,
-            "assistant" if calls => unsigned |= !is_signed(&message.members),
-            _ => {}
-        }
     }
-    unsigned
-}
-
-pub(super) fn is_signed(message: &Object<'_, '_>) -> bool {
-    thought_signature::blocks(message, &[thought_signature::LIST], |_| {})
 }
 
 /// Writes the assistant's thoughts that the target has signed.
-pub(super) fn write_signed(message: &Object<'_, '_>, json: &mut JsonWriter) {
-    thought_signature::blocks(message, &[thought_signature::LIST], |block| {
+pub(super) fn write_signed(thoughts: &[SignedThought<'_>], json: &mut JsonWriter) {
+    for thought in thoughts {
         json.object().name("reasoningContent").object();
-        match block {
+        match thought {
             SignedThought::Thinking { thinking, signature } => {
-                json.name("reasoningText").object().name("text").text(&thinking);
+                json.name("reasoningText").object().name("text").text(thinking);
                 json.name("signature").text(signature).end_object();
             }
             SignedThought::Redacted { data } => drop(json.name("redactedContent").text(data)),
         }
         json.end_object().end_object();
-    });
+    }
 }

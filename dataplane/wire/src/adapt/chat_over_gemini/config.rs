@@ -1,9 +1,8 @@
 //! Writes the response options: `generationConfig`.
 
-use simd_json::tape::Object;
-
-use crate::adapt::chat_client::{ChatResponseFormat, copy_stop, effort, format};
-use crate::adapt::{Rejection, Traits, read};
+use crate::adapt::chat_client::{AnswerFormat, copy_stop, effort, format};
+use crate::adapt::{Rejection, Traits};
+use crate::chat::request::ChatRequest;
 use crate::json::JsonWriter;
 
 /// Request members and the target members to which their values are copied unchanged. If two rows have the same target
@@ -22,15 +21,15 @@ const COPIED: [(&str, &str); 9] = [
 
 /// Writes `generationConfig`, unless it would be empty.
 pub(super) fn write_config(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let mut config = JsonWriter::default();
-    let limited = read::member(request, "max_completion_tokens").is_some();
+    let limited = request.option("max_completion_tokens").is_some();
     for (name, theirs) in COPIED {
-        if let Some(value) = read::member(request, name).filter(|_| !(limited && name == "max_tokens")) {
-            config.name(theirs).tree(value);
+        if let Some(value) = request.option(name).filter(|_| !(limited && name == "max_tokens")) {
+            value.write(config.name(theirs));
         }
     }
     copy_stop(request, "stopSequences", target, &mut config)?;
@@ -46,16 +45,16 @@ pub(super) fn write_config(
 }
 
 fn write_format(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     config: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     match format(request, target)? {
-        ChatResponseFormat::Text => {}
-        ChatResponseFormat::AnyJson => drop(config.name("responseMimeType").text("application/json")),
-        ChatResponseFormat::Schema(schema) => {
+        AnswerFormat::Text => {}
+        AnswerFormat::AnyJson => drop(config.name("responseMimeType").text("application/json")),
+        AnswerFormat::Schema(schema) => {
             config.name("responseMimeType").text("application/json");
-            if let Some(schema) = schema.and_then(|inner| read::member(&inner, "schema")) {
+            if let Some(schema) = schema.and_then(|inner| inner.schema) {
                 config.name("responseJsonSchema").tree(schema);
             }
         }

@@ -3,31 +3,33 @@
 use std::collections::HashMap;
 
 use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
-use crate::adapt::chat_client::ChatMessage;
+use crate::adapt::chat_client::{arguments, media};
 use crate::adapt::function_calls::FunctionCalls;
+use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::{Rejection, Traits, read};
+use crate::adapt::{Rejection, Traits};
+use crate::chat::request::{ChatMessage, ChatRole};
 use crate::json::{self, JsonWriter};
 
 /// Translates a conversation message by message.
 #[derive(Debug)]
-pub(super) struct GeminiContents<'n, 'i> {
+pub(super) struct GeminiContents<'n, 'a> {
     /// System texts.
-    system: Vec<&'i str>,
+    system: Vec<&'a str>,
     contents: JsonWriter,
     /// The role of the open content.
     role: Option<&'static str>,
     /// Maps the client's tool names to the target's.
     tool_names: &'n mut ToolNames,
     /// Function names by call id.
-    names: HashMap<&'i str, &'i str>,
+    names: HashMap<&'a str, &'a str>,
     /// The calls in the legacy form.
-    functions: FunctionCalls<'i>,
+    functions: FunctionCalls<'a>,
     /// A user content has been written.
     user_spoke: bool,
     /// Calls made before the first user content, which the target rejects: their ids, or the function name if a call
     /// has no id. Their results are sent as text.
-    left_out: Vec<&'i str>,
+    left_out: Vec<&'a str>,
     /// The target rejects calls without signatures.
     signs_calls: bool,
 }
@@ -35,7 +37,7 @@ pub(super) struct GeminiContents<'n, 'i> {
 /// Accepted by Gemini instead of a signature, for calls that it did not make or whose signature was lost.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-impl<'n, 'i> GeminiContents<'n, 'i> {
+impl<'n, 'a> GeminiContents<'n, 'a> {
     pub(super) fn new(target: &Traits<'_>, tool_names: &'n mut ToolNames) -> Self {
         Self {
             tool_names,
@@ -50,28 +52,37 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         }
     }
 
-    /// Adds the next message.
-    pub(super) fn message(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        match message.role {
-            "system" | "developer" => {
-                let texts = message.text_parts()?.into_iter().map(|(text, _)| text);
-                self.system.extend(texts.filter(|text| !text.is_empty()));
+    /// Adds the next message, which is at `path`.
+    pub(super) fn message(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        match &message.role {
+            ChatRole::System | ChatRole::Developer => message.each_text(path, |text, _| {
+                if !text.is_empty() {
+                    self.system.push(text);
+                }
+            }),
+            ChatRole::User => self.user(message, path),
+            ChatRole::Assistant => self.assistant(message, path),
+            ChatRole::Tool(id) => {
+                let id = &**id;
+                let Some(name) = self.names.get(id).copied().or(message.name) else {
+                    let why = "does not match any preceding call, whose name the target requires.";
+                    return Err(path.member("tool_call_id").reject(why));
+                };
+                self.result((Some(id), id), name, &message.text(path)?);
                 Ok(())
             }
-            "user" => self.user(message),
-            "assistant" => self.assistant(message),
-            "tool" => self.tool(message),
-            "function" => {
-                let name = message.needed_text("name")?;
+            ChatRole::Function => {
+                let name = message.name.ok_or_else(|| path.member("name").reject("is missing."))?;
                 // The target identifies such a call by its name alone.
-                self.functions.answered(Some(name), &message.path)?;
-                self.result((None, name), name, &message.text()?);
+                self.functions.answered(Some(name), path)?;
+                self.result((None, name), name, &message.text(path)?);
                 Ok(())
             }
-            _ => Err(Rejection::malformed(
-                format!("{}.role", message.path),
-                "must be a role of chat messages.",
-            )),
+            ChatRole::Unknown(_) => Err(path.member("role").reject("must be a role of chat messages.")),
         }
     }
 
@@ -99,75 +110,72 @@ impl<'n, 'i> GeminiContents<'n, 'i> {
         Ok(())
     }
 
-    fn user(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        for part in message.parts()? {
-            if let Some(text) = part.text {
-                if text.is_empty() {
-                    continue;
+    fn user(&mut self, message: &ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        message.each_part(path, |part, path| {
+            match part.text() {
+                Some("") => {}
+                Some(text) => drop(self.part("user").name("text").text(text).end_object()),
+                None => {
+                    let media = media(&part.body, path, LOSSES)?;
+                    let json = self.part("user").name("inlineData").object();
+                    json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
+                    json.end_object().end_object();
                 }
-                self.part("user").name("text").text(text).end_object();
-            } else {
-                let media = part.media(LOSSES)?;
-                let json = self.part("user").name("inlineData").object();
-                json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
-                json.end_object().end_object();
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
-    fn assistant(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        if read::member(&message.members, "audio").is_some() {
-            return Err(refuse(AUDIO_REFERENCE, format!("{}.audio", message.path)));
+    fn assistant(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        if message.refers_to_audio {
+            return Err(refuse(AUDIO_REFERENCE, path.member("audio").to_string()));
         }
-        let mut texts: Vec<&str> = message.text_parts()?.into_iter().map(|(text, _)| text).collect();
-        texts.extend(message.word("refusal"));
+        let mut texts: Vec<&str> = Vec::new();
+        message.each_text(path, |text, _| texts.push(text))?;
+        texts.extend(message.refusal.as_deref());
         texts.retain(|text| !text.is_empty());
-        let signature = message.signature();
         let last = texts.len().saturating_sub(1);
         for (position, text) in texts.into_iter().enumerate() {
             let json = self.part("model").name("text").text(text);
-            if let Some(signature) = signature.filter(|_| position == last) {
+            if let Some(signature) = message.signature.as_deref().filter(|_| position == last) {
                 json.name("thoughtSignature").text(signature);
             }
             json.end_object();
         }
-        self.calls(message)
+        self.calls(message, path)
     }
 
-    fn calls(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        for (position, call) in message.calls(LOSSES)?.into_iter().enumerate() {
-            match call.id {
-                Some(id) => drop(self.names.insert(id, call.name)),
-                None => drop(self.functions.call(call.name)),
+    fn calls(&mut self, message: &'a ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        let mut is_first = true;
+        message.each_call(path, |call, path| {
+            let arguments = arguments(call, path, LOSSES)?;
+            let (id, name) = (call.id.as_deref(), &*call.name);
+            match id {
+                Some(id) => drop(self.names.insert(id, name)),
+                None => drop(self.functions.call(name)),
             }
+            let waived = (self.signs_calls && is_first).then_some(NO_SIGNATURE);
+            is_first = false;
             if !self.user_spoke {
-                self.left_out.push(call.id.unwrap_or(call.name));
-                continue;
+                self.left_out.push(id.unwrap_or(name));
+                return Ok(());
             }
-            let waived = (self.signs_calls && position == 0).then_some(NO_SIGNATURE);
-            let name = self.tool_names.fit(call.name);
+            let name = self.tool_names.fit(name);
             let json = self.part("model").name("functionCall").object();
-            if let Some(id) = call.id {
+            if let Some(id) = id {
                 json.name("id").text(id);
             }
-            json.name("name").text(&name).name("args").raw(call.arguments.as_bytes()).end_object();
-            if let Some(signature) = call.signature().or(waived) {
+            json.name("name").text(&name).name("args").raw(arguments.as_bytes()).end_object();
+            if let Some(signature) = call.signature.as_deref().or(waived) {
                 json.name("thoughtSignature").text(signature);
             }
             json.end_object();
-        }
-        Ok(())
-    }
-
-    fn tool(&mut self, message: &ChatMessage<'_, 'i>) -> Result<(), Rejection> {
-        let id = message.needed_text("tool_call_id")?;
-        let Some(name) = self.names.get(id).copied().or_else(|| message.word("name")) else {
-            let why = "does not match any preceding call, whose name the target requires.";
-            return Err(Rejection::malformed(format!("{}.tool_call_id", message.path), why));
-        };
-        self.result((Some(id), id), name, &message.text()?);
-        Ok(())
+            Ok(())
+        })
     }
 
     /// Writes the result of a call. `id` is the call's id, if it has one; `call` is the entry in `left_out` if the

@@ -1,42 +1,38 @@
 //! Translates the request: checks its fields and writes the target's members in order.
 
-use simd_json::tape::Object;
-
 use super::answer::GeminiTarget;
 use super::config::write_config;
 use super::contents::GeminiContents;
 use super::losses::LOSSES;
-use crate::adapt::chat_client::{CallIdentity, ChatToolChoice, form, messages, refuse_listed, tools};
-use crate::adapt::loss::unknown;
+use crate::adapt::chat_client::{CallIdentity, ChatToolChoice, dropped, form, refuse_listed, tools};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames};
-use crate::adapt::{Asking, Rejection, Traits, read, schema};
-use crate::json::{self, JsonWriter};
+use crate::adapt::{Asking, Rejection, Traits};
+use crate::chat::request::{ChatRequest, messages_path};
+use crate::json::JsonWriter;
 
 /// Translates a chat request into a generateContent request.
-pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
-    let mut body = asking.body.to_vec();
-    let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
-    let request = read::object(tape.as_value(), String::new)?;
-    refuse_listed(&request, LOSSES)?;
+pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
+    refuse_listed(request.trees(), LOSSES)?;
     let mut names = ToolNames::new(Rule::Google);
-    let body = write_request(&request, asking.target, &mut names)?;
+    let body = write_request(request, asking.target, &mut names)?;
     Ok(AskedOfTarget {
         body,
         target: Box::new(GeminiTarget { calls: CallIdentity::new(asking, names) }),
-        form: form(asking, &request),
-        dropped: unknown(&request, LOSSES),
+        form: form(asking, request),
+        dropped: dropped(request, LOSSES),
     })
 }
 
 fn write_request(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     names: &mut ToolNames,
 ) -> Result<Vec<u8>, Rejection> {
     let mut contents = GeminiContents::new(target, names);
-    for message in messages(request)? {
-        contents.message(&message)?;
+    let path = messages_path();
+    for (position, message) in request.messages.iter().enumerate() {
+        contents.message(message, &path.at(position))?;
     }
     let mut json = JsonWriter::default();
     json.object();
@@ -49,23 +45,23 @@ fn write_request(
 
 /// Writes `tools` and `toolConfig`, if there are tools.
 fn write_tools(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     names: &mut ToolNames,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let tools = tools(request, LOSSES)?;
+    let tools = tools(&request.tools, LOSSES)?;
     if tools.functions.is_empty() {
         return Ok(());
     }
     json.name("tools").list().object().name("functionDeclarations").list();
     for function in &tools.functions {
-        json.object().name("name").text(&names.fit(function.name));
-        if let Some(description) = read::member(&function.members, "description") {
+        json.object().name("name").text(&names.fit(&function.name));
+        if let Some(description) = function.description {
             json.name("description").tree(description);
         }
-        if let Some(parameters) = read::member(&function.members, "parameters") {
+        if function.parameters.is_some() {
             let mut input = Vec::new();
-            schema::write_object(Some(parameters), &mut input);
+            function.write_parameters(&mut input);
             json.name("parametersJsonSchema").raw(&input);
         }
         json.end_object();

@@ -20,7 +20,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Messages,
     via: None,
     losses: losses::LOSSES,
-    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
+    prepare: |asking| through_chat::for_chat(&TARGET, asking),
     origin: None,
 };
 

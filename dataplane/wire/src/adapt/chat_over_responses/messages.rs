@@ -1,262 +1,221 @@
 //! Translates chat messages into input items.
 
 use super::losses::refuse;
-use super::request::kind;
 use crate::adapt::Rejection;
 use crate::adapt::call_id::call_id;
 use crate::adapt::function_calls::FunctionCalls;
-use crate::adapt::read::{self, Object, as_text, member, member_text};
+use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{ObjectWriter, comma, string};
-use crate::json::Tree;
+use crate::chat::request::{
+    ChatContent, ChatMessage, ChatPart, ChatRequest, ChatRole, PartBody, RequestCall, ToolKind, messages_path,
+};
+use crate::json::JsonWriter;
 
 /// Writes the messages of `request` as a list of items.
 pub(super) fn write(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     names: &mut ToolNames,
-    out: &mut Vec<u8>,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let messages =
-        member(request, "messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
-    let mut items = Items { out, names, custom: Vec::new(), functions: FunctionCalls::default() };
-    items.out.push(b'[');
-    for (position, message) in read::array(messages, || "messages".to_owned())?.iter().enumerate() {
-        items.message(position, &read::object(message, || format!("messages.{position}"))?)?;
+    let mut items = Items { json, names, custom: Vec::new(), functions: FunctionCalls::default() };
+    items.json.list();
+    let path = messages_path();
+    for (position, message) in request.messages.iter().enumerate() {
+        items.message(position, message, &path.at(position))?;
     }
-    items.out.push(b']');
+    items.json.end_list();
     Ok(())
 }
 
-struct Items<'a, 'i> {
-    out: &'a mut Vec<u8>,
-    names: &'a mut ToolNames,
+struct Items<'o, 'a> {
+    json: &'o mut JsonWriter,
+    names: &'o mut ToolNames,
     /// Ids of custom (free-text) tool calls, whose results are items of another type.
-    custom: Vec<&'i str>,
+    custom: Vec<&'a str>,
     /// The calls in the legacy form.
-    functions: FunctionCalls<'i>,
+    functions: FunctionCalls<'a>,
 }
 
-impl<'i> Items<'_, 'i> {
-    fn message(&mut self, position: usize, message: &Object<'_, 'i>) -> Result<(), Rejection> {
-        let path = || format!("messages.{position}");
-        match read::needed_text(message, "role", path)? {
-            role @ ("system" | "developer" | "user") => self.role_message(position, role, message),
-            "assistant" => self.assistant(position, message),
-            "tool" => {
-                let id = read::needed_text(message, "tool_call_id", || format!("messages.{position}"))?;
-                self.result(position, message, id)
+impl<'a> Items<'_, 'a> {
+    fn message(
+        &mut self,
+        position: usize,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        match &message.role {
+            ChatRole::System => self.role_message("system", message, path),
+            ChatRole::Developer => self.role_message("developer", message, path),
+            ChatRole::User => self.role_message("user", message, path),
+            ChatRole::Assistant => self.assistant(position, message, path),
+            ChatRole::Tool(id) => self.result(message, id, path),
+            ChatRole::Function => {
+                let id = self.functions.answered(message.name, path)?;
+                self.result(message, &id, path)
             }
-            "function" => {
-                let id = self.functions.answered(member_text(message, "name"), &path())?;
-                self.result(position, message, &id)
-            }
-            _ => {
+            ChatRole::Unknown(_) => {
                 let why = "must be 'system', 'developer', 'user', 'assistant', 'tool' or 'function'.";
-                Err(Rejection::malformed(path() + ".role", why))
+                Err(path.member("role").reject(why))
             }
         }
     }
 
     fn role_message(
         &mut self,
-        position: usize,
         role: &str,
-        message: &Object<'_, 'i>,
+        message: &ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
     ) -> Result<(), Rejection> {
-        let content = needed(message, position)?;
-        comma(self.out);
-        let mut item = ObjectWriter::open(self.out);
-        item.raw("type", r#""message""#);
-        item.text("role", role);
-        let out = item.key("content");
-        out.push(b'[');
-        if let Some(text) = as_text(content) {
-            input_text(text, out);
-        } else {
-            write_parts(position, content, out)?;
-        }
-        out.push(b']');
-        item.close();
+        needed_content(message, path)?;
+        self.json.object().name("type").text("message").name("role").text(role).name("content").list();
+        message.each_part(path, |part, path| write_part(part, path, self.json))?;
+        self.json.end_list().end_object();
         Ok(())
     }
 
-    fn assistant(&mut self, position: usize, message: &Object<'_, 'i>) -> Result<(), Rejection> {
-        if member(message, "audio").is_some() {
-            return Err(refuse("messages.*.audio", format!("messages.{position}.audio")));
+    fn assistant(
+        &mut self,
+        position: usize,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        if message.refers_to_audio {
+            return Err(refuse("messages.*.audio", path.member("audio").to_string()));
         }
-        let (text, mut refusal) = assistant_text(position, message)?;
-        refusal.push_str(member_text(message, "refusal").unwrap_or_default());
+        let (mut text, mut refusal) = (String::new(), String::new());
+        message.each_part(path, |part, path| {
+            match &part.body {
+                PartBody::Text(part) => text.push_str(part),
+                PartBody::Refusal(part) => refusal.push_str(part),
+                PartBody::Image { .. }
+                | PartBody::Video(_)
+                | PartBody::Audio { .. }
+                | PartBody::File(_)
+                | PartBody::Thought
+                | PartBody::Unknown => return Err(unknown_part(path)),
+            }
+            Ok(())
+        })?;
+        refusal.push_str(message.refusal.as_deref().unwrap_or_default());
         if !text.is_empty() || !refusal.is_empty() {
-            comma(self.out);
-            let mut item = ObjectWriter::open(self.out);
-            item.raw("type", r#""message""#);
-            item.raw("role", r#""assistant""#);
-            item.text("id", &format!("msg_{position}"));
-            item.raw("status", r#""completed""#);
-            write_assistant(&text, &refusal, item.key("content"));
-            item.close();
+            let id = format!("msg_{position}");
+            let item = self.json.object().name("type").text("message").name("role").text("assistant");
+            item.name("id").text(&id).name("status").text("completed");
+            write_assistant(&text, &refusal, self.json.name("content"));
+            self.json.end_object();
         }
-        if let Some(call) = member(message, "function_call") {
-            self.function_call(&format!("messages.{position}.function_call"), call)?;
+        message.each_call(path, |call, path| self.call(call, path))
+    }
+
+    fn call(&mut self, call: &'a RequestCall<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        let Some(id) = &call.id else { return self.function_call(call) };
+        let (kind, item, input) = match call.kind {
+            ToolKind::Function => ("function", "function_call", "arguments"),
+            ToolKind::Custom => ("custom", "custom_tool_call", "input"),
+            ToolKind::Unknown => {
+                return Err(refuse("messages.*.tool_calls.*.type", path.member("type").to_string()));
+            }
+        };
+        if call.kind == ToolKind::Custom {
+            self.custom.push(id);
         }
-        let Some(calls) = member(message, "tool_calls") else { return Ok(()) };
-        let path = format!("messages.{position}.tool_calls");
-        for (index, call) in read::array(calls, || path.clone())?.iter().enumerate() {
-            let path = format!("{path}.{index}");
-            self.call(&path, &read::object(call, || path.clone())?)?;
-        }
+        let text = call.input.text();
+        let text = text.ok_or_else(|| path.member(kind).member(input).reject("must be a string."))?;
+        let name = self.names.fit(&call.name);
+        let json = self.json.object().name("type").text(item).name("call_id").text(&call_id(id, "call_"));
+        json.name("name").text(&name).name(input).text(&text).end_object();
         Ok(())
     }
 
     /// Writes a call in the legacy form.
-    fn function_call(&mut self, path: &str, call: Tree<'_, 'i>) -> Result<(), Rejection> {
-        let call = read::object(call, || path.to_owned())?;
-        let name = read::needed_text(&call, "name", || path.to_owned())?;
-        comma(self.out);
-        let mut item = ObjectWriter::open(self.out);
-        item.raw("type", r#""function_call""#);
-        item.text("call_id", &self.functions.call(name));
-        item.text("name", &self.names.fit(name));
-        let arguments = member_text(&call, "arguments").filter(|text| !text.is_empty());
-        item.text("arguments", arguments.unwrap_or("{}"));
-        item.close();
+    fn function_call(&mut self, call: &'a RequestCall<'_, '_>) -> Result<(), Rejection> {
+        let (id, name) = (self.functions.call(&call.name), self.names.fit(&call.name));
+        let text = call.input.text().filter(|text| !text.is_empty());
+        let json = self.json.object().name("type").text("function_call").name("call_id").text(&id);
+        json.name("name").text(&name).name("arguments").text(text.as_deref().unwrap_or("{}")).end_object();
         Ok(())
     }
 
-    fn call(&mut self, path: &str, call: &Object<'_, 'i>) -> Result<(), Rejection> {
-        let id = read::needed_text(call, "id", || path.to_owned())?;
-        let (kind, item_kind, input) = match kind(call).unwrap_or("function") {
-            "function" => ("function", "function_call", "arguments"),
-            "custom" => ("custom", "custom_tool_call", "input"),
-            _ => return Err(refuse("messages.*.tool_calls.*.type", format!("{path}.type"))),
-        };
-        if kind == "custom" {
-            self.custom.push(id);
-        }
-        let inner = format!("{path}.{kind}");
-        let called = member(call, kind).ok_or_else(|| Rejection::malformed(&*inner, "is missing."))?;
-        let called = read::object(called, || inner.clone())?;
-        comma(self.out);
-        let mut item = ObjectWriter::open(self.out);
-        item.text("type", item_kind);
-        item.text("call_id", &call_id(id, "call_"));
-        item.text("name", &self.names.fit(read::needed_text(&called, "name", || inner.clone())?));
-        item.text(input, read::needed_text(&called, input, || inner.clone())?);
-        item.close();
-        Ok(())
-    }
-
-    fn result(&mut self, position: usize, message: &Object<'_, 'i>, id: &str) -> Result<(), Rejection> {
-        let content = needed(message, position)?;
+    fn result(
+        &mut self,
+        message: &ChatMessage<'_, '_>,
+        id: &str,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
+        let content = needed_content(message, path)?;
         let custom = self.custom.contains(&id);
-        comma(self.out);
-        let mut item = ObjectWriter::open(self.out);
-        item.text("type", if custom { "custom_tool_call_output" } else { "function_call_output" });
-        item.text("call_id", &call_id(id, "call_"));
-        let out = item.key("output");
-        if let Some(text) = as_text(content) {
-            string(out, text);
-        } else {
-            out.push(b'[');
-            write_parts(position, content, out)?;
-            out.push(b']');
+        let item = if custom { "custom_tool_call_output" } else { "function_call_output" };
+        let json = self.json.object().name("type").text(item).name("call_id").text(&call_id(id, "call_"));
+        json.name("output");
+        match content.parts.as_slice() {
+            [part] if content.is_text => drop(json.text(part.text().unwrap_or_default())),
+            _ => {
+                json.list();
+                message.each_part(path, |part, path| write_part(part, path, json))?;
+                json.end_list();
+            }
         }
-        item.close();
+        json.end_object();
         Ok(())
     }
 }
 
-fn content_path(position: usize) -> String {
-    format!("messages.{position}.content")
+fn needed_content<'m, 't, 'i>(
+    message: &'m ChatMessage<'t, 'i>,
+    path: &MemberPath<'_>,
+) -> Result<&'m ChatContent<'t, 'i>, Rejection> {
+    message.content.as_ref().ok_or_else(|| path.member("content").reject("is missing."))
 }
 
-fn needed<'t, 'i>(message: &Object<'t, 'i>, position: usize) -> Result<Tree<'t, 'i>, Rejection> {
-    member(message, "content").ok_or_else(|| Rejection::malformed(content_path(position), "is missing."))
-}
-
-/// Returns the text and the refusal in the content of an assistant message.
-fn assistant_text(position: usize, message: &Object<'_, '_>) -> Result<(String, String), Rejection> {
-    let (mut text, mut refusal) = (String::new(), String::new());
-    let Some(content) = member(message, "content") else { return Ok((text, refusal)) };
-    if let Some(whole) = as_text(content) {
-        return Ok((whole.to_owned(), refusal));
-    }
-    for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
-        let path = || format!("messages.{position}.content.{index}");
-        let part = read::object(part, path)?;
-        match kind(&part) {
-            Some("text") => text.push_str(read::needed_text(&part, "text", path)?),
-            Some("refusal") => refusal.push_str(read::needed_text(&part, "refusal", path)?),
-            Some(_) | None => return Err(refuse("messages.*.content.*.type", path())),
-        }
-    }
-    Ok((text, refusal))
-}
-
-fn write_assistant(text: &str, refusal: &str, out: &mut Vec<u8>) {
-    out.push(b'[');
+fn write_assistant(text: &str, refusal: &str, json: &mut JsonWriter) {
+    json.list();
     if !text.is_empty() {
-        let mut part = ObjectWriter::open(out);
-        part.raw("type", r#""output_text""#);
-        part.text("text", text);
-        part.raw("annotations", "[]");
-        part.close();
+        json.object().name("type").text("output_text").name("text").text(text);
+        json.name("annotations").list().end_list().end_object();
     }
     if !refusal.is_empty() {
-        comma(out);
-        let mut part = ObjectWriter::open(out);
-        part.raw("type", r#""refusal""#);
-        part.text("refusal", refusal);
-        part.close();
+        json.object().name("type").text("refusal").name("refusal").text(refusal).end_object();
     }
-    out.push(b']');
+    json.end_list();
 }
 
-fn input_text(text: &str, out: &mut Vec<u8>) {
-    let mut part = ObjectWriter::open(out);
-    part.raw("type", r#""input_text""#);
-    part.text("text", text);
-    part.close();
-}
-
-/// Writes the elements of a content list, without its brackets.
-fn write_parts(position: usize, content: Tree<'_, '_>, out: &mut Vec<u8>) -> Result<(), Rejection> {
-    for (index, part) in read::array(content, || content_path(position))?.iter().enumerate() {
-        let path = || format!("messages.{position}.content.{index}");
-        comma(out);
-        write_part(&read::object(part, path)?, path, out)?;
-    }
-    Ok(())
-}
-
-fn write_part(part: &Object<'_, '_>, path: impl Fn() -> String, out: &mut Vec<u8>) -> Result<(), Rejection> {
-    match kind(part) {
-        Some("text") => input_text(read::needed_text(part, "text", path)?, out),
-        Some("image_url") => {
-            let path = || path() + ".image_url";
-            let image =
-                member(part, "image_url").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
-            let image = read::object(image, path)?;
-            let mut item = ObjectWriter::open(out);
-            item.raw("type", r#""input_image""#);
-            item.text("image_url", read::needed_text(&image, "url", path)?);
-            item.text("detail", member_text(&image, "detail").unwrap_or("auto"));
-            item.close();
+/// Writes the part at `path`, which is not the assistant's.
+fn write_part(
+    part: &ChatPart<'_, '_>,
+    path: &MemberPath<'_>,
+    json: &mut JsonWriter,
+) -> Result<(), Rejection> {
+    match &part.body {
+        PartBody::Text(text) => {
+            json.object().name("type").text("input_text").name("text").text(text).end_object();
         }
-        Some("file") => {
-            let path = || path() + ".file";
-            let file = member(part, "file").ok_or_else(|| Rejection::malformed(path(), "is missing."))?;
-            let file = read::object(file, path)?;
-            let mut item = ObjectWriter::open(out);
-            item.raw("type", r#""input_file""#);
-            for name in ["file_id", "filename", "file_data"] {
-                if let Some(value) = member(&file, name) {
-                    item.tree(name, value);
+        PartBody::Image { url, detail } => {
+            let url = url.ok_or_else(|| path.member("image_url").reject("is missing."))?;
+            json.object().name("type").text("input_image").name("image_url").text(&url.text());
+            json.name("detail").text(detail.unwrap_or("auto")).end_object();
+        }
+        PartBody::File(file) => {
+            let file = file.ok_or_else(|| path.member("file").reject("is missing."))?;
+            json.object().name("type").text("input_file");
+            let data = file.data.map(|data| data.text());
+            for (name, text) in
+                [("file_id", file.id), ("filename", file.name), ("file_data", data.as_deref())]
+            {
+                if let Some(text) = text {
+                    json.name(name).text(text);
                 }
             }
-            item.close();
+            json.end_object();
         }
-        Some(_) | None => return Err(refuse("messages.*.content.*.type", path())),
+        PartBody::Refusal(_)
+        | PartBody::Video(_)
+        | PartBody::Audio { .. }
+        | PartBody::Thought
+        | PartBody::Unknown => return Err(unknown_part(path)),
     }
     Ok(())
+}
+
+fn unknown_part(path: &MemberPath<'_>) -> Rejection {
+    refuse("messages.*.content.*.type", path.to_string())
 }

@@ -11,7 +11,8 @@ mod tools;
 
 use shared::operation::Dialect;
 
-use super::{Adaptation, through_chat};
+use super::Adaptation;
+use super::through_chat::{self, TargetSide};
 
 /// This pair's entry in the list of adaptations.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -19,6 +20,9 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Responses,
     via: None,
     losses: losses::LOSSES,
-    prepare: |asking| Ok(through_chat::for_chat(request::ask(asking)?)),
+    prepare: |asking| through_chat::for_chat(&TARGET, asking),
     origin: None,
 };
+
+/// Responses targets of chat clients. No other client is served by way of chat.
+const TARGET: TargetSide = TargetSide { dialect: Dialect::Responses, ask: request::ask };

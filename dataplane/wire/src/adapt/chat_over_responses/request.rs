@@ -5,71 +5,64 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::answer::ResponsesTarget;
 use super::losses::{LOSSES, check};
 use super::{messages, tools};
-use crate::adapt::chat_client::form;
-use crate::adapt::loss::unknown;
-use crate::adapt::read::{self, Object, member, member_text, members};
+use crate::adapt::chat_client::{dropped, form};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Rejection};
-use crate::json;
+use crate::chat::request::{ChatRequest, OptionValue};
+use crate::json::JsonWriter;
 
 /// Smallest output limit that a Responses target accepts, in tokens.
 const OUTPUT_TOKENS_MIN: u64 = 16;
 
 /// Translates the request into the dialect of the Responses API.
-pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
-    let mut bytes = asking.body.to_vec();
-    let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
-    let request = read::object(tape.as_value(), || "body".to_owned())?;
-    for (name, value) in members(&request) {
+pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
+    for (name, value) in request.trees() {
         check(name, value)?;
     }
-    let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
-    write(&request, asking.target.model, &mut names, &mut body)?;
+    let mut json = JsonWriter::default();
+    write(request, asking.target.model, &mut names, &mut json)?;
     Ok(AskedOfTarget {
-        body,
+        body: json.finish(),
         target: Box::new(ResponsesTarget { names }),
-        form: form(asking, &request),
-        dropped: unknown(&request, LOSSES),
+        form: form(asking, request),
+        dropped: dropped(request, LOSSES),
     })
 }
 
 fn write(
-    request: &Object<'_, '_>,
+    request: &ChatRequest<'_, '_>,
     model: &str,
     names: &mut ToolNames,
-    body: &mut Vec<u8>,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let mut responses = ObjectWriter::open(body);
-    responses.text("model", model);
-    messages::write(request, names, responses.key("input"))?;
-    responses.raw("store", "false");
-    let limit = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| member(request, name));
+    json.object().name("model").text(model);
+    messages::write(request, names, json.name("input"))?;
+    json.name("store").raw(b"false");
+    let limit = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| request.tree(name));
     match limit {
         Some(limit) if limit.as_u64().is_some_and(|limit| limit < OUTPUT_TOKENS_MIN) => {
-            responses.raw("max_output_tokens", &OUTPUT_TOKENS_MIN.to_string());
+            json.name("max_output_tokens").number(OUTPUT_TOKENS_MIN);
         }
-        Some(limit) => responses.tree("max_output_tokens", limit),
+        Some(limit) => drop(json.name("max_output_tokens").tree(limit)),
         None => {}
     }
     for name in UNCHANGED {
-        if let Some(value) = member(request, name) {
-            responses.tree(name, value);
+        if let Some(value) = request.option(name) {
+            value.write(json.name(name));
         }
     }
-    tools::write(request, names, &mut responses)?;
-    text(request, &mut responses)?;
-    if let Some(effort) = member(request, "reasoning_effort") {
-        let mut reasoning = ObjectWriter::open(responses.key("reasoning"));
-        reasoning.tree("effort", effort);
-        reasoning.close();
+    tools::write(&request.tools, names, json)?;
+    text(request, json);
+    if let Some(effort) = request.option("reasoning_effort") {
+        effort.write(json.name("reasoning").object().name("effort"));
+        json.end_object();
     }
-    if member(request, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
-        responses.raw("stream", "true");
+    if request.is_stream() {
+        json.name("stream").raw(b"true");
     }
-    responses.close();
+    json.end_object();
     Ok(())
 }
 
@@ -86,36 +79,31 @@ const UNCHANGED: [&str; 9] = [
 ];
 
 /// Writes `text`: the format and the verbosity of the answer.
-fn text(request: &Object<'_, '_>, responses: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
-    let format = member(request, "response_format");
-    let format = format.map(|format| read::object(format, || "response_format".to_owned())).transpose()?;
-    let verbosity = member(request, "verbosity");
-    if format.is_none() && verbosity.is_none() {
-        return Ok(());
+fn text(request: &ChatRequest<'_, '_>, json: &mut JsonWriter) {
+    let verbosity = request.option("verbosity");
+    if request.format.is_none() && verbosity.is_none() {
+        return;
     }
-    let mut text = ObjectWriter::open(responses.key("text"));
-    if let Some(format) = format {
-        let kind = read::needed_text(&format, "type", || "response_format".to_owned())?;
-        let mut flat = ObjectWriter::open(text.key("format"));
-        flat.text("type", kind);
-        if let Some(inner) = member(&format, "json_schema") {
-            let inner = read::object(inner, || "response_format.json_schema".to_owned())?;
-            for name in ["name", "description", "schema", "strict"] {
-                if let Some(value) = member(&inner, name) {
-                    flat.tree(name, value);
+    json.name("text").object();
+    if let Some(format) = &request.format {
+        json.name("format").object().name("type").text(format.kind);
+        if let Some(inner) = format.schema {
+            let schema = inner.schema.map(OptionValue::Tree);
+            for (name, value) in [
+                ("name", inner.name),
+                ("description", inner.description),
+                ("schema", schema),
+                ("strict", inner.strict),
+            ] {
+                if let Some(value) = value {
+                    value.write(json.name(name));
                 }
             }
         }
-        flat.close();
+        json.end_object();
     }
     if let Some(verbosity) = verbosity {
-        text.tree("verbosity", verbosity);
+        verbosity.write(json.name("verbosity"));
     }
-    text.close();
-    Ok(())
-}
-
-/// Returns the `type` of a tool, a call, a choice or a content part.
-pub(super) fn kind<'i>(object: &Object<'_, 'i>) -> Option<&'i str> {
-    member_text(object, "type")
+    json.end_object();
 }

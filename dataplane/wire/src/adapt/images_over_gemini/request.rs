@@ -26,7 +26,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut body = asking.body.to_vec();
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
-    refuse_listed(&request, LOSSES)?;
+    refuse_listed(read::members(&request), LOSSES)?;
     let model = ImageModel::named(asking.target.model);
     let prompt = read::member(&request, "prompt").ok_or_else(|| Rejection::new("prompt", "is missing."))?;
     let prompt = read::text(prompt, || "prompt".to_owned())?;
@@ -38,7 +38,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
         write_generate(prompt, wanted.size, &mut json);
     }
     let answers = ImageAnswers { predicts: model.predicts, created: asking.now_s };
-    let dropped = unknown(&request, LOSSES);
+    let dropped = unknown(read::members(&request).map(|(name, _)| name), LOSSES);
     Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
 }
 

@@ -1,45 +1,41 @@
 //! Translates system text and messages.
 
+use std::borrow::Cow;
+
 use simd_json::prelude::ValueIntoString as _;
 
 use super::fold::{Beside, Folded};
 use super::losses::LOSSES;
-use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
+use super::request::{ChatRequestBuilder, elements, member, refused, required, text_member};
 use super::tools;
 use super::user::{text_part, user};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::MemberPath;
 use crate::adapt::{Fate, Rejection, signature_in_call_id};
+use crate::chat::request::{
+    self, CallInput, ChatContent, ChatMessage, ChatRole, RequestCall, ToolKind, append, signed_thoughts,
+};
 use crate::json::Tree;
 
 /// The prefix of Claude Code's build attribution. It differs between builds and would defeat prompt caches.
 const BILLING_HEADER: &str = "x-anthropic-billing-header:";
 
-/// Writes `,"messages":[..]`.
-pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+/// Adds the system text and the messages.
+pub(super) fn messages<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    body: Tree<'t, 'i>,
+) -> Result<(), Rejection> {
     let path = MemberPath::top("messages");
     let messages = member(body, "messages").and_then(elements);
     let messages = messages.ok_or_else(|| path.reject("must be an array of messages"))?;
-    let folded = if writer.target.leading_system { Folded::of(&messages, &path)? } else { Folded::default() };
-    writer.raw(",\"messages\":[");
-    let system = MemberPath::top("system");
-    let text = match member(body, "system") {
-        Some(value) => joined(value, &system, |text| text.starts_with(BILLING_HEADER))?,
-        None => String::new(),
-    };
-    let marked = match member(body, "system") {
-        Some(value) => marked_system(writer, value, &system)?,
-        None => false,
-    };
-    let leading: Vec<&str> =
-        std::iter::once(&*text).chain(folded.leading()).filter(|text| !text.is_empty()).collect();
-    if !marked && !leading.is_empty() {
-        writer.plain("system", &leading.join("\n\n"), &system);
-    }
+    let folded =
+        if builder.target.leading_system { Folded::of(&messages, &path)? } else { Folded::default() };
+    builder.request.messages.reserve(messages.len().saturating_add(1));
+    system(builder, member(body, "system"), &folded)?;
     let loop_begins = loop_begins(&messages);
     for (position, message) in messages.iter().enumerate() {
         let place = MessagePlace { in_loop: position > loop_begins, beside: folded.beside(position) };
-        one(writer, *message, &place, &path.at(position))?;
+        one(builder, *message, &place, &path.at(position))?;
     }
     if let Some(last) = messages.last()
         && text_member(*last, "role") == Some("assistant")
@@ -47,7 +43,37 @@ pub(super) fn messages(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -
         let path = path.at(messages.len().saturating_sub(1));
         return Err(refused(&path, "a prefill of the answer, which only some Anthropic models continue"));
     }
-    writer.raw("]");
+    Ok(())
+}
+
+/// Adds the system text: as blocks if one of them has a cache mark, otherwise as one text.
+fn system<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    value: Option<Tree<'t, 'i>>,
+    folded: &Folded,
+) -> Result<(), Rejection> {
+    let path = MemberPath::top("system");
+    let is_header = |text: &str| text.starts_with(BILLING_HEADER);
+    let text = value.map(|value| joined(value, &path, is_header)).transpose()?.unwrap_or_default();
+    let blocks = value.and_then(elements).unwrap_or_default();
+    if blocks.iter().any(|block| builder.cache_mark(*block).is_some()) {
+        let mut message = builder.message(ChatRole::System, &path);
+        let mut parts = Vec::with_capacity(blocks.len());
+        for (position, block) in blocks.iter().enumerate() {
+            let text = required(*block, "text", &path.at(position))?;
+            if !is_header(text) {
+                parts.push(text_part(builder, text, Some(*block)));
+            }
+        }
+        message.content = Some(ChatContent { parts, is_text: false });
+        builder.request.messages.push(message);
+        return Ok(());
+    }
+    let folded = folded.leading().map(|text| Cow::Owned(text.to_owned()));
+    let leading: Vec<_> = std::iter::once(text).chain(folded).filter(|text| !text.is_empty()).collect();
+    if !leading.is_empty() {
+        builder.plain(ChatRole::System, request::joined(leading, "\n\n"), &path);
+    }
     Ok(())
 }
 
@@ -70,46 +96,51 @@ fn loop_begins(messages: &[Tree<'_, '_>]) -> usize {
     messages.iter().rposition(has_more_than_results).unwrap_or_default()
 }
 
-fn one(
-    writer: &mut ChatRequestWriter<'_>,
-    message: Tree<'_, '_>,
+fn one<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    message: Tree<'t, 'i>,
     place: &MessagePlace<'_>,
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
-    let role = required(message, "role", path)?;
+    let role = match required(message, "role", path)? {
+        "user" => ChatRole::User,
+        "assistant" => ChatRole::Assistant,
+        "system" => ChatRole::System,
+        _ => ChatRole::Unknown(""),
+    };
     let content = path.member("content");
     let value = member(message, "content").ok_or_else(|| content.reject("is required"))?;
-    if !matches!(role, "user" | "assistant" | "system") {
+    if matches!(role, ChatRole::Unknown(_)) {
         return Err(path.member("role").reject("must be 'user', 'assistant' or 'system'"));
     }
     let Some(beside) = place.beside else { return Ok(()) };
     let text = match value.into_string() {
-        Some(text) if role == "user" => beside.around(text),
+        Some(text) if role == ChatRole::User => beside.around(text),
         Some(text) => text.into(),
-        None if role == "system" => joined(value, &content, |_| false)?.into(),
+        None if role == ChatRole::System => joined(value, &content, |_| false)?,
         None => {
             let blocks =
                 elements(value).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
-            return if role == "user" {
-                user(writer, &blocks, beside, path)
+            return if role == ChatRole::User {
+                user(builder, &blocks, beside, path)
             } else {
-                assistant(writer, &blocks, place, path)
+                assistant(builder, &blocks, place, path)
             };
         }
     };
-    let role = if role == "system" && beside.stands_alone { "user" } else { role };
-    writer.plain(role, &text, path);
+    let role = if role == ChatRole::System && beside.stands_alone { ChatRole::User } else { role };
+    builder.plain(role, text, path);
     Ok(())
 }
 
 /// Returns a string, or the texts of blocks joined by an empty line, without those that `leaves_out` selects.
-pub(super) fn joined(
-    value: Tree<'_, '_>,
+pub(super) fn joined<'i>(
+    value: Tree<'_, 'i>,
     path: &MemberPath<'_>,
-    leaves_out: fn(&str) -> bool,
-) -> Result<String, Rejection> {
+    leaves_out: impl Fn(&str) -> bool,
+) -> Result<Cow<'i, str>, Rejection> {
     if let Some(text) = value.into_string() {
-        return Ok(text.to_owned());
+        return Ok(text.into());
     }
     let blocks = elements(value).ok_or_else(|| path.reject("must be a string or an array of text blocks"))?;
     let mut texts = Vec::with_capacity(blocks.len());
@@ -118,28 +149,28 @@ pub(super) fn joined(
         if text_member(*block, "type") != Some("text") {
             return Err(at.reject("must be a text block"));
         }
-        texts.push(required(*block, "text", &at)?);
+        texts.push(Cow::Borrowed(required(*block, "text", &at)?));
     }
     texts.retain(|text| !leaves_out(text));
-    Ok(texts.join("\n\n"))
+    Ok(request::joined(texts, "\n\n"))
 }
 
-fn assistant(
-    writer: &mut ChatRequestWriter<'_>,
-    blocks: &[Tree<'_, '_>],
+fn assistant<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    blocks: &[Tree<'t, 'i>],
     place: &MessagePlace<'_>,
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
-    let (mut text, mut thoughts) = (String::new(), String::new());
+    let (mut text, mut thoughts) = (Cow::Borrowed(""), Cow::Borrowed(""));
     let (mut calls, mut signed) = (Vec::new(), Vec::new());
     for (position, block) in blocks.iter().enumerate() {
         let at = content.at(position);
         match required(*block, "type", &at)? {
-            "text" => text.push_str(required(*block, "text", &at)?),
+            "text" => append(&mut text, required(*block, "text", &at)?),
             "tool_use" => calls.push((position, *block)),
             "thinking" => {
-                thoughts.push_str(text_member(*block, "thinking").unwrap_or_default());
+                append(&mut thoughts, text_member(*block, "thinking").unwrap_or_default());
                 signed.push(*block);
             }
             "redacted_thinking" => signed.push(*block),
@@ -152,53 +183,37 @@ fn assistant(
     if text.is_empty() && calls.is_empty() {
         return Ok(());
     }
-    writer.begin_message("assistant", path);
-    writer.raw(",\"content\":");
-    if text.is_empty() {
-        writer.raw("null")
-    } else {
-        writer.text(&text)
+    let mut message = builder.message(ChatRole::Assistant, path);
+    message.content = (!text.is_empty()).then(|| ChatContent::text(text));
+    let sent_back = builder.target.reasoning_back && place.in_loop && !calls.is_empty();
+    message.reasoning = Some(thoughts).filter(|thoughts| sent_back && !thoughts.is_empty());
+    if builder.target.extended_chat {
+        message.thoughts = signed_thoughts(signed.into_iter());
     }
-    if writer.target.reasoning_back && place.in_loop && !calls.is_empty() && !thoughts.is_empty() {
-        writer.raw(",\"reasoning_content\":");
-        writer.text(&thoughts);
+    message.cache = blocks.iter().rev().find_map(|block| builder.cache_mark(*block));
+    for (position, block) in calls {
+        message.calls.push(tool_use(builder, block, &content.at(position))?);
     }
-    writer.signed(&signed);
-    if let Some(marked) = blocks.iter().rfind(|block| writer.marks(**block)) {
-        writer.cache_mark(*marked);
-    }
-    for (count, (position, block)) in calls.iter().enumerate() {
-        writer.raw(if count == 0 { ",\"tool_calls\":[" } else { "," });
-        tool_use(writer, *block, &content.at(*position))?;
-    }
-    writer.raw(if calls.is_empty() { "}" } else { "]}" });
+    builder.request.messages.push(message);
     Ok(())
 }
 
-fn tool_use(
-    writer: &mut ChatRequestWriter<'_>,
-    block: Tree<'_, '_>,
+fn tool_use<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    block: Tree<'t, 'i>,
     path: &MemberPath<'_>,
-) -> Result<(), Rejection> {
-    writer.trail.call(path);
-    writer.raw("{\"id\":");
+) -> Result<RequestCall<'t, 'i>, Rejection> {
+    builder.trail.call(path);
     let (id, signature) = signature_in_call_id::split(required(block, "id", path)?);
-    writer.text(&fitting(writer.target.tool_ids, id, "call_"));
-    writer.raw(",\"type\":\"function\",\"function\":{\"name\":");
-    writer.tool_name(required(block, "name", path)?);
-    writer.raw(",\"arguments\":");
-    match member(block, "input") {
-        Some(input) if input.as_object().is_some() => writer.value_as_text(input),
+    let id = Some(fitting(builder.target.tool_ids, id, "call_"));
+    let name = builder.names.fit(required(block, "name", path)?);
+    let input = match member(block, "input") {
+        Some(input) if input.as_object().is_some() => CallInput::Object(input),
         Some(_) => return Err(path.member("input").reject("must be an object")),
-        None => writer.raw("\"{}\""),
-    }
-    writer.raw("}");
-    if let Some(signature) = signature.filter(|_| writer.target.takes_signatures()) {
-        writer.raw(",\"extra_content\":");
-        signature_in_call_id::write_extra(&signature, &mut writer.out);
-    }
-    writer.raw("}");
-    Ok(())
+        None => CallInput::Absent,
+    };
+    let signature = signature.filter(|_| builder.target.takes_signatures()).map(Cow::Owned);
+    Ok(RequestCall { id, kind: ToolKind::Function, name, input, signature, cache: None })
 }
 
 /// Returns the rejection of an unsupported block, with the reason from the table if it has a row for it.
@@ -216,55 +231,11 @@ fn is_of_search(call: Tree<'_, '_>) -> bool {
     text_member(call, "name").is_some_and(|name| name.starts_with(tools::SEARCH))
 }
 
-/// Writes the system text as blocks with their cache marks. Returns false, and writes nothing, if no block has a mark.
-fn marked_system(
-    writer: &mut ChatRequestWriter<'_>,
-    value: Tree<'_, '_>,
-    path: &MemberPath<'_>,
-) -> Result<bool, Rejection> {
-    let blocks = elements(value).unwrap_or_default();
-    if !blocks.iter().any(|block| writer.marks(*block)) {
-        return Ok(false);
-    }
-    writer.begin_message("system", path);
-    writer.raw(",\"content\":[");
-    for (position, block) in blocks.iter().enumerate() {
-        let text = required(*block, "text", &path.at(position))?;
-        if !text.starts_with(BILLING_HEADER) {
-            writer.raw(if writer.out.last() == Some(&b'[') { "" } else { "," });
-            text_part(writer, text, Some(*block));
-        }
-    }
-    writer.raw("]}");
-    Ok(true)
-}
-
-impl ChatRequestWriter<'_> {
-    /// Writes `,"thinking_blocks":[..]` with Claude's signed thoughts, if another adaptation accepts them.
-    fn signed(&mut self, blocks: &[Tree<'_, '_>]) {
-        if blocks.is_empty() || !self.target.extended_chat {
-            return;
-        }
-        self.raw(",\"thinking_blocks\":[");
-        for (position, block) in blocks.iter().enumerate() {
-            self.raw(if position == 0 { "" } else { "," });
-            self.value(*block);
-        }
-        self.raw("]");
-    }
-
-    /// Writes a message of only text.
-    fn plain(&mut self, role: &str, text: &str, path: &MemberPath<'_>) {
-        self.begin_message(role, path);
-        self.raw(",\"content\":");
-        self.text(text);
-        self.raw("}");
-    }
-
-    /// Writes `{"role":..`, the beginning of the next message, which is made from the value at `path`.
-    pub(super) fn begin_message(&mut self, role: &str, path: &MemberPath<'_>) {
-        self.raw(if self.out.last() == Some(&b'[') { "{\"role\":" } else { ",{\"role\":" });
-        self.text(role);
-        self.trail.message(path);
+impl<'i> ChatRequestBuilder<'_, 'i> {
+    /// Adds a message of only text.
+    fn plain(&mut self, role: ChatRole<'i>, text: Cow<'i, str>, path: &MemberPath<'_>) {
+        let message = self.message(role, path);
+        let content = Some(ChatContent::text(text));
+        self.request.messages.push(ChatMessage { content, ..message });
     }
 }

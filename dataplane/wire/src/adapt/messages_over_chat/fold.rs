@@ -36,7 +36,7 @@ impl Folded {
         folded.messages.resize_with(messages.len(), || Some(Beside::default()));
         for (position, message) in messages.iter().enumerate().filter(|(position, _)| is_system(*position)) {
             let Some(content) = member(*message, "content") else { continue };
-            let text = joined(content, &path.at(position).member("content"), |_| false)?;
+            let text = joined(content, &path.at(position).member("content"), |_| false)?.into_owned();
             let before = (0..position).rev().find(|position| !is_system(*position));
             let after = (position..messages.len()).find(|position| !is_system(*position));
             let Some(before) = before else {

@@ -20,7 +20,7 @@ use super::through_chat::{self, AskedInChat, ChatClient, ClientSide};
 use super::tool_names::ToolNames;
 use super::{Adaptation, Asking, BadAnswer, Rejection, TranslatedAnswer};
 use crate::chat::{ChatCompletion, ChatSink, FinishReason};
-use crate::json::quote;
+use crate::json::{Tree, quote};
 
 /// The adaptation of Messages clients to chat targets.
 pub(super) const PAIR: Adaptation = Adaptation {
@@ -28,15 +28,15 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Chat,
     via: None,
     losses: losses::LOSSES,
-    prepare: |asking| Ok(through_chat::over_chat(ask(asking)?)),
+    prepare: |asking| through_chat::over_chat(&CLIENT, asking),
     origin: Some(origin::origin),
 };
 
 /// Messages clients of targets that are reached through chat.
 pub(super) const CLIENT: ClientSide = ClientSide { ask, pair: &PAIR };
 
-fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
-    let translated = request::translate(asking, origin::OriginTrail::default())?;
+fn ask<'t, 'i>(body: Tree<'t, 'i>, asking: &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection> {
+    let translated = request::translate(body, asking, origin::OriginTrail::default())?;
     let form = MessagesForm {
         model: quote(asking.selector),
         id: format!("msg_{}", asking.seed),
@@ -46,7 +46,7 @@ fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
         names: translated.names,
         input_tokens: asking.input_tokens,
     };
-    Ok(AskedInChat { body: translated.body, client: Box::new(form), dropped: translated.dropped })
+    Ok(AskedInChat { request: translated.request, client: Box::new(form), dropped: translated.dropped })
 }
 
 /// The values shared by all answers to one request.

@@ -2,41 +2,43 @@
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
-use super::request::{ChatRequestWriter, elements, member, refused, text_member};
+use super::request::{ChatRequestBuilder, elements, member, refused, text_member};
 use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, schema};
+use crate::chat::request::{AnswerSchema, ChatResponseFormat, OptionValue};
 use crate::json::Tree;
 
-/// Writes `,"max_tokens":..` and the other options.
-pub(super) fn options(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    output_limit(writer, body)?;
+/// Adds the output limit and the other options.
+pub(super) fn options<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    body: Tree<'t, 'i>,
+) -> Result<(), Rejection> {
+    output_limit(builder, body)?;
     for name in ["temperature", "top_p", "top_k"] {
         let Some(value) = member(body, name) else { continue };
-        if name == "top_k" && !writer.target.top_k {
+        if name == "top_k" && !builder.target.top_k {
             return Err(refused(&MemberPath::top(name), "it does not support this field"));
         }
-        writer.member(name, value);
+        builder.tree(name, value);
     }
     if let Some(stop) = member(body, "stop_sequences") {
         let sequences = elements(stop);
         let sequences =
             sequences.ok_or_else(|| MemberPath::top("stop_sequences").reject("must be an array"))?;
-        if let Some(most) = writer.target.stops_max.filter(|most| sequences.len() > *most) {
+        if let Some(most) = builder.target.stops_max.filter(|most| sequences.len() > *most) {
             let why = format!("it supports at most {most} sequences");
             return Err(refused(&MemberPath::top("stop_sequences"), &why));
         }
         if !sequences.is_empty() {
-            writer.member("stop", stop);
+            builder.tree("stop", stop);
         }
     }
     context(body)?;
-    format(writer, body)?;
-    reasoning(writer, body)?;
+    format(builder, body)?;
+    reasoning(builder, body)?;
     if member(body, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
-        writer.raw(",\"stream\":true");
-        if writer.target.stream_options {
-            writer.raw(",\"stream_options\":{\"include_usage\":true}");
-        }
+        builder.request.options.push(("stream", OptionValue::Bool(true)));
+        builder.request.include_usage = builder.target.stream_options;
     }
     Ok(())
 }
@@ -47,12 +49,15 @@ pub(super) fn stops(body: Tree<'_, '_>) -> Vec<String> {
     sequences.into_iter().filter_map(|sequence| sequence.into_string()).map(str::to_owned).collect()
 }
 
-fn output_limit(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+fn output_limit<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    body: Tree<'t, 'i>,
+) -> Result<(), Rejection> {
     let path = MemberPath::top("max_tokens");
     let limit = member(body, "max_tokens").filter(|limit| limit.as_u64().is_some());
     let limit = limit.ok_or_else(|| path.reject("must be a number of tokens"))?;
-    let name = writer.target.output_limit_field;
-    writer.member(name, limit);
+    let name = builder.target.output_limit_field;
+    builder.tree(name, limit);
     Ok(())
 }
 
@@ -70,8 +75,8 @@ fn context(body: Tree<'_, '_>) -> Result<(), Rejection> {
     Ok(())
 }
 
-/// Writes the schema of the answer. `output_format` is an older name of it.
-fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+/// Adds the schema of the answer. `output_format` is an older name of it.
+fn format<'t, 'i>(builder: &mut ChatRequestBuilder<'t, 'i>, body: Tree<'t, 'i>) -> Result<(), Rejection> {
     let config = MemberPath::top("output_config");
     let now = member(body, "output_config").and_then(|config| member(config, "format"));
     let (format, path) = match (now, member(body, "output_format")) {
@@ -82,22 +87,24 @@ fn format(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), 
     if text_member(format, "type") != Some("json_schema") {
         return Err(refused(&path, "the only known format is json_schema"));
     }
-    if !writer.target.json_schema {
+    if !builder.target.json_schema {
         return Err(refused(&path, "it does not support schemas"));
     }
     let held_to = member(format, "schema").filter(|schema| schema.as_object().is_some());
     let held_to = held_to.ok_or_else(|| path.member("schema").reject("must be a JSON schema"))?;
-    writer.raw(
-        ",\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"output\",\"schema\":",
-    );
-    writer.value(held_to);
-    writer.raw(if schema::is_strict(held_to) { ",\"strict\":true}}" } else { "}}" });
+    let answer = AnswerSchema {
+        name: Some(OptionValue::Text("output")),
+        description: None,
+        schema: Some(held_to),
+        strict: schema::is_strict(held_to).then_some(OptionValue::Bool(true)),
+    };
+    builder.request.format = Some(ChatResponseFormat { kind: "json_schema", schema: Some(answer) });
     Ok(())
 }
 
-/// Writes the reasoning effort, if the target reasons.
-fn reasoning(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
-    if !writer.target.reasoning {
+/// Adds the reasoning effort, if the target reasons.
+fn reasoning<'t, 'i>(builder: &mut ChatRequestBuilder<'t, 'i>, body: Tree<'t, 'i>) -> Result<(), Rejection> {
+    if !builder.target.reasoning {
         return Ok(());
     }
     let effort = member(body, "output_config").and_then(|config| text_member(config, "effort"));
@@ -115,21 +122,17 @@ fn reasoning(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(
         _ => None,
     });
     if let Some(effort) = effort {
-        writer.raw(",\"reasoning_effort\":");
-        writer.text(effort);
+        builder.request.options.push(("reasoning_effort", OptionValue::Text(effort)));
     }
-    if let Some(thinking) = thinking.filter(|_| writer.target.extended_chat) {
-        writer.member("thinking", thinking);
+    if let Some(thinking) = thinking.filter(|_| builder.target.extended_chat) {
+        builder.tree("thinking", thinking);
     }
     Ok(())
 }
 
-impl ChatRequestWriter<'_> {
-    /// Writes `,"name":value`.
-    fn member(&mut self, name: &str, value: Tree<'_, '_>) {
-        self.raw(",");
-        self.text(name);
-        self.raw(":");
-        self.value(value);
+impl<'t, 'i> ChatRequestBuilder<'t, 'i> {
+    /// Adds an option with a value of the client's document.
+    fn tree(&mut self, name: &'i str, value: Tree<'t, 'i>) {
+        self.request.options.push((name, OptionValue::Tree(value)));
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::adapt::Asking;
 use crate::adapt::path::MemberPath;
+use crate::json;
 
 /// Records the origin of each part of the chat request. Records nothing by default.
 #[derive(Debug, Default)]
@@ -62,7 +63,9 @@ pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
         return Some(joined(&format!("tools.{position}"), renamed(member, TOOL_MEMBERS)));
     }
     if param.starts_with("messages.") {
-        let translated = super::request::translate(asking, OriginTrail::noting()).ok()?;
+        let mut document = asking.body.to_vec();
+        let tape = json::parse(&mut document).ok()?;
+        let translated = super::request::translate(tape.as_value(), asking, OriginTrail::noting()).ok()?;
         let notes = translated.trail.notes?;
         let (rest, origin) = notes
             .iter()

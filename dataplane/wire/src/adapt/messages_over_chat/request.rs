@@ -1,6 +1,4 @@
-//! Translates a Messages request into a chat request.
-//!
-//! The request is parsed into a tree of slices and written in one pass; only joined texts are copied twice.
+//! Translates a Messages request into a chat request. Only texts that are joined are copied.
 
 use simd_json::prelude::{TypedScalarValue as _, ValueAsScalar as _, ValueIntoString as _};
 
@@ -9,15 +7,16 @@ use super::origin::OriginTrail;
 use super::{content, options, tools};
 use crate::adapt::loss::unknown;
 use crate::adapt::path::MemberPath;
-use crate::adapt::read::refuse_fault;
+use crate::adapt::read;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Fate, Rejection, Traits};
-use crate::json::{self, Tree};
+use crate::chat::request::{CacheMark, ChatMessage, ChatRequest, ChatRole};
+use crate::json::Tree;
 
 /// A chat request, and the data of the Messages request that its answer needs.
 #[derive(Debug)]
-pub(super) struct TranslatedParts {
-    pub(super) body: Vec<u8>,
+pub(super) struct TranslatedParts<'t, 'i> {
+    pub(super) request: ChatRequest<'t, 'i>,
     pub(super) thinking: bool,
     pub(super) stops: Vec<String>,
     pub(super) trail: OriginTrail,
@@ -25,29 +24,29 @@ pub(super) struct TranslatedParts {
     pub(super) dropped: Vec<String>,
 }
 
-/// Translates the request and records in `trail` the origin of each part.
-pub(super) fn translate(asking: &Asking<'_>, trail: OriginTrail) -> Result<TranslatedParts, Rejection> {
-    let mut document = asking.body.to_vec();
-    let tape = json::parse(&mut document).map_err(refuse_fault)?;
-    let body = tape.as_value();
+/// Translates the request `body` and records in `trail` the origin of each part.
+pub(super) fn translate<'t, 'i>(
+    body: Tree<'t, 'i>,
+    asking: &Asking<'i>,
+    trail: OriginTrail,
+) -> Result<TranslatedParts<'t, 'i>, Rejection> {
     refuse(body)?;
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let names = ToolNames::new(rule);
-    let out = Vec::with_capacity(asking.body.len());
-    let mut writer = ChatRequestWriter { target: asking.target, out, trail, names };
-    writer.raw("{\"model\":");
-    writer.text(asking.target.model);
-    content::messages(&mut writer, body)?;
-    options::options(&mut writer, body)?;
-    tools::tools(&mut writer, body)?;
-    writer.raw("}");
+    let mut builder =
+        ChatRequestBuilder { target: asking.target, request: ChatRequest::default(), trail, names };
+    content::messages(&mut builder, body)?;
+    options::options(&mut builder, body)?;
+    tools::tools(&mut builder, body)?;
+    let members = body.as_object();
+    let members = members.iter().flat_map(|members| read::members(members).map(|(name, _)| name));
     Ok(TranslatedParts {
-        body: writer.out,
+        request: builder.request,
         thinking: wants_thinking(body),
         stops: options::stops(body),
-        trail: writer.trail,
-        names: writer.names,
-        dropped: body.as_object().map(|members| unknown(&members, LOSSES)).unwrap_or_default(),
+        trail: builder.trail,
+        names: builder.names,
+        dropped: unknown(members, LOSSES),
     })
 }
 
@@ -95,9 +94,6 @@ pub(super) fn elements<'t, 'i>(value: Tree<'t, 'i>) -> Option<Vec<Tree<'t, 'i>>>
     Some(value.as_array()?.iter().collect())
 }
 
-/// Marks the end of a prompt prefix to be cached.
-const CACHE: &str = "cache_control";
-
 /// Returns true for a value that requests nothing: null, false, "", [] or {}.
 fn is_empty(value: Tree<'_, '_>) -> bool {
     value.is_null()
@@ -115,55 +111,24 @@ fn wants_thinking(body: Tree<'_, '_>) -> bool {
     })
 }
 
-/// Writes the chat request.
+/// Builds the chat request.
 #[derive(Debug)]
-pub(super) struct ChatRequestWriter<'a> {
-    pub(super) target: &'a Traits<'a>,
-    pub(super) out: Vec<u8>,
+pub(super) struct ChatRequestBuilder<'t, 'i> {
+    pub(super) target: &'i Traits<'i>,
+    pub(super) request: ChatRequest<'t, 'i>,
     pub(super) trail: OriginTrail,
     pub(super) names: ToolNames,
 }
 
-impl ChatRequestWriter<'_> {
-    /// Writes JSON text unchanged.
-    pub(super) fn raw(&mut self, json: &str) {
-        self.out.extend_from_slice(json.as_bytes());
+impl<'t, 'i> ChatRequestBuilder<'t, 'i> {
+    /// Returns the cache mark of `block`, if another adaptation understands it.
+    pub(super) fn cache_mark(&self, block: Tree<'t, 'i>) -> Option<CacheMark<'t, 'i>> {
+        CacheMark::of(&block.as_object()?).filter(|_| self.target.extended_chat)
     }
 
-    /// Writes a string.
-    pub(super) fn text(&mut self, text: &str) {
-        // Writing to memory cannot fail.
-        let _ = serde_json::to_writer(&mut self.out, text);
-    }
-
-    /// Writes `,"cache_control":..` of `block`, if another adaptation understands it.
-    pub(super) fn cache_mark(&mut self, block: Tree<'_, '_>) {
-        if let Some(mark) = member(block, CACHE).filter(|_| self.target.extended_chat) {
-            self.raw(",\"cache_control\":");
-            self.value(mark);
-        }
-    }
-
-    /// Returns true if `block` has a cache mark and the target accepts it.
-    pub(super) fn marks(&self, block: Tree<'_, '_>) -> bool {
-        self.target.extended_chat && member(block, CACHE).is_some()
-    }
-
-    /// Writes the name of a tool in the form that the target accepts.
-    pub(super) fn tool_name(&mut self, name: &str) {
-        let name = self.names.fit(name);
-        self.text(&name);
-    }
-
-    /// Writes a value as the client wrote it.
-    pub(super) fn value(&mut self, value: Tree<'_, '_>) {
-        json::write(value, &mut self.out);
-    }
-
-    /// Writes a value as a string that contains its JSON text.
-    pub(super) fn value_as_text(&mut self, value: Tree<'_, '_>) {
-        let mut text = Vec::new();
-        json::write(value, &mut text);
-        self.text(&String::from_utf8_lossy(&text));
+    /// Returns the next message, which is made from the value at `path`.
+    pub(super) fn message(&mut self, role: ChatRole<'i>, path: &MemberPath<'_>) -> ChatMessage<'t, 'i> {
+        self.trail.message(path);
+        ChatMessage { role, ..ChatMessage::default() }
     }
 }

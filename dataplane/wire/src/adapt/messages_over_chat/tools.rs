@@ -2,28 +2,32 @@
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
-use super::request::{ChatRequestWriter, elements, member, refused, required, text_member};
+use super::request::{ChatRequestBuilder, elements, member, refused, required, text_member};
 use crate::adapt::path::MemberPath;
-use crate::adapt::{Rejection, schema};
+use crate::adapt::{Rejection, read, schema};
+use crate::chat::request::{
+    ChatFunction, ChatTool, NamedTool, ObjectSchema, OptionValue, RequestToolChoice, ToolKind,
+};
 use crate::json::Tree;
 
-/// Writes `,"tools":[..],"tool_choice":..`, if there are any tools.
-pub(super) fn tools(writer: &mut ChatRequestWriter<'_>, body: Tree<'_, '_>) -> Result<(), Rejection> {
+/// Adds the tools and the choice among them, if there are any tools.
+pub(super) fn tools<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    body: Tree<'t, 'i>,
+) -> Result<(), Rejection> {
     let path = MemberPath::top("tools");
     let Some(tools) = member(body, "tools") else { return Ok(()) };
     let tools = elements(tools).ok_or_else(|| path.reject("must be an array"))?;
-    let mut offered = tools.iter().enumerate().filter(|(_, tool)| !is_search(**tool)).peekable();
-    if offered.peek().is_none() {
+    let mut offered = Vec::with_capacity(tools.len());
+    for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| !is_search(**tool)) {
+        offered.push(ChatTool::Function(one(builder, *tool, &path.at(position))?));
+    }
+    if offered.is_empty() {
         return Ok(());
     }
-    writer.raw(",\"tools\":[");
-    for (count, (position, tool)) in offered.enumerate() {
-        writer.raw(if count == 0 { "" } else { "," });
-        one(writer, *tool, &path.at(position))?;
-    }
-    writer.raw("]");
+    builder.request.tools.tools = Some(offered);
     match member(body, "tool_choice") {
-        Some(choice) => tool_choice(writer, choice),
+        Some(choice) => tool_choice(builder, choice),
         None => Ok(()),
     }
 }
@@ -36,11 +40,11 @@ fn is_search(tool: Tree<'_, '_>) -> bool {
 /// The common prefix of the types and names of Anthropic's search tools.
 pub(super) const SEARCH: &str = "tool_search_tool";
 
-fn one(
-    writer: &mut ChatRequestWriter<'_>,
-    tool: Tree<'_, '_>,
+fn one<'t, 'i>(
+    builder: &mut ChatRequestBuilder<'t, 'i>,
+    tool: Tree<'t, 'i>,
     path: &MemberPath<'_>,
-) -> Result<(), Rejection> {
+) -> Result<ChatFunction<'t, 'i>, Rejection> {
     if !matches!(text_member(tool, "type"), None | Some("custom")) {
         return Err(refused(
             &path.member("type"),
@@ -51,45 +55,38 @@ fn one(
     if callers.iter().any(|caller| caller.into_string() != Some("direct")) {
         return Err(refused(&path.member("allowed_callers"), "only the model itself can call tools"));
     }
-    writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
-    writer.tool_name(required(tool, "name", path)?);
-    if let Some(description) = text_member(tool, "description").filter(|text| !text.is_empty()) {
-        writer.raw(",\"description\":");
-        writer.text(description);
-    }
-    writer.raw(",\"parameters\":");
+    let name = builder.names.fit(required(tool, "name", path)?);
+    let is_text = |text: &Tree<'_, '_>| read::as_text(*text).is_some_and(|text| !text.is_empty());
     let input = member(tool, "input_schema");
     if input.is_some_and(|input| input.as_object().is_none()) {
         return Err(path.member("input_schema").reject("must be a JSON schema"));
     }
-    schema::write_object(input, &mut writer.out);
     let strict = member(tool, "strict").and_then(|strict| strict.as_bool()) == Some(true);
-    if strict && writer.target.strict_tools && input.is_some_and(schema::is_strict) {
-        writer.raw(",\"strict\":true");
-    }
-    writer.raw("}");
-    writer.cache_mark(tool);
-    writer.raw("}");
-    Ok(())
+    Ok(ChatFunction {
+        name,
+        description: member(tool, "description").filter(is_text),
+        parameters: Some(ObjectSchema(input)),
+        strict: strict && builder.target.strict_tools && input.is_some_and(schema::is_strict),
+        cache: builder.cache_mark(tool),
+    })
 }
 
-fn tool_choice(writer: &mut ChatRequestWriter<'_>, choice: Tree<'_, '_>) -> Result<(), Rejection> {
+fn tool_choice<'i>(builder: &mut ChatRequestBuilder<'_, 'i>, choice: Tree<'_, 'i>) -> Result<(), Rejection> {
     let path = MemberPath::top("tool_choice");
-    writer.raw(",\"tool_choice\":");
-    match required(choice, "type", &path)? {
-        "auto" => writer.raw("\"auto\""),
-        "any" => writer.raw("\"required\""),
-        "none" => writer.raw("\"none\""),
+    let chosen = match required(choice, "type", &path)? {
+        "auto" => RequestToolChoice::Word("auto"),
+        "any" => RequestToolChoice::Word("required"),
+        "none" => RequestToolChoice::Word("none"),
         "tool" => {
-            writer.raw("{\"type\":\"function\",\"function\":{\"name\":");
-            writer.tool_name(required(choice, "name", &path)?);
-            writer.raw("}}");
+            let name = builder.names.fit(required(choice, "name", &path)?);
+            RequestToolChoice::Named(NamedTool { kind: ToolKind::Function, name })
         }
         _ => return Err(path.member("type").reject("must be 'auto', 'any', 'tool' or 'none'")),
-    }
+    };
+    builder.request.tools.choice = Some(chosen);
     let disabled = member(choice, "disable_parallel_tool_use").and_then(|disabled| disabled.as_bool());
     if disabled == Some(true) {
-        writer.raw(",\"parallel_tool_calls\":false");
+        builder.request.options.push(("parallel_tool_calls", OptionValue::Bool(false)));
     }
     Ok(())
 }

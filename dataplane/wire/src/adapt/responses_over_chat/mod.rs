@@ -22,7 +22,7 @@ pub(super) const PAIR: Adaptation = Adaptation {
     target: Dialect::Chat,
     via: None,
     losses: losses::LOSSES,
-    prepare: |asking| Ok(through_chat::over_chat(request::ask(asking)?)),
+    prepare: |asking| through_chat::over_chat(&CLIENT, asking),
     origin: Some(request::origin),
 };
 

@@ -10,104 +10,91 @@ use super::tools;
 use crate::adapt::read::{self, Object, member, members};
 use crate::adapt::through_chat::AskedInChat;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::ObjectWriter;
 use crate::adapt::{Asking, Rejection, Traits};
-use crate::json;
+use crate::chat::request::{AnswerSchema, ChatRequest, ChatResponseFormat, OptionValue};
+use crate::json::{self, Tree};
 
-/// Translates the request and prepares the translation of its answers.
-pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedInChat, Rejection> {
-    let mut bytes = asking.body.to_vec();
-    let tape = json::parse(&mut bytes).map_err(read::refuse_fault)?;
-    let request = read::object(tape.as_value(), || "body".to_owned())?;
-    for (name, value) in members(&request) {
+/// Translates the request `body` and prepares the translation of its answers.
+pub(super) fn ask<'t, 'i>(body: Tree<'t, 'i>, asking: &Asking<'i>) -> Result<AskedInChat<'t, 'i>, Rejection> {
+    let object = read::object(body, || "body".to_owned())?;
+    for (name, value) in members(&object) {
         check(name, value)?;
     }
-    let mut body = Vec::with_capacity(asking.body.len().saturating_add(256));
     let rule = if asking.target.word_tool_names { Rule::Word(WORD_MAX) } else { Rule::Any };
     let mut names = ToolNames::new(rule);
-    write(&request, asking.target, &mut names, &mut body)?;
-    let client = Box::new(ResponsesForm::new(EchoedRequest::new(&request, asking), names));
-    Ok(AskedInChat { body, client, dropped: Vec::new() })
+    let request = translate(&object, asking.target, &mut names)?;
+    let client = Box::new(ResponsesForm::new(EchoedRequest::new(&object, asking), names));
+    Ok(AskedInChat { request, client, dropped: Vec::new() })
 }
 
-fn write(
-    request: &Object<'_, '_>,
-    target: &Traits<'_>,
+fn translate<'t, 'i>(
+    request: &Object<'t, 'i>,
+    target: &Traits<'i>,
     names: &mut ToolNames,
-    body: &mut Vec<u8>,
-) -> Result<(), Rejection> {
-    let mut chat = ObjectWriter::open(body);
-    chat.text("model", target.model);
-    let mut messages = Messages::new(target, names, chat.key("messages"));
-    messages::write(request, &mut messages)?;
-    if let Some(limit) = member(request, "max_output_tokens") {
-        chat.tree(target.output_limit_field, limit);
-    }
+) -> Result<ChatRequest<'t, 'i>, Rejection> {
+    let mut chat = ChatRequest::default();
+    let mut messages = Messages::new(target, names);
+    messages::translate(request, &mut messages)?;
+    chat.messages = messages.messages;
+    let mut option = |name: &'i str, value: Option<Tree<'t, 'i>>| {
+        chat.options.extend(value.map(|value| (name, OptionValue::Tree(value))));
+    };
+    option(target.output_limit_field, member(request, "max_output_tokens"));
     for name in ["temperature", "top_p"] {
-        if let Some(value) = member(request, name) {
-            chat.tree(name, value);
-        }
+        option(name, member(request, name));
     }
-    tools::write(request, target, names, &mut chat)?;
-    format(request, target, &mut chat)?;
-    reasoning(request, target, &mut chat)?;
+    if let Some(tools) = tools::translate(request, target, names)? {
+        option("parallel_tool_calls", member(request, "parallel_tool_calls"));
+        chat.tools = tools;
+    }
+    chat.format = format(request, target)?;
+    chat.options
+        .extend(reasoning(request, target)?.map(|effort| ("reasoning_effort", OptionValue::Tree(effort))));
     for name in ["prewarm", "comparison_response_id"] {
         inner("prompt_cache_options", name, request)?;
     }
     if member(request, "stream").and_then(|stream| stream.as_bool()) == Some(true) {
-        chat.raw("stream", "true");
-        if target.stream_options {
-            chat.raw("stream_options", r#"{"include_usage":true}"#);
-        }
+        chat.options.push(("stream", OptionValue::Bool(true)));
+        chat.include_usage = target.stream_options;
     }
-    chat.close();
-    Ok(())
+    Ok(chat)
 }
 
-/// Writes `text.format`; chat nests the schema one level deeper.
-fn format(
-    request: &Object<'_, '_>,
+/// Returns `text.format`; chat nests the schema one level deeper.
+fn format<'t, 'i>(
+    request: &Object<'t, 'i>,
     target: &Traits<'_>,
-    chat: &mut ObjectWriter<'_>,
-) -> Result<(), Rejection> {
-    let Some(text) = member(request, "text") else { return Ok(()) };
+) -> Result<Option<ChatResponseFormat<'t, 'i>>, Rejection> {
+    let Some(text) = member(request, "text") else { return Ok(None) };
     let text = read::object(text, || "text".to_owned())?;
-    let Some(format) = member(&text, "format") else { return Ok(()) };
+    let Some(format) = member(&text, "format") else { return Ok(None) };
     let format = read::object(format, || "text.format".to_owned())?;
     match read::needed_text(&format, "type", || "text.format".to_owned())? {
-        "text" => {}
-        "json_object" => chat.raw("response_format", r#"{"type":"json_object"}"#),
+        "text" => Ok(None),
+        "json_object" => Ok(Some(ChatResponseFormat { kind: "json_object", schema: None })),
         "json_schema" if target.json_schema => {
-            let mut outer = ObjectWriter::open(chat.key("response_format"));
-            outer.raw("type", r#""json_schema""#);
-            let mut schema = ObjectWriter::open(outer.key("json_schema"));
-            for name in ["name", "description", "schema", "strict"] {
-                if let Some(value) = member(&format, name) {
-                    schema.tree(name, value);
-                }
-            }
-            schema.close();
-            outer.close();
+            let given = |name| member(&format, name).map(OptionValue::Tree);
+            let schema = AnswerSchema {
+                name: given("name"),
+                description: given("description"),
+                schema: member(&format, "schema"),
+                strict: given("strict"),
+            };
+            Ok(Some(ChatResponseFormat { kind: "json_schema", schema: Some(schema) }))
         }
-        _ => return Err(refuse("text.format.type", "text.format.type")),
+        _ => Err(refuse("text.format.type", "text.format.type")),
     }
-    Ok(())
 }
 
-fn reasoning(
-    request: &Object<'_, '_>,
+/// Returns the effort, if the target reasons.
+fn reasoning<'t, 'i>(
+    request: &Object<'t, 'i>,
     target: &Traits<'_>,
-    chat: &mut ObjectWriter<'_>,
-) -> Result<(), Rejection> {
+) -> Result<Option<Tree<'t, 'i>>, Rejection> {
     inner("reasoning", "context", request)?;
     inner("reasoning", "mode", request)?;
-    let effort = member(request, "reasoning")
-        .and_then(|reasoning| member(&reasoning.as_object()?, "effort"))
-        .filter(|_| target.reasoning);
-    if let Some(effort) = effort {
-        chat.tree("reasoning_effort", effort);
-    }
-    Ok(())
+    let effort = member(request, "reasoning").and_then(|reasoning| member(&reasoning.as_object()?, "effort"));
+    Ok(effort.filter(|_| target.reasoning))
 }
 
 /// Rejects the member `name` of the member `outer` if its row requires that.

@@ -5,66 +5,57 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::losses::refuse;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{ObjectWriter, comma};
-use crate::adapt::{Rejection, Traits, schema};
+use crate::adapt::{Rejection, Traits};
+use crate::chat::request::{
+    ChatFunction, ChatTool, CustomTool, FreeTextFormat, NamedTool, ObjectSchema, RequestToolChoice,
+    RequestTools, ToolKind,
+};
 use crate::json::Tree;
 
-/// Writes `tools`, `tool_choice` and `parallel_tool_calls`; the latter two only if there are tools.
-pub(super) fn write(
-    request: &Object<'_, '_>,
+/// Returns the tools and the choice among them, `None` if there are no tools.
+pub(super) fn translate<'t, 'i>(
+    request: &Object<'t, 'i>,
     target: &Traits<'_>,
     names: &mut ToolNames,
-    chat: &mut ObjectWriter<'_>,
-) -> Result<(), Rejection> {
-    let Some(tools) = member(request, "tools") else { return Ok(()) };
-    let tools = read::array(tools, || "tools".to_owned())?;
-    if tools.is_empty() {
-        return Ok(());
+) -> Result<Option<RequestTools<'t, 'i>>, Rejection> {
+    let Some(list) = member(request, "tools") else { return Ok(None) };
+    let list = read::array(list, || "tools".to_owned())?;
+    if list.is_empty() {
+        return Ok(None);
     }
     let choice =
         member(request, "tool_choice").map(|choice| ResponsesToolChoice::read(choice, target)).transpose()?;
-    let out = chat.key("tools");
-    out.push(b'[');
-    for (position, tool) in tools.iter().enumerate() {
+    let mut tools = Vec::with_capacity(list.len());
+    for (position, tool) in list.iter().enumerate() {
         let tool = read::object(tool, || format!("tools.{position}"))?;
-        if let Some(choice) = &choice
-            && !choice.allows(&tool)
-        {
-            continue;
+        if choice.as_ref().is_none_or(|choice| choice.allows(&tool)) {
+            tools.push(translate_tool(&tool, position, target, names)?);
         }
-        comma(out);
-        write_tool((&tool, position), target, names, out)?;
     }
-    out.push(b']');
-    if let Some(choice) = choice {
-        choice.write(names, chat);
-    }
-    if let Some(parallel) = member(request, "parallel_tool_calls") {
-        chat.tree("parallel_tool_calls", parallel);
-    }
-    Ok(())
+    let choice = choice.map(|choice| choice.translated(names));
+    Ok(Some(RequestTools { tools: Some(tools), choice, ..RequestTools::default() }))
 }
 
-fn write_tool(
-    (tool, position): (&Object<'_, '_>, usize),
+fn translate_tool<'t, 'i>(
+    tool: &Object<'t, 'i>,
+    position: usize,
     target: &Traits<'_>,
     names: &mut ToolNames,
-    out: &mut Vec<u8>,
-) -> Result<(), Rejection> {
+) -> Result<ChatTool<'t, 'i>, Rejection> {
     let path = || format!("tools.{position}");
     match read::needed_text(tool, "type", path)? {
-        "function" => write_function((tool, position), target, names, out),
-        "custom" if target.custom_tools => write_custom(tool, position, names, out),
+        "function" => function(tool, position, target, names).map(ChatTool::Function),
+        "custom" if target.custom_tools => custom(tool, position, names).map(ChatTool::Custom),
         _ => Err(refuse("tools.*.type", format!("tools.{position}.type"))),
     }
 }
 
-fn write_function(
-    (tool, position): (&Object<'_, '_>, usize),
+fn function<'t, 'i>(
+    tool: &Object<'t, 'i>,
+    position: usize,
     target: &Traits<'_>,
     names: &mut ToolNames,
-    out: &mut Vec<u8>,
-) -> Result<(), Rejection> {
+) -> Result<ChatFunction<'t, 'i>, Rejection> {
     for (name, field) in
         [("allowed_callers", "tools.*[function].allowed_callers"), ("async", "tools.*[function].async")]
     {
@@ -73,21 +64,14 @@ fn write_function(
         }
     }
     let name = read::needed_text(tool, "name", || format!("tools.{position}"))?;
-    let mut outer = ObjectWriter::open(out);
-    outer.raw("type", r#""function""#);
-    let mut function = ObjectWriter::open(outer.key("function"));
-    function.text("name", &names.fit(name));
-    if let Some(description) = member(tool, "description") {
-        function.tree("description", description);
-    }
-    schema::write_object(member(tool, "parameters"), function.key("parameters"));
     let strict = member(tool, "strict").and_then(|strict| strict.as_bool()) == Some(true);
-    if strict && target.strict_tools {
-        function.raw("strict", "true");
-    }
-    function.close();
-    outer.close();
-    Ok(())
+    Ok(ChatFunction {
+        name: names.fit(name),
+        description: member(tool, "description"),
+        parameters: Some(ObjectSchema(member(tool, "parameters"))),
+        strict: strict && target.strict_tools,
+        cache: None,
+    })
 }
 
 /// Returns true for `["direct"]`: only the model itself may call the tool.
@@ -96,44 +80,19 @@ fn is_direct(callers: Tree<'_, '_>) -> bool {
     callers.is_some_and(|callers| callers.iter().all(|caller| caller.as_str() == Some("direct")))
 }
 
-fn write_custom(
-    tool: &Object<'_, '_>,
+fn custom<'t, 'i>(
+    tool: &Object<'t, 'i>,
     position: usize,
     names: &mut ToolNames,
-    out: &mut Vec<u8>,
-) -> Result<(), Rejection> {
+) -> Result<CustomTool<'t, 'i>, Rejection> {
     let name = read::needed_text(tool, "name", || format!("tools.{position}"))?;
-    let mut outer = ObjectWriter::open(out);
-    outer.raw("type", r#""custom""#);
-    let mut custom = ObjectWriter::open(outer.key("custom"));
-    custom.text("name", &names.fit(name));
-    if let Some(description) = member(tool, "description") {
-        custom.tree("description", description);
-    }
-    if let Some(format) = member(tool, "format").and_then(|format| format.as_object()) {
-        write_format(&format, custom.key("format"));
-    }
-    custom.close();
-    outer.close();
-    Ok(())
-}
-
-fn write_format(format: &Object<'_, '_>, out: &mut Vec<u8>) {
-    let mut outer = ObjectWriter::open(out);
-    let grammar = member_text(format, "type") == Some("grammar");
-    if grammar {
-        outer.raw("type", r#""grammar""#);
-        let mut inner = ObjectWriter::open(outer.key("grammar"));
-        for name in ["definition", "syntax"] {
-            if let Some(value) = member(format, name) {
-                inner.tree(name, value);
-            }
-        }
-        inner.close();
-    } else {
-        outer.raw("type", r#""text""#);
-    }
-    outer.close();
+    let format = member(tool, "format").and_then(|format| format.as_object());
+    let format = format.map(|format| {
+        let kind = if member_text(&format, "type") == Some("grammar") { "grammar" } else { "text" };
+        let of_grammar = |name| member(&format, name).filter(|_| kind == "grammar");
+        FreeTextFormat { kind, syntax: of_grammar("syntax"), definition: of_grammar("definition") }
+    });
+    Ok(CustomTool { name: names.fit(name), description: member(tool, "description"), format })
 }
 
 /// A parsed `tool_choice`.
@@ -189,17 +148,13 @@ impl<'i> ResponsesToolChoice<'i> {
         tools.iter().any(|(kind, name)| has("type", kind) && has("name", name))
     }
 
-    fn write(&self, names: &mut ToolNames, chat: &mut ObjectWriter<'_>) {
+    fn translated(&self, names: &mut ToolNames) -> RequestToolChoice<'i> {
         match self {
-            Self::Mode(mode) | Self::Allowed { mode, .. } => chat.text("tool_choice", mode),
-            Self::Named { kind, name } => {
-                let mut choice = ObjectWriter::open(chat.key("tool_choice"));
-                choice.text("type", kind);
-                let mut inner = ObjectWriter::open(choice.key(kind));
-                inner.text("name", &names.fit(name));
-                inner.close();
-                choice.close();
-            }
+            Self::Mode(mode) | Self::Allowed { mode, .. } => RequestToolChoice::Word(mode),
+            Self::Named { kind, name } => RequestToolChoice::Named(NamedTool {
+                kind: if *kind == "custom" { ToolKind::Custom } else { ToolKind::Function },
+                name: names.fit(name),
+            }),
         }
     }
 }

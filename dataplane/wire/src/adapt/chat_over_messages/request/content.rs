@@ -1,21 +1,20 @@
 //! The content of one message while it is built: a string if one is enough, else blocks.
 
-use crate::adapt::read;
 use crate::adapt::write::{self, ObjectWriter};
-use crate::json::Tree;
+use crate::chat::request::CacheMark;
 
 /// Collects the content of one message.
 #[derive(Debug, Default)]
-pub(super) struct MessagesContent<'i> {
+pub(super) struct MessagesContent<'a> {
     /// The only text so far, if it does not need to be a block.
-    lone: Option<&'i str>,
+    lone: Option<&'a str>,
     /// Blocks, joined with commas.
     blocks: Vec<u8>,
 }
 
-impl<'i> MessagesContent<'i> {
+impl<'a> MessagesContent<'a> {
     /// Adds text. The target rejects empty and blank text, which is skipped.
-    pub(super) fn text(&mut self, text: &'i str, cache: Option<Tree<'_, '_>>) {
+    pub(super) fn text(&mut self, text: &'a str, cache: Option<CacheMark<'_, '_>>) {
         if text.trim().is_empty() {
             return;
         }
@@ -62,7 +61,7 @@ impl<'i> MessagesContent<'i> {
     }
 }
 
-fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<Tree<'_, '_>>) {
+fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<CacheMark<'_, '_>>) {
     let mut block = ObjectWriter::open(out);
     block.text("type", "text");
     block.text("text", text);
@@ -71,13 +70,8 @@ fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<Tree<'_, '_>>) {
 }
 
 /// Writes a cache mark, in the form that clients of LiteLLM and OpenRouter send.
-pub(super) fn cache_control(block: &mut ObjectWriter<'_>, cache: Option<Tree<'_, '_>>) {
+pub(super) fn cache_control(block: &mut ObjectWriter<'_>, cache: Option<CacheMark<'_, '_>>) {
     if let Some(cache) = cache {
-        block.tree("cache_control", cache);
+        block.tree("cache_control", cache.tree);
     }
-}
-
-/// Returns the object's cache mark, if present.
-pub(super) fn cache_of<'t, 'i>(object: &simd_json::tape::Object<'t, 'i>) -> Option<Tree<'t, 'i>> {
-    read::member(object, "cache_control").filter(Tree::is_object)
 }

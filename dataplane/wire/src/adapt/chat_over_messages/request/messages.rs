@@ -3,22 +3,19 @@
 //! Adjacent messages of one role become one message. Tool results come first in it, as the target requires. System
 //! text is collected separately.
 
-use simd_json::tape::{Array, Object};
-
-use super::calls;
-use super::content::{MessagesContent, cache_control, cache_of};
-use super::parts;
-use super::thinking;
+use super::content::{MessagesContent, cache_control};
+use super::{calls, parts, thinking};
 use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
 use crate::adapt::function_calls::FunctionCalls;
+use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::write::{self, ObjectWriter};
-use crate::adapt::{Rejection, Traits, read};
-use crate::json::Tree;
+use crate::adapt::{Rejection, Traits};
+use crate::chat::request::{CacheMark, ChatContent, ChatMessage, ChatRole, PartBody, messages_path};
 
 /// Writes `messages`, and `system` if there is any.
 pub(super) fn write(
-    messages: &Array<'_, '_>,
+    messages: &[ChatMessage<'_, '_>],
     target: &Traits<'_>,
     names: &mut ToolNames,
     body: &mut ObjectWriter<'_>,
@@ -35,9 +32,10 @@ pub(super) fn write(
         functions: FunctionCalls::default(),
         names,
     };
+    let path = messages_path();
     let last = messages.len().saturating_sub(1);
     for (position, message) in messages.iter().enumerate() {
-        talk.message(&ClientMessage::of(message, position, position == last)?)?;
+        talk.message(message, &path.at(position), position == last)?;
     }
     talk.end_turn();
     let mut system = talk.system;
@@ -58,35 +56,14 @@ pub(super) fn write(
     Ok(())
 }
 
-/// A message of the client's request.
-pub(super) struct ClientMessage<'t, 'i> {
-    pub(super) members: Object<'t, 'i>,
-    pub(super) position: usize,
-    is_last: bool,
-}
-
-impl<'t, 'i> ClientMessage<'t, 'i> {
-    fn of(message: Tree<'t, 'i>, position: usize, is_last: bool) -> Result<Self, Rejection> {
-        let members = read::object(message, || format!("messages.{position}"))?;
-        Ok(Self { members, position, is_last })
-    }
-
-    pub(super) fn member(&self, name: &str) -> Option<Tree<'t, 'i>> {
-        read::member(&self.members, name)
-    }
-
-    /// True if the message is empty and can be skipped. Tool results are never skipped.
-    fn is_silent(&self) -> bool {
-        let speaks = ["content", "refusal", "tool_calls", "function_call", "audio", "thinking_blocks"];
-        let answers = ["tool", "function"];
-        let role = read::member_text(&self.members, "role");
-        role.is_some_and(|role| !answers.contains(&role))
-            && speaks.iter().filter_map(|name| self.member(name)).all(read::is_empty)
-    }
-
-    pub(super) fn path(&self, name: &str) -> String {
-        format!("messages.{}.{name}", self.position)
-    }
+/// True if the message is empty and can be skipped. Tool results and unknown roles are never skipped.
+fn is_silent(message: &ChatMessage<'_, '_>) -> bool {
+    !matches!(message.role, ChatRole::Tool(_) | ChatRole::Function | ChatRole::Unknown(_))
+        && message.content.as_ref().is_none_or(ChatContent::is_empty)
+        && message.refusal.as_deref().unwrap_or_default().is_empty()
+        && !message.has_calls()
+        && !message.refers_to_audio
+        && message.thoughts.is_empty()
 }
 
 /// A role at the target.
@@ -97,47 +74,48 @@ enum MessagesRole {
     System,
 }
 
-struct Talk<'a, 'i> {
-    target: &'a Traits<'a>,
-    out: &'a mut Vec<u8>,
+struct Talk<'o, 'a> {
+    target: &'o Traits<'o>,
+    out: &'o mut Vec<u8>,
     /// The role of the open turn.
     role: Option<MessagesRole>,
     /// The tool results of the open turn, joined with commas.
     results: Vec<u8>,
     /// The rest of the open turn.
-    content: MessagesContent<'i>,
+    content: MessagesContent<'a>,
     /// System text, except for text that stays between turns.
-    system: MessagesContent<'i>,
+    system: MessagesContent<'a>,
     /// The calls in the legacy form.
-    functions: FunctionCalls<'i>,
+    functions: FunctionCalls<'a>,
     /// Maps the client's tool names to the target's.
-    names: &'a mut ToolNames,
+    names: &'o mut ToolNames,
 }
 
-impl<'i> Talk<'_, 'i> {
-    fn message(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
-        if message.is_silent() {
+impl<'a> Talk<'_, 'a> {
+    fn message(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+        is_last: bool,
+    ) -> Result<(), Rejection> {
+        if is_silent(message) {
             return Ok(());
         }
-        match read::needed_text(&message.members, "role", || format!("messages.{}", message.position))? {
-            "user" => {
+        match &message.role {
+            ChatRole::User => {
                 self.turn(MessagesRole::User);
-                self.each_part(message, |content, part, path, cache| parts::user(part, path, cache, content))
+                each_part(message, path, |part, path, cache| {
+                    parts::user(part, path, cache, &mut self.content)
+                })
             }
-            "assistant" => self.assistant(message),
-            "tool" => {
-                let id = read::needed_text(&message.members, "tool_call_id", || {
-                    format!("messages.{}", message.position)
-                })?;
-                self.result(message, &calls::portable(id))
+            ChatRole::Assistant => self.assistant(message, path, is_last),
+            ChatRole::Tool(id) => self.result(message, path, &calls::portable(id)),
+            ChatRole::Function => {
+                let id = self.functions.answered(message.name, path)?;
+                self.result(message, path, &id)
             }
-            "function" => {
-                let name = read::member_text(&message.members, "name");
-                let id = self.functions.answered(name, &format!("messages.{}", message.position))?;
-                self.result(message, &id)
-            }
-            "system" | "developer" => self.system(message),
-            _ => Err(Rejection::malformed(message.path("role"), ROLES)),
+            ChatRole::System | ChatRole::Developer => self.system(message, path),
+            ChatRole::Unknown(_) => Err(path.member("role").reject(ROLES)),
         }
     }
 
@@ -165,106 +143,83 @@ impl<'i> Talk<'_, 'i> {
         self.out.push(b'}');
     }
 
-    fn system(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
+    fn system(&mut self, message: &'a ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
         let begun = self.role.is_some() || self.out.last() != Some(&b'[');
-        if self.target.mid_system && begun {
+        let is_turn = self.target.mid_system && begun;
+        if is_turn {
             self.turn(MessagesRole::System);
-            return self.each_part(message, parts::text_alone);
         }
-        std::mem::swap(&mut self.system, &mut self.content);
-        let result = self.each_part(message, parts::text_alone);
-        std::mem::swap(&mut self.system, &mut self.content);
-        result
+        let content = if is_turn { &mut self.content } else { &mut self.system };
+        each_part(message, path, |part, path, cache| parts::text_alone(part, path, cache, content))
     }
 
-    fn assistant(&mut self, message: &ClientMessage<'_, 'i>) -> Result<(), Rejection> {
-        if message.member("audio").is_some() {
-            return Err(refuse(AUDIO, message.path("audio")));
+    fn assistant(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+        is_last: bool,
+    ) -> Result<(), Rejection> {
+        if message.refers_to_audio {
+            return Err(refuse(AUDIO, path.member("audio").to_string()));
         }
         self.turn(MessagesRole::Assistant);
         if self.target.reasoning {
-            thinking::write_signed(message, &mut self.content);
+            thinking::write_signed(&message.thoughts, &mut self.content);
         }
-        let calls = read::member(&message.members, "tool_calls");
-        let ends_here = message.is_last && calls.is_none();
-        self.each_part(message, |content, part, path, cache| {
-            parts::assistant(part, path, cache, (content, ends_here))
+        let ends_here = is_last && message.calls.is_empty();
+        each_part(message, path, |part, path, cache| {
+            parts::assistant(part, path, cache, (&mut self.content, ends_here))
         })?;
-        if let Some(refusal) = message.member("refusal").and_then(read::as_text) {
+        if let Some(refusal) = &message.refusal {
             self.content.text(refusal, None);
         }
-        calls::write(message, &mut self.functions, self.names, &mut self.content)
+        calls::write(message, path, (&mut self.functions, self.names), &mut self.content)
     }
 
-    fn result(&mut self, message: &ClientMessage<'_, 'i>, id: &str) -> Result<(), Rejection> {
+    fn result(
+        &mut self,
+        message: &'a ChatMessage<'_, '_>,
+        path: &MemberPath<'_>,
+        id: &str,
+    ) -> Result<(), Rejection> {
         self.turn(MessagesRole::User);
-        let mut own_content = MessagesContent::default();
-        std::mem::swap(&mut own_content, &mut self.content);
-        let result = self.each_part(message, |content, part, path, _| parts::user(part, path, None, content));
-        std::mem::swap(&mut own_content, &mut self.content);
-        result?;
+        let mut content = MessagesContent::default();
+        each_part(message, path, |part, path, _| parts::user(part, path, None, &mut content))?;
         if !self.results.is_empty() {
             self.results.push(b',');
         }
         let mut block = ObjectWriter::open(&mut self.results);
         block.text("type", "tool_result");
         block.text("tool_use_id", id);
-        if own_content.is_empty() {
+        if content.is_empty() {
             block.text("content", "");
         } else {
-            own_content.write(&[], block.key("content"));
+            content.write(&[], block.key("content"));
         }
         cache_control(&mut block, cache_of_any(message));
         block.close();
         Ok(())
     }
+}
 
-    /// Calls `each` for every part of a message's content. A string is one text part. A cache mark on the message
-    /// applies to its last part.
-    fn each_part<'t>(
-        &mut self,
-        message: &ClientMessage<'t, 'i>,
-        each: impl Fn(
-            &mut MessagesContent<'i>,
-            &ClientPart<'t, 'i>,
-            &dyn Fn() -> String,
-            Option<Tree<'t, 'i>>,
-        ) -> Result<(), Rejection>,
-    ) -> Result<(), Rejection> {
-        let cache = cache_of(&message.members);
-        let Some(content) = message.member("content") else { return Ok(()) };
-        if let Some(text) = read::as_text(content) {
-            return each(&mut self.content, &ClientPart::Text(text), &|| message.path("content"), cache);
-        }
-        let Some(list) = content.as_array() else {
-            return Err(Rejection::malformed(
-                message.path("content"),
-                "must be a string or an array of parts.",
-            ));
-        };
-        let last = list.len().saturating_sub(1);
-        for (position, part) in list.iter().enumerate() {
-            let path = || format!("messages.{}.content.{position}", message.position);
-            let members = read::object(part, path)?;
-            let cache = cache_of(&members).or_else(|| cache.filter(|_| position == last));
-            each(&mut self.content, &ClientPart::Typed(members), &path, cache)?;
-        }
-        Ok(())
-    }
+/// Calls `each` for every part of a message's content. A cache mark on the message applies to its last part.
+fn each_part<'a, 't, 'i>(
+    message: &'a ChatMessage<'t, 'i>,
+    path: &MemberPath<'_>,
+    mut each: impl FnMut(&'a PartBody<'i>, &MemberPath<'_>, Option<CacheMark<'t, 'i>>) -> Result<(), Rejection>,
+) -> Result<(), Rejection> {
+    let mut rest = message.content.as_ref().map_or(0, |content| content.parts.len());
+    message.each_part(path, |part, path| {
+        rest = rest.saturating_sub(1);
+        each(&part.body, path, part.cache.or_else(|| message.cache.filter(|_| rest == 0)))
+    })
 }
 
 /// Returns the cache mark of a tool result: the message's own, or that of its last marked part. Parts of a result have
 /// no mark at the target.
-fn cache_of_any<'t, 'i>(message: &ClientMessage<'t, 'i>) -> Option<Tree<'t, 'i>> {
-    let parts = message.member("content").and_then(|content| content.as_array());
-    let marks = parts.iter().flatten().filter_map(|part| cache_of(&part.as_object()?));
-    cache_of(&message.members).or_else(|| marks.last())
-}
-
-/// A part of a message.
-pub(super) enum ClientPart<'t, 'i> {
-    Text(&'i str),
-    Typed(Object<'t, 'i>),
+fn cache_of_any<'t, 'i>(message: &ChatMessage<'t, 'i>) -> Option<CacheMark<'t, 'i>> {
+    let mut parts = message.content.iter().flat_map(|content| &content.parts).rev();
+    message.cache.or_else(|| parts.find_map(|part| part.cache))
 }
 
 const ROLES: &str =

@@ -8,17 +8,16 @@ mod thinking;
 mod tools;
 
 use simd_json::prelude::ValueAsScalar as _;
-use simd_json::tape::Object;
 
 use super::answer::MessagesTarget;
 use super::losses::{JSON_OBJECT, LOSSES, STOP, TEMPERATURE, refuse, refused};
-use crate::adapt::chat_client::form;
-use crate::adapt::loss::unknown;
+use crate::adapt::chat_client::{dropped, form};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Asking, Rejection, Traits, read};
-use crate::json::{self, Tree};
+use crate::chat::request::ChatRequest;
+use crate::json::Tree;
 use thinking::MessagesThinking;
 
 /// Maximum length of a user id at the target, in characters.
@@ -27,7 +26,7 @@ const USER_ID_LENGTH_MAX: usize = 256;
 /// The client's request and the target.
 #[derive(Clone, Copy)]
 struct Ask<'a, 't, 'i> {
-    request: &'a Object<'t, 'i>,
+    request: &'a ChatRequest<'t, 'i>,
     target: &'a Traits<'a>,
 }
 
@@ -35,11 +34,8 @@ struct Ask<'a, 't, 'i> {
 const NAME_LENGTH_MAX: usize = 128;
 
 /// Translates the request into the target's dialect.
-pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
-    let mut document = asking.body.to_vec();
-    let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
-    let request = read::object(tape.as_value(), String::new)?;
-    let ask = Ask { request: &request, target: asking.target };
+pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
+    let ask = Ask { request, target: asking.target };
     ask.refuse_what_cannot_be_said()?;
     let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
     let mut body = ObjectWriter::open(&mut out);
@@ -51,18 +47,18 @@ pub(super) fn ask(asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     Ok(AskedOfTarget {
         body: out,
         target: Box::new(MessagesTarget { thinking_blocks: thinking.wanted, names }),
-        form: form(asking, &request),
-        dropped: unknown(&request, LOSSES),
+        form: form(asking, request),
+        dropped: dropped(request, LOSSES),
     })
 }
 
 impl<'t, 'i> Ask<'_, 't, 'i> {
     fn member(&self, name: &str) -> Option<Tree<'t, 'i>> {
-        read::member(self.request, name)
+        self.request.tree(name)
     }
 
     fn refuse_what_cannot_be_said(&self) -> Result<(), Rejection> {
-        for (name, value) in read::members(self.request) {
+        for (name, value) in self.request.trees() {
             if let Some(row) = refused(name)
                 && asks_for_more(name, value)
             {
@@ -77,18 +73,15 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         names: &mut ToolNames,
         body: &mut ObjectWriter<'_>,
     ) -> Result<MessagesThinking<'t, 'i>, Rejection> {
-        let messages =
-            self.member("messages").ok_or_else(|| Rejection::malformed("messages", "is missing."))?;
-        let messages = read::array(messages, || "messages".to_owned())?;
         let max_tokens = self.max_tokens()?;
         let tools = tools::MessagesTools::of(self)?;
-        let thinking = MessagesThinking::of(self, &messages, max_tokens, tools.is_forced());
+        let thinking = MessagesThinking::of(self, max_tokens, tools.is_forced());
         match self.target.messages_version {
             Some(version) => body.text("anthropic_version", version),
             None => body.text("model", self.target.model),
         }
         write::number(body.key("max_tokens"), max_tokens);
-        messages::write(&messages, self.target, names, body)?;
+        messages::write(&self.request.messages, self.target, names, body)?;
         tools.write(names, body);
         if !thinking.is_on() {
             self.sampling(body)?;
@@ -184,9 +177,8 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     /// Returns the schema requested for the answer.
     fn schema(&self) -> Result<Option<Tree<'t, 'i>>, Rejection> {
         const FORMAT: &str = "response_format";
-        let Some(format) = self.member(FORMAT) else { return Ok(None) };
-        let format = read::object(format, || FORMAT.to_owned())?;
-        match read::needed_text(&format, "type", || FORMAT.to_owned())? {
+        let Some(format) = &self.request.format else { return Ok(None) };
+        match format.kind {
             "text" => Ok(None),
             "json_object" => Err(refuse(JSON_OBJECT, FORMAT)),
             "json_schema" if !self.target.json_schema => {
@@ -194,13 +186,10 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             }
             "json_schema" => {
                 const SCHEMA: &str = "response_format.json_schema";
-                let inner = read::member(&format, "json_schema");
-                let inner = inner.ok_or_else(|| Rejection::malformed(SCHEMA, "is missing."))?;
-                let inner = read::object(inner, || SCHEMA.to_owned())?;
-                let schema = read::member(&inner, "schema");
+                let inner = format.schema.ok_or_else(|| Rejection::malformed(SCHEMA, "is missing."))?;
                 let missing =
                     || Rejection::new(format!("{SCHEMA}.schema"), "is missing: the target requires it.");
-                schema.map(Some).ok_or_else(missing)
+                inner.schema.map(Some).ok_or_else(missing)
             }
             _ => Err(Rejection::new(FORMAT, "must be of type `text` or `json_schema`.")),
         }
@@ -220,7 +209,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         if let Some(cache) = self.member("cache_control").filter(Tree::is_object) {
             body.tree("cache_control", cache);
         }
-        if self.member("stream").and_then(|stream| stream.as_bool()) == Some(true) {
+        if self.request.is_stream() {
             body.raw("stream", "true");
         }
     }

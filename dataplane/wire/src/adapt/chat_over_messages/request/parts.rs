@@ -1,103 +1,87 @@
 //! Writes the parts of a message: text, images, documents.
 
 use super::content::{MessagesContent, cache_control};
-use super::messages::ClientPart;
+use crate::adapt::Rejection;
 use crate::adapt::chat_over_messages::losses::{FILE_ID, INPUT_AUDIO, VIDEO, refuse};
+use crate::adapt::path::MemberPath;
 use crate::adapt::write::ObjectWriter;
-use crate::adapt::{Rejection, read};
-use crate::json::Tree;
-use simd_json::tape::Object;
+use crate::chat::request::{CacheMark, ChatFile, MediaUrl, PartBody};
 
-type PathOf<'p> = &'p dyn Fn() -> String;
+type Cache<'t, 'i> = Option<CacheMark<'t, 'i>>;
 
-/// Writes a part of a user message or a tool result.
-pub(super) fn user<'t, 'i>(
-    part: &ClientPart<'t, 'i>,
-    path: PathOf<'_>,
-    cache: Option<Tree<'t, 'i>>,
-    content: &mut MessagesContent<'i>,
-) -> Result<(), Rejection> {
-    let part = match part {
-        ClientPart::Text(text) => {
-            content.text(text, cache);
-            return Ok(());
-        }
-        ClientPart::Typed(part) => part,
-    };
-    match read::needed_text(part, "type", path)? {
-        "text" => content.text(read::needed_text(part, "text", path)?, cache),
-        "image_url" => image(part, path, cache, content)?,
-        "file" => file(part, path, cache, content)?,
-        "input_audio" => return Err(refuse(INPUT_AUDIO, path())),
-        "video_url" => return Err(refuse(VIDEO, path())),
-        _ => return Err(unknown(path)),
-    }
-    Ok(())
-}
-
-/// Writes a part of an assistant message. `ends_here` is true if the target is to continue this message.
-pub(super) fn assistant<'t, 'i>(
-    part: &ClientPart<'t, 'i>,
-    path: PathOf<'_>,
-    cache: Option<Tree<'t, 'i>>,
-    (content, ends_here): (&mut MessagesContent<'i>, bool),
-) -> Result<(), Rejection> {
-    let text = match part {
-        ClientPart::Text(text) => text,
-        ClientPart::Typed(part) => match read::needed_text(part, "type", path)? {
-            kind @ ("text" | "refusal") => read::needed_text(part, kind, path)?,
-            // `thinking::write_signed` handles these.
-            "thinking" | "redacted_thinking" => return Ok(()),
-            _ => return Err(unknown(path)),
-        },
-    };
-    // The target rejects a message to continue that ends with white space.
-    content.text(if ends_here { text.trim_end() } else { text }, cache);
-    Ok(())
-}
-
-/// Writes a part that must be text.
-pub(super) fn text_alone<'t, 'i>(
-    content: &mut MessagesContent<'i>,
-    part: &ClientPart<'t, 'i>,
-    path: PathOf<'_>,
-    cache: Option<Tree<'t, 'i>>,
+/// Writes the part at `path` of a user message or a tool result.
+pub(super) fn user<'a>(
+    part: &'a PartBody<'_>,
+    path: &MemberPath<'_>,
+    cache: Cache<'_, '_>,
+    content: &mut MessagesContent<'a>,
 ) -> Result<(), Rejection> {
     match part {
-        ClientPart::Text(text) => content.text(text, cache),
-        ClientPart::Typed(part) => match read::needed_text(part, "type", path)? {
-            "text" => content.text(read::needed_text(part, "text", path)?, cache),
-            _ => return Err(Rejection::new(path(), "must be text.")),
-        },
+        PartBody::Text(text) => {
+            content.text(text, cache);
+            Ok(())
+        }
+        PartBody::Image { url, .. } => image(*url, &path.member("image_url"), cache, content),
+        PartBody::File(file) => document(*file, &path.member("file"), cache, content),
+        PartBody::Audio { .. } => Err(refuse(INPUT_AUDIO, path.to_string())),
+        PartBody::Video(_) => Err(refuse(VIDEO, path.to_string())),
+        PartBody::Refusal(_) | PartBody::Thought | PartBody::Unknown => Err(unknown(path)),
+    }
+}
+
+/// Writes the part at `path` of an assistant message. `ends_here` is true if the target is to continue this message.
+pub(super) fn assistant<'a>(
+    part: &'a PartBody<'_>,
+    path: &MemberPath<'_>,
+    cache: Cache<'_, '_>,
+    (content, ends_here): (&mut MessagesContent<'a>, bool),
+) -> Result<(), Rejection> {
+    match part {
+        // The target rejects a message to continue that ends with white space.
+        PartBody::Text(text) | PartBody::Refusal(text) if ends_here => content.text(text.trim_end(), cache),
+        PartBody::Text(text) | PartBody::Refusal(text) => content.text(text, cache),
+        // `thinking::write_signed` handles these.
+        PartBody::Thought => {}
+        PartBody::Image { .. }
+        | PartBody::File(_)
+        | PartBody::Audio { .. }
+        | PartBody::Video(_)
+        | PartBody::Unknown => return Err(unknown(path)),
     }
     Ok(())
 }
 
-fn unknown(path: PathOf<'_>) -> Rejection {
-    Rejection::new(path(), "has a type that the target does not support.")
+/// Writes the part at `path`, which must be text.
+pub(super) fn text_alone<'a>(
+    part: &'a PartBody<'_>,
+    path: &MemberPath<'_>,
+    cache: Cache<'_, '_>,
+    content: &mut MessagesContent<'a>,
+) -> Result<(), Rejection> {
+    let PartBody::Text(text) = part else { return Err(path.refuse("must be text.")) };
+    content.text(text, cache);
+    Ok(())
+}
+
+fn unknown(path: &MemberPath<'_>) -> Rejection {
+    path.refuse("has a type that the target does not support.")
 }
 
 fn image(
-    part: &Object<'_, '_>,
-    path: PathOf<'_>,
-    cache: Option<Tree<'_, '_>>,
+    url: Option<MediaUrl<'_>>,
+    path: &MemberPath<'_>,
+    cache: Cache<'_, '_>,
     content: &mut MessagesContent<'_>,
 ) -> Result<(), Rejection> {
-    let place = || format!("{}.image_url", path());
-    let image =
-        read::member(part, "image_url").ok_or_else(|| Rejection::malformed(place(), "is missing."))?;
-    let url = match image.as_object() {
-        Some(image) => read::needed_text(&image, "url", place)?,
-        None => read::text(image, place)?,
-    };
-    let source = MediaSource::of(url).ok_or_else(|| Rejection::new(place(), IMAGES))?;
+    let url = url.ok_or_else(|| path.reject("is missing."))?;
+    let source = MediaSource::of(url).ok_or_else(|| path.refuse(IMAGES))?;
     let source = match source {
         MediaSource::Data { media_type, data } => {
             let known = ["image/jpeg", "image/png", "image/gif", "image/webp"];
             // A common but unregistered name.
             let media_type = if media_type == "image/jpg" { "image/jpeg".to_owned() } else { media_type };
             if !known.contains(&media_type.as_str()) {
-                return Err(Rejection::new(place(), IMAGES));
+                return Err(path.refuse(IMAGES));
             }
             MediaSource::Data { media_type, data }
         }
@@ -111,28 +95,27 @@ fn image(
     Ok(())
 }
 
-fn file(
-    part: &Object<'_, '_>,
-    path: PathOf<'_>,
-    cache: Option<Tree<'_, '_>>,
+fn document(
+    file: Option<ChatFile<'_>>,
+    path: &MemberPath<'_>,
+    cache: Cache<'_, '_>,
     content: &mut MessagesContent<'_>,
 ) -> Result<(), Rejection> {
-    let place = || format!("{}.file", path());
-    let file = read::member(part, "file").ok_or_else(|| Rejection::malformed(place(), "is missing."))?;
-    let file = read::object(file, place)?;
-    if read::member(&file, "file_id").is_some() {
-        return Err(refuse(FILE_ID, format!("{}.file_id", place())));
+    let file = file.ok_or_else(|| path.reject("is missing."))?;
+    if file.id.is_some() {
+        return Err(refuse(FILE_ID, path.member("file_id").to_string()));
     }
-    let data = read::needed_text(&file, "file_data", place)?;
+    let path = path.member("file_data");
+    let data = file.data.ok_or_else(|| path.reject("is missing."))?;
     let source = MediaSource::of(data).filter(|source| match source {
         MediaSource::Data { media_type, .. } => media_type == "application/pdf",
         MediaSource::Url(_) => true,
     });
-    let source = source.ok_or_else(|| Rejection::new(format!("{}.file_data", place()), FILES))?;
+    let source = source.ok_or_else(|| path.refuse(FILES))?;
     let mut block = ObjectWriter::open(content.block());
     block.text("type", "document");
     source.write(&mut block);
-    if let Some(name) = read::member_text(&file, "filename") {
+    if let Some(name) = file.name {
         block.text("title", name);
     }
     cache_control(&mut block, cache);
@@ -147,18 +130,13 @@ enum MediaSource<'i> {
 }
 
 impl<'i> MediaSource<'i> {
-    /// Parses a base64 data URI or an http(s) URL.
-    fn of(url: &'i str) -> Option<Self> {
-        let (scheme, rest) = url.split_once(':')?;
-        if !scheme.eq_ignore_ascii_case("data") {
-            let is_web = scheme.eq_ignore_ascii_case("http") || scheme.eq_ignore_ascii_case("https");
-            return is_web.then_some(Self::Url(url));
+    /// Returns the source at a base64 data URI or an http(s) URL.
+    fn of(url: MediaUrl<'i>) -> Option<Self> {
+        if let Some(url) = url.web() {
+            return Some(Self::Url(url));
         }
-        let (head, data) = rest.split_once(',')?;
-        let mut head = head.split(';');
-        let media_type = head.next()?.trim().to_ascii_lowercase();
-        let in_base64 = head.next_back().is_some_and(|last| last.trim().eq_ignore_ascii_case("base64"));
-        in_base64.then_some(Self::Data { media_type, data })
+        let (media_type, data) = url.inline()?;
+        Some(Self::Data { media_type: media_type.to_ascii_lowercase(), data })
     }
 
     fn write(&self, block: &mut ObjectWriter<'_>) {

@@ -1,23 +1,14 @@
 //! Thinking: the effort or budget requested, and signed thoughts of earlier turns.
 
 use simd_json::prelude::ValueAsScalar as _;
-use simd_json::tape::{Array, Object};
+use simd_json::tape::Object;
 
 use super::Ask;
 use super::content::MessagesContent;
-use super::messages::ClientMessage;
+use crate::adapt::chat_client::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
 use crate::adapt::read;
-use crate::adapt::thought_signature::{self, SignedThought};
 use crate::adapt::write::{self, ObjectWriter};
-use crate::json::Tree;
-
-/// Thinking budgets in tokens, by effort.
-const LOW: u64 = 1_024;
-const MEDIUM: u64 = 4_096;
-const HIGH: u64 = 16_384;
-
-/// The members that may hold signed thoughts: LiteLLM's list, and the content parts.
-const LISTS: [&str; 2] = [thought_signature::LIST, "content"];
+use crate::chat::request::SignedThought;
 
 /// The thinking settings of a request.
 #[derive(Default)]
@@ -45,14 +36,10 @@ enum MessagesThinkingMode<'t, 'i> {
 
 impl<'t, 'i> MessagesThinking<'t, 'i> {
     /// Derives the settings from the request, as far as the target and the rest of the request allow them.
-    pub(super) fn of(
-        ask: &Ask<'_, 't, 'i>,
-        messages: &Array<'t, 'i>,
-        max_tokens: u64,
-        tool_is_forced: bool,
-    ) -> Self {
-        let setting = ask.member("thinking").and_then(|thinking| thinking.as_object());
-        let wanted = setting.is_some() || messages.iter().any(|message| is_signed(message));
+    pub(super) fn of(ask: &Ask<'_, 't, 'i>, max_tokens: u64, tool_is_forced: bool) -> Self {
+        let messages = &ask.request.messages;
+        let setting = ask.request.tree("thinking").and_then(|thinking| thinking.as_object());
+        let wanted = setting.is_some() || messages.iter().any(|message| !message.thoughts.is_empty());
         if !ask.target.reasoning {
             return Self { wanted, ..Self::default() };
         }
@@ -70,7 +57,7 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
         }
         mode = match mode {
             MessagesThinkingMode::Tokens(tokens) => {
-                match fitting(tokens, max_tokens).filter(|_| !tool_is_forced) {
+                match budget_that_fits(tokens, Some(max_tokens)).filter(|_| !tool_is_forced) {
                     Some(tokens) => MessagesThinkingMode::Tokens(tokens),
                     None => MessagesThinkingMode::Unset,
                 }
@@ -130,10 +117,13 @@ enum Effort {
 
 /// Reads `reasoning_effort`, or the `reasoning` object that OpenRouter's clients send instead.
 fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
-    let reasoning = ask.member("reasoning").and_then(|reasoning| reasoning.as_object());
+    let reasoning = ask.request.tree("reasoning").and_then(|reasoning| reasoning.as_object());
     let inner = |name: &str| reasoning.as_ref().and_then(|reasoning| read::member(reasoning, name));
-    let word = ask.member("reasoning_effort").or_else(|| inner("effort"));
-    if let Some(word) = word.and_then(read::as_text) {
+    let word = match ask.request.option("reasoning_effort") {
+        Some(word) => word.as_text(),
+        None => inner("effort").and_then(read::as_text),
+    };
+    if let Some(word) = word {
         return match word {
             "none" => Some(Effort::Off),
             "minimal" | "low" => Some(Effort::Word("low", LOW)),
@@ -166,40 +156,14 @@ fn own_words<'t, 'i>(setting: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t,
     }
 }
 
-/// Returns the requested budget, or a smaller one that leaves tokens for the answer. `None` if none fits.
-fn fitting(tokens: u64, max_tokens: u64) -> Option<u64> {
-    let steps = [tokens, HIGH, MEDIUM, LOW];
-    steps.into_iter().find(|step| (LOW..=tokens).contains(step) && *step < max_tokens)
-}
-
-/// True if the assistant has called tools since the last user message without thoughts signed by the target.
-fn acts_unsigned(messages: &Array<'_, '_>) -> bool {
-    let mut unsigned = false;
-    for message in messages {
-        let Some(members) = message.as_object() else { continue };
-        let role = read::member_text(&members, "role");
-        let calls = ["tool_calls", "function_call"].iter().any(|name| read::member(&members, name).is_some());
-        match role {
-            Some("user") => unsigned = false,
-            Some("assistant") if calls => unsigned |= !is_signed(message),
-            Some(_) | None => {}
-        }
-    }
-    unsigned
-}
-
-fn is_signed(message: Tree<'_, '_>) -> bool {
-    message.as_object().is_some_and(|members| thought_signature::blocks(&members, &LISTS, |_| {}))
-}
-
 /// Writes the assistant's thoughts that the target has signed.
-pub(super) fn write_signed(message: &ClientMessage<'_, '_>, content: &mut MessagesContent<'_>) {
-    thought_signature::blocks(&message.members, &LISTS, |block| {
+pub(super) fn write_signed(thoughts: &[SignedThought<'_>], content: &mut MessagesContent<'_>) {
+    for thought in thoughts {
         let mut out = ObjectWriter::open(content.block());
-        match block {
+        match thought {
             SignedThought::Thinking { thinking, signature } => {
                 out.text("type", "thinking");
-                out.text("thinking", &thinking);
+                out.text("thinking", thinking);
                 out.text("signature", signature);
             }
             SignedThought::Redacted { data } => {
@@ -208,26 +172,5 @@ pub(super) fn write_signed(message: &ClientMessage<'_, '_>, content: &mut Messag
             }
         }
         out.close();
-    });
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn thoughts_leave_tokens_for_the_answer() {
-        let rows = [
-            (MEDIUM, 8_000, Some(MEDIUM)),
-            (HIGH, HIGH, Some(MEDIUM)),
-            (HIGH, HIGH + 1, Some(HIGH)),
-            (HIGH, 2_000, Some(LOW)),
-            (2_000, 8_000, Some(2_000)),
-            (MEDIUM, LOW, None),
-            (100, 8_000, None),
-        ];
-        for (tokens, max_tokens, want) in rows {
-            assert_eq!(fitting(tokens, max_tokens), want, "{tokens} of {max_tokens}");
-        }
     }
 }

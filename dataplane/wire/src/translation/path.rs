@@ -6,7 +6,7 @@ use super::Rejection;
 
 /// The path of a value in a document.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MemberPath<'a> {
+pub(crate) struct MemberPath<'a> {
     above: Option<&'a MemberPath<'a>>,
     step: PathStep<'a>,
 }
@@ -19,22 +19,27 @@ enum PathStep<'a> {
 
 impl<'a> MemberPath<'a> {
     /// The path of a top-level member.
-    pub(super) fn top(name: &'a str) -> Self {
+    pub(crate) fn top(name: &'a str) -> Self {
         Self { above: None, step: PathStep::Member(name) }
     }
 
     /// The path of a member of this value.
-    pub(super) fn member(&'a self, name: &'a str) -> Self {
+    pub(crate) fn member(&'a self, name: &'a str) -> Self {
         Self { above: Some(self), step: PathStep::Member(name) }
     }
 
     /// The path of an element of this value.
-    pub(super) fn at(&'a self, position: usize) -> Self {
+    pub(crate) fn at(&'a self, position: usize) -> Self {
         Self { above: Some(self), step: PathStep::Element(position) }
     }
 
+    /// Rejects this value, which the target cannot express; `why` completes the sentence that begins with its path.
+    pub(crate) fn refuse(&self, why: &str) -> Rejection {
+        Rejection::new(self.to_string(), why)
+    }
+
     /// Rejects this value as malformed; `why` completes the sentence that begins with its path.
-    pub(super) fn reject(&self, why: &str) -> Rejection {
+    pub(crate) fn reject(&self, why: &str) -> Rejection {
         Rejection::malformed(self.to_string(), why)
     }
 }
