@@ -1,95 +1,22 @@
 //! Reads the table `usage`: pages of exchanges, newest first, and single exchanges with their trace.
 
-use crate::db::signed;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BinaryHeap, HashSet};
 use std::time::Instant;
 
-use records::{Record, RecordName, RecordStep, Trace, block, rare_fields};
+use records::{Record, Trace, block};
 use rusqlite::{Connection, named_params};
-use serde::{Serialize, Serializer};
-use shared::usage::{Class, Lost, TokenCounts, Units};
 
 use crate::db::packed_row::{PackedRow, unless_damaged};
-use crate::money::MicroUsd;
-use crate::usage::dimension::{self, Marks};
+use crate::db::signed;
 use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;
 
-/// A property by which usage can be filtered and grouped. The API and the tables use the same names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Column {
-    Model,
-    Provider,
-    Endpoint,
-    Key,
-    Project,
-    Principal,
-    Operation,
-    Outcome,
-}
+mod filter;
+mod row;
 
-impl Column {
-    pub(crate) const ALL: &'static [Self] = &[
-        Self::Model,
-        Self::Provider,
-        Self::Endpoint,
-        Self::Key,
-        Self::Project,
-        Self::Principal,
-        Self::Operation,
-        Self::Outcome,
-    ];
-
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Model => "model",
-            Self::Provider => "provider",
-            Self::Endpoint => "endpoint",
-            Self::Key => "key",
-            Self::Project => "project",
-            Self::Principal => "principal",
-            Self::Operation => "operation",
-            Self::Outcome => "outcome",
-        }
-    }
-
-    /// Returns the exchange's value; empty if it has none.
-    pub(crate) fn of<'a>(self, record: &Record<'a>) -> &'a str {
-        record.name(match self {
-            Self::Model => RecordName::Model,
-            Self::Provider => RecordName::Provider,
-            Self::Endpoint => RecordName::Endpoint,
-            Self::Key => RecordName::Key,
-            Self::Project => RecordName::Project,
-            Self::Principal => RecordName::Principal,
-            Self::Operation => RecordName::Operation,
-            Self::Outcome => RecordName::Outcome,
-        })
-    }
-}
-
-/// True if an exchange has all these values.
-pub(crate) fn has_names(record: &Record<'_>, names: &[(Column, String)]) -> bool {
-    names.iter().all(|(column, name)| column.of(record) == name)
-}
-
-/// A filter for exchanges.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestFilter {
-    pub(crate) from_ms: Option<u64>,
-    /// The end of the time, exclusive.
-    pub(crate) to_ms: Option<u64>,
-    pub(crate) status: Option<u16>,
-    pub(crate) names: Vec<(Column, String)>,
-    pub(crate) marks: Marks,
-    pub(crate) error: Option<String>,
-    pub(crate) request_id_prefix: Option<String>,
-    pub(crate) duration_us_min: Option<u64>,
-    /// In nano-dollars. An exchange with an unknown cost is outside of every range.
-    pub(crate) cost_min: Option<u64>,
-    pub(crate) cost_max: Option<u64>,
-}
+pub(crate) use self::filter::{Column, RequestFilter, has_names};
+pub(crate) use self::row::{RequestRow, by_class, units_by_class};
 
 /// The last row of the previous page, or the position up to which that page has searched. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,108 +31,6 @@ pub(crate) struct RequestRows {
     pub(crate) rows: Vec<RequestRow>,
     /// The start of the next page, if there is one.
     pub(crate) next: Option<RequestCursor>,
-}
-
-/// One exchange, as the API shows it.
-#[derive(Debug, Serialize)]
-pub(crate) struct RequestRow {
-    pub(crate) request_id: String,
-    started_at_ms: u64,
-    duration_us: u64,
-    operation: String,
-    key: String,
-    project: Option<String>,
-    principal: Option<String>,
-    #[serde(flatten)]
-    owners: OwnerNames,
-    selector: String,
-    endpoint: Option<String>,
-    provider: Option<String>,
-    model: Option<String>,
-    stream: bool,
-    status: u16,
-    outcome: String,
-    error: Option<String>,
-    #[serde(serialize_with = "by_class")]
-    tokens: [u64; TokenCounts::COUNT],
-    #[serde(serialize_with = "units_by_class")]
-    units: Units,
-    provenance: String,
-    tier: Option<String>,
-    picture: Option<String>,
-    /// The cost of the attempt that served; null if it is unknown.
-    cost_micro_usd: Option<MicroUsd>,
-    /// The sum of the known costs of failed attempts.
-    lost_micro_usd: MicroUsd,
-    /// The cost that the vendor reported.
-    vendor_cost_micro_usd: Option<MicroUsd>,
-    price: Option<String>,
-    upstream_id: Option<String>,
-    /// The tags by name.
-    tags: BTreeMap<String, String>,
-    end_user: Option<String>,
-    head_us: Option<u64>,
-    first_content_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trace: Option<Vec<RequestStep>>,
-}
-
-/// A target that was considered.
-#[derive(Debug, Serialize)]
-pub(crate) struct RequestStep {
-    provider: String,
-    model: String,
-    result: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) status: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    head_us: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    spent_us: Option<u64>,
-    /// The consumption of a failed attempt.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    lost: Option<LostShown>,
-}
-
-/// The consumption of a failed attempt, as the API shows it.
-#[derive(Debug, Serialize)]
-struct LostShown {
-    #[serde(serialize_with = "by_class")]
-    tokens: [u64; TokenCounts::COUNT],
-    #[serde(serialize_with = "units_by_class")]
-    units: Units,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tier: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    picture: Option<Box<str>>,
-    /// Null if it is unknown.
-    cost_micro_usd: Option<MicroUsd>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    vendor_cost_micro_usd: Option<MicroUsd>,
-}
-
-impl LostShown {
-    fn of(lost: Lost) -> Self {
-        Self {
-            tokens: lost.tokens.list(),
-            units: lost.units,
-            tier: lost.tier,
-            picture: lost.picture,
-            cost_micro_usd: lost.cost_nano_usd.map(MicroUsd),
-            vendor_cost_micro_usd: lost.vendor_cost_nano_usd.map(MicroUsd),
-        }
-    }
-}
-
-/// Serializes token counts by the names of their classes, including zeros.
-pub(crate) fn by_class<S: Serializer>(counts: &[u64; TokenCounts::COUNT], to: S) -> Result<S::Ok, S::Error> {
-    to.collect_map(Class::ALL.into_iter().map(Class::name).zip(counts))
-}
-
-/// Serializes unit counts by the names of their classes, including zeros.
-pub(crate) fn units_by_class<S: Serializer>(units: &Units, to: S) -> Result<S::Ok, S::Error> {
-    let names = Class::ALL.into_iter().skip(TokenCounts::COUNT).map(Class::name);
-    to.collect_map(names.zip(units.list()))
 }
 
 /// The bounds of a page.
@@ -347,29 +172,6 @@ fn newest_of(
     newest.map(row).transpose()
 }
 
-impl RequestFilter {
-    pub(crate) fn passes(&self, record: &Record<'_>) -> bool {
-        let cost = record.cost_nano_usd;
-        self.from_ms.is_none_or(|from| from <= record.started_at_ms)
-            && self.to_ms.is_none_or(|to| record.started_at_ms < to)
-            && self.status.is_none_or(|status| status == record.status)
-            && self.duration_us_min.is_none_or(|min| min <= record.duration_us)
-            && self.cost_min.is_none_or(|min| cost.is_some_and(|cost| min <= cost))
-            && self.cost_max.is_none_or(|max| cost.is_some_and(|cost| cost <= max))
-            && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
-            && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
-            && has_names(record, &self.names)
-            && self.marks.fit(record)
-    }
-
-    /// True if a block with these names may contain an exchange that passes.
-    pub(crate) fn may_pass(&self, names: &[&str]) -> bool {
-        let wanted = self.names.iter().map(|(_, name)| name).chain(&self.error);
-        wanted.filter(|name| !name.is_empty()).all(|name| names.contains(&name.as_str()))
-            && self.marks.may_fit(names)
-    }
-}
-
 /// The newest rows found so far.
 struct Newest {
     /// The rows as a heap, with the oldest on top.
@@ -436,74 +238,6 @@ impl Ord for RequestEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.place.cmp(&other.place)
     }
-}
-
-impl RequestRow {
-    /// Returns the first target that was considered.
-    pub(crate) fn first_step(&self) -> Option<&RequestStep> {
-        self.trace.as_ref()?.first()
-    }
-
-    pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
-        let name = |name| record.name(name).to_owned();
-        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-        let or_none = |name| some(record.name(name));
-        let lost_nano_usd = rare_fields::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
-        Self {
-            request_id: record.request_id.to_owned(),
-            started_at_ms: record.started_at_ms,
-            duration_us: record.duration_us,
-            operation: name(RecordName::Operation),
-            key: name(RecordName::Key),
-            project: or_none(RecordName::Project),
-            principal: or_none(RecordName::Principal),
-            owners,
-            selector: name(RecordName::Selector),
-            endpoint: or_none(RecordName::Endpoint),
-            provider: or_none(RecordName::Provider),
-            model: or_none(RecordName::Model),
-            stream: record.stream,
-            status: record.status,
-            outcome: name(RecordName::Outcome),
-            error: or_none(RecordName::Error),
-            tokens: record.tokens.list(),
-            units: record.units,
-            provenance: name(RecordName::Provenance),
-            tier: or_none(RecordName::Tier),
-            picture: or_none(RecordName::Picture),
-            cost_micro_usd: record.cost_nano_usd.map(MicroUsd),
-            lost_micro_usd: MicroUsd(lost_nano_usd),
-            vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
-            price: or_none(RecordName::Price),
-            upstream_id: some(record.upstream_id),
-            tags: dimension::tags(record.name(RecordName::Tags))
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-            end_user: or_none(RecordName::EndUser),
-            head_us: record.head_us,
-            first_content_us: record.first_content_us,
-            trace: trace.map(|trace| steps(record, trace)),
-        }
-    }
-}
-
-fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
-    let step = |step: RecordStep<'_>| RequestStep {
-        provider: step.provider.to_owned(),
-        model: step.model.to_owned(),
-        result: step.result.to_owned(),
-        status: step.status,
-        head_us: step.head_us,
-        spent_us: step.spent_us,
-        lost: None,
-    };
-    let mut steps: Vec<RequestStep> = trace.map(step).collect();
-    for (place, lost) in rare_fields::lost(&record.lost) {
-        if let Some(step) = steps.get_mut(place) {
-            step.lost = Some(LostShown::of(lost));
-        }
-    }
-    steps
 }
 
 /// Bits of an exchange's position in its block, below the id of the block. A block contains fewer exchanges than this

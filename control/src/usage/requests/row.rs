@@ -1,0 +1,181 @@
+//! One exchange, as the API shows it.
+
+use std::collections::BTreeMap;
+
+use records::{Record, RecordName, RecordStep, Trace, rare_fields};
+use serde::{Serialize, Serializer};
+use shared::usage::{Class, Lost, TokenCounts, Units};
+
+use crate::money::MicroUsd;
+use crate::usage::dimension;
+use crate::usage::names::OwnerNames;
+
+/// One exchange, as the API shows it.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestRow {
+    pub(crate) request_id: String,
+    pub(super) started_at_ms: u64,
+    duration_us: u64,
+    operation: String,
+    pub(super) key: String,
+    pub(super) project: Option<String>,
+    pub(super) principal: Option<String>,
+    #[serde(flatten)]
+    pub(super) owners: OwnerNames,
+    selector: String,
+    endpoint: Option<String>,
+    provider: Option<String>,
+    model: Option<String>,
+    stream: bool,
+    status: u16,
+    outcome: String,
+    error: Option<String>,
+    #[serde(serialize_with = "by_class")]
+    tokens: [u64; TokenCounts::COUNT],
+    #[serde(serialize_with = "units_by_class")]
+    units: Units,
+    provenance: String,
+    tier: Option<String>,
+    picture: Option<String>,
+    /// The cost of the attempt that served; null if it is unknown.
+    cost_micro_usd: Option<MicroUsd>,
+    /// The sum of the known costs of failed attempts.
+    lost_micro_usd: MicroUsd,
+    /// The cost that the vendor reported.
+    vendor_cost_micro_usd: Option<MicroUsd>,
+    price: Option<String>,
+    upstream_id: Option<String>,
+    /// The tags by name.
+    tags: BTreeMap<String, String>,
+    end_user: Option<String>,
+    head_us: Option<u64>,
+    first_content_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    trace: Option<Vec<RequestStep>>,
+}
+
+/// A target that was considered.
+#[derive(Debug, Serialize)]
+pub(crate) struct RequestStep {
+    provider: String,
+    model: String,
+    result: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) status: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    head_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    spent_us: Option<u64>,
+    /// The consumption of a failed attempt.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lost: Option<LostShown>,
+}
+
+/// The consumption of a failed attempt, as the API shows it.
+#[derive(Debug, Serialize)]
+struct LostShown {
+    #[serde(serialize_with = "by_class")]
+    tokens: [u64; TokenCounts::COUNT],
+    #[serde(serialize_with = "units_by_class")]
+    units: Units,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tier: Option<Box<str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    picture: Option<Box<str>>,
+    /// Null if it is unknown.
+    cost_micro_usd: Option<MicroUsd>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    vendor_cost_micro_usd: Option<MicroUsd>,
+}
+
+impl LostShown {
+    fn of(lost: Lost) -> Self {
+        Self {
+            tokens: lost.tokens.list(),
+            units: lost.units,
+            tier: lost.tier,
+            picture: lost.picture,
+            cost_micro_usd: lost.cost_nano_usd.map(MicroUsd),
+            vendor_cost_micro_usd: lost.vendor_cost_nano_usd.map(MicroUsd),
+        }
+    }
+}
+
+/// Serializes token counts by the names of their classes, including zeros.
+pub(crate) fn by_class<S: Serializer>(counts: &[u64; TokenCounts::COUNT], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map(Class::ALL.into_iter().map(Class::name).zip(counts))
+}
+
+/// Serializes unit counts by the names of their classes, including zeros.
+pub(crate) fn units_by_class<S: Serializer>(units: &Units, to: S) -> Result<S::Ok, S::Error> {
+    let names = Class::ALL.into_iter().skip(TokenCounts::COUNT).map(Class::name);
+    to.collect_map(names.zip(units.list()))
+}
+
+impl RequestRow {
+    /// Returns the first target that was considered.
+    pub(crate) fn first_step(&self) -> Option<&RequestStep> {
+        self.trace.as_ref()?.first()
+    }
+
+    pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
+        let name = |name| record.name(name).to_owned();
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let or_none = |name| some(record.name(name));
+        let lost_nano_usd = rare_fields::lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd).sum();
+        Self {
+            request_id: record.request_id.to_owned(),
+            started_at_ms: record.started_at_ms,
+            duration_us: record.duration_us,
+            operation: name(RecordName::Operation),
+            key: name(RecordName::Key),
+            project: or_none(RecordName::Project),
+            principal: or_none(RecordName::Principal),
+            owners,
+            selector: name(RecordName::Selector),
+            endpoint: or_none(RecordName::Endpoint),
+            provider: or_none(RecordName::Provider),
+            model: or_none(RecordName::Model),
+            stream: record.stream,
+            status: record.status,
+            outcome: name(RecordName::Outcome),
+            error: or_none(RecordName::Error),
+            tokens: record.tokens.list(),
+            units: record.units,
+            provenance: name(RecordName::Provenance),
+            tier: or_none(RecordName::Tier),
+            picture: or_none(RecordName::Picture),
+            cost_micro_usd: record.cost_nano_usd.map(MicroUsd),
+            lost_micro_usd: MicroUsd(lost_nano_usd),
+            vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
+            price: or_none(RecordName::Price),
+            upstream_id: some(record.upstream_id),
+            tags: dimension::tags(record.name(RecordName::Tags))
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .collect(),
+            end_user: or_none(RecordName::EndUser),
+            head_us: record.head_us,
+            first_content_us: record.first_content_us,
+            trace: trace.map(|trace| steps(record, trace)),
+        }
+    }
+}
+
+fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
+    let step = |step: RecordStep<'_>| RequestStep {
+        provider: step.provider.to_owned(),
+        model: step.model.to_owned(),
+        result: step.result.to_owned(),
+        status: step.status,
+        head_us: step.head_us,
+        spent_us: step.spent_us,
+        lost: None,
+    };
+    let mut steps: Vec<RequestStep> = trace.map(step).collect();
+    for (place, lost) in rare_fields::lost(&record.lost) {
+        if let Some(step) = steps.get_mut(place) {
+            step.lost = Some(LostShown::of(lost));
+        }
+    }
+    steps
+}
