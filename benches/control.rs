@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
 use shared::secret::Secret;
-use shared::usage::{Outcome, Provenance, TokenCounts, Units, UsageEvent};
+use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, UsageEvent};
 
 const DAY_MS: u64 = 86_400_000;
 const HOUR_MS: u64 = 3_600_000;
@@ -121,6 +121,7 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
         price: None,
         head_us: Some(40_000),
         first_content_us: Some(300_000),
+        details: Details::default(),
         trace: Vec::new(),
     }
 }

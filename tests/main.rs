@@ -59,6 +59,7 @@ mod published_bills;
 mod quota;
 mod recorded;
 mod reported;
+mod request_records;
 mod responses;
 mod running;
 mod secrets;

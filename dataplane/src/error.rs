@@ -17,6 +17,8 @@ pub(crate) struct Fault {
     /// The upstream's error, already in our envelope and sanitized.
     pub(crate) body: Option<Bytes>,
     pub(crate) retry_after: Option<Duration>,
+    /// The ID of the quota that refuses the request.
+    pub(crate) quota: Option<Box<str>>,
     /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
     /// True if the rest of the request has not been read, so that the connection must be closed.
@@ -32,6 +34,7 @@ impl Fault {
             status: None,
             body: None,
             retry_after: None,
+            quota: None,
             allow: None,
             close: false,
         }

@@ -31,7 +31,7 @@ pub(crate) struct RunningParams<'a> {
     pub(crate) request_id: &'a str,
     pub(crate) started_at_ms: u64,
     pub(crate) access: &'a Arc<Access>,
-    pub(crate) client: Box<str>,
+    pub(crate) client: Arc<str>,
     pub(crate) operation: Operation,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RunningEntry {
     request_id: Box<str>,
     started_at_ms: u64,
     access: Arc<Access>,
-    client: Box<str>,
+    client: Arc<str>,
     operation: Operation,
     selector: OnceCell<Box<str>>,
     target: RefCell<Option<Target>>,
@@ -164,6 +164,16 @@ impl RunningEntry {
         &self.request_id
     }
 
+    /// Returns the client's product and version, if it sent any.
+    pub(crate) fn client(&self) -> Option<Arc<str>> {
+        Some(Arc::clone(&self.client)).filter(|client| !client.is_empty())
+    }
+
+    /// Returns the bytes that went to the client.
+    pub(crate) fn bytes_out(&self) -> u64 {
+        self.bytes_out.get()
+    }
+
     /// Records the selector: the body has been read.
     pub(crate) fn select(&self, selector: &str) {
         let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
@@ -282,7 +292,7 @@ impl RunningEntry {
             request_id: self.request_id.clone(),
             started_at_ms: self.started_at_ms,
             key: self.access.key.clone(),
-            client: self.client.clone(),
+            client: (*self.client).into(),
             operation: self.operation,
             selector: self.selector.get().cloned().unwrap_or_default(),
             target: target.map(|target| (target.provider.id.clone(), target.model.id.clone())),

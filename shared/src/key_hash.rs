@@ -48,7 +48,16 @@ impl KeyHasher {
     /// Returns the pseudonym of an end user: 16 hexadecimal digits, always the same for the same name.
     pub fn pseudonym(&self, name: &str) -> Box<str> {
         // No key begins with this prefix, so no pseudonym is a part of a key's hash.
-        let hash = self.hash(&[b"end user\0", name.as_bytes()].concat());
+        self.digits(b"end user\0", name)
+    }
+
+    /// Returns the pseudonym of a client's session, in the same form as that of an end user.
+    pub fn session(&self, name: &str) -> Box<str> {
+        self.digits(b"session\0", name)
+    }
+
+    fn digits(&self, prefix: &[u8], name: &str) -> Box<str> {
+        let hash = self.hash(&[prefix, name.as_bytes()].concat());
         let digits = hash.0.iter().take(8).flat_map(|byte| [byte >> 4, byte & 15]);
         digits.filter_map(|digit| char::from_digit(digit.into(), 16)).collect()
     }

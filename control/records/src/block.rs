@@ -204,8 +204,14 @@ mod tests {
 
     #[test]
     fn names_come_back_whether_the_record_before_had_the_same_or_others() {
-        let a = ["o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list", "", "", "a=1", ""];
-        let b = ["o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", "", "flex", "", "", "u"];
+        let a = [
+            "o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list", "", "", "a=1", "", "c/1", "", "",
+            "", "",
+        ];
+        let b = [
+            "o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", "", "flex", "", "", "u", "", "f00d",
+            "gemini", "", "",
+        ];
         let mut block = Block::default();
         let pushed = [a, a, b, b, a, b, a, a];
         for round in 0..2 {
@@ -224,14 +230,16 @@ mod tests {
     #[test]
     fn a_record_after_one_with_a_failed_attempt_keeps_its_own_target() {
         let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
-        let target = ["o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", ""];
+        let target = [
+            "o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", "", "", "",
+            "", "", "",
+        ];
         let lost = rare_fields::pack_lost([(0, &Lost { cost_nano_usd: Some(5), ..Lost::default() })]);
         let mut failed = Vec::new();
         Record { names: target, lost: lost.into(), ..Record::default() }.put(&mut failed, text);
         for provider in ["p0", "p1"] {
             let (model, result, status) = ("m0", "status", Some(500));
-            RecordStep { provider, model, result, status, head_us: None, spent_us: None }
-                .put(&mut failed, text);
+            RecordStep { provider, model, result, status, ..RecordStep::default() }.put(&mut failed, text);
         }
         let mut block = Block::default();
         for bytes in [&failed, &journaled(target), &failed, &journaled(target)] {

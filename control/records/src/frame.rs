@@ -13,6 +13,7 @@
 //! counts twice. Earlier releases bound frames only to files.
 
 use shared::error_kind::ErrorKind;
+use shared::operation::Dialect;
 use shared::usage::{Outcome, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
@@ -174,6 +175,7 @@ fn sum_of(kind: u8, spot: Option<JournalSpot>, length: u32, record: &[u8]) -> u3
 
 fn record(event: &UsageEvent) -> Record<'_> {
     let or_none = |text: Option<&'static str>| text.unwrap_or("");
+    let details = &event.details;
     Record {
         request_id: &event.request_id,
         started_at_ms: event.started_at_ms.min(MOMENT_MAX),
@@ -196,6 +198,11 @@ fn record(event: &UsageEvent) -> Record<'_> {
             event.picture.as_deref().unwrap_or(""),
             event.tags.as_deref().unwrap_or(""),
             event.end_user.as_deref().unwrap_or(""),
+            details.client.as_deref().unwrap_or(""),
+            details.session.as_deref().unwrap_or(""),
+            or_none(details.adapted.map(Dialect::name)),
+            details.dropped.as_deref().unwrap_or(""),
+            details.refused_by.as_deref().unwrap_or(""),
         ],
         names_read: &[],
         stream: event.stream,
@@ -209,6 +216,10 @@ fn record(event: &UsageEvent) -> Record<'_> {
         lost: lost(event).into(),
         head_us: event.head_us.map(bounded),
         first_content_us: event.first_content_us.map(bounded),
+        bytes_in: details.bytes_in.map(bounded),
+        bytes_out: details.bytes_out.map(bounded),
+        gateway_us: details.gateway_us.map(bounded),
+        silence_us_max: details.silence_us_max.map(bounded),
     }
 }
 
@@ -222,10 +233,13 @@ fn step_of(step: &TraceStep) -> RecordStep<'_> {
     RecordStep {
         provider: step.provider.as_str(),
         model: step.model.as_str(),
-        result: names::result(step.result),
+        result: step.result.name(),
         status: step.status.map(u64::from),
         head_us: step.head_us.map(bounded),
         spent_us: step.spent_us.map(bounded),
+        start_us: step.start_us.map(bounded),
+        message: step.message.as_deref().unwrap_or(""),
+        retry_after_ms: step.retry_after_ms.map(bounded),
     }
 }
 

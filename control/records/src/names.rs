@@ -1,34 +1,8 @@
-//! The serde names of an event's enums, except for [`shared::usage::Outcome`] and [`shared::usage::Provenance`], which
-//! define their own. The journal and the tables contain these names, so none of them may ever change.
+//! The serde names of an event's errors. [`shared::usage::Outcome`], [`shared::usage::Provenance`] and
+//! [`shared::usage::StepResult`] define their own. The journal and the tables contain these names, so none of them may
+//! ever change.
 
 use shared::error_kind::ErrorKind;
-use shared::usage::StepResult;
-
-pub(crate) fn result(result: StepResult) -> &'static str {
-    match result {
-        StepResult::Served => "served",
-        StepResult::CircuitOpen => "circuit_open",
-        StepResult::NotReady => "not_ready",
-        StepResult::NoVision => "no_vision",
-        StepResult::NoDialect => "no_dialect",
-        StepResult::Unsupported => "unsupported",
-        StepResult::Elsewhere => "elsewhere",
-        StepResult::NotAllowed => "not_allowed",
-        StepResult::Private => "private",
-        StepResult::NoPrice => "no_price",
-        StepResult::OverQuota => "over_quota",
-        StepResult::Unreachable => "unreachable",
-        StepResult::NoSocket => "no_socket",
-        StepResult::AddressRefused => "address_refused",
-        StepResult::TimedOut => "timed_out",
-        StepResult::Invalid => "invalid",
-        StepResult::Status => "status",
-        StepResult::StreamError => "stream_error",
-        StepResult::StreamEnded => "stream_ended",
-        StepResult::Cancelled => "cancelled",
-        StepResult::BudgetExhausted => "budget_exhausted",
-    }
-}
 
 pub(crate) fn error(kind: ErrorKind) -> &'static str {
     match kind {
@@ -72,7 +46,7 @@ mod tests {
     use super::*;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
-    use shared::usage::{Outcome, Provenance};
+    use shared::usage::{Outcome, Provenance, StepResult};
 
     /// Checks every variant, using the list of names in serde's error for an unknown one.
     fn check<T: DeserializeOwned + Serialize + Copy>(name: fn(T) -> &'static str, count: usize) {
@@ -89,7 +63,7 @@ mod tests {
     fn names_are_those_of_serde() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
-        check(result, 21);
+        check(StepResult::name, 21);
         check(error, 31);
     }
 }

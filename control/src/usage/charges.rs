@@ -119,15 +119,8 @@ mod tests {
     use crate::usage::tests::{Process, event};
 
     fn step(provider: &str, result: StepResult, lost: Option<Lost>) -> TraceStep {
-        TraceStep {
-            provider: ProviderId::new(provider),
-            model: ModelId::new("m"),
-            result,
-            status: None,
-            head_us: None,
-            spent_us: None,
-            lost: lost.map(Box::new),
-        }
+        let step = TraceStep::new(ProviderId::new(provider), ModelId::new("m"), result);
+        TraceStep { lost: lost.map(Box::new), ..step }
     }
 
     #[test]

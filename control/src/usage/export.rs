@@ -1,7 +1,7 @@
 //! All exchanges that pass a filter, in the order in which they ended, one block at a time. No statement stays open
 //! between two blocks, so a slow reader of an export blocks nothing.
 
-use records::{Record, block};
+use records::{Record, Trace, block};
 use rusqlite::{Connection, OptionalExtension as _, named_params};
 
 use super::requests::RequestFilter;
@@ -28,7 +28,7 @@ impl Progress {
     pub(crate) fn step(
         &mut self,
         db: &Connection,
-        mut each: impl FnMut(&Record<'_>) -> rusqlite::Result<()>,
+        mut each: impl FnMut(&Record<'_>, Trace<'_>) -> rusqlite::Result<()>,
     ) -> rusqlite::Result<bool> {
         let (from_ms, to_ms) = (self.filter.from_ms.unwrap_or(0), self.filter.to_ms.unwrap_or(u64::MAX));
         let mut statement = db.prepare_cached(NEXT)?;
@@ -44,7 +44,7 @@ impl Progress {
         if self.filter.may_pass(&row.names) {
             let rows = block::rows(row.rows()?, &row.names).flatten();
             let mut passing = rows.filter(|(record, _)| self.filter.passes(record));
-            passing.try_for_each(|(record, _)| each(&record))?;
+            passing.try_for_each(|(record, trace)| each(&record, trace))?;
         }
         Ok(true)
     }

@@ -49,6 +49,14 @@ impl AnswerReader {
         }
     }
 
+    /// Returns the names of the fields that the client sent and the adaptation dropped, joined by `, `.
+    pub(crate) fn dropped(&self) -> Option<&HeaderValue> {
+        match self {
+            Self::Native { .. } | Self::Proxied | Self::Started(_) => None,
+            Self::Adapted { dropped, .. } => dropped.as_deref(),
+        }
+    }
+
     /// Returns a reader of a stream. `secrets` are redacted from its errors. `is_events` is true if the stream
     /// consists of events, which is always the case for a conversation.
     pub(crate) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {

@@ -1,5 +1,7 @@
 //! Labels of a request from the client: the tags in its header, which are only recorded, the end user in its body, and
-//! the client's software.
+//! the client's software and session.
+
+use std::sync::Arc;
 
 use http::header::USER_AGENT;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -40,7 +42,7 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
 
 /// Returns the family and version of the client's software: the first word of its `User-Agent`, and the second one if
 /// it starts with a digit (`claude-cli/2.1.329`, `OpenAI/Python 2.8.1`). Only printable ASCII is kept.
-pub(crate) fn client(headers: &HeaderMap) -> Box<str> {
+pub(crate) fn client(headers: &HeaderMap) -> Arc<str> {
     let agent = headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes).trim_ascii();
     let word = |text: &[u8]| text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
     let family = word(agent);
@@ -53,6 +55,31 @@ pub(crate) fn client(headers: &HeaderMap) -> Box<str> {
         Ok(plain) if text.iter().all(is_printable) => plain.into(),
         _ => text.iter().copied().filter(is_printable).map(char::from).collect::<String>().into(),
     }
+}
+
+/// Returns the pseudonym of the client's session: of the ID that an agent sends in a header, or else of the affinity key.
+pub(crate) fn session(
+    headers: &HeaderMap,
+    affinity_key: Option<&str>,
+    hasher: &KeyHasher,
+) -> Option<Box<str>> {
+    // One pass over the fields is cheaper than looking each name up.
+    let mut named = headers.iter().filter(|(name, value)| is_session(name.as_str()) && !value.is_empty());
+    let own = named.next().and_then(|(_, value)| value.to_str().ok());
+    own.or(affinity_key).map(|name| hasher.session(name))
+}
+
+/// Returns true for the headers in which Claude Code, Codex, opencode and others send the ID of a session.
+fn is_session(name: &str) -> bool {
+    matches!(
+        name,
+        "x-claude-code-session-id"
+            | "session-id"
+            | "session_id"
+            | "x-session-affinity"
+            | "x-opencode-session"
+            | "x-session-id"
+    )
 }
 
 /// Returns true if any field is meant for the gateway. Few requests have one, and one pass over the fields is cheaper
@@ -172,6 +199,23 @@ mod tests {
             assert_eq!(&*client(&headers), want, "{agent:?}");
         }
         assert_eq!(&*client(&HeaderMap::new()), "");
+    }
+
+    #[test]
+    fn a_session_is_a_pseudonym_of_the_agents_header_or_else_of_the_affinity_key() {
+        let hasher = KeyHasher::new(&Secret::new([7; 32]));
+        let of = |name: &'static str, value, key| {
+            let headers = [(HeaderName::from_static(name), HeaderValue::from_static(value))];
+            session(&headers.into_iter().collect(), key, &hasher)
+        };
+        let known = hasher.session("s-1");
+        assert_eq!(known.len(), 16);
+        assert_ne!(known, hasher.pseudonym("s-1"));
+        for name in ["x-claude-code-session-id", "session-id", "session_id", "x-opencode-session"] {
+            assert_eq!(of(name, "s-1", Some("key")).as_ref(), Some(&known), "{name}");
+        }
+        assert_eq!(of("session-id", "", Some("s-1")), Some(known));
+        assert_eq!(of("x-session", "s-1", None), None);
     }
 
     #[test]

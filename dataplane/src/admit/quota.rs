@@ -104,8 +104,8 @@ fn over(exceeded: &Exceeded) -> Fault {
         Some(0) => " Running requests have reserved the rest of it.",
         Some(_) => "",
     };
-    let fault =
-        Fault::new(ErrorKind::QuotaExceeded, format!("The quota of {quota} is used up.{what}{advice}"));
+    let message = format!("The quota of {quota} is used up.{what}{advice}");
+    let fault = Fault { quota: Some(quota.id.clone()), ..Fault::new(ErrorKind::QuotaExceeded, message) };
     match wait_ms {
         None => fault,
         Some(0) => fault.retry_after(WHILE_HELD),

@@ -74,7 +74,13 @@ impl Failure {
 
     /// Returns the part of the failure that the record contains.
     pub(super) fn step(&self) -> FailedStep<'_> {
-        FailedStep { result: self.result, status: self.status, used: self.used.as_deref() }
+        FailedStep {
+            result: self.result,
+            status: self.status,
+            message: &self.message,
+            retry_after: self.retry_after,
+            used: self.used.as_deref(),
+        }
     }
 
     /// Adds the consumption that the upstream reported for the attempt.

@@ -98,7 +98,7 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
     let candidates = match admitted {
         Ok(candidates) => candidates,
         Err(fault) => {
-            record.fail(fault.kind, fault.status());
+            record.fail(&fault);
             let notices = quota::describe(&job.access, route.endpoint(), None);
             return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
         }
@@ -118,13 +118,13 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
         }
     }
     // No other target could serve the request, but a token is being renewed.
-    if let Some(target) = Box::pin(walk.renewed()).await
+    if let Some(target) = Box::pin(walk.renewed(record)).await
         && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
     {
         return Ok(walk.served(&target, success, adapted_from, record));
     }
     let unserved = Box::new(walk.unserved());
-    record.fail(unserved.fault.kind, unserved.fault.status());
+    record.fail(&unserved.fault);
     Err(unserved)
 }
 

@@ -113,10 +113,7 @@ pub(crate) async fn attempt(
     let content_type = if params.stream { EVENT_STREAM } else { JSON };
     // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
-    let dropped = match &params.reader {
-        AnswerReader::Adapted { dropped, .. } => dropped.clone(),
-        _ => None,
-    };
+    let dropped = params.reader.dropped().cloned().map(Box::new);
     record.served(began, timeouts.now());
     Ok(Box::new(Success { start, content_type, processing_ms, dropped }))
 }

@@ -2,7 +2,7 @@
 //! the request into its dialect.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use shared::clock::monotonic_ms;
@@ -67,8 +67,15 @@ impl<'a> Walk<'a> {
     }
 
     /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per request.
-    pub(super) async fn renewed(&mut self) -> Option<Target> {
+    pub(super) async fn renewed(&mut self, record: &mut Record) -> Option<Target> {
         let old = self.renewing.take()?;
+        record.pause();
+        let renewed = self.renewal_of(&old).await;
+        record.resume();
+        renewed
+    }
+
+    async fn renewal_of(&self, old: &Target) -> Option<Target> {
         let serial = old.provider.renew.as_ref()?.serial;
         let end = self.budget_end.min(tokio::time::Instant::now() + RENEWAL_TIME_MAX);
         let snapshots = &self.job.worker.process.snapshots;
@@ -167,15 +174,15 @@ impl<'a> Walk<'a> {
                 return Step::Moved;
             }
         };
+        record.adapted(params.reader.adapted_from(), params.reader.dropped());
         self.last = Some(target.clone());
         for attempt in 1..=provider.retry.attempts_max.max(1) {
-            if !record.begin_step(target) {
+            let Some(began) = record.begin_step(target) else {
                 self.reasons.no_slot = true;
                 return Step::Stopped;
-            }
+            };
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
-            let began = Instant::now();
             let failure = match one_attempt::attempt(&params, target, record, began).await {
                 Ok(success) => {
                     admission.served();
@@ -195,7 +202,9 @@ impl<'a> Walk<'a> {
             match (next, wait) {
                 (Next::Stop, _) => return Step::Stopped,
                 (Next::Retry, Some(wait)) if self.may_wait(&admission, wait) => {
-                    tokio::time::sleep(wait).await
+                    record.pause();
+                    tokio::time::sleep(wait).await;
+                    record.resume();
                 }
                 _ => return Step::Moved,
             }

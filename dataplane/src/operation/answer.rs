@@ -82,6 +82,7 @@ fn answer(
     *response.body_mut() = match success.start {
         AnswerStart::Whole(whole) => {
             let TranslatedAnswer { body, usage, extras, output_bytes } = *whole;
+            record.note(|event| event.details.bytes_out = Some(body.len() as u64));
             record.report(Reported { tokens: usage, input: None, extras, output_bytes });
             let closed = record.close(Outcome::Completed);
             if !closed.is_recorded {

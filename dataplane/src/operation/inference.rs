@@ -134,7 +134,7 @@ impl AuthorizedRequest<'_> {
         (started, started_at_ms): (Instant, u64),
     ) -> Result<(Job, Record), Fault> {
         let worker = self.exchange.worker();
-        let end_users = worker.process.settings.end_users;
+        let (end_users, hasher) = (worker.process.settings.end_users, &self.snapshot.key_hasher);
         let opening = Opening {
             started,
             started_at_ms,
@@ -146,13 +146,16 @@ impl AuthorizedRequest<'_> {
             dialect: self.dialect,
             input: &head.input,
             tags: labels::tags(self.headers)?,
-            end_user: labels::end_user(head.end_user.as_deref(), end_users, &self.snapshot.key_hasher),
+            end_user: labels::end_user(head.end_user.as_deref(), end_users, hasher),
+            session: labels::session(self.headers, head.affinity_key.as_deref(), hasher),
+            body_bytes: body.bytes(),
+            body_wait: body.waited,
             media: head.media.as_deref(),
             running: self.running,
         };
         let mut record = Record::open(&worker.usage, opening);
         let (selected, forced) = self.select(&head);
-        let route = selected.inspect_err(|fault| record.fail(fault.kind, fault.status()))?;
+        let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
             worker: Rc::clone(worker),
             access: Arc::clone(self.access),

@@ -1,7 +1,6 @@
 //! The record of one exchange in progress. Every exchange produces exactly one usage event, however it ends; if the
 //! client just disconnects, dropping the record sends the event.
 
-use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,75 +9,33 @@ use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
-use shared::prices::{Bill, Billed, price};
-use shared::quota::{Metric, Quota, Reservation};
-use shared::routing::{InstanceReach, Model, Target};
-use shared::running::Stage;
-use shared::usage::{
-    Lost, Note, Outcome, Provenance, StepResult, TokenCounts, TraceStep, Units, UsageEvent, UsageLog,
-};
+use shared::quota::{Quota, Reservation};
+use shared::routing::Model;
+use shared::usage::{Details, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
+pub(crate) use self::attempts::{FailedStep, Used};
 use self::cost::{HeldReservations, counts_as, set_cost, spent, with_lost};
-use crate::metrics::{Counters, add};
+pub(crate) use self::recorder::UsageRecorder;
+use crate::error::Fault;
+use crate::metrics::add;
 use crate::running::RunningEntry;
 
+mod attempts;
 mod cost;
-
-/// Writes the usage events of one worker.
-pub(crate) struct UsageRecorder {
-    log: RefCell<Box<dyn UsageLog>>,
-    counters: Arc<Counters>,
-    /// True if one line is logged per request (CFG-7).
-    logs_requests: bool,
-}
-
-impl std::fmt::Debug for UsageRecorder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("UsageRecorder").finish_non_exhaustive()
-    }
-}
-
-impl UsageRecorder {
-    pub(crate) fn new(log: Box<dyn UsageLog>, counters: Arc<Counters>, logs_requests: bool) -> Self {
-        Self { log: RefCell::new(log), counters, logs_requests }
-    }
-
-    /// Records an exchange. Returns true if the record survives a kill of the process from now on; otherwise the client
-    /// must not get a complete answer.
-    #[must_use]
-    fn append(&self, event: &UsageEvent) -> bool {
-        self.log.borrow_mut().append(event)
-    }
-
-    /// Notes how an exchange is to be recorded if the process is killed before it ends. Returns `None` if the note
-    /// could not be written.
-    fn note(&self, running: &UsageEvent) -> Option<Note> {
-        self.log.borrow_mut().note(running)
-    }
-
-    /// Removes the note of an exchange that has been recorded.
-    fn strike(&self, note: Note) {
-        self.log.borrow_mut().strike(note);
-    }
-
-    /// Returns true if another exchange can be recorded.
-    pub(crate) fn has_room(&self) -> bool {
-        self.log.borrow().has_room()
-    }
-
-    /// Lets a full usage log check for room. Runs once a second.
-    pub(crate) fn tend(&self) {
-        self.log.borrow_mut().tend();
-    }
-}
+mod recorder;
 
 /// Collects the usage event of one exchange and sends it when the exchange ends.
 #[derive(Debug)]
 pub(crate) struct Record {
     recorder: Rc<UsageRecorder>,
     started: Instant,
+    /// The time so far that was not the gateway's own, in microseconds: waiting for the request body, attempts that have
+    /// ended, and pauses.
+    outside_us: u64,
+    /// The start of the current pause before an attempt.
+    paused_at: Option<Instant>,
     /// `None` once the event has been sent.
     event: Option<Box<UsageEvent>>,
     /// The model of the latest attempt; its prices apply.
@@ -108,22 +65,6 @@ pub(crate) struct Reported {
     pub(crate) output_bytes: u64,
 }
 
-/// The end of an attempt without an answer.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FailedStep<'a> {
-    pub(crate) result: StepResult,
-    pub(crate) status: Option<u16>,
-    /// The consumption that the upstream reported despite the failure.
-    pub(crate) used: Option<&'a Used>,
-}
-
-/// Consumption that an upstream reported for a failed attempt.
-#[derive(Debug)]
-pub(crate) struct Used {
-    pub(crate) tokens: TokenCounts,
-    pub(crate) extras: Extras,
-}
-
 /// Result of closing a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Closed {
@@ -147,6 +88,11 @@ pub(crate) struct Opening<'a> {
     pub(crate) input: &'a Rc<InputSize>,
     pub(crate) tags: Option<Box<str>>,
     pub(crate) end_user: Option<Box<str>>,
+    pub(crate) session: Option<Box<str>>,
+    /// The length of the request body.
+    pub(crate) body_bytes: u64,
+    /// The time for which the request body was waited for.
+    pub(crate) body_wait: Duration,
     pub(crate) media: Option<&'a MediaWish>,
     pub(crate) running: &'a Rc<RunningEntry>,
 }
@@ -192,11 +138,19 @@ impl Record {
             quota_nano_usd: None,
             head_us: None,
             first_content_us: None,
+            details: Details {
+                client: opening.running.client(),
+                session: opening.session,
+                bytes_in: Some(opening.body_bytes),
+                ..Details::default()
+            },
             trace: Vec::with_capacity(STEPS_USUAL),
         };
         Self {
             recorder: Rc::clone(recorder),
             started: opening.started,
+            outside_us: micros(opening.body_wait),
+            paused_at: None,
             event: Some(Box::new(event)),
             model: None,
             free: false,
@@ -214,6 +168,8 @@ impl Record {
         Self {
             recorder: Rc::clone(&self.recorder),
             started: self.started,
+            outside_us: self.outside_us,
+            paused_at: self.paused_at.take(),
             event: self.event.take(),
             model: self.model.take(),
             free: self.free,
@@ -305,154 +261,17 @@ impl Record {
         media.picture.clone().or_else(|| media.size.clone())
     }
 
-    /// Records the start of an attempt at `target`: from now on its input counts as used. The step is corrected when
-    /// the attempt ends. Returns false if a hard quota applies to the exchange and the note cannot be written; then
-    /// nothing may go upstream.
-    pub(crate) fn begin_step(&mut self, target: &Target) -> bool {
-        let input = self.input.estimate(self.dialect, target.model.id.as_str());
-        let tokens = TokenCounts { input, ..TokenCounts::default() };
-        self.model = Some(Arc::clone(&target.model));
-        self.free = matches!(target.provider.reach, InstanceReach::Speech);
-        self.note(|event| {
-            event.provider = Some(target.provider.id.clone());
-            event.model = Some(target.model.id.clone());
-            event.upstream_id = None;
-            event.tokens = tokens;
-            event.provenance = Provenance::Estimated;
-        });
-        let may_go = self.note_running();
-        if may_go {
-            self.running.begin_attempt(target);
-        }
-        self.note(|event| {
-            if may_go {
-                event.trace.push(step(target, StepResult::Cancelled));
-            } else {
-                (event.tokens, event.provenance) = (TokenCounts::ZERO, Provenance::None);
-            }
-        });
-        may_go
-    }
-
-    /// Writes a note of the exchange as it is to be recorded if the process dies before it ends, with its reservations
-    /// counted as used. The note replaces the exchange's earlier one. Only streams and exchanges that hold a
-    /// reservation under a hard quota are noted: for a short whole answer a note would cost as much as the record
-    /// itself. Returns false if a note is required and cannot be written.
-    fn note_running(&mut self) -> bool {
-        let Some(event) = &mut self.event else { return true };
-        let has_to_be = self.held.as_ref().is_some_and(HeldReservations::is_hard);
-        if !has_to_be && !event.stream {
-            return true;
-        }
-        let held = |metric| self.held.as_ref().and_then(|held| held.most(metric));
-        let total = held(Metric::TotalTokens).map(|total| total.saturating_sub(event.tokens.input));
-        event.tokens.output = held(Metric::OutputTokens).max(total).unwrap_or(0);
-        match held(Metric::CostMicroUsd) {
-            _ if self.free => event.cost_nano_usd = Some(0),
-            Some(reserved) => event.cost_nano_usd = Some(reserved),
-            None => {
-                let bill = set_cost(event, self.model.as_deref());
-                event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
-            }
-        }
-        let note = self.recorder.note(event);
-        event.tokens.output = 0;
-        (event.cost_nano_usd, event.price, event.quota_nano_usd) = (None, None, None);
-        let is_noted = note.is_some();
-        match note.and_then(|note| self.note.replace(note)) {
-            Some(earlier) => self.recorder.strike(earlier),
-            None if !is_noted && !has_to_be => add(&self.recorder.counters.unnoted, 1),
-            None => {}
-        }
-        is_noted || !has_to_be
-    }
-
-    /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
-    pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
-        self.running.enter(Stage::Paused);
-        let lost = failed.used.map(|used| Box::new(self.lost(used)));
-        self.note(|event| {
-            event.tokens = TokenCounts::ZERO;
-            event.provenance = Provenance::None;
-            if let Some(step) = event.trace.last_mut() {
-                step.result = failed.result;
-                step.status = failed.status.or(step.status);
-                step.spent_us = Some(micros(spent));
-                step.lost = lost;
-            }
-        });
-    }
-
-    /// Returns what the latest attempt used, and its cost at the prices of its target.
-    fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
-        let picture = extras.picture.clone().or_else(|| self.asked_picture());
-        let bill = match (&self.event, &self.model) {
-            _ if self.free => Bill::FREE,
-            (Some(event), Some(model)) => {
-                let billed = Billed {
-                    operation: event.operation,
-                    provenance: Provenance::Reported,
-                    tokens,
-                    units: &extras.units,
-                    tier: extras.tier.as_deref(),
-                    picture: picture.as_deref(),
-                    vendor_cost: extras.vendor_cost_nano_usd,
-                };
-                price(&billed, model.prices.as_ref())
-            }
-            (None, _) | (_, None) => Bill::UNKNOWN,
-        };
-        Lost {
-            tokens: *tokens,
-            units: extras.units,
-            cost_nano_usd: bill.cost,
-            tier: extras.tier.clone(),
-            picture,
-            vendor_cost_nano_usd: extras.vendor_cost_nano_usd,
-            quota_nano_usd: counts_as(self.held.as_ref(), bill),
-        }
-    }
-
-    /// Records that the upstream's head arrived at `now`, in an attempt that began at `began`.
-    pub(crate) fn head(&mut self, status: u16, began: Instant, now: Instant) {
-        self.running.enter(Stage::Held);
-        let started = self.started;
-        self.note(|event| {
-            event.head_us = Some(micros(now - started));
-            if let Some(step) = event.trace.last_mut() {
-                step.status = Some(status);
-                step.head_us = Some(micros(now - began));
-            }
-        });
-    }
-
-    /// Records that the first content arrived at `now`, in an attempt that began at `began`.
-    pub(crate) fn served(&mut self, began: Instant, now: Instant) {
-        let started = self.started;
-        self.note(|event| {
-            event.first_content_us = Some(micros(now - started));
-            if let Some(step) = event.trace.last_mut() {
-                step.result = StepResult::Served;
-                step.spent_us = Some(micros(now - began));
-            }
-        });
-    }
-
     /// Returns the time at which the request arrived.
     pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
-    /// Records that a target was skipped.
-    pub(crate) fn skip(&mut self, target: &Target, result: StepResult) {
-        self.note(|event| event.trace.push(step(target, result)));
-    }
-
-    /// Records the error kind and status sent to the client, and closes the record as failed.
-    pub(crate) fn fail(&mut self, kind: ErrorKind, status: u16) {
+    /// Records the error sent to the client, and closes the record as failed.
+    pub(crate) fn fail(&mut self, fault: &Fault) {
         self.note(|event| {
-            event.error = Some(kind);
-            event.status = status;
+            event.error = Some(fault.kind);
+            event.status = fault.status();
+            event.details.refused_by.clone_from(&fault.quota);
         });
         self.close(Outcome::Failed);
     }
@@ -474,6 +293,10 @@ impl Record {
             event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
         }
         event.duration_us = micros(self.started.elapsed());
+        self.resume();
+        if event.details.gateway_us.is_none() {
+            event.details.gateway_us = Some(own_time(&event, self.outside_us));
+        }
         self.recorder.counters.observe(&event);
         if self.recorder.logs_requests {
             log(&event);
@@ -508,6 +331,15 @@ impl Drop for Record {
     }
 }
 
+/// Returns the gateway's own time of an exchange that ended without content; `outside_us` does not contain the attempt
+/// that was in progress.
+fn own_time(event: &UsageEvent, outside_us: u64) -> u64 {
+    let running = event.trace.last().filter(|step| step.result == StepResult::Cancelled);
+    let began_us = running.filter(|step| step.spent_us.is_none()).and_then(|step| step.start_us);
+    let until_us = began_us.unwrap_or(event.duration_us);
+    until_us.saturating_sub(outside_us)
+}
+
 /// Logs one line of metadata, never a body, a key or a prompt (CFG-7).
 fn log(event: &UsageEvent) {
     tracing::info!(
@@ -524,18 +356,6 @@ fn log(event: &UsageEvent) {
         tokens = event.tokens.total(),
         "request"
     );
-}
-
-fn step(target: &Target, result: StepResult) -> TraceStep {
-    TraceStep {
-        provider: target.provider.id.clone(),
-        model: target.model.id.clone(),
-        result,
-        status: None,
-        head_us: None,
-        spent_us: None,
-        lost: None,
-    }
 }
 
 fn micros(duration: Duration) -> u64 {

@@ -10,6 +10,7 @@ use shared::port::{self, BoxError};
 mod base64_video;
 mod keepalive;
 mod late_usage;
+mod silence;
 mod stream;
 
 pub(crate) use self::base64_video::{Base64Video, UpstreamVideo, VideoSource};

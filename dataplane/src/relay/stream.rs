@@ -34,6 +34,7 @@ use wire::stream::{AnswerStream, Trouble};
 
 use super::keepalive;
 use super::late_usage::LateUsageQueue;
+use super::silence::Silence;
 use crate::clock::CoarseClock;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
@@ -73,6 +74,7 @@ pub(crate) struct Relay {
     /// True if the last event reports an error.
     is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
+    silence: Silence,
     /// True if the client has disconnected and only the usage is awaited.
     awaits_usage_only: bool,
 }
@@ -147,6 +149,7 @@ impl Relay {
             phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
+            silence: Silence::new(),
             awaits_usage_only: false,
         };
         relay.after_push();
@@ -190,6 +193,7 @@ impl Relay {
 
     fn take(&mut self, bytes: Bytes) {
         self.running.note_piece(self.context.clock.now());
+        self.silence.end();
         if let Some(affinity) = &self.affinity {
             affinity.note_bytes(&bytes);
         }
@@ -380,6 +384,7 @@ impl Relay {
             phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
+            silence: self.silence,
             awaits_usage_only: true,
         }))
     }
@@ -420,7 +425,23 @@ impl Relay {
             affinity.note_usage(tokens);
         }
         self.record.report(reported);
+        self.note_sent(outcome);
         self.record.close(outcome).is_recorded
+    }
+
+    /// Records the bytes of the answer for the client, and its longest silence.
+    fn note_sent(&mut self, outcome: Outcome) {
+        if !self.awaits_usage_only {
+            self.silence.end();
+        }
+        // The remaining pieces are sent after the record is closed, unless the client has left.
+        let rest = if outcome == Outcome::Cancelled { &[] } else { self.ready.as_slice() };
+        let rest: u64 = rest.iter().map(|bytes| bytes.len() as u64).sum();
+        let (sent, silence_us_max) = (self.running.bytes_out(), self.silence.us_max);
+        self.record.note(|event| {
+            event.details.bytes_out = Some(sent + rest);
+            event.details.silence_us_max = Some(silence_us_max);
+        });
     }
 }
 

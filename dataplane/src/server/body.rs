@@ -86,6 +86,8 @@ impl Body for Inbound {
 #[derive(Debug)]
 pub(crate) struct HeldBody {
     pub(crate) segments: Vec<Bytes>,
+    /// The time for which its pieces were waited for.
+    pub(crate) waited: Duration,
     /// The latest small pieces, which are copied together.
     crumbs: BytesMut,
     memory: MemoryReservation,
@@ -103,7 +105,12 @@ const BYTES_PER_SECOND_MIN: u64 = 240;
 
 impl HeldBody {
     pub(super) fn new(memory: &Arc<MemoryBudget>) -> Self {
-        Self { segments: Vec::new(), crumbs: BytesMut::new(), memory: MemoryReservation::new(memory) }
+        Self {
+            segments: Vec::new(),
+            waited: Duration::ZERO,
+            crumbs: BytesMut::new(),
+            memory: MemoryReservation::new(memory),
+        }
     }
 
     pub(super) fn push(&mut self, piece: Bytes) -> Result<(), Fault> {
@@ -157,7 +164,7 @@ pub(crate) async fn read(
     }
     let mut held = HeldBody::new(&limits.memory);
     let mut turn = 0;
-    let mut pace = Pace { limit: limits.pause, began: None, timer: None };
+    let mut pace = Pace { limit: limits.pause, began: None, waited: Duration::ZERO, timer: None };
     while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
@@ -177,13 +184,15 @@ pub(crate) async fn read(
         }
     }
     held.finish();
+    held.waited = pace.waited;
     if encoding == Encoding::Identity {
         return Ok(held);
     }
-    let plain = unpack::unpack(limits, encoding, held, limit).await?;
+    let mut plain = unpack::unpack(limits, encoding, held, limit).await?;
     for segment in &plain.segments {
         each(segment)?;
     }
+    plain.waited = pace.waited;
     Ok(plain)
 }
 
@@ -192,13 +201,14 @@ struct Pace {
     limit: Duration,
     /// Start of the first wait for a piece. A body that is ready at once never reads the clock.
     began: Option<Instant>,
+    /// The sum of the waits that have ended.
+    waited: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Pace {
-    /// Returns the deadline of the next piece, after `bytes` have arrived.
-    fn deadline(&mut self, bytes: u64) -> Instant {
-        let now = Instant::now();
+    /// Returns the deadline of the next piece, after `bytes` have arrived, for a wait that begins at `now`.
+    fn deadline(&mut self, now: Instant, bytes: u64) -> Instant {
         let began = *self.began.get_or_insert(now);
         (now + self.limit).min(began + self.limit + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN))
     }
@@ -231,12 +241,18 @@ impl Pace {
 
 /// Returns the next frame, or a timeout error if it misses its deadline; `bytes` have arrived before.
 async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<Frame<Bytes>>, Fault> {
-    let mut deadline = None;
+    let mut wait = None;
     let frame = poll_fn(|cx| {
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
+            if let Some((began, _)) = wait {
+                pace.waited += Instant::now() - began;
+            }
             return Poll::Ready(Ok(frame));
         }
-        let deadline = *deadline.get_or_insert_with(|| pace.deadline(bytes));
+        let (_, deadline) = *wait.get_or_insert_with(|| {
+            let now = Instant::now();
+            (now, pace.deadline(now, bytes))
+        });
         pace.poll_late(deadline, cx).map(|()| Err(pace.fault()))
     });
     frame.await?.transpose().map_err(|error| {

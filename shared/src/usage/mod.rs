@@ -1,6 +1,8 @@
 //! Usage events, the records of finished exchanges, and the interface through which they leave the data plane.
 
 mod counts;
+mod details;
+mod trace;
 
 use std::sync::Arc;
 
@@ -11,6 +13,8 @@ use crate::id::{EndpointName, KeyId, ModelId, PrincipalId, ProjectId, ProviderId
 use crate::operation::Operation;
 
 pub use self::counts::{Class, TokenCounts, Units, counted};
+pub use self::details::Details;
+pub use self::trace::{Lost, StepResult, TraceStep};
 
 /// The consumption and the result of one exchange. Exactly one is recorded per exchange that reached routing, whether
 /// it succeeded, failed or was cancelled.
@@ -95,6 +99,9 @@ pub struct UsageEvent {
     /// The time from the request head to the first content, in microseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_content_us: Option<u64>,
+    /// Facts on which neither the cost nor quotas depend.
+    #[serde(default)]
+    pub details: Details,
     /// The route trace: every target considered, in order (FAIL-8).
     pub trace: Vec<TraceStep>,
 }
@@ -171,102 +178,6 @@ impl Provenance {
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|provenance| provenance.name() == name)
     }
-}
-
-/// One target that was considered for a request, whether it was tried or skipped.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct TraceStep {
-    /// The provider instance.
-    pub provider: ProviderId,
-    /// The model.
-    pub model: ModelId,
-    /// The result of the attempt, or the reason for skipping the target.
-    pub result: StepResult,
-    /// The upstream's status, if it responded.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub status: Option<u16>,
-    /// The time from the start of the attempt to the upstream's response head, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head_us: Option<u64>,
-    /// The time from the start of the attempt to its end or first content, in microseconds.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub spent_us: Option<u64>,
-    /// The consumption of the attempt, if its answer did not serve the request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost: Option<Box<Lost>>,
-}
-
-/// The consumption of an attempt whose answer did not serve the request, as its upstream reported it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Lost {
-    /// The tokens used.
-    pub tokens: TokenCounts,
-    /// The units other than tokens.
-    #[serde(default)]
-    pub units: Units,
-    /// The cost in nano-dollars; absent if unknown.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cost_nano_usd: Option<u64>,
-    /// The service tier, as in [`UsageEvent::tier`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tier: Option<Box<str>>,
-    /// The quality and size of the generated images or video, as in [`UsageEvent::picture`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub picture: Option<Box<str>>,
-    /// The cost that the vendor reported, in nano-dollars.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vendor_cost_nano_usd: Option<u64>,
-    /// The amount that counts for cost quotas while the cost is unknown, as in [`UsageEvent::quota_nano_usd`].
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub quota_nano_usd: Option<u64>,
-}
-
-/// The result of a target in the plan.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StepResult {
-    /// The target answered.
-    Served,
-    /// Skipped: its circuit is open.
-    CircuitOpen,
-    /// Skipped: it does not accept images (CHAT-2).
-    NoVision,
-    /// Skipped: it does not support the dialect.
-    NoDialect,
-    /// Skipped: its dialect cannot express the request (MSG-2, CHAT-6, RESP-2).
-    Unsupported,
-    /// Skipped: the request refers to something that another target created.
-    Elsewhere,
-    /// Skipped: the provider instance is not ready to use.
-    NotReady,
-    /// Skipped: an allowlist of the key or its project does not contain it (AUTH-2).
-    NotAllowed,
-    /// Skipped: it is owned by a human, and the key does not act as that human (AUTH-4).
-    Private,
-    /// Skipped: the caller has a hard limit on cost, and the target's prices are unknown (ADM-4, ADM-6).
-    NoPrice,
-    /// Skipped: a limit on the target, or on the caller's use of it, is used up (ADM-4).
-    OverQuota,
-    /// A connection, TLS or protocol failure.
-    Unreachable,
-    /// The gateway had no file descriptor, port or memory for a connection.
-    NoSocket,
-    /// The address is one that is never dialled (LIM-5).
-    AddressRefused,
-    /// The upstream did not answer in time.
-    TimedOut,
-    /// The answer is invalid.
-    Invalid,
-    /// The upstream responded with an error status.
-    Status,
-    /// An error event inside a 200 stream, before any content.
-    StreamError,
-    /// The stream ended before any content.
-    StreamEnded,
-    /// The client left during the attempt.
-    Cancelled,
-    /// The failover budget ran out during the attempt.
-    BudgetExhausted,
 }
 
 /// The place of an exchange in progress that was [noted](UsageLog::note).

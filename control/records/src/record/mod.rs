@@ -6,14 +6,18 @@
 //! ```
 //!
 //! Bits of `status` mark the presence of the parts in brackets, which earlier releases did not write: price and cost;
-//! the amount for quotas of cost; and the fields that most exchanges lack (`more.rs`).
+//! the amount for quotas of cost; and the optional fields (`rare_fields.rs`). Another bit marks steps with optional fields
+//! (`trace.rs`).
 
 pub mod rare_fields;
+mod trace;
 
 use std::borrow::Cow;
 
 use shared::usage::{TokenCounts, Units};
 
+use self::trace::StepLayout;
+pub use self::trace::{RecordStep, Trace};
 use crate::varint;
 
 /// One exchange, borrowed from its encoded bytes.
@@ -42,6 +46,11 @@ pub struct Record<'a> {
     pub lost: Cow<'a, [u8]>,
     pub head_us: Option<u64>,
     pub first_content_us: Option<u64>,
+    /// The facts of [`Details`](shared::usage::Details) that are no texts. `None` also for records of earlier releases.
+    pub bytes_in: Option<u64>,
+    pub bytes_out: Option<u64>,
+    pub gateway_us: Option<u64>,
+    pub silence_us_max: Option<u64>,
 }
 
 /// A text that many exchanges have in common.
@@ -63,21 +72,15 @@ pub enum RecordName {
     Picture,
     Tags,
     EndUser,
+    Client,
+    Session,
+    Adapted,
+    Dropped,
+    RefusedBy,
 }
 
 impl RecordName {
-    pub const COUNT: usize = 16;
-}
-
-/// A target that was considered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordStep<'a> {
-    pub provider: &'a str,
-    pub model: &'a str,
-    pub result: &'a str,
-    pub status: Option<u64>,
-    pub head_us: Option<u64>,
-    pub spent_us: Option<u64>,
+    pub const COUNT: usize = 21;
 }
 
 impl<'a> Record<'a> {
@@ -106,7 +109,7 @@ impl<'a> Record<'a> {
         }
         let with_quota = if self.quota_nano_usd.is_some() { WITH_QUOTA } else { 0 };
         let with_more = if rare_fields::is_empty(self) { 0 } else { WITH_MORE };
-        let parts = WITH_COST | with_quota | with_more;
+        let parts = WITH_COST | with_quota | with_more | WITH_STEP_PARTS;
         varint::put(out, parts | u64::from(self.status) << 1 | u64::from(self.stream));
         let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = self.tokens;
         for count in [input, cache_read, cache_write, output, reasoning] {
@@ -148,7 +151,7 @@ impl<'a> Record<'a> {
             names,
             names_read,
             stream: status & 1 == 1,
-            status: u16::try_from((status & !(WITH_COST | WITH_QUOTA | WITH_MORE)) >> 1).ok()?,
+            status: u16::try_from((status & !FLAGS) >> 1).ok()?,
             tokens: TokenCounts {
                 input: varint::take(bytes)?,
                 cache_read: varint::take(bytes)?,
@@ -171,19 +174,8 @@ impl<'a> Record<'a> {
         if status & WITH_MORE != 0 {
             rare_fields::take(&mut record, bytes, texts)?;
         }
-        Some((record, Trace { bytes: rest, texts }))
-    }
-}
-
-impl RecordStep<'_> {
-    /// Appends the step; `text` is the same as in [`Record::put`], with numbers after the last [`RecordName`].
-    pub fn put(&self, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
-        for (at, name) in (RecordName::COUNT..).zip([self.provider, self.model, self.result]) {
-            text(out, at, name);
-        }
-        put_option(out, self.status);
-        put_option(out, self.head_us);
-        put_option(out, self.spent_us);
+        let layout = if status & WITH_STEP_PARTS == 0 { StepLayout::Fixed } else { StepLayout::WithParts };
+        Some((record, Trace { bytes: rest, texts, layout }))
     }
 }
 
@@ -193,9 +185,11 @@ pub(crate) const FIRST_NAMES: usize = RecordName::Price as usize;
 const WITH_COST: u64 = 1 << 17;
 const WITH_QUOTA: u64 = 1 << 18;
 const WITH_MORE: u64 = 1 << 19;
+const WITH_STEP_PARTS: u64 = 1 << 20;
+const FLAGS: u64 = WITH_COST | WITH_QUOTA | WITH_MORE | WITH_STEP_PARTS;
 
 /// Number of different texts of a record and its steps.
-pub const TEXTS: usize = RecordName::COUNT + 3;
+pub const TEXTS: usize = RecordName::COUNT + trace::STEP_TEXTS;
 
 /// The encoding of texts.
 #[derive(Clone, Copy, Debug)]
@@ -226,30 +220,6 @@ impl<'a> Texts<'a> {
                 at => names.get(usize::try_from(at - 1).ok()?).copied(),
             },
         }
-    }
-}
-
-/// The steps of a record, in order. Ends early at malformed bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Trace<'a> {
-    bytes: &'a [u8],
-    texts: Texts<'a>,
-}
-
-impl<'a> Iterator for Trace<'a> {
-    type Item = RecordStep<'a>;
-
-    fn next(&mut self) -> Option<RecordStep<'a>> {
-        let bytes = &mut self.bytes;
-        let [provider, model, result] = self.texts.take_some(bytes)?;
-        Some(RecordStep {
-            provider,
-            model,
-            result,
-            status: take_option(bytes)?,
-            head_us: take_option(bytes)?,
-            spent_us: take_option(bytes)?,
-        })
     }
 }
 
@@ -294,15 +264,43 @@ mod tests {
         counts.into_iter().for_each(|count| varint::put(&mut out, count));
         put_option(&mut out, record.head_us);
         put_option(&mut out, record.first_content_us);
-        step.put(&mut out, |out, _, text| varint::put_text(out, text));
+        fixed_step(&mut out, step);
         out
+    }
+
+    /// Encodes a step like earlier releases, without optional fields.
+    fn fixed_step(out: &mut Vec<u8>, step: &RecordStep<'_>) {
+        [step.provider, step.model, step.result].into_iter().for_each(|name| varint::put_text(out, name));
+        [step.status, step.head_us, step.spent_us].into_iter().for_each(|number| put_option(out, number));
     }
 
     const RECORD: Record<'_> = Record {
         request_id: "req-1",
         started_at_ms: 1_700_000_000_000,
         duration_us: 12,
-        names: ["o", "k", "pj", "pr", "s", "e", "p", "m", "oc", "", "rp", "list in 1", "", "", "", ""],
+        names: [
+            "o",
+            "k",
+            "pj",
+            "pr",
+            "s",
+            "e",
+            "p",
+            "m",
+            "oc",
+            "",
+            "rp",
+            "list in 1",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+            "",
+        ],
         names_read: &[],
         stream: true,
         status: 999,
@@ -322,6 +320,10 @@ mod tests {
         lost: Cow::Borrowed(&[]),
         head_us: None,
         first_content_us: Some(7),
+        bytes_in: None,
+        bytes_out: None,
+        gateway_us: None,
+        silence_us_max: None,
     };
     const STEP: RecordStep<'_> = RecordStep {
         provider: "p",
@@ -330,6 +332,9 @@ mod tests {
         status: Some(200),
         head_us: None,
         spent_us: None,
+        start_us: None,
+        message: "",
+        retry_after_ms: None,
     };
 
     #[test]
@@ -340,6 +345,35 @@ mod tests {
         assert_eq!((record.status, record.stream, record.tokens), (999, true, RECORD.tokens));
         assert_eq!(record.names[..11], RECORD.names[..11]);
         assert_eq!(trace.collect::<Vec<_>>(), [STEP]);
+    }
+
+    #[test]
+    fn what_was_written_before_details_were_recorded_is_read_without_them() {
+        let bytes = [
+            b"\x02r1\x05\x06\x08messages\x01k\0\0\x01s\x01e\x01p\x01m\x09completed\0\x08reported".as_slice(),
+            // Status 200, streamed, with cost and optional fields; tokens; head, first content; price and cost.
+            b"\x91\x83\x28\x01\0\0\x02\0\x04\x05\x01v\x0a",
+            // Tags and the upstream's ID.
+            b"\x28\x03a=b\x01u",
+            b"\x01p\x01m\x06status\xf7\x03\x04\x05\x01p\x01m\x06served\xc9\x01\0\0",
+        ]
+        .concat();
+        let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
+        assert_eq!((record.status, record.stream, record.cost_nano_usd), (200, true, Some(9)));
+        assert_eq!((record.name(RecordName::Tags), record.upstream_id), ("a=b", "u"));
+        assert_eq!(record.names[RecordName::Client as usize..], [""; 5]);
+        assert_eq!([record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max], [None; 4]);
+        let step = RecordStep { provider: "p", model: "m", ..RecordStep::default() };
+        let (head_us, spent_us) = (Some(3), Some(4));
+        let failed = RecordStep { result: "status", status: Some(502), head_us, spent_us, ..step };
+        let served = RecordStep { result: "served", status: Some(200), ..step };
+        assert_eq!(trace.collect::<Vec<_>>(), [failed, served]);
+        let mut again = Vec::new();
+        let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+        record.put(&mut again, text);
+        [failed, served].iter().for_each(|step| step.put(&mut again, text));
+        let (again, trace) = Record::take(&again, Texts::Inline).unwrap();
+        assert_eq!((again.names, again.upstream_id, trace.count()), (record.names, "u", 2));
     }
 
     #[test]

@@ -1,13 +1,14 @@
-//! The part of a packed record that is empty for most exchanges.
+//! The optional fields of a packed record, some of which most exchanges lack.
 //!
 //! ```text
-//!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [upstream id,] [vendor's cost,] [lost]
+//!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [adapted,] [dropped,] [refused by,]
+//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [lost]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
 //! ```
 //!
-//! Each bit of `which` marks the presence of one of the other fields. The counts are those of classes that are not in
+//! Each bit of `which` marks the presence of one of the other fields. Fields that were added later have higher bits, so every release's records are read. The counts are those of classes that are not in
 //! the fixed part of a record. The bits of a lost attempt mark its classes and, above them, the fields in brackets,
 //! which earlier releases did not write.
 
@@ -41,6 +42,7 @@ pub(super) fn put(record: &Record<'_>, out: &mut Vec<u8>, mut text: impl FnMut(&
     if let Some(nano) = record.vendor_cost_nano_usd {
         varint::put(out, nano);
     }
+    numbers(record).into_iter().filter_map(|(_, number)| number).for_each(|number| varint::put(out, number));
     if which & LOST != 0 {
         varint::put(out, u64::try_from(record.lost.len()).unwrap_or(u64::MAX));
         out.extend_from_slice(&record.lost);
@@ -64,10 +66,30 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     if which & VENDOR_COST != 0 {
         record.vendor_cost_nano_usd = Some(varint::take(bytes)?);
     }
+    for (bit, number) in [
+        (BYTES_IN, &mut record.bytes_in),
+        (BYTES_OUT, &mut record.bytes_out),
+        (GATEWAY, &mut record.gateway_us),
+        (SILENCE, &mut record.silence_us_max),
+    ] {
+        if which & bit != 0 {
+            *number = Some(varint::take(bytes)?);
+        }
+    }
     if which & LOST != 0 {
         record.lost = Cow::Borrowed(varint::take_bytes(bytes)?);
     }
     Some(())
+}
+
+/// Returns the numbers in the order in which they are encoded, each with its bit.
+fn numbers(record: &Record<'_>) -> [(u64, Option<u64>); 4] {
+    [
+        (BYTES_IN, record.bytes_in),
+        (BYTES_OUT, record.bytes_out),
+        (GATEWAY, record.gateway_us),
+        (SILENCE, record.silence_us_max),
+    ]
 }
 
 /// Packs the consumption of failed attempts, each with the position of its step in the trace.
@@ -131,7 +153,9 @@ fn which(record: &Record<'_>) -> u64 {
     let counts = tokens > 0 || !record.units.is_empty();
     let texts = TEXTS.into_iter().filter(|(_, name)| !record.name(*name).is_empty());
     let flag = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
+    let numbers = numbers(record).into_iter().filter(|(_, number)| number.is_some());
     flag(counts, COUNTS)
+        | numbers.fold(0, |bits, (bit, _)| bits | bit)
         | texts.fold(0, |bits, (bit, _)| bits | bit)
         | flag(!record.upstream_id.is_empty(), UPSTREAM_ID)
         | flag(record.vendor_cost_nano_usd.is_some(), VENDOR_COST)
@@ -176,11 +200,21 @@ const COUNTS: u64 = 1;
 const UPSTREAM_ID: u64 = 1 << 5;
 const VENDOR_COST: u64 = 1 << 6;
 const LOST: u64 = 1 << 7;
-const TEXTS: [(u64, RecordName); 4] = [
+const BYTES_IN: u64 = 1 << 9;
+const BYTES_OUT: u64 = 1 << 10;
+const GATEWAY: u64 = 1 << 11;
+const SILENCE: u64 = 1 << 14;
+/// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
+const TEXTS: [(u64, RecordName); 9] = [
     (1 << 1, RecordName::Tier),
     (1 << 2, RecordName::Picture),
     (1 << 3, RecordName::Tags),
     (1 << 4, RecordName::EndUser),
+    (1 << 8, RecordName::Client),
+    (1 << 12, RecordName::Session),
+    (1 << 15, RecordName::Adapted),
+    (1 << 16, RecordName::Dropped),
+    (1 << 17, RecordName::RefusedBy),
 ];
 
 /// The bits of the optional fields of a lost attempt. The lower bits are for the classes, including future ones.
@@ -213,12 +247,38 @@ mod tests {
         let whole = Record {
             request_id: "r",
             status: 200,
-            names: ["o", "k", "", "", "s", "", "p", "m", "oc", "", "rp", "", "flex", "hd/1x1", "a=b", "u"],
+            names: [
+                "o",
+                "k",
+                "",
+                "",
+                "s",
+                "",
+                "p",
+                "m",
+                "oc",
+                "",
+                "rp",
+                "",
+                "flex",
+                "hd/1x1",
+                "a=b",
+                "u",
+                "curl/8",
+                "5e55",
+                "gemini",
+                "seed, logit_bias",
+                "quo_1",
+            ],
             tokens: TokenCounts::of_list([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             units: Units::of_list([1, 2, 3, 4, 5, 6]),
             vendor_cost_nano_usd: Some(0),
             upstream_id: "up-1",
             lost: Cow::Borrowed(&packed),
+            bytes_in: Some(0),
+            bytes_out: Some(u64::MAX),
+            gateway_us: Some(1),
+            silence_us_max: Some(1 << 30),
             ..Record::default()
         };
         let bare = Record { names: ["o"; RecordName::COUNT], ..Record::default() };
@@ -227,16 +287,13 @@ mod tests {
             Record { vendor_cost_nano_usd: Some(u64::MAX), ..Record::default() },
             Record { upstream_id: "x", ..Record::default() },
             Record { lost: Cow::Borrowed(&packed), ..Record::default() },
+            Record { bytes_in: Some(7), ..Record::default() },
+            Record { bytes_out: Some(0), ..Record::default() },
+            Record { gateway_us: Some(1 << 20), ..Record::default() },
+            Record { silence_us_max: Some(3), ..Record::default() },
             Record::default(),
         ];
-        let step = RecordStep {
-            provider: "p",
-            model: "m",
-            result: "served",
-            status: None,
-            head_us: None,
-            spent_us: None,
-        };
+        let step = RecordStep { provider: "p", model: "m", result: "served", ..RecordStep::default() };
         for record in [whole, bare].into_iter().chain(alone) {
             let mut bytes = Vec::new();
             record.put(&mut bytes, text);
@@ -247,6 +304,7 @@ mod tests {
                 (back.vendor_cost_nano_usd, back.upstream_id),
                 (record.vendor_cost_nano_usd, record.upstream_id)
             );
+            assert_eq!(numbers(&back), numbers(&record));
             assert_eq!((back.lost, trace.count()), (record.lost, 1));
         }
         let back: Vec<_> = super::lost(&packed).collect();

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, KeyId, ModelId, ProjectId, ProviderId};
-use shared::usage::{Outcome, StepResult, TraceStep, UsageEvent};
+use shared::operation::Dialect;
+use shared::usage::{Details, Outcome, StepResult, TraceStep, UsageEvent};
 
 use super::Gateway;
 use crate::usage::tests::event;
@@ -81,41 +82,92 @@ fn requests_are_filtered_by_everything_they_are_known_by() {
 fn one_request_is_shown_with_its_trace() {
     let mut gateway = Gateway::start();
     let step = |provider: &str, result| TraceStep {
-        provider: ProviderId::new(provider),
-        model: ModelId::new("m"),
-        result,
-        status: None,
-        lost: None,
         head_us: Some(5),
-        spent_us: None,
+        ..TraceStep::new(ProviderId::new(provider), ModelId::new("m"), result)
     };
     let trace = vec![step("a", StepResult::Unreachable), step("b", StepResult::Served)];
     gateway.log.append(&UsageEvent { request_id: "odd/id?".into(), trace, ..event(7) });
     let shown = gateway.get("/admin/api/requests/odd%2Fid%3F");
-    assert_eq!(
-        shown,
-        json!({
-            "request_id": "odd/id?", "started_at_ms": 1_700_000_000_007_u64, "duration_us": 1_007,
-            "operation": "chat_completions", "key": "admin", "project": null, "principal": null,
-            "key_name": null, "project_name": null, "principal_name": null, "principal_email": null,
-            "selector": "p/m", "endpoint": null, "provider": "p", "model": "m", "stream": false, "status": 200,
-            "outcome": "completed", "error": null,
-            "tokens": {
-                "input": 10, "cache_read": 0, "cache_write": 0, "cache_write_1h": 0, "output": 20, "reasoning": 0,
-                "audio_input": 0, "audio_output": 0, "image_input": 0, "image_output": 0,
-            },
-            "units": {
-                "characters": 0, "audio_ms": 0, "video_ms": 0, "images": 0, "searches": 0, "tool_calls": 0,
-            },
-            "provenance": "reported", "tier": null, "picture": null,
-            "cost_micro_usd": 1.5, "lost_micro_usd": 0.0, "vendor_cost_micro_usd": null,
-            "upstream_id": null, "tags": {}, "end_user": null,
-            "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,
-            "trace": [
-                {"provider": "a", "model": "m", "result": "unreachable", "head_us": 5},
-                {"provider": "b", "model": "m", "result": "served", "head_us": 5},
-            ],
-        })
-    );
+    let mut want = json!({
+        "request_id": "odd/id?", "started_at_ms": 1_700_000_000_007_u64, "duration_us": 1_007,
+        "operation": "chat_completions", "key": "admin", "project": null, "principal": null,
+        "key_name": null, "project_name": null, "principal_name": null, "principal_email": null,
+        "selector": "p/m", "endpoint": null, "provider": "p", "model": "m", "stream": false, "status": 200,
+        "outcome": "completed", "error": null,
+        "tokens": {
+            "input": 10, "cache_read": 0, "cache_write": 0, "cache_write_1h": 0, "output": 20, "reasoning": 0,
+            "audio_input": 0, "audio_output": 0, "image_input": 0, "image_output": 0,
+        },
+        "units": {
+            "characters": 0, "audio_ms": 0, "video_ms": 0, "images": 0, "searches": 0, "tool_calls": 0,
+        },
+        "provenance": "reported", "tier": null, "picture": null,
+        "cost_micro_usd": 1.5, "lost_micro_usd": 0.0, "vendor_cost_micro_usd": null,
+        "upstream_id": null, "tags": {}, "end_user": null,
+        "price": "config in 0.05 out 0.05", "head_us": 500, "first_content_us": 700,
+    });
+    want["protocol"] = json!("chat");
+    (want["attempts"], want["passed_over"], want["failed_over"]) = (json!(2), json!(0), json!(true));
+    want["results"] = json!(["unreachable", "served"]);
+    want["trace"] = json!([
+        {"provider": "a", "model": "m", "result": "unreachable", "head_us": 5, "attempt": 1},
+        {"provider": "b", "model": "m", "result": "served", "head_us": 5, "attempt": 1, "first_content_us": 700},
+    ]);
+    assert_eq!(shown, want);
+    gateway.stop();
+}
+
+#[test]
+fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
+    let mut gateway = Gateway::start();
+    let details = Details {
+        client: Some("claude-cli/2.1.329".into()),
+        session: Some("0123456789abcdef".into()),
+        adapted: Some(Dialect::Gemini),
+        dropped: Some("seed, logit_bias".into()),
+        refused_by: None,
+        bytes_in: Some(0),
+        bytes_out: None,
+        gateway_us: Some(62),
+        silence_us_max: Some(7_500_000),
+    };
+    let skipped = TraceStep::new(ProviderId::new("a"), ModelId::new("m"), StepResult::CircuitOpen);
+    let failed = TraceStep {
+        start_us: Some(70),
+        message: Some("over capacity".into()),
+        retry_after_ms: Some(0),
+        ..TraceStep::new(ProviderId::new("b"), ModelId::new("m"), StepResult::Status)
+    };
+    let trace = vec![skipped, failed];
+    gateway.log.append(&UsageEvent { details, trace, outcome: Outcome::Cut, ..event(1) });
+    gateway.log.append(&UsageEvent { outcome: Outcome::Cancelled, ..event(2) });
+    gateway.log.append(&UsageEvent { outcome: Outcome::Interrupted, ..event(3) });
+    let error = Some(ErrorKind::Cancelled);
+    gateway.log.append(&UsageEvent { outcome: Outcome::Cancelled, error, ..event(4) });
+    let shown = gateway.get("/admin/api/requests/req-1");
+    for (member, want) in [
+        ("client", json!("claude-cli/2.1.329")),
+        ("session", json!("0123456789abcdef")),
+        ("adapted", json!("gemini")),
+        ("dropped", json!(["seed", "logit_bias"])),
+        ("refused_by", Value::Null),
+        ("bytes_in", json!(0)),
+        ("bytes_out", Value::Null),
+        ("gateway_us", json!(62)),
+        ("silence_us_max", json!(7_500_000)),
+        ("results", json!(["circuit_open", "status"])),
+    ] {
+        assert_eq!(shown.get(member), Some(&want), "{member} in {shown}");
+    }
+    let step = json!({"provider": "b", "model": "m", "result": "status", "start_us": 70, "attempt": 1,
+        "message": "over capacity", "retry_after_ms": 0});
+    assert_eq!(shown["trace"], json!([{"provider": "a", "model": "m", "result": "circuit_open"}, step]));
+    let earlier = gateway.get("/admin/api/requests/req-2");
+    assert_eq!((&earlier["cancelled_by"], &earlier["attempts"]), (&json!("client"), &json!(0)));
+    let lacking = ["client", "session", "adapted", "dropped", "bytes_in", "gateway_us", "refused_by"];
+    lacking.iter().for_each(|member| assert_eq!(earlier.get(member), None, "{member}"));
+    assert_eq!(gateway.get("/admin/api/requests/req-4")["cancelled_by"], "administrator");
+    let interrupted = gateway.get("/admin/api/requests/req-3");
+    assert_eq!((interrupted.get("attempts"), interrupted.get("results")), (None, None), "{interrupted}");
     gateway.stop();
 }

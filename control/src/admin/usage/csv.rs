@@ -5,12 +5,14 @@ use std::fmt::Display;
 use std::io::Write as _;
 
 use jiff::Timestamp;
-use records::{Record, RecordName, rare_fields};
+use records::{Record, RecordName, Trace, rare_fields};
 use shared::usage::{Class, TokenCounts, counted};
 
 use super::export::ChargedExchange;
 use crate::money::MicroUsd;
 use crate::usage::names::OwnerNames;
+use crate::usage::requests::attempts::AttemptSummary;
+use crate::usage::requests::{cancelled_by, protocol};
 
 /// Writes the header line.
 pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
@@ -24,7 +26,7 @@ pub(super) fn head(out: &mut Vec<u8>, is_charged: bool) {
 /// Writes one exchange; absent and unknown values are empty.
 pub(super) fn line(
     out: &mut Vec<u8>,
-    record: &Record<'_>,
+    (record, trace): (&Record<'_>, Trace<'_>),
     owners: &OwnerNames,
     charged: Option<&ChargedExchange<'_>>,
 ) {
@@ -67,11 +69,29 @@ pub(super) fn line(
     value(out, record.vendor_cost_nano_usd.map(MicroUsd));
     out.push(b',');
     text(out, record.upstream_id);
+    details(out, record, trace);
     if let Some(ChargedExchange { amount, currency }) = charged {
         value(out, amount.as_ref());
         value(out, Some(currency));
     }
     out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the columns about the client and the attempts.
+fn details(out: &mut Vec<u8>, record: &Record<'_>, trace: Trace<'_>) {
+    let summary = AttemptSummary::of_exchange(record, trace);
+    value(out, protocol(record));
+    value(out, summary.as_ref().map(|summary| summary.attempts));
+    value(out, summary.as_ref().map(|summary| summary.passed_over));
+    value(out, summary.as_ref().map(|summary| summary.failed_over));
+    for name in DETAIL_TEXTS {
+        out.push(b',');
+        text(out, record.name(name));
+    }
+    value(out, cancelled_by(record));
+    for number in [record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max] {
+        value(out, number);
+    }
 }
 
 fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
@@ -117,7 +137,8 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      key_name,project_name,principal_name,principal_email,\
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
-     upstream_id";
+     upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,cancelled_by,\
+     bytes_in,bytes_out,gateway_us,silence_us_max";
 
 const CHARGED: &str = ",amount,currency";
 
@@ -137,6 +158,14 @@ const LATER: [Class; 11] = [
 ];
 const LATER_TEXTS: [RecordName; 4] =
     [RecordName::Tier, RecordName::Picture, RecordName::Tags, RecordName::EndUser];
+
+const DETAIL_TEXTS: [RecordName; 5] = [
+    RecordName::Client,
+    RecordName::Session,
+    RecordName::Adapted,
+    RecordName::Dropped,
+    RecordName::RefusedBy,
+];
 
 #[cfg(test)]
 mod tests {

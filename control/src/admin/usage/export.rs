@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
 use http::{HeaderValue, Response};
-use records::{Record, rare_fields};
+use records::{Record, Trace, rare_fields};
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
@@ -117,9 +117,9 @@ impl Writing {
     fn fill(mut self, mut piece: Vec<u8>) -> (Self, rusqlite::Result<(Vec<u8>, bool)>) {
         let Self { db, progress, labels, format, charge, .. } = &mut self;
         while piece.len() < PIECE_BYTES {
-            let each = |record: &Record<'_>| {
+            let each = |record: &Record<'_>, trace: Trace<'_>| {
                 let owners = OwnerNames::of_record(db, labels, record)?;
-                line(*format, record, (owners, charge.as_ref()), &mut piece);
+                line(*format, (record, trace), (owners, charge.as_ref()), &mut piece);
                 Ok(())
             };
             match progress.step(db, each) {
@@ -134,18 +134,18 @@ impl Writing {
 
 fn line(
     format: ExportFormat,
-    record: &Record<'_>,
+    (record, trace): (&Record<'_>, Trace<'_>),
     (owners, charge): (OwnerNames, Option<&Charge>),
     out: &mut Vec<u8>,
 ) {
     let charged = charge.map(|charge| ChargedExchange::of(charge, record));
     match format {
-        ExportFormat::Csv => csv::line(out, record, &owners, charged.as_ref()),
+        ExportFormat::Csv => csv::line(out, (record, trace), &owners, charged.as_ref()),
         ExportFormat::JsonLines => {
             // Writing into memory cannot fail.
             let _ = serde_json::to_writer(
                 &mut *out,
-                &ExportLine { row: RequestRow::of(record, owners, None), charged },
+                &ExportLine { row: RequestRow::of(record, owners, trace), charged },
             );
             out.push(b'\n');
         }

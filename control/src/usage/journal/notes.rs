@@ -273,15 +273,9 @@ mod tests {
     fn the_longest_record_has_a_slot_and_leaves_its_trace_away() {
         let home = TempDir::new().unwrap();
         let lost = Lost { tokens: TokenCounts { input: 7, ..TokenCounts::ZERO }, ..Lost::default() };
-        let step = |lost| TraceStep {
-            provider: ProviderId::new("p".repeat(64)),
-            model: ModelId::new("m".repeat(128)),
-            result: StepResult::Status,
-            status: Some(500),
-            head_us: None,
-            spent_us: None,
-            lost,
-        };
+        let (provider, model) = (ProviderId::new("p".repeat(64)), ModelId::new("m".repeat(128)));
+        let step = TraceStep::new(provider, model, StepResult::Status);
+        let step = |lost| TraceStep { status: Some(500), lost, ..step.clone() };
         let long = |steps: usize, selector: usize| UsageEvent {
             request_id: "r".repeat(128).into(),
             selector: "s".repeat(selector).into(),

@@ -12,11 +12,12 @@ use crate::db::signed;
 use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;
 
+pub(crate) mod attempts;
 mod filter;
 mod row;
 
 pub(crate) use self::filter::{Column, RequestFilter, has_names};
-pub(crate) use self::row::{RequestRow, by_class, units_by_class};
+pub(crate) use self::row::{RequestRow, by_class, cancelled_by, protocol, units_by_class};
 
 /// The last row of the previous page, or the position up to which that page has searched. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,7 +168,7 @@ fn newest_of(
         .max_by_key(|(record, _)| record.started_at_ms);
     let row = |(record, trace): (Record<'_>, Trace<'_>)| {
         let owners = OwnerNames::of_record(db, &mut Labels::default(), &record)?;
-        Ok(RequestRow::of(&record, owners, Some(trace)))
+        Ok(RequestRow::of(&record, owners, trace).with_trace(&record, trace))
     };
     newest.map(row).transpose()
 }
@@ -200,8 +201,8 @@ impl Newest {
                 }
                 self.rows.pop();
             }
-            if let Some((record, _)) = block::record(bytes, passing.names) {
-                let row = RequestRow::of(&record, OwnerNames::default(), None);
+            if let Some((record, trace)) = block::record(bytes, passing.names) {
+                let row = RequestRow::of(&record, OwnerNames::default(), trace);
                 self.rows.push(Reverse(RequestEntry { place, row }));
             }
         }

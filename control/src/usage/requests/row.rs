@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 
 use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use serde::{Serialize, Serializer};
-use shared::usage::{Class, Lost, TokenCounts, Units};
+use shared::operation::Operation;
+use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units};
 
+use super::attempts::{self, AttemptSummary};
 use crate::money::MicroUsd;
 use crate::usage::dimension;
 use crate::usage::names::OwnerNames;
@@ -50,8 +52,43 @@ pub(crate) struct RequestRow {
     end_user: Option<String>,
     head_us: Option<u64>,
     first_content_us: Option<u64>,
+    /// The dialect that the client spoke; null for operations without one.
+    protocol: Option<&'static str>,
+    /// Absent if the process ended before the exchange did.
+    #[serde(flatten)]
+    attempts: Option<AttemptSummary>,
+    /// Absent in records of earlier releases.
+    #[serde(flatten)]
+    details: Option<RequestDetails>,
+    /// The originator of a cancellation, `client` or `administrator`; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    cancelled_by: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<RequestStep>>,
+}
+
+/// The facts of [`Details`](shared::usage::Details), as the API shows them.
+#[derive(Debug, Serialize)]
+struct RequestDetails {
+    /// The client's product and version; null if it sent no `User-Agent`.
+    client: Option<String>,
+    /// The pseudonym of the session; null if the request belongs to none.
+    session: Option<String>,
+    /// The dialect of the target that was tried last; null if it was the client's, or no target was tried.
+    adapted: Option<String>,
+    /// The names of the fields that the adaptation left out.
+    dropped: Vec<String>,
+    /// The length of the request body in bytes.
+    bytes_in: u64,
+    /// The bytes of the answer's body that went to the client; null if no upstream's answer did.
+    bytes_out: Option<u64>,
+    /// The gateway's own time until the first content, or until the end without content, in microseconds.
+    gateway_us: Option<u64>,
+    /// The longest silence of the answer after its first content, in microseconds; null if the answer was complete when
+    /// it was sent.
+    silence_us_max: Option<u64>,
+    /// The ID of the quota that refused the exchange.
+    refused_by: Option<String>,
 }
 
 /// A target that was considered.
@@ -66,6 +103,22 @@ pub(crate) struct RequestStep {
     head_us: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     spent_us: Option<u64>,
+    /// The time from the request's head to the start of the attempt, in microseconds; absent for a skipped target, and in
+    /// records of earlier releases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_us: Option<u64>,
+    /// The time from the request's head to the first content, in microseconds; absent unless the attempt served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first_content_us: Option<u64>,
+    /// The number of the attempt among those at its target, from 1; absent for a skipped target.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    attempt: Option<u32>,
+    /// The error of a failed attempt, sanitized, at most 200 characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<String>,
+    /// The wait that the upstream asked for, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after_ms: Option<u64>,
     /// The consumption of a failed attempt.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostShown>,
@@ -118,7 +171,8 @@ impl RequestRow {
         self.trace.as_ref()?.first()
     }
 
-    pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Option<Trace<'_>>) -> Self {
+    /// Returns the row without its trace.
+    pub(crate) fn of(record: &Record<'_>, owners: OwnerNames, trace: Trace<'_>) -> Self {
         let name = |name| record.name(name).to_owned();
         let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         let or_none = |name| some(record.name(name));
@@ -156,22 +210,69 @@ impl RequestRow {
             end_user: or_none(RecordName::EndUser),
             head_us: record.head_us,
             first_content_us: record.first_content_us,
-            trace: trace.map(|trace| steps(record, trace)),
+            protocol: protocol(record),
+            attempts: AttemptSummary::of_exchange(record, trace),
+            details: RequestDetails::of(record),
+            cancelled_by: cancelled_by(record),
+            trace: None,
         }
+    }
+
+    /// Adds the trace.
+    pub(crate) fn with_trace(self, record: &Record<'_>, trace: Trace<'_>) -> Self {
+        Self { trace: Some(steps(record, trace)), ..self }
     }
 }
 
+impl RequestDetails {
+    /// Returns `None` for a record of an earlier release.
+    fn of(record: &Record<'_>) -> Option<Self> {
+        let text = |name| record.name_if_any(name).map(str::to_owned);
+        let dropped = record.name(RecordName::Dropped).split(", ").filter(|name| !name.is_empty());
+        Some(Self {
+            client: text(RecordName::Client),
+            session: text(RecordName::Session),
+            adapted: text(RecordName::Adapted),
+            dropped: dropped.map(str::to_owned).collect(),
+            bytes_in: record.bytes_in?,
+            bytes_out: record.bytes_out,
+            gateway_us: record.gateway_us,
+            silence_us_max: record.silence_us_max,
+            refused_by: text(RecordName::RefusedBy),
+        })
+    }
+}
+
+/// Returns the name of the client's dialect.
+pub(crate) fn protocol(record: &Record<'_>) -> Option<&'static str> {
+    Some(Operation::named(record.name(RecordName::Operation))?.dialect()?.name())
+}
+
+/// Returns the originator of the exchange's cancellation: `client` or `administrator`.
+pub(crate) fn cancelled_by(record: &Record<'_>) -> Option<&'static str> {
+    if record.name(RecordName::Outcome) != Outcome::Cancelled.name() {
+        return None;
+    }
+    // A client that leaves gets no error.
+    Some(if record.name(RecordName::Error).is_empty() { "client" } else { "administrator" })
+}
+
 fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
-    let step = |step: RecordStep<'_>| RequestStep {
+    let step = |(step, attempt): (RecordStep<'_>, Option<u32>)| RequestStep {
         provider: step.provider.to_owned(),
         model: step.model.to_owned(),
         result: step.result.to_owned(),
         status: step.status,
         head_us: step.head_us,
         spent_us: step.spent_us,
+        start_us: step.start_us,
+        first_content_us: record.first_content_us.filter(|_| step.result == StepResult::Served.name()),
+        attempt,
+        message: Some(step.message.to_owned()).filter(|message| !message.is_empty()),
+        retry_after_ms: step.retry_after_ms,
         lost: None,
     };
-    let mut steps: Vec<RequestStep> = trace.map(step).collect();
+    let mut steps: Vec<RequestStep> = trace.zip(attempts::numbers(trace)).map(step).collect();
     for (place, lost) in rare_fields::lost(&record.lost) {
         if let Some(step) = steps.get_mut(place) {
             step.lost = Some(LostShown::of(lost));

@@ -87,7 +87,7 @@ fn started(
         .and_then(|started| Some((started, authorized.snapshot.operation_ids.seal(started)?)));
     let Some((started, operation)) = sealed else {
         let fault = Fault::new(ErrorKind::Internal, UNSEALED);
-        record.fail(fault.kind, fault.status());
+        record.fail(&fault);
         return Err(fault);
     };
     let status = StatusCode::ACCEPTED;

@@ -1,0 +1,127 @@
+//! The attempts of an exchange, as its trace shows them.
+
+use records::{Record, RecordName, RecordStep, Trace};
+use serde::Serialize;
+use shared::usage::{Outcome, StepResult};
+
+/// The attempts of an exchange in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct AttemptSummary {
+    /// The number of attempts, including retries.
+    pub(crate) attempts: u64,
+    /// The number of targets that were skipped, whatever the reason.
+    pub(crate) passed_over: u64,
+    /// True if another target was tried, or skipped because of an open circuit or a used-up quota, before the target that
+    /// was tried last.
+    pub(crate) failed_over: bool,
+    /// The results of the last steps of the trace, at most 16, in order.
+    pub(crate) results: Vec<String>,
+}
+
+impl AttemptSummary {
+    /// Returns the attempts of an exchange; `None` if the process ended before the exchange did, because the record then
+    /// lacks the attempt that was in progress.
+    pub(crate) fn of_exchange(record: &Record<'_>, trace: Trace<'_>) -> Option<Self> {
+        let is_whole = record.name(RecordName::Outcome) != Outcome::Interrupted.name();
+        is_whole.then(|| Self::of(trace))
+    }
+
+    fn of(trace: Trace<'_>) -> Self {
+        let mut summary = Self::default();
+        let (mut last_tried, mut gave_way) = (None, false);
+        for step in trace {
+            if was_tried(&step) {
+                let target = (step.provider, step.model);
+                summary.failed_over |= gave_way || last_tried.is_some_and(|last| last != target);
+                summary.attempts += 1;
+                last_tried = Some(target);
+            } else {
+                gave_way |= GIVES_WAY.into_iter().any(|result| result.name() == step.result);
+                summary.passed_over += 1;
+            }
+        }
+        let steps = summary.attempts.saturating_add(summary.passed_over);
+        let before = usize::try_from(steps).unwrap_or(usize::MAX).saturating_sub(RESULTS_MAX);
+        summary.results = trace.skip(before).map(|step| step.result.to_owned()).collect();
+        summary
+    }
+}
+
+/// True if the target of a step was tried. Results of later releases count as attempts.
+pub(crate) fn was_tried(step: &RecordStep<'_>) -> bool {
+    StepResult::named(step.result).is_none_or(StepResult::is_attempt)
+}
+
+/// Returns the number of each attempt among those at its target, from 1; `None` for skipped targets.
+pub(super) fn numbers(trace: Trace<'_>) -> impl Iterator<Item = Option<u32>> {
+    let mut known: Vec<((&str, &str), u32)> = Vec::new();
+    trace.map(move |step| {
+        if !was_tried(&step) {
+            return None;
+        }
+        let target = (step.provider, step.model);
+        if let Some((_, count)) = known.iter_mut().find(|(other, _)| *other == target) {
+            *count += 1;
+            return Some(*count);
+        }
+        known.push((target, 1));
+        Some(1)
+    })
+}
+
+/// The reasons for skipping a target that make the next one a failover.
+const GIVES_WAY: [StepResult; 2] = [StepResult::CircuitOpen, StepResult::OverQuota];
+const RESULTS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use records::{Texts, varint};
+
+    use super::*;
+
+    /// Packs a trace of (provider, result).
+    fn packed(steps: &[(&str, &str)]) -> Vec<u8> {
+        let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+        let mut bytes = Vec::new();
+        Record::default().put(&mut bytes, text);
+        for (provider, result) in steps {
+            RecordStep { provider, model: "m", result, ..RecordStep::default() }.put(&mut bytes, text);
+        }
+        bytes
+    }
+
+    #[test]
+    fn attempts_are_counted_and_only_another_target_is_a_failover() {
+        for (steps, attempts, passed_over, failed_over) in [
+            (&[("a", "served")][..], 1, 0, false),
+            (&[("a", "status"), ("a", "served")], 2, 0, false),
+            (&[("a", "status"), ("b", "served")], 2, 0, true),
+            (&[("a", "circuit_open"), ("b", "served")], 1, 1, true),
+            (&[("a", "over_quota"), ("b", "status")], 1, 1, true),
+            (&[("b", "no_vision"), ("a", "served")], 1, 1, false),
+            (&[("a", "circuit_open"), ("b", "circuit_open")], 0, 2, false),
+            (&[("a", "unreachable"), ("b", "circuit_open")], 1, 1, false),
+            (&[("a", "status"), ("b", "timed_out"), ("a", "served")], 3, 0, true),
+            (&[("a", "from_a_later_release")], 1, 0, false),
+            (&[], 0, 0, false),
+        ] {
+            let bytes = packed(steps);
+            let trace = Record::take(&bytes, Texts::Inline).unwrap().1;
+            let results = steps.iter().map(|(_, result)| (*result).to_owned()).collect();
+            let want = AttemptSummary { attempts, passed_over, failed_over, results };
+            assert_eq!(AttemptSummary::of(trace), want);
+        }
+    }
+
+    #[test]
+    fn the_results_are_those_of_the_last_steps() {
+        let steps = [&[("a", "status"); 4][..], &[("b", "timed_out"); 15], &[("c", "served")]].concat();
+        let bytes = packed(&steps);
+        let trace = Record::take(&bytes, Texts::Inline).unwrap().1;
+        let summary = AttemptSummary::of(trace);
+        assert_eq!((summary.attempts, summary.results.len()), (20, RESULTS_MAX));
+        assert_eq!(summary.results.last().unwrap(), "served");
+        let attempts: Vec<_> = numbers(trace).collect();
+        assert_eq!((attempts[3], attempts[4], attempts[19]), (Some(4), Some(1), Some(1)));
+    }
+}

@@ -1,0 +1,210 @@
+//! The attempts of an exchange in progress, as its record shows them.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use http::HeaderValue;
+use shared::operation::Dialect;
+use shared::prices::{Bill, Billed, price};
+use shared::quota::Metric;
+use shared::routing::{InstanceReach, Target};
+use shared::running::Stage;
+use shared::usage::{Details, Lost, Provenance, StepResult, TokenCounts, TraceStep};
+use wire::extras::Extras;
+
+use super::cost::{HeldReservations, counts_as, set_cost};
+use super::{Record, micros};
+use crate::metrics::add;
+
+/// The end of an attempt without an answer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailedStep<'a> {
+    pub(crate) result: StepResult,
+    pub(crate) status: Option<u16>,
+    /// The error, sanitized.
+    pub(crate) message: &'a str,
+    /// The wait that the upstream asked for.
+    pub(crate) retry_after: Option<Duration>,
+    /// The consumption that the upstream reported despite the failure.
+    pub(crate) used: Option<&'a Used>,
+}
+
+/// Consumption that an upstream reported for a failed attempt.
+#[derive(Debug)]
+pub(crate) struct Used {
+    pub(crate) tokens: TokenCounts,
+    pub(crate) extras: Extras,
+}
+
+impl Record {
+    /// Records the start of an attempt at `target`: from now on its input counts as used. The step is corrected when
+    /// the attempt ends. Returns the time of the start, or `None` if a hard quota applies to the exchange and the note
+    /// cannot be written; then nothing may go upstream.
+    pub(crate) fn begin_step(&mut self, target: &Target) -> Option<Instant> {
+        let input = self.input.estimate(self.dialect, target.model.id.as_str());
+        let tokens = TokenCounts { input, ..TokenCounts::default() };
+        self.model = Some(Arc::clone(&target.model));
+        self.free = matches!(target.provider.reach, InstanceReach::Speech);
+        self.note(|event| {
+            event.provider = Some(target.provider.id.clone());
+            event.model = Some(target.model.id.clone());
+            event.upstream_id = None;
+            event.tokens = tokens;
+            event.provenance = Provenance::Estimated;
+        });
+        if !self.note_running() {
+            self.note(|event| (event.tokens, event.provenance) = (TokenCounts::ZERO, Provenance::None));
+            return None;
+        }
+        self.running.begin_attempt(target);
+        let began = Instant::now();
+        let start_us = Some(micros(began - self.started));
+        let step = step(target, StepResult::Cancelled);
+        self.note(|event| event.trace.push(TraceStep { start_us, ..step }));
+        Some(began)
+    }
+
+    /// Records the translation of the request for the target that is tried next: its dialect, if it differs from the
+    /// client's, and the names of the fields that were left out.
+    pub(crate) fn adapted(&mut self, target: Option<Dialect>, dropped: Option<&HeaderValue>) {
+        let dropped = dropped.and_then(|names| names.to_str().ok()).map(|names| {
+            let end = names.floor_char_boundary(Details::DROPPED_BYTES_MAX);
+            names.split_at(end).0.into()
+        });
+        self.note(|event| (event.details.adapted, event.details.dropped) = (target, dropped));
+    }
+
+    /// Records the start of a pause before an attempt.
+    pub(crate) fn pause(&mut self) {
+        self.paused_at = Some(Instant::now());
+    }
+
+    /// Records the end of a pause.
+    pub(crate) fn resume(&mut self) {
+        if let Some(paused_at) = self.paused_at.take() {
+            self.outside_us = self.outside_us.saturating_add(micros(paused_at.elapsed()));
+        }
+    }
+
+    /// Writes a note of the exchange as it is to be recorded if the process dies before it ends, with its reservations
+    /// counted as used. The note replaces the exchange's earlier one. Only streams and exchanges that hold a
+    /// reservation under a hard quota are noted: for a short whole answer a note would cost as much as the record
+    /// itself. Returns false if a note is required and cannot be written.
+    fn note_running(&mut self) -> bool {
+        let Some(event) = &mut self.event else { return true };
+        let has_to_be = self.held.as_ref().is_some_and(HeldReservations::is_hard);
+        if !has_to_be && !event.stream {
+            return true;
+        }
+        let held = |metric| self.held.as_ref().and_then(|held| held.most(metric));
+        let total = held(Metric::TotalTokens).map(|total| total.saturating_sub(event.tokens.input));
+        event.tokens.output = held(Metric::OutputTokens).max(total).unwrap_or(0);
+        match held(Metric::CostMicroUsd) {
+            _ if self.free => event.cost_nano_usd = Some(0),
+            Some(reserved) => event.cost_nano_usd = Some(reserved),
+            None => {
+                let bill = set_cost(event, self.model.as_deref());
+                event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
+            }
+        }
+        let note = self.recorder.note(event);
+        event.tokens.output = 0;
+        (event.cost_nano_usd, event.price, event.quota_nano_usd) = (None, None, None);
+        let is_noted = note.is_some();
+        match note.and_then(|note| self.note.replace(note)) {
+            Some(earlier) => self.recorder.strike(earlier),
+            None if !is_noted && !has_to_be => add(&self.recorder.counters.unnoted, 1),
+            None => {}
+        }
+        is_noted || !has_to_be
+    }
+
+    /// Records that the latest attempt failed after `spent`. Usage reported by its upstream is recorded as lost.
+    pub(crate) fn end_step(&mut self, failed: FailedStep<'_>, spent: Duration) {
+        self.running.enter(Stage::Paused);
+        let lost = failed.used.map(|used| Box::new(self.lost(used)));
+        self.outside_us = self.outside_us.saturating_add(micros(spent));
+        self.note(|event| {
+            event.tokens = TokenCounts::ZERO;
+            event.provenance = Provenance::None;
+            if let Some(step) = event.trace.last_mut() {
+                step.result = failed.result;
+                step.status = failed.status.or(step.status);
+                step.spent_us = Some(micros(spent));
+                step.message = Some(failed.message.chars().take(TraceStep::MESSAGE_CHARS_MAX).collect());
+                step.retry_after_ms = failed.retry_after.map(millis);
+                step.lost = lost;
+            }
+        });
+    }
+
+    /// Returns what the latest attempt used, and its cost at the prices of its target.
+    fn lost(&self, Used { tokens, extras }: &Used) -> Lost {
+        let picture = extras.picture.clone().or_else(|| self.asked_picture());
+        let bill = match (&self.event, &self.model) {
+            _ if self.free => Bill::FREE,
+            (Some(event), Some(model)) => {
+                let billed = Billed {
+                    operation: event.operation,
+                    provenance: Provenance::Reported,
+                    tokens,
+                    units: &extras.units,
+                    tier: extras.tier.as_deref(),
+                    picture: picture.as_deref(),
+                    vendor_cost: extras.vendor_cost_nano_usd,
+                };
+                price(&billed, model.prices.as_ref())
+            }
+            (None, _) | (_, None) => Bill::UNKNOWN,
+        };
+        Lost {
+            tokens: *tokens,
+            units: extras.units,
+            cost_nano_usd: bill.cost,
+            tier: extras.tier.clone(),
+            picture,
+            vendor_cost_nano_usd: extras.vendor_cost_nano_usd,
+            quota_nano_usd: counts_as(self.held.as_ref(), bill),
+        }
+    }
+
+    /// Records that the upstream's head arrived at `now`, in an attempt that began at `began`.
+    pub(crate) fn head(&mut self, status: u16, began: Instant, now: Instant) {
+        self.running.enter(Stage::Held);
+        let started = self.started;
+        self.note(|event| {
+            event.head_us = Some(micros(now - started));
+            if let Some(step) = event.trace.last_mut() {
+                step.status = Some(status);
+                step.head_us = Some(micros(now - began));
+            }
+        });
+    }
+
+    /// Records that the first content arrived at `now`, in an attempt that began at `began`.
+    pub(crate) fn served(&mut self, began: Instant, now: Instant) {
+        let (spent_us, first_content_us) = (micros(now - began), micros(now - self.started));
+        let outside_us = self.outside_us.saturating_add(spent_us);
+        self.note(|event| {
+            event.first_content_us = Some(first_content_us);
+            event.details.gateway_us = Some(first_content_us.saturating_sub(outside_us));
+            if let Some(step) = event.trace.last_mut() {
+                step.result = StepResult::Served;
+                step.spent_us = Some(spent_us);
+            }
+        });
+    }
+
+    /// Records that a target was skipped.
+    pub(crate) fn skip(&mut self, target: &Target, result: StepResult) {
+        self.note(|event| event.trace.push(step(target, result)));
+    }
+}
+
+fn step(target: &Target, result: StepResult) -> TraceStep {
+    TraceStep::new(target.provider.id.clone(), target.model.id.clone(), result)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

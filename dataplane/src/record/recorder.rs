@@ -1,0 +1,56 @@
+//! The usage events of one worker, on their way to its log.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use shared::usage::{Note, UsageEvent, UsageLog};
+
+use crate::metrics::Counters;
+
+/// Writes the usage events of one worker.
+pub(crate) struct UsageRecorder {
+    log: RefCell<Box<dyn UsageLog>>,
+    pub(super) counters: Arc<Counters>,
+    /// True if one line is logged per request (CFG-7).
+    pub(super) logs_requests: bool,
+}
+
+impl std::fmt::Debug for UsageRecorder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UsageRecorder").finish_non_exhaustive()
+    }
+}
+
+impl UsageRecorder {
+    pub(crate) fn new(log: Box<dyn UsageLog>, counters: Arc<Counters>, logs_requests: bool) -> Self {
+        Self { log: RefCell::new(log), counters, logs_requests }
+    }
+
+    /// Records an exchange. Returns true if the record survives a kill of the process from now on; otherwise the client
+    /// must not get a complete answer.
+    #[must_use]
+    pub(super) fn append(&self, event: &UsageEvent) -> bool {
+        self.log.borrow_mut().append(event)
+    }
+
+    /// Notes how an exchange is to be recorded if the process is killed before it ends. Returns `None` if the note
+    /// could not be written.
+    pub(super) fn note(&self, running: &UsageEvent) -> Option<Note> {
+        self.log.borrow_mut().note(running)
+    }
+
+    /// Removes the note of an exchange that has been recorded.
+    pub(super) fn strike(&self, note: Note) {
+        self.log.borrow_mut().strike(note);
+    }
+
+    /// Returns true if another exchange can be recorded.
+    pub(crate) fn has_room(&self) -> bool {
+        self.log.borrow().has_room()
+    }
+
+    /// Lets a full usage log check for room. Runs once a second.
+    pub(crate) fn tend(&self) {
+        self.log.borrow_mut().tend();
+    }
+}

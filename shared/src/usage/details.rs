@@ -1,0 +1,42 @@
+//! Facts about an exchange on which neither its cost nor quotas depend.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::operation::Dialect;
+
+/// Facts about an exchange on which neither its cost nor quotas depend.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Details {
+    /// The client's product and version from `User-Agent`, such as `claude-cli/2.1.329`: at most 64 printable ASCII
+    /// characters.
+    pub client: Option<Arc<str>>,
+    /// The pseudonym of the conversation: of the session ID that an agent sends in a header, else of the affinity key.
+    pub session: Option<Box<str>>,
+    /// The dialect of the target that was tried last, if it differs from the client's.
+    pub adapted: Option<Dialect>,
+    /// The names of the fields that the adaptation to that target left out, joined by `, `; at most
+    /// [`DROPPED_BYTES_MAX`](Self::DROPPED_BYTES_MAX) bytes.
+    pub dropped: Option<Box<str>>,
+    /// The ID of the quota that refused the exchange.
+    pub refused_by: Option<Box<str>>,
+    /// The length of the request body in bytes, decompressed.
+    pub bytes_in: Option<u64>,
+    /// The number of bytes of the answer's body that went to the client; absent if no upstream's answer did. An error
+    /// event that the gateway appends to an answer that broke off does not count.
+    pub bytes_out: Option<u64>,
+    /// The time in microseconds that the gateway itself took until the first content, or until the end of an exchange
+    /// without content: all of it except waiting for the request body, attempts, and pauses before attempts. Reading and
+    /// translating an upstream's answer is part of its attempt.
+    pub gateway_us: Option<u64>,
+    /// The longest silence of a relayed answer after its first content, in microseconds: between two pieces, or between
+    /// the last piece and the end. Exact to a few milliseconds. Absent for an answer that was complete when it was sent.
+    pub silence_us_max: Option<u64>,
+}
+
+impl Details {
+    /// The limit on the bytes of [`dropped`](Self::dropped).
+    pub const DROPPED_BYTES_MAX: usize = 256;
+}

@@ -1,0 +1,192 @@
+//! The record of one exchange as an operator reads it: times of each attempt, the client and its session, bytes, silence,
+//! adaptation, refusal and cancellation (FAIL-8).
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::support::admin::Admin;
+use crate::support::{Answer, Client, Gate, Gateway, Upstream, Yaml, chat, wait};
+
+async fn get(gateway: &Gateway, path: &str) -> Value {
+    gateway.client().get(&format!("/admin/api/{path}")).await.unwrap().json()
+}
+
+fn us(record: &Value, member: &str) -> u64 {
+    record[member].as_u64().unwrap_or_else(|| panic!("{member} in {record}"))
+}
+
+#[tokio::test]
+async fn a_pause_between_attempts_is_seen_in_the_trace_and_is_not_the_gateways_own_time() {
+    const PAUSE_US: u64 = 300_000;
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    let error = chat::error("over capacity, sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", "busy");
+    let headers = [("content-type", "application/json"), ("retry-after-ms", "300")];
+    first.always(Answer::whole(503, &headers, error));
+    second.always(Answer::completion("ok"));
+    let policies = "retry_max_attempts: 2\ncircuit_failure_threshold: 0";
+    let yaml = Yaml::line(&[first.base_url(), second.base_url()]).policies(policies);
+    let gateway = Gateway::start(&yaml).await;
+    let answer = gateway.client().chat(chat::request("line")).await;
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    let steps = record["trace"].as_array().unwrap();
+    let places: Vec<_> =
+        steps.iter().map(|step| (step["provider"].clone(), step["attempt"].clone())).collect();
+    assert_eq!(places, [(json!("p0"), json!(1)), (json!("p0"), json!(2)), (json!("p1"), json!(1))]);
+    let end = |step: &Value| us(step, "start_us") + us(step, "spent_us");
+    assert!(us(&steps[1], "start_us") >= end(&steps[0]) + PAUSE_US, "{record}");
+    assert!(us(&steps[2], "start_us") >= end(&steps[1]), "{record}");
+    for failed in &steps[..2] {
+        let message = failed["message"].as_str().unwrap();
+        assert!(message.starts_with("over capacity, ") && !message.contains("abcdefgh"), "{message}");
+        assert_eq!((&failed["retry_after_ms"], &failed["first_content_us"]), (&json!(300), &Value::Null));
+    }
+    assert_eq!(
+        (&steps[2]["message"], &steps[2]["first_content_us"]),
+        (&Value::Null, &record["first_content_us"])
+    );
+    let spent: u64 = steps.iter().map(|step| us(step, "spent_us")).sum();
+    assert!(us(&record, "gateway_us") + spent + PAUSE_US <= us(&record, "first_content_us"), "{record}");
+    assert_eq!((&record["attempts"], &record["passed_over"]), (&json!(3), &json!(0)));
+    assert_eq!(
+        (&record["failed_over"], &record["results"]),
+        (&json!(true), &json!(["status", "status", "served"]))
+    );
+}
+
+#[tokio::test]
+async fn a_record_shows_the_client_its_session_and_both_lengths() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let of_session = |session: &str| {
+        let client = gateway.client().with("user-agent", "claude-cli/2.1.329 (external, cli)");
+        client.with("x-claude-code-session-id", session)
+    };
+    let mut records = Vec::new();
+    for (session, body, answer) in [
+        ("5e55-one", chat::request("m"), Answer::completion("whole")),
+        ("5e55-one", chat::stream_request_with_usage("m"), Answer::events(&chat::events(&["a", "b"]))),
+        ("5e55-two", chat::request("m"), Answer::completion("whole")),
+    ] {
+        upstream.then(answer);
+        let answer = of_session(session).chat(body.clone()).await;
+        let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+        assert_eq!((&record["client"], &record["protocol"]), (&json!("claude-cli/2.1.329"), &json!("chat")));
+        assert_eq!(
+            (us(&record, "bytes_in"), us(&record, "bytes_out")),
+            (body.len() as u64, answer.body.len() as u64)
+        );
+        assert!(!record.to_string().contains("5e55-"), "{record}");
+        records.push(record);
+    }
+    let session = |at: usize| records[at]["session"].as_str().unwrap();
+    assert_eq!((session(0), session(0).len()), (session(1), 16));
+    assert_ne!(session(0), session(2));
+    assert_eq!(records[0]["silence_us_max"], Value::Null, "a whole answer has no silence");
+    assert!(records[1]["silence_us_max"].is_u64(), "{}", records[1]);
+    for member in ["adapted", "refused_by"] {
+        assert_eq!(records[0][member], Value::Null);
+    }
+    assert_eq!((&records[0]["dropped"], records[0].get("cancelled_by")), (&json!([]), None));
+    // Without a header of an agent, the session is that of the affinity key.
+    upstream.then(Answer::completion("ok"));
+    let answer = gateway.client().with("x-llmgw-affinity-key", "5e55-one").chat(chat::request("m")).await;
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((&record["session"], &record["client"]), (&json!(session(0)), &Value::Null));
+}
+
+#[tokio::test]
+async fn the_longest_silence_of_a_stream_is_recorded_even_if_it_is_its_last() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let silence = Duration::from_millis(400);
+    let gate = Gate::new();
+    let end = Answer::stream().chunk(chat::content("a")).wait(&gate);
+    for answer in [end.clone().chunk(chat::finish()).chunk(chat::done()).end(), end.close()] {
+        upstream.then(answer);
+        let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
+        let id = flow.headers.get("x-request-id").unwrap().to_str().unwrap().to_owned();
+        flow.event().await;
+        tokio::time::sleep(silence).await;
+        gate.open(1);
+        let _ = flow.rest().await;
+        let record = gateway.record_of(&id).await;
+        assert!(us(&record, "silence_us_max") >= 350_000, "{record}");
+        assert!(us(&record, "silence_us_max") <= us(&record, "duration_us"), "{record}");
+    }
+}
+
+#[tokio::test]
+async fn an_adapted_request_shows_the_targets_protocol_and_what_was_left_out() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let body = json!({"model": "m", "max_tokens": 5, "min_p": 0.1, "new_one": 1,
+        "messages": [{"role": "user", "content": "hi"}]});
+    let answer = gateway.client().post("/v1/messages", body.to_string()).await;
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!((&record["protocol"], &record["adapted"]), (&json!("messages"), &json!("chat")), "{record}");
+    let dropped: Vec<_> = answer.header("x-llmgw-dropped").unwrap().split(", ").collect();
+    assert_eq!(record["dropped"], json!(dropped));
+    assert!(dropped.contains(&"new_one"), "{dropped:?}");
+}
+
+#[tokio::test]
+async fn a_refused_request_names_the_quota_and_a_cancelled_one_the_client() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::hang_forever());
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let admin = Admin(gateway.client());
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let quota = json!({"subject": {"kind": "key", "id": key.id}, "metric": "requests", "window": "total", "limit": 0});
+    let quota = admin.create("quotas", quota).await;
+    let client = Client::new(gateway.address(), Some(&key.key));
+    let refused = wait::eventually("the quota", async || {
+        let sending = client.clone().with("content-type", "application/json");
+        let flow = sending.open("POST", "/v1/chat/completions", chat::request("m").into());
+        let refused = tokio::time::timeout(Duration::from_secs(5), flow).await.ok()?.ok()?;
+        (refused.status == 429).then_some(refused)
+    })
+    .await;
+    let id = refused.headers.get("x-request-id").unwrap().to_str().unwrap().to_owned();
+    let record = gateway.record_of(&id).await;
+    assert_eq!((&record["refused_by"], &record["attempts"]), (&json!(quota), &json!(0)), "{record}");
+    assert_eq!(record.get("cancelled_by"), None);
+    let flow = gateway.client().with("content-type", "application/json").with("x-request-id", "left");
+    let before = upstream.requests().len();
+    let running = tokio::spawn(async move {
+        flow.open("POST", "/v1/chat/completions", chat::request("m").into()).await.map(drop).ok()
+    });
+    upstream.request(before).await;
+    running.abort();
+    let record = gateway.record_of("left").await;
+    assert_eq!((&record["outcome"], &record["cancelled_by"]), (&json!("cancelled"), &json!("client")));
+    assert_eq!((&record["bytes_out"], &record["results"]), (&Value::Null, &json!(["cancelled"])), "{record}");
+    assert!(us(&record, "gateway_us") < us(&record, "duration_us"), "{record}");
+}
+
+#[tokio::test]
+async fn an_export_has_the_members_about_client_and_attempts() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.always(Answer::error(500));
+    second.always(Answer::completion("ok"));
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 0";
+    let yaml = Yaml::line(&[first.base_url(), second.base_url()]).policies(policies);
+    let gateway = Gateway::start(&yaml).await;
+    let client = gateway.client().with("user-agent", "=curl/8.14.1");
+    assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    let lines = get(&gateway, "usage/export?format=jsonl").await;
+    assert_eq!((&lines["client"], &lines["attempts"]), (&json!("=curl/8.14.1"), &json!(2)), "{lines}");
+    assert_eq!((&lines["failed_over"], lines.get("trace")), (&json!(true), None));
+    let text = gateway.client().get("/admin/api/usage/export?format=csv").await.unwrap().body;
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let cell = |name: &str| rows[1][rows[0].iter().position(|column| *column == name).unwrap()];
+    assert_eq!(
+        (cell("client"), cell("protocol"), cell("failed_over")),
+        ("\"'=curl/8.14.1\"", "chat", "true")
+    );
+    assert_eq!((cell("attempts"), cell("passed_over"), cell("refused_by")), ("2", "0", ""));
+    assert_eq!(cell("bytes_in"), lines["bytes_in"].to_string());
+}
