@@ -190,3 +190,74 @@ async fn an_export_has_the_members_about_client_and_attempts() {
     assert_eq!((cell("attempts"), cell("passed_over"), cell("refused_by")), ("2", "0", ""));
     assert_eq!(cell("bytes_in"), lines["bytes_in"].to_string());
 }
+
+/// Returns the IDs of the requests that pass a filter, newest first.
+async fn found(gateway: &Gateway, filter: &str) -> Vec<String> {
+    let page = get(gateway, &format!("requests?{filter}")).await;
+    let rows = page["data"].as_array().unwrap_or_else(|| panic!("{filter}: {page}"));
+    rows.iter().map(|row| row["request_id"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn requests_are_found_by_how_they_went_and_by_any_name() {
+    let (first, second) = (Upstream::start().await, Upstream::start().await);
+    first.always(Answer::error(503));
+    second.always(Answer::completion("ok"));
+    let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 0";
+    let yaml = Yaml::line(&[first.base_url(), second.base_url()]).policies(policies);
+    let gateway = Gateway::start(&yaml).await;
+    let admin = Admin(gateway.client());
+    let project = admin.project("blue moon").await;
+    let key = admin.key(json!({"project": project})).await;
+    let client = |id: &str, agent: &str| {
+        let client = Client::new(gateway.address(), Some(&key.key)).with("x-request-id", id);
+        client.with("user-agent", agent).with("session-id", agent)
+    };
+    let over = client("over", "claude-cli/2.1.329").chat(chat::request("line")).await;
+    let direct = client("direct", "claude-cli/2.2.0 (x)").chat(chat::request("p1/m")).await;
+    let refused = gateway.client().with("x-request-id", "refused").chat(chat::request("p0/m")).await;
+    assert_eq!((over.status, direct.status, refused.status), (200, 200, 503));
+    gateway.records(3).await;
+    for (filter, want) in [
+        ("failed=true", &["refused"][..]),
+        ("failed=false", &["direct", "over"]),
+        ("failed_over=true", &["over"]),
+        ("failed_over=false&failed=false", &["direct"]),
+        ("attempted=p0", &["refused", "over"]),
+        ("attempted=p0&provider=p1", &["over"]),
+        ("attempted=p2", &[]),
+        ("result=status", &["refused", "over"]),
+        ("result=served", &["direct", "over"]),
+        ("result=timed_out", &[]),
+        ("status_class=5", &["refused"]),
+        ("status_class=2", &["direct", "over"]),
+        ("client=claude-cli", &["direct", "over"]),
+        ("client=claude-cli/2.2.0", &["direct"]),
+        ("client=claude", &[]),
+        ("session=claude-cli/2.1.329", &["over"]),
+        ("first_content_us_min=1", &["direct", "over"]),
+        ("first_content_us_min=600000000", &[]),
+        ("q=over", &["over"]),
+        ("q=line", &["over"]),
+        ("q=p1", &["direct", "over"]),
+        ("q=p1/m", &["direct"]),
+        ("q=a+key", &["direct", "over"]),
+        ("q=blue+moon", &["direct", "over"]),
+        ("q=blue", &[]),
+    ] {
+        assert_eq!(found(&gateway, filter).await, want, "{filter}");
+        let exported = gateway.client().get(&format!("/admin/api/usage/export?format=jsonl&{filter}")).await;
+        let lines = String::from_utf8(exported.unwrap().body.to_vec()).unwrap();
+        assert_eq!(lines.lines().count(), want.len(), "{filter}: {lines}");
+    }
+    let session = gateway.record_of("over").await["session"].as_str().unwrap().to_owned();
+    assert_eq!(found(&gateway, &format!("session={session}")).await, ["over"]);
+    let row = get(&gateway, "requests?q=over").await["data"][0].clone();
+    assert_eq!((&row["key_name"], &row["project_name"]), (&json!("a key"), &json!("blue moon")));
+    assert_eq!((&row["results"], row.get("trace")), (&json!(["status", "served"]), None));
+    for filter in ["failed=maybe", "result=lost", "status_class=10", "first_content_us_min=x"] {
+        let answer = gateway.client().get(&format!("/admin/api/requests?{filter}")).await.unwrap();
+        let name = filter.split('=').next().unwrap();
+        assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some(name)), "{filter}");
+    }
+}

@@ -6,12 +6,14 @@ use http::{Method, Response};
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
+use shared::usage::StepResult;
 
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::usage::dimension::{END_USER, Marks};
+use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
-    Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, page, row,
+    Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
 };
 
 pub(super) static ROUTES: &[Route] = &[
@@ -53,8 +55,27 @@ pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiE
         duration_us_min: query.number("duration_us_min", 0, u64::MAX)?,
         cost_min: query.number("cost_micro_usd_min", 0, u64::MAX)?.map(nano),
         cost_max: query.number("cost_micro_usd_max", 0, u64::MAX)?.map(nano),
+        status_class: query.number("status_class", 1, 9)?,
+        is_failed: query.choice("failed", &BOOLEAN)?,
+        first_content_us_min: query.number("first_content_us_min", 0, u64::MAX)?,
+        client: query.text("client"),
+        sessions: sessions(app, query),
+        attempts: AttemptFilter {
+            failed_over: query.choice("failed_over", &BOOLEAN)?,
+            attempted: query.text("attempted"),
+            result: query.choice("result", &StepResult::ALL.map(|result| (result.name(), result)))?,
+        },
+        search: query.text("q").map(Search::new),
     })
 }
+
+/// Takes the filter by session, given by name or by pseudonym.
+fn sessions(app: &App, query: &mut Query) -> Vec<String> {
+    let pseudonym = |name: &str| app.snapshot.load().key_hasher.session(name).into_string();
+    query.text("session").map(|name| vec![pseudonym(&name), name]).unwrap_or_default()
+}
+
+const BOOLEAN: [(&str, bool); 2] = [("true", true), ("false", false)];
 
 /// Returns the newest exchange with this id, including its trace.
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -19,9 +19,9 @@ pub(crate) struct Progress {
 
 impl Progress {
     /// Starts an export of the exchanges that are stored now.
-    pub(crate) fn start(db: &Connection, filter: RequestFilter) -> rusqlite::Result<Self> {
+    pub(crate) fn start(db: &Connection, filter: &RequestFilter) -> rusqlite::Result<Self> {
         let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
-        Ok(Self { filter, done: 0, last: last.unwrap_or(0) })
+        Ok(Self { filter: filter.resolved(db)?, done: 0, last: last.unwrap_or(0) })
     }
 
     /// Passes the exchanges of the next block to `each`. Returns false if there is no block left.
@@ -41,9 +41,9 @@ impl Progress {
         let Some(block) = blocks.next()? else { return Ok(false) };
         let row = PackedRow::read(block)?;
         self.done = row.id;
-        if self.filter.may_pass(&row.names) {
+        if self.filter.may_pass(row.id, &row.names) {
             let rows = block::rows(row.rows()?, &row.names).flatten();
-            let mut passing = rows.filter(|(record, _)| self.filter.passes(record));
+            let mut passing = rows.filter(|(record, trace)| self.filter.passes(record, *trace));
             passing.try_for_each(|(record, trace)| each(&record, trace))?;
         }
         Ok(true)

@@ -133,7 +133,8 @@ pub enum StepResult {
 }
 
 impl StepResult {
-    const ALL: [Self; 21] = [
+    /// Every result.
+    pub const ALL: [Self; 21] = [
         Self::Served,
         Self::CircuitOpen,
         Self::NoVision,

@@ -58,7 +58,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let db = app.exports.files.reader().map_err(DbError::from)?;
-    let progress = Progress::start(&db, filter).map_err(DbError::from)?;
+    let progress = Progress::start(&db, &filter).map_err(DbError::from)?;
     let (out, body) = stream::channel();
     tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, room }, out));
     let mut response = Response::new(body);

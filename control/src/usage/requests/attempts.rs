@@ -26,7 +26,8 @@ impl AttemptSummary {
         is_whole.then(|| Self::of(trace))
     }
 
-    fn of(trace: Trace<'_>) -> Self {
+    /// Returns the counts, without the results.
+    fn counted(trace: Trace<'_>) -> Self {
         let mut summary = Self::default();
         let (mut last_tried, mut gave_way) = (None, false);
         for step in trace {
@@ -40,10 +41,44 @@ impl AttemptSummary {
                 summary.passed_over += 1;
             }
         }
+        summary
+    }
+
+    fn of(trace: Trace<'_>) -> Self {
+        let mut summary = Self::counted(trace);
         let steps = summary.attempts.saturating_add(summary.passed_over);
         let before = usize::try_from(steps).unwrap_or(usize::MAX).saturating_sub(RESULTS_MAX);
         summary.results = trace.skip(before).map(|step| step.result.to_owned()).collect();
         summary
+    }
+}
+
+/// Conditions on the attempts of an exchange.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AttemptFilter {
+    /// The value of [`AttemptSummary::failed_over`].
+    pub(crate) failed_over: Option<bool>,
+    /// A provider instance that was tried.
+    pub(crate) attempted: Option<String>,
+    /// The result of a step.
+    pub(crate) result: Option<StepResult>,
+}
+
+impl AttemptFilter {
+    pub(super) fn fits(&self, record: &Record<'_>, mut trace: Trace<'_>) -> bool {
+        let is_interrupted = || record.name(RecordName::Outcome) == Outcome::Interrupted.name();
+        let has_failed_over = || !is_interrupted() && AttemptSummary::counted(trace).failed_over;
+        self.failed_over.is_none_or(|wanted| wanted == has_failed_over())
+            && self
+                .attempted
+                .as_deref()
+                .is_none_or(|provider| { trace }.any(|step| step.provider == provider && was_tried(&step)))
+            && self.result.is_none_or(|result| trace.any(|step| step.result == result.name()))
+    }
+
+    /// Returns names that a block contains if one of its exchanges fits.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.attempted.as_deref().into_iter().chain(self.result.map(StepResult::name))
     }
 }
 

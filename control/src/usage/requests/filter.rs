@@ -1,7 +1,11 @@
 //! The filters of exchanges.
 
-use records::{Record, RecordName};
+use records::{Record, RecordName, Trace};
+use rusqlite::Connection;
+use shared::usage::Outcome;
 
+use super::attempts::AttemptFilter;
+use super::search::Search;
 use crate::usage::dimension::Marks;
 
 /// A property by which usage can be filtered and grouped. The API and the tables use the same names.
@@ -77,27 +81,70 @@ pub(crate) struct RequestFilter {
     /// In nano-dollars. An exchange with an unknown cost is outside of every range.
     pub(crate) cost_min: Option<u64>,
     pub(crate) cost_max: Option<u64>,
+    /// The first digit of the status.
+    pub(crate) status_class: Option<u16>,
+    /// True for exchanges that failed, broke off or were interrupted, false for the others.
+    pub(crate) is_failed: Option<bool>,
+    /// An exchange without content is outside of every range.
+    pub(crate) first_content_us_min: Option<u64>,
+    /// A product, with its version or for all of them.
+    pub(crate) client: Option<String>,
+    /// Sessions, one of which must match.
+    pub(crate) sessions: Vec<String>,
+    pub(crate) attempts: AttemptFilter,
+    pub(crate) search: Option<Search>,
 }
 
 impl RequestFilter {
-    pub(crate) fn passes(&self, record: &Record<'_>) -> bool {
+    /// Looks up what the search text names.
+    pub(crate) fn resolved(&self, db: &Connection) -> rusqlite::Result<Self> {
+        let search = self.search.as_ref().map(|search| search.resolved(db)).transpose()?;
+        Ok(Self { search, ..self.clone() })
+    }
+
+    pub(crate) fn passes(&self, record: &Record<'_>, trace: Trace<'_>) -> bool {
         let cost = record.cost_nano_usd;
         self.from_ms.is_none_or(|from| from <= record.started_at_ms)
             && self.to_ms.is_none_or(|to| record.started_at_ms < to)
             && self.status.is_none_or(|status| status == record.status)
+            && self.status_class.is_none_or(|class| class == record.status / 100)
             && self.duration_us_min.is_none_or(|min| min <= record.duration_us)
+            && self.first_content_us_min.is_none_or(|min| record.first_content_us.is_some_and(|us| min <= us))
             && self.cost_min.is_none_or(|min| cost.is_some_and(|cost| min <= cost))
             && self.cost_max.is_none_or(|max| cost.is_some_and(|cost| cost <= max))
             && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
+            && self.is_failed.is_none_or(|is_failed| is_failed == has_failed(record))
+            && self.client.as_deref().is_none_or(|client| is_client(record.name(RecordName::Client), client))
+            && is_one_of(record.name(RecordName::Session), &self.sessions)
             && has_names(record, &self.names)
             && self.marks.fit(record)
+            && self.search.as_ref().is_none_or(|search| search.fits(record))
+            && self.attempts.fits(record, trace)
     }
 
-    /// True if a block with these names may contain an exchange that passes.
-    pub(crate) fn may_pass(&self, names: &[&str]) -> bool {
-        let wanted = self.names.iter().map(|(_, name)| name).chain(&self.error);
-        wanted.filter(|name| !name.is_empty()).all(|name| names.contains(&name.as_str()))
+    /// True if the block `row` with these names may contain an exchange that passes.
+    pub(crate) fn may_pass(&self, row: i64, names: &[&str]) -> bool {
+        let wanted = self.names.iter().map(|(_, name)| name.as_str()).chain(self.error.as_deref());
+        wanted.chain(self.attempts.names()).filter(|name| !name.is_empty()).all(|name| names.contains(&name))
+            && self.client.as_deref().is_none_or(|client| names.iter().any(|name| is_client(name, client)))
+            && (self.sessions.is_empty() || names.iter().any(|name| is_one_of(name, &self.sessions)))
             && self.marks.may_fit(names)
+            && self.search.as_ref().is_none_or(|search| search.may_fit(row, names))
     }
+}
+
+/// True if an exchange ended without its whole answer, other than by a cancellation.
+fn has_failed(record: &Record<'_>) -> bool {
+    let outcome = record.name(RecordName::Outcome);
+    [Outcome::Failed, Outcome::Cut, Outcome::Interrupted].into_iter().any(|failed| failed.name() == outcome)
+}
+
+/// True if `client` is `wanted`, or a version of it: after `/`, or after a space as in `OpenAI/Python 2.8.1`.
+fn is_client(client: &str, wanted: &str) -> bool {
+    client.strip_prefix(wanted).is_some_and(|version| version.is_empty() || version.starts_with(['/', ' ']))
+}
+
+fn is_one_of(name: &str, wanted: &[String]) -> bool {
+    wanted.is_empty() || wanted.iter().any(|wanted| wanted == name)
 }

@@ -15,9 +15,11 @@ use crate::usage::request_index;
 pub(crate) mod attempts;
 mod filter;
 mod row;
+mod search;
 
 pub(crate) use self::filter::{Column, RequestFilter, has_names};
 pub(crate) use self::row::{RequestRow, by_class, cancelled_by, protocol, units_by_class};
+pub(crate) use self::search::Search;
 
 /// The last row of the previous page, or the position up to which that page has searched. Later exchanges are greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,6 +52,7 @@ pub(crate) fn page(
     bounds: Bounds,
 ) -> rusqlite::Result<RequestRows> {
     let limit = usize::try_from(bounds.rows).unwrap_or(usize::MAX);
+    let filter = &filter.resolved(db)?;
     let to_ms = filter
         .to_ms
         .unwrap_or(u64::MAX)
@@ -70,7 +73,7 @@ pub(crate) fn page(
             return newest.page(limit, Some(here)).named(db);
         }
         let row = PackedRow::read(block)?;
-        if !filter.may_pass(&row.names) {
+        if !filter.may_pass(row.id, &row.names) {
             continue;
         }
         let passing = Passing { filter, cursor, block: row.id, names: &row.names };
@@ -92,10 +95,11 @@ impl Passing<'_> {
     /// Returns their positions and bytes, newest first.
     fn of<'a>(&self, packed: &'a [u8]) -> Vec<(RequestCursor, &'a [u8])> {
         let place = |(at, bytes): (i64, &'a [u8])| {
-            let record = block::record(bytes, self.names)?.0;
+            let (record, trace) = block::record(bytes, self.names)?;
             let id = (self.block << BLOCK_BITS) + at;
             let place = RequestCursor { started_at_ms: record.started_at_ms, id };
-            let passes = self.filter.passes(&record) && self.cursor.is_none_or(|cursor| place < cursor);
+            let passes =
+                self.filter.passes(&record, trace) && self.cursor.is_none_or(|cursor| place < cursor);
             passes.then_some((place, bytes))
         };
         let mut places: Vec<_> = (0..).zip(block::pieces(packed)).filter_map(place).collect();
