@@ -64,6 +64,6 @@ mod tests {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
         check(StepResult::name, 21);
-        check(error, 31);
+        check(error, 32);
     }
 }

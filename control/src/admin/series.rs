@@ -161,7 +161,7 @@ struct SeriesPoints {
     /// The exchanges that started in the point: the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
     requests: Vec<u64>,
     completed: Vec<u64>,
-    /// The completed ones whose first target did not serve them.
+    /// The completed ones after a failover.
     failed_over: Vec<u64>,
     /// Failed for no fault of the client.
     failed: Vec<u64>,

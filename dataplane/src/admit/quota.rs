@@ -105,7 +105,7 @@ fn over(exceeded: &Exceeded) -> Fault {
         Some(_) => "",
     };
     let message = format!("The quota of {quota} is used up.{what}{advice}");
-    let fault = Fault { quota: Some(quota.id.clone()), ..Fault::new(ErrorKind::QuotaExceeded, message) };
+    let fault = Fault { quota: Some(Arc::clone(quota)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
     match wait_ms {
         None => fault,
         Some(0) => fault.retry_after(WHILE_HELD),

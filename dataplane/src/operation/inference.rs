@@ -149,7 +149,7 @@ impl AuthorizedRequest<'_> {
             end_user: labels::end_user(head.end_user.as_deref(), end_users, hasher),
             session: labels::session(self.headers, head.affinity_key.as_deref(), hasher),
             body_bytes: body.bytes(),
-            body_wait: body.waited,
+            body_wait_us: body.waited_us,
             media: head.media.as_deref(),
             running: self.running,
         };

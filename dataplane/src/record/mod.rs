@@ -91,8 +91,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) session: Option<Box<str>>,
     /// The length of the request body.
     pub(crate) body_bytes: u64,
-    /// The time for which the request body was waited for.
-    pub(crate) body_wait: Duration,
+    /// The time for which the request body was waited for, in microseconds.
+    pub(crate) body_wait_us: u64,
     pub(crate) media: Option<&'a MediaWish>,
     pub(crate) running: &'a Rc<RunningEntry>,
 }
@@ -149,7 +149,7 @@ impl Record {
         Self {
             recorder: Rc::clone(recorder),
             started: opening.started,
-            outside_us: micros(opening.body_wait),
+            outside_us: opening.body_wait_us,
             paused_at: None,
             event: Some(Box::new(event)),
             model: None,
@@ -271,7 +271,7 @@ impl Record {
         self.note(|event| {
             event.error = Some(fault.kind);
             event.status = fault.status();
-            event.details.refused_by.clone_from(&fault.quota);
+            event.details.refused_by = fault.quota.as_ref().map(|quota| quota.id.clone());
         });
         self.close(Outcome::Failed);
     }

@@ -86,8 +86,8 @@ impl Body for Inbound {
 #[derive(Debug)]
 pub(crate) struct HeldBody {
     pub(crate) segments: Vec<Bytes>,
-    /// The time for which its pieces were waited for.
-    pub(crate) waited: Duration,
+    /// The time for which its pieces were waited for, in microseconds.
+    pub(crate) waited_us: u64,
     /// The latest small pieces, which are copied together.
     crumbs: BytesMut,
     memory: MemoryReservation,
@@ -107,7 +107,7 @@ impl HeldBody {
     pub(super) fn new(memory: &Arc<MemoryBudget>) -> Self {
         Self {
             segments: Vec::new(),
-            waited: Duration::ZERO,
+            waited_us: 0,
             crumbs: BytesMut::new(),
             memory: MemoryReservation::new(memory),
         }
@@ -132,6 +132,12 @@ impl HeldBody {
     /// Returns the length of the body in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.memory.bytes()
+    }
+
+    /// Adds a wait that began at `began`.
+    fn end_wait(&mut self, began: Instant) {
+        let us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+        self.waited_us = self.waited_us.saturating_add(us);
     }
 
     pub(super) fn finish(&mut self) {
@@ -164,8 +170,8 @@ pub(crate) async fn read(
     }
     let mut held = HeldBody::new(&limits.memory);
     let mut turn = 0;
-    let mut pace = Pace { limit: limits.pause, began: None, waited: Duration::ZERO, timer: None };
-    while let Some(frame) = next(&mut body, &mut pace, held.bytes()).await? {
+    let mut pace = Pace { limit: limits.pause, began: None, timer: None };
+    while let Some(frame) = next(&mut body, &mut pace, &mut held).await? {
         let Ok(piece) = frame.into_data() else { continue };
         turn += piece.len();
         if held.bytes() + piece.len() as u64 > limit {
@@ -184,15 +190,15 @@ pub(crate) async fn read(
         }
     }
     held.finish();
-    held.waited = pace.waited;
     if encoding == Encoding::Identity {
         return Ok(held);
     }
+    let waited_us = held.waited_us;
     let mut plain = unpack::unpack(limits, encoding, held, limit).await?;
     for segment in &plain.segments {
         each(segment)?;
     }
-    plain.waited = pace.waited;
+    plain.waited_us = waited_us;
     Ok(plain)
 }
 
@@ -201,8 +207,6 @@ struct Pace {
     limit: Duration,
     /// Start of the first wait for a piece. A body that is ready at once never reads the clock.
     began: Option<Instant>,
-    /// The sum of the waits that have ended.
-    waited: Duration,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -239,20 +243,21 @@ impl Pace {
     }
 }
 
-/// Returns the next frame, or a timeout error if it misses its deadline; `bytes` have arrived before.
-async fn next(body: &mut Inbound, pace: &mut Pace, bytes: u64) -> Result<Option<Frame<Bytes>>, Fault> {
-    let mut wait = None;
+/// Returns the next frame of the body that `held` has begun with, or a timeout error if it misses its deadline.
+async fn next(
+    body: &mut Inbound,
+    pace: &mut Pace,
+    held: &mut HeldBody,
+) -> Result<Option<Frame<Bytes>>, Fault> {
+    let mut began = None;
     let frame = poll_fn(|cx| {
         if let Poll::Ready(frame) = Pin::new(&mut *body).poll_frame(cx) {
-            if let Some((began, _)) = wait {
-                pace.waited += Instant::now() - began;
+            if let Some(began) = began {
+                held.end_wait(began);
             }
             return Poll::Ready(Ok(frame));
         }
-        let (_, deadline) = *wait.get_or_insert_with(|| {
-            let now = Instant::now();
-            (now, pace.deadline(now, bytes))
-        });
+        let deadline = pace.deadline(*began.get_or_insert_with(Instant::now), held.bytes());
         pace.poll_late(deadline, cx).map(|()| Err(pace.fault()))
     });
     frame.await?.transpose().map_err(|error| {

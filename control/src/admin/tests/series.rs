@@ -14,8 +14,7 @@ const FROM: u64 = 1_700_000_000_000;
 
 fn step(provider: &str, result: StepResult) -> TraceStep {
     let status = (result == StepResult::Status).then_some(503);
-    let (provider, model) = (ProviderId::new(provider), ModelId::new("m"));
-    TraceStep { provider, model, result, status, head_us: None, spent_us: None, lost: None }
+    TraceStep { status, ..TraceStep::new(ProviderId::new(provider), ModelId::new("m"), result) }
 }
 
 /// An exchange of the provider `q` with this end and these earlier steps.

@@ -26,6 +26,11 @@ impl AttemptSummary {
         is_whole.then(|| Self::of(trace))
     }
 
+    /// Returns `failed_over` alone.
+    pub(crate) fn has_failed_over(trace: Trace<'_>) -> bool {
+        Self::counted(trace).failed_over
+    }
+
     /// Returns the counts, without the results.
     fn counted(trace: Trace<'_>) -> Self {
         let mut summary = Self::default();
@@ -67,7 +72,7 @@ pub(crate) struct AttemptFilter {
 impl AttemptFilter {
     pub(super) fn fits(&self, record: &Record<'_>, mut trace: Trace<'_>) -> bool {
         let is_interrupted = || record.name(RecordName::Outcome) == Outcome::Interrupted.name();
-        let has_failed_over = || !is_interrupted() && AttemptSummary::counted(trace).failed_over;
+        let has_failed_over = || !is_interrupted() && AttemptSummary::has_failed_over(trace);
         self.failed_over.is_none_or(|wanted| wanted == has_failed_over())
             && self
                 .attempted

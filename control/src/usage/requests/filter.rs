@@ -2,9 +2,9 @@
 
 use records::{Record, RecordName, Trace};
 use rusqlite::Connection;
-use shared::usage::Outcome;
 
 use super::attempts::AttemptFilter;
+use super::exchange_end::ExchangeEnd;
 use super::search::Search;
 use crate::usage::dimension::Marks;
 
@@ -83,7 +83,7 @@ pub(crate) struct RequestFilter {
     pub(crate) cost_max: Option<u64>,
     /// The first digit of the status.
     pub(crate) status_class: Option<u16>,
-    /// True for exchanges that failed, broke off or were interrupted, false for the others.
+    /// True for exchanges that failed for no fault of the client or broke off, false for the others.
     pub(crate) is_failed: Option<bool>,
     /// An exchange without content is outside of every range.
     pub(crate) first_content_us_min: Option<u64>,
@@ -114,7 +114,7 @@ impl RequestFilter {
             && self.cost_max.is_none_or(|max| cost.is_some_and(|cost| cost <= max))
             && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
-            && self.is_failed.is_none_or(|is_failed| is_failed == has_failed(record))
+            && self.is_failed.is_none_or(|is_failed| is_failed == has_failed(record, trace))
             && self.client.as_deref().is_none_or(|client| is_client(record.name(RecordName::Client), client))
             && is_one_of(record.name(RecordName::Session), &self.sessions)
             && has_names(record, &self.names)
@@ -134,10 +134,9 @@ impl RequestFilter {
     }
 }
 
-/// True if an exchange ended without its whole answer, other than by a cancellation.
-fn has_failed(record: &Record<'_>) -> bool {
-    let outcome = record.name(RecordName::Outcome);
-    [Outcome::Failed, Outcome::Cut, Outcome::Interrupted].into_iter().any(|failed| failed.name() == outcome)
+/// True if an exchange failed for no fault of the client, or broke off.
+fn has_failed(record: &Record<'_>, trace: Trace<'_>) -> bool {
+    matches!(ExchangeEnd::of(record, trace), ExchangeEnd::Failed | ExchangeEnd::Cut)
 }
 
 /// True if `client` is `wanted`, or a version of it: after `/`, or after a space as in `OpenAI/Python 2.8.1`.

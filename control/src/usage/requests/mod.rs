@@ -13,6 +13,7 @@ use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;
 
 pub(crate) mod attempts;
+pub(crate) mod exchange_end;
 mod filter;
 mod row;
 mod search;

@@ -4,6 +4,8 @@ use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use shared::usage::Lost;
 
 use super::histogram::LatencyHistogram;
+use crate::usage::requests::attempts::{AttemptSummary, was_tried};
+use crate::usage::requests::exchange_end::{ExchangeEnd, is_fault_of_client};
 use crate::usage::sums::UsageSums;
 
 /// The figures of a set of exchanges. `requests` is the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
@@ -11,7 +13,7 @@ use crate::usage::sums::UsageSums;
 pub(crate) struct PeriodFigures {
     pub(crate) requests: u64,
     pub(crate) completed: u64,
-    /// The completed exchanges whose first target did not serve them.
+    /// The completed exchanges after a failover, as [`AttemptSummary::failed_over`] defines it.
     pub(crate) failed_over: u64,
     /// Exchanges that failed for no fault of the client.
     pub(crate) failed: u64,
@@ -38,31 +40,6 @@ pub(crate) struct PeriodFigures {
     pub(crate) duration: LatencyHistogram,
 }
 
-/// The result of an exchange as its client noticed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ExchangeEnd {
-    Completed,
-    Failed,
-    Cut,
-    Cancelled,
-    Refused,
-}
-
-impl ExchangeEnd {
-    pub(crate) fn of(record: &Record<'_>, trace: Trace<'_>) -> Self {
-        match record.name(RecordName::Outcome) {
-            "completed" => Self::Completed,
-            "cancelled" => Self::Cancelled,
-            "cut" | "interrupted" => Self::Cut,
-            _ if is_fault_of_client(u64::from(record.status)) => Self::Refused,
-            _ if (400..500).contains(&record.status) && !{ trace }.any(|step| is_attempt(&step)) => {
-                Self::Refused
-            }
-            _ => Self::Failed,
-        }
-    }
-}
-
 impl PeriodFigures {
     /// Adds an exchange without its attempts.
     pub(crate) fn add_exchange(&mut self, record: &Record<'_>, trace: Trace<'_>) {
@@ -70,7 +47,7 @@ impl PeriodFigures {
         match ExchangeEnd::of(record, trace) {
             ExchangeEnd::Completed => {
                 self.completed += 1;
-                self.failed_over += u64::from(is_after_failover(trace));
+                self.failed_over += u64::from(AttemptSummary::has_failed_over(trace));
                 self.duration.add(record.duration_us);
             }
             ExchangeEnd::Failed => self.failed += 1,
@@ -115,7 +92,7 @@ pub(crate) struct Attempt<'a> {
 /// Returns the attempts of an exchange, in order.
 pub(crate) fn attempts<'a>(record: &Record<'_>, trace: Trace<'a>) -> impl Iterator<Item = Attempt<'a>> {
     let is_cut = record.name(RecordName::Outcome) == "cut";
-    trace.filter(is_attempt).map(move |RecordStep { provider, model, result, status, .. }| {
+    trace.filter(was_tried).map(move |RecordStep { provider, model, result, status, .. }| {
         let is_failure = match result {
             "served" => is_cut,
             "cancelled" => false,
@@ -136,33 +113,3 @@ pub(crate) fn lost_attempts<'r, 'a: 'r>(
         Some((step.provider, step.model, lost))
     })
 }
-
-/// True if another target was tried or passed over before the one that served.
-fn is_after_failover(mut trace: Trace<'_>) -> bool {
-    trace.position(|step| step.result == "served").is_some_and(|place| place > 0)
-}
-
-/// True if the step is an attempt and not a target that was passed over.
-fn is_attempt(step: &RecordStep<'_>) -> bool {
-    ATTEMPTED.contains(&step.result)
-}
-
-/// True for statuses that say that the request itself cannot be served, by whichever target.
-fn is_fault_of_client(status: u64) -> bool {
-    matches!(status, 400 | 413 | 415 | 422)
-}
-
-/// The results of steps that are attempts, as records name them.
-const ATTEMPTED: [&str; 11] = [
-    "served",
-    "status",
-    "unreachable",
-    "timed_out",
-    "stream_error",
-    "stream_ended",
-    "invalid",
-    "cancelled",
-    "budget_exhausted",
-    "no_socket",
-    "address_refused",
-];

@@ -93,7 +93,7 @@ fn read(
     let filter = RequestFilter {
         from_ms: Some(question.from_ms),
         to_ms: Some(question.to_ms),
-        ..question.filter.clone()
+        ..question.filter.resolved(db)?
     };
     let mut statement = db.prepare_cached(NEWEST_FIRST)?;
     let span = named_params! {":from": signed(question.from_ms), ":to": signed(question.to_ms)};
@@ -104,11 +104,11 @@ fn read(
             return Ok(last_ms.saturating_add(1).clamp(question.from_ms, question.to_ms));
         }
         let row = PackedRow::read(block)?;
-        if !filter.may_pass(&row.names) {
+        if !filter.may_pass(row.id, &row.names) {
             continue;
         }
         for (record, trace) in block::rows(row.rows()?, &row.names).flatten() {
-            if filter.passes(&record) && !each(&record, trace) {
+            if filter.passes(&record, trace) && !each(&record, trace) {
                 return Ok(question.to_ms);
             }
         }
