@@ -112,7 +112,8 @@ async fn the_longest_silence_of_a_stream_is_recorded_even_if_it_is_its_last() {
         let _ = flow.rest().await;
         let record = gateway.record_of(&id).await;
         assert!(us(&record, "silence_us_max") >= 350_000, "{record}");
-        assert!(us(&record, "silence_us_max") <= us(&record, "duration_us"), "{record}");
+        // The coarse clock ticks every few milliseconds.
+        assert!(us(&record, "silence_us_max") <= us(&record, "duration_us") + 20_000, "{record}");
     }
 }
 

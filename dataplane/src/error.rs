@@ -1,12 +1,10 @@
 //! Failures of a request.
 
 use std::borrow::Cow;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
-use shared::quota::Quota;
 
 /// A failure as reported to the client.
 #[derive(Debug)]
@@ -19,8 +17,6 @@ pub(crate) struct Fault {
     /// The upstream's error, already in our envelope and sanitized.
     pub(crate) body: Option<Bytes>,
     pub(crate) retry_after: Option<Duration>,
-    /// The quota that refuses the request.
-    pub(crate) quota: Option<Arc<Quota>>,
     /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
     /// True if the rest of the request has not been read, so that the connection must be closed.
@@ -36,7 +32,6 @@ impl Fault {
             status: None,
             body: None,
             retry_after: None,
-            quota: None,
             allow: None,
             close: false,
         }

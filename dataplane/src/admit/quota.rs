@@ -31,7 +31,8 @@ pub(crate) fn reserve(
     }
     let quotas = access.quotas.iter().filter(|quota| quota.scope.covers_all(endpoint));
     let reservation = Reservation::take(quotas, &demand.claim(candidates), clock::unix_ms());
-    record.hold(reservation.map_err(|exceeded| over(&exceeded))?);
+    let reservation = reservation.map_err(|exceeded| refused(&exceeded, record))?;
+    record.hold(reservation);
     Ok(())
 }
 
@@ -49,7 +50,8 @@ pub(crate) fn reserve_target(
         return Ok(());
     }
     let reservation = Reservation::take(quotas, &demand.claim(&[target]), clock::unix_ms());
-    record.hold_target(reservation.map_err(|exceeded| over(&exceeded))?);
+    let reservation = reservation.map_err(|exceeded| refused(&exceeded, record))?;
+    record.hold_target(reservation);
     Ok(())
 }
 
@@ -81,6 +83,12 @@ pub(crate) fn no_slot() -> Fault {
     Fault::new(ErrorKind::Overloaded, message).retry_after(Duration::from_secs(1))
 }
 
+/// Records the quota that refuses an exchange or one of its targets, and returns its error.
+fn refused(exceeded: &Exceeded, record: &mut Record) -> Fault {
+    record.note(|event| event.details.refused_by = Some(exceeded.quota.id.clone()));
+    over(exceeded)
+}
+
 /// Returns the error for an exceeded quota: the quota, the required amount, and the time to retry.
 fn over(exceeded: &Exceeded) -> Fault {
     let Exceeded { quota, least, wait_ms } = exceeded;
@@ -104,8 +112,8 @@ fn over(exceeded: &Exceeded) -> Fault {
         Some(0) => " Running requests have reserved the rest of it.",
         Some(_) => "",
     };
-    let message = format!("The quota of {quota} is used up.{what}{advice}");
-    let fault = Fault { quota: Some(Arc::clone(quota)), ..Fault::new(ErrorKind::QuotaExceeded, message) };
+    let fault =
+        Fault::new(ErrorKind::QuotaExceeded, format!("The quota of {quota} is used up.{what}{advice}"));
     match wait_ms {
         None => fault,
         Some(0) => fault.retry_after(WHILE_HELD),

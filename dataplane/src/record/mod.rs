@@ -271,7 +271,6 @@ impl Record {
         self.note(|event| {
             event.error = Some(fault.kind);
             event.status = fault.status();
-            event.details.refused_by = fault.quota.as_ref().map(|quota| quota.id.clone());
         });
         self.close(Outcome::Failed);
     }
@@ -291,6 +290,10 @@ impl Record {
         } else {
             let bill = set_cost(&mut event, self.model.as_deref());
             event.quota_nano_usd = counts_as(self.held.as_ref(), bill);
+        }
+        if event.error != Some(ErrorKind::QuotaExceeded) {
+            // Another target was tried.
+            event.details.refused_by = None;
         }
         event.duration_us = micros(self.started.elapsed());
         self.resume();

@@ -20,7 +20,7 @@ pub struct Details {
     /// The names of the fields that the adaptation to that target left out, joined by `, `; at most
     /// [`DROPPED_BYTES_MAX`](Self::DROPPED_BYTES_MAX) bytes.
     pub dropped: Option<Box<str>>,
-    /// The ID of the quota that refused the exchange.
+    /// The ID of the quota that refused the exchange; of several that refused targets, the last.
     pub refused_by: Option<Box<str>>,
     /// The length of the request body in bytes, decompressed.
     pub bytes_in: Option<u64>,
