@@ -239,6 +239,8 @@ async fn the_catalog_is_paged_and_filtered() {
          "pricing": {"prompt": "0.000001", "completion": "0.000002"}},
         {"id": "b/c", "supported_parameters": ["tools"]},
     ]});
+    let speech = json!({"id": "voice", "type": "builtin_speech", "models": ["pico"]});
+    assert_eq!(post(&client, "providers", speech).await.0, 201);
     upstream.then(Answer::json(200, data.to_string()));
     post(&client, "providers/up/sync", json!({})).await;
     for (query, want) in [
@@ -248,13 +250,26 @@ async fn the_catalog_is_paged_and_filtered() {
         ("q=c", &["up/b/c"]),
         ("provider=none", &[]),
         ("priced=true", &["up/a"]),
-        ("priced=false", &["up/b/c", "up/m"]),
+        ("priced=false&provider=up", &["up/b/c", "up/m"]),
+        ("capability=tools,vision", &[]),
+        ("context_min=1000", &["up/a"]),
+        ("context_min=1001", &[]),
+        ("price_max=2", &["up/a"]),
+        ("price_max=1.999", &[]),
+        ("operation=speech&provider=voice", &["voice/pico"]),
+        ("operation=messages&q=a", &["up/a"]),
+        ("proven=true", &[]),
     ] {
         assert_eq!(catalog(&client, query).await, want, "{query}");
     }
+    upstream
+        .then(Answer::stream().chunk(chat::content("pong")).chunk(chat::finish()).chunk(chat::done()).end());
+    assert_eq!(post(&client, "providers/up/test", json!({"model": "a"})).await.1["ok"], true);
+    assert_eq!(catalog(&client, "proven=true").await, ["up/a"]);
+    assert_eq!(catalog(&client, "proven=false&provider=up").await, ["up/b/c", "up/m"]);
     let (mut found, mut cursor) = (Vec::new(), String::new());
     loop {
-        let page = get(&client, &format!("catalog?limit=1&cursor={cursor}")).await;
+        let page = get(&client, &format!("catalog?provider=up&limit=1&cursor={cursor}")).await;
         found.push(page["data"][0]["id"].as_str().unwrap().to_owned());
         match page["next_cursor"].as_str() {
             Some(next) => cursor = next.to_owned(),
@@ -265,7 +280,13 @@ async fn the_catalog_is_paged_and_filtered() {
     let row = &get(&client, "catalog?q=alpha").await["data"][0];
     assert_eq!((&row["prices"]["output"], &row["prices_from"]["source"]), (&json!(2.0), &json!("upstream")));
     assert_eq!((&row["tools"], &row["context_window"]), (&Value::Null, &json!(1_000)), "null is not known");
-    assert_eq!(client.get("/admin/api/catalog?capability=flight").await.unwrap().status, 400);
+    assert!(row["operations"].as_array().unwrap().contains(&json!("responses")), "by adaptation: {row}");
+    for query in
+        ["capability=flight", "capability=tools,flight", "price_max=-1", "price_max=NaN", "operation=health"]
+    {
+        let path = format!("/admin/api/catalog?{query}");
+        assert_eq!(client.get(&path).await.unwrap().status, 400, "{query}");
+    }
 }
 
 #[tokio::test]

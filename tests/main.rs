@@ -62,6 +62,7 @@ mod reported;
 mod request_records;
 mod responses;
 mod running;
+mod search;
 mod secrets;
 mod series;
 mod setup;

@@ -110,6 +110,25 @@ impl Dialect {
         Self::Bedrock,
     ];
 
+    /// The dialects in which videos can be requested.
+    pub const OF_VIDEOS: [Self; 2] = [Self::Videos, Self::Gemini];
+
+    /// Returns the dialects to which requests in this one can be adapted, in order of preference.
+    pub fn adapted_to(self) -> &'static [Self] {
+        match self {
+            Self::Chat => &[Self::Messages, Self::Responses, Self::Gemini, Self::Bedrock],
+            Self::Messages => &[Self::Chat, Self::Gemini, Self::Bedrock],
+            Self::Responses => &[Self::Chat, Self::Messages, Self::Gemini, Self::Bedrock],
+            Self::Images => &[Self::Gemini],
+            Self::Embeddings
+            | Self::Speech
+            | Self::Transcription
+            | Self::Videos
+            | Self::Gemini
+            | Self::Bedrock => &[],
+        }
+    }
+
     /// Returns true for dialects of conversations, which may fail over (FAIL-1) and are counted in tokens.
     pub fn is_conversation(self) -> bool {
         matches!(self, Self::Chat | Self::Responses | Self::Messages)

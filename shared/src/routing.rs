@@ -242,6 +242,25 @@ impl Target {
         self.provider.dialects.contains(&dialect) && own.is_none_or(|own| own.contains(&dialect))
     }
 
+    /// Returns true if the target supports `dialect`, natively or by adaptation.
+    pub fn serves(&self, dialect: Dialect) -> bool {
+        if dialect == Dialect::Videos {
+            let start = |spoken| self.provider.path(spoken, UpstreamCall::Start, self.model.id.as_str());
+            return Dialect::OF_VIDEOS
+                .into_iter()
+                .any(|spoken| self.speaks(spoken) && start(spoken).is_some());
+        }
+        self.speaks(dialect) || dialect.adapted_to().iter().any(|spoken| self.adapts(dialect, *spoken))
+    }
+
+    /// Returns true if requests in the dialect `client` may be adapted to `spoken` for the target. Chat over Responses is
+    /// experimental: the instance must enable it, and the model must be known to speak only Responses (CHAT-5).
+    pub fn adapts(&self, client: Dialect, spoken: Dialect) -> bool {
+        let is_experimental = client == Dialect::Chat && spoken == Dialect::Responses;
+        let only_responses = || self.model.dialects.as_deref() == Some(&[Dialect::Responses]);
+        self.speaks(spoken) && (!is_experimental || (self.provider.force_api_support && only_responses()))
+    }
+
     /// Returns the features of the Responses API that the instance or the model lacks, as in [`ProviderInstance::lacks`].
     pub fn lacks(&self) -> impl Iterator<Item = &str> + Clone {
         self.provider.lacks.iter().chain(&self.model.lacks).map(String::as_str)

@@ -1,20 +1,25 @@
 //! `catalog`: the models of all connections, what is known about them and from which source, and refreshing the model
 //! lists of the upstreams.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shared::error_kind::ErrorKind;
-use shared::operation::Dialect;
+use shared::operation::{Dialect, Operation};
 use shared::port::Body;
-use shared::prices::Prices;
-use shared::routing::ProviderInstance;
+use shared::prices::{Prices, femto_a_token};
+use shared::routing::{ProviderInstance, Target};
+use shared::snapshot::Snapshot;
+use shared::usage::Class;
 
 use super::list::{ListPage, PageOf};
+use super::query::{Query, choose};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::cache::models_url;
+use crate::catalog::evidence::Inference;
 use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
 use crate::command::Done;
@@ -31,30 +36,106 @@ pub(super) static ROUTES: &[Route] = &[
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter = CatalogFilter {
-        provider: query.text("provider"),
-        text: query.text("q").map(|text| text.to_lowercase()),
-        capability: query.choice("capability", CAPABILITIES)?,
-        priced: query.choice("priced", &[("true", true), ("false", false)])?,
-    };
+    let filter = CatalogFilter::take(&mut query)?;
     query.finish()?;
     let after = page.after.split_once('/').unwrap_or_default();
     let known = call.app.catalog.known();
+    let mut instances = KnownInstances::new(call.app);
     let rows = known
         .iter()
         .filter(|known| (known.provider.as_str(), known.model.id.as_str()) > after && filter.passes(known))
+        .map(|known| CatalogRow::of(known, instances.of(known)))
+        .filter(|row| filter.passes_row(row))
         .take(page.limit.saturating_add(1))
-        .map(CatalogRow::of)
         .collect();
     json(&ListPage::page(rows, &page, |row| &row.id))
+}
+
+/// The instances of the models of a list, with the evidence that each has served a test.
+struct KnownInstances<'a> {
+    app: &'a App,
+    snapshot: Arc<Snapshot>,
+    proofs: HashMap<String, Inference>,
+}
+
+/// What is known of a model from its instance.
+struct Served {
+    /// The operations that the model serves.
+    operations: Vec<Operation>,
+    proven_at_ms: Option<u64>,
+}
+
+impl<'a> KnownInstances<'a> {
+    fn new(app: &'a App) -> Self {
+        Self { app, snapshot: app.snapshot.load(), proofs: HashMap::new() }
+    }
+
+    fn of(&mut self, known: &KnownModel) -> Served {
+        let providers = &self.snapshot.providers;
+        let place = providers.binary_search_by(|instance| instance.id.cmp(&known.provider)).ok();
+        let Some(instance) = place.and_then(|place| providers.get(place)) else {
+            return Served { operations: Vec::new(), proven_at_ms: None };
+        };
+        let target = Target { provider: Arc::clone(instance), model: Arc::clone(&known.model) };
+        let serves =
+            |operation: &Operation| operation.dialect().is_some_and(|dialect| target.serves(dialect));
+        let proof = self.proofs.entry(known.provider.to_string()).or_insert_with(|| {
+            let instance = Some((instance.as_ref(), &self.snapshot.key_hasher));
+            self.app.catalog.evidence(known.provider.as_str(), instance).inference
+        });
+        let is_proven = proof.model.as_deref() == Some(known.model.id.as_str());
+        Served {
+            operations: Operation::GRANTABLE.into_iter().filter(serves).collect(),
+            proven_at_ms: proof.proven_at_ms.filter(|_| is_proven),
+        }
+    }
 }
 
 struct CatalogFilter {
     provider: Option<String>,
     /// In lower case.
     text: Option<String>,
-    capability: Option<Capability>,
+    /// The model must have all of them.
+    capabilities: Vec<Capability>,
     priced: Option<bool>,
+    operation: Option<Operation>,
+    context_min: Option<u64>,
+    /// The maximum price of a token, in femto-dollars.
+    price_max: Option<u64>,
+    proven: Option<bool>,
+}
+
+impl CatalogFilter {
+    fn take(query: &mut Query) -> Result<Self, ApiError> {
+        let is = [("true", true), ("false", false)];
+        let operations = Operation::GRANTABLE.map(|operation| (operation.name(), operation));
+        let capabilities = query.text("capability").unwrap_or_default();
+        let names = capabilities.split(',').map(str::trim).filter(|name| !name.is_empty());
+        Ok(Self {
+            provider: query.text("provider"),
+            text: query.text("q").map(|text| text.to_lowercase()),
+            capabilities: names
+                .map(|name| choose("capability", name, CAPABILITIES))
+                .collect::<Result<_, _>>()?,
+            priced: query.choice("priced", &is)?,
+            operation: query.choice("operation", &operations)?,
+            context_min: query.number("context_min", 0, u64::MAX)?,
+            price_max: query.number("price_max", 0.0, PRICE_MAX)?.and_then(femto_a_token),
+            proven: query.choice("proven", &is)?,
+        })
+    }
+
+    /// True if a row passes the filters that need the instance of its model.
+    fn passes_row(&self, row: &CatalogRow) -> bool {
+        self.operation.is_none_or(|operation| row.operations.contains(&operation.name()))
+            && self.proven.is_none_or(|proven| proven == row.proven_at_ms.is_some())
+    }
+}
+
+/// True if the known prices of input and output are at most `femto_max`; false if neither is known.
+fn costs_at_most(prices: &Prices, femto_max: u64) -> bool {
+    let rates = [Class::Input, Class::Output].map(|class| prices.base.rates.get(class));
+    rates.iter().any(Option::is_some) && rates.into_iter().flatten().all(|rate| rate <= femto_max)
 }
 
 /// A capability that a list can filter by.
@@ -84,7 +165,11 @@ impl CatalogFilter {
             Capability::Audio => known.audio,
         };
         self.provider.as_ref().is_none_or(|provider| provider == known.provider.as_str())
-            && self.capability.is_none_or(|capability| can(capability) == Some(true))
+            && self.capabilities.iter().all(|capability| can(*capability) == Some(true))
+            && self.context_min.is_none_or(|min| model.context_window.is_some_and(|window| window >= min))
+            && self
+                .price_max
+                .is_none_or(|max| model.prices.as_ref().is_some_and(|prices| costs_at_most(prices, max)))
             && self.priced.is_none_or(|priced| priced == model.prices.is_some())
             && (has(model.id.as_str()) || model.display_name.as_deref().is_some_and(has))
     }
@@ -114,10 +199,14 @@ struct CatalogRow {
     created: Option<u64>,
     owned_by: Option<String>,
     sources: Vec<FactSource>,
+    /// The operations that the model serves, natively or by adaptation.
+    operations: Vec<&'static str>,
+    /// The time of the test that the model answered last, if it is the last one that its provider answered.
+    proven_at_ms: Option<u64>,
 }
 
 impl CatalogRow {
-    fn of(known: &KnownModel) -> Self {
+    fn of(known: &KnownModel, served: Served) -> Self {
         let model = &known.model;
         Self {
             id: format!("{}/{}", known.provider, model.id),
@@ -137,6 +226,8 @@ impl CatalogRow {
             created: known.created,
             owned_by: known.owned_by.clone(),
             sources: known.sources.clone(),
+            operations: served.operations.into_iter().map(Operation::name).collect(),
+            proven_at_ms: served.proven_at_ms,
         }
     }
 }
@@ -205,6 +296,9 @@ fn syncer(app: &App) -> Syncer<'_> {
 fn touched(outcome: &SyncOutcome) -> Touched {
     if outcome.ok { Touched::ROUTING } else { Touched::NOTHING }
 }
+
+/// In dollars per million tokens.
+const PRICE_MAX: f64 = 1_000_000.0;
 
 /// Returns the provider instance that requests would use now. Fails if it is missing, disabled or not ready.
 pub(super) fn instance(app: &App, id: &str) -> Result<Arc<ProviderInstance>, ApiError> {

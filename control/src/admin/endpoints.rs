@@ -29,6 +29,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let page = PageOf::take(&mut query)?;
     let source = source(&mut query)?;
     let provider = query.text("provider");
+    let text = query.text("q").map(|text| text.to_lowercase());
     query.finish()?;
     let view = call.app.view.read();
     let wanted = |listed: &&ListedEndpoint| {
@@ -37,6 +38,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             && provider
                 .as_deref()
                 .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
+            && text.as_deref().is_none_or(|text| listed.name.to_lowercase().contains(text))
     };
     let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
     let known = view.found(&call.app.catalog.known());

@@ -1,7 +1,8 @@
 //! `keys`: project keys, which grant access to the data plane.
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
@@ -14,8 +15,9 @@ use super::quotas::key_limits;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation, Reveal, Rotate};
-use crate::db::keys::{self, KeyFilter, KeyState};
+use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::quotas::KeyLimit;
+use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call))),
@@ -34,19 +36,47 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         project: query.text("project"),
         acts_as: query.text("acts_as"),
         state: query.choice("state", &KeyState::NAMES)?,
+        prefix: query.text("prefix"),
+        text: query.text("q"),
     };
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let ask = call.app.readers.ask(move |db| keys::page(db, unix_ms(), &filter, &after, rows));
-    json(&ListPage::page(ask.await?, &page, |key| &key.id))
+    let ask = call.app.readers.ask(move |db| {
+        let mut labels = Labels::default();
+        let named = |key| ListedKey::of(db, &mut labels, key);
+        let keys = keys::page(db, unix_ms(), &filter, &after, rows)?;
+        keys.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>()
+    });
+    json(&ListPage::page(ask.await?, &page, |listed| &listed.key.id))
+}
+
+/// A key, with the names of its project and human.
+#[derive(Serialize)]
+struct ListedKey {
+    #[serde(flatten)]
+    key: StoredKey,
+    project_name: Option<String>,
+    /// The name of the human that the key acts as; null if there is none.
+    acts_as_name: Option<String>,
+}
+
+impl ListedKey {
+    fn of(db: &Connection, labels: &mut Labels, key: StoredKey) -> rusqlite::Result<Self> {
+        let project_name = labels.find(db, NamedKind::Project, &key.project)?.name;
+        let human = key.acts_as.as_deref().map(|id| labels.find(db, NamedKind::Principal, id)).transpose()?;
+        Ok(Self { key, project_name, acts_as_name: human.and_then(|human| human.name) })
+    }
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| keys::find(db, &id, unix_ms())).await?;
-    let key = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such key."))?;
-    json_of_version(&key, key.version)
+    let found = call.app.readers.ask(move |db| {
+        let key = keys::find(db, &id, unix_ms())?;
+        key.map(|key| ListedKey::of(db, &mut Labels::default(), key)).transpose()
+    });
+    let listed = found.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such key."))?;
+    json_of_version(&listed, listed.key.version)
 }
 
 #[derive(Deserialize)]

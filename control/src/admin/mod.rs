@@ -32,6 +32,7 @@ mod registry;
 mod request_checks;
 mod requests;
 mod running;
+mod search;
 mod series;
 mod session;
 mod setup;
@@ -290,6 +291,7 @@ static TABLES: &[&[Route]] = &[
     requests::ROUTES,
     running::ROUTES,
     series::ROUTES,
+    search::ROUTES,
     usage::ROUTES,
     audit::ROUTES,
     backups::ROUTES,

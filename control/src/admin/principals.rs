@@ -22,9 +22,11 @@ pub(super) static ROUTES: &[Route] = &[
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
+    let text = query.text("q");
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| principals::page(db, &after, rows)).await?;
+    let ask = call.app.readers.ask(move |db| principals::page(db, text.as_deref(), &after, rows));
+    let found = ask.await?;
     json(&ListPage::page(found, &page, |principal| &principal.id))
 }
 

@@ -1,7 +1,8 @@
 //! `projects` and their members.
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use rusqlite::Connection;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
@@ -13,9 +14,11 @@ use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write
 use crate::change::FieldChange;
 use crate::command::members::{PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
-use crate::db::members::MemberRole;
+use crate::db::members::{MemberRole, ProjectMember};
+use crate::db::projects::ProjectFilter;
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
+use crate::usage::names::{Labels, NameLabel, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call))),
@@ -31,10 +34,10 @@ pub(super) static ROUTES: &[Route] = &[
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let principal = query.text("principal");
+    let filter = ProjectFilter { principal: query.text("principal"), text: query.text("q") };
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let ask = call.app.readers.ask(move |db| projects::page(db, principal.as_deref(), &after, rows));
+    let ask = call.app.readers.ask(move |db| projects::page(db, &filter, &after, rows));
     json(&ListPage::page(ask.await?, &page, |project| &project.id))
 }
 
@@ -122,9 +125,29 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (id, after, rows) = (call.argument().to_owned(), page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| {
         let project = projects::find(db, &id)?;
-        project.map(|project| members::page(db, &project.id, &after, rows)).transpose()
+        let Some(project) = project else { return Ok(None) };
+        let mut labels = Labels::default();
+        let named = |member| ListedMember::of(db, &mut labels, member);
+        let members = members::page(db, &project.id, &after, rows)?;
+        members.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>().map(Some)
     });
-    json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |member| &member.principal))
+    json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |listed| &listed.member.principal))
+}
+
+/// A membership, with the human's name.
+#[derive(Serialize)]
+struct ListedMember {
+    #[serde(flatten)]
+    member: ProjectMember,
+    principal_name: Option<String>,
+    principal_email: Option<String>,
+}
+
+impl ListedMember {
+    fn of(db: &Connection, labels: &mut Labels, member: ProjectMember) -> rusqlite::Result<Self> {
+        let NameLabel { name, email } = labels.find(db, NamedKind::Principal, &member.principal)?;
+        Ok(Self { member, principal_name: name, principal_email: email })
+    }
 }
 
 #[derive(Deserialize)]

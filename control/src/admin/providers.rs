@@ -30,6 +30,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let source = source(&mut query)?;
     let owner = query.text("owner");
     let state = query.text("state");
+    let text = query.text("q").map(|text| text.to_lowercase());
     query.finish()?;
     let view = call.app.view.read();
     let wanted = |connection: &&ProviderConnection| {
@@ -37,6 +38,10 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             && source.is_none_or(|source| source == connection.source)
             && state.as_deref().is_none_or(|state| state == connection.standing.name())
             && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
+            && text.as_deref().is_none_or(|text| {
+                let address = connection.base_url().unwrap_or_default();
+                [connection.id.as_str(), address].iter().any(|name| name.to_lowercase().contains(text))
+            })
     };
     let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
     let list = ListPage::page(found, &page, |connection: &&ProviderConnection| &connection.place);

@@ -1,6 +1,9 @@
 //! `quotas`: limits and their current usage.
 
+use std::sync::Arc;
+
 use http::{Method, Response, StatusCode};
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
@@ -12,6 +15,7 @@ use super::query::Query;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
+use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
@@ -21,11 +25,23 @@ pub(super) static ROUTES: &[Route] = &[
     write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
 ];
 
-/// A limit and its current usage. Amounts are in the unit of the limit; usage is rounded up.
+/// A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up.
 #[derive(Debug, Serialize)]
 struct QuotaStanding {
-    #[serde(flatten)]
-    row: QuotaRow,
+    id: String,
+    subject: NamedSubject,
+    /// `provider/model`, if only requests to one model count; otherwise null.
+    model: Option<String>,
+    /// The endpoint, if only requests that name it count; otherwise null.
+    endpoint: Option<String>,
+    metric: Metric,
+    /// Null only for a limit of concurrent requests.
+    window: Option<Period>,
+    limit: u64,
+    enforcement: Enforcement,
+    version: u64,
+    created_at_ms: u64,
+    updated_at_ms: u64,
     used: u64,
     /// Reserved by running requests.
     reserved: u64,
@@ -36,15 +52,59 @@ struct QuotaStanding {
     resets_at_ms: Option<u64>,
 }
 
+/// The subject of a limit, with its name.
+#[derive(Debug, Serialize)]
+struct NamedSubject {
+    kind: Subject,
+    /// Absent for the gateway.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    id: String,
+    /// The name of the key, project, human or provider; null for the gateway.
+    name: Option<String>,
+}
+
+impl NamedSubject {
+    fn of(db: &Connection, labels: &mut Labels, subject: &Of) -> rusqlite::Result<Self> {
+        let Of { kind, id } = subject.clone();
+        let named = match kind {
+            Subject::Key => Some(NamedKind::Key),
+            Subject::Project => Some(NamedKind::Project),
+            Subject::Principal => Some(NamedKind::Principal),
+            Subject::Provider | Subject::Gateway => None,
+        };
+        let name = match named {
+            Some(named) => labels.find(db, named, &id)?.name,
+            None => Some(id.clone()).filter(|id| !id.is_empty()),
+        };
+        Ok(Self { kind, id, name })
+    }
+}
+
 impl QuotaStanding {
-    fn of(row: QuotaRow, counters: &Counters) -> Self {
+    fn of(row: QuotaRow, subject: NamedSubject, counters: &Counters) -> Self {
         let now_ms = unix_ms();
         let reading = counters.get(&row.id).map(|counter| counter.read(now_ms)).unwrap_or_default();
         let units = row.metric.units();
         let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
         let remaining = row.limit.saturating_sub(used).saturating_sub(reserved);
-        let exceeded = used > row.limit;
-        Self { row, used, reserved, remaining, exceeded, resets_at_ms: reading.resets_at_ms }
+        Self {
+            id: row.id,
+            subject,
+            model: row.counted.model,
+            endpoint: row.counted.endpoint,
+            metric: row.metric,
+            window: row.period,
+            limit: row.limit,
+            enforcement: row.enforcement,
+            version: row.version,
+            created_at_ms: row.created_at_ms,
+            updated_at_ms: row.updated_at_ms,
+            used,
+            reserved,
+            remaining,
+            exceeded: used > row.limit,
+            resets_at_ms: reading.resets_at_ms,
+        }
     }
 }
 
@@ -54,9 +114,26 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let filter = filter(&mut query)?;
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| quotas::page(db, &filter, &after, rows)).await?;
-    let found = found.into_iter().map(|row| QuotaStanding::of(row, &call.app.counters)).collect();
-    json(&ListPage::page(found, &page, |standing: &QuotaStanding| &standing.row.id))
+    let counters = Arc::clone(&call.app.counters);
+    let ask = call.app.readers.ask(move |db| {
+        let mut labels = Labels::default();
+        let standing = |row| standing(db, &mut labels, row, &counters);
+        quotas::page(db, &filter, &after, rows)?
+            .into_iter()
+            .map(standing)
+            .collect::<rusqlite::Result<Vec<_>>>()
+    });
+    json(&ListPage::page(ask.await?, &page, |standing: &QuotaStanding| &standing.id))
+}
+
+fn standing(
+    db: &Connection,
+    labels: &mut Labels,
+    row: QuotaRow,
+    counters: &Counters,
+) -> rusqlite::Result<QuotaStanding> {
+    let subject = NamedSubject::of(db, labels, &row.counted.subject)?;
+    Ok(QuotaStanding::of(row, subject, counters))
 }
 
 /// Takes the filter of a list: by `kind`, or by one subject.
@@ -78,10 +155,13 @@ fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let id = call.argument().to_owned();
-    let found = call.app.readers.ask(move |db| quotas::find(db, &id)).await?;
-    let row = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
-    let version = row.version;
-    json_of_version(&QuotaStanding::of(row, &call.app.counters), version)
+    let counters = Arc::clone(&call.app.counters);
+    let ask = call.app.readers.ask(move |db| {
+        let row = quotas::find(db, &id)?;
+        row.map(|row| standing(db, &mut Labels::default(), row, &counters)).transpose()
+    });
+    let found = ask.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
+    json_of_version(&found, found.version)
 }
 
 #[derive(Deserialize)]

@@ -120,6 +120,10 @@ pub(crate) struct KeyFilter {
     pub(crate) project: Option<String>,
     pub(crate) acts_as: Option<String>,
     pub(crate) state: Option<KeyState>,
+    /// The exact prefix.
+    pub(crate) prefix: Option<String>,
+    /// A part of the name, prefix or id; case is ignored for ASCII letters of names and ids.
+    pub(crate) text: Option<String>,
 }
 
 /// Returns up to `rows` keys with ids after `after`.
@@ -137,6 +141,9 @@ pub(crate) fn page(
         ":acts_as": filter.acts_as,
         ":state": filter.state.map(KeyState::stored),
         ":expired": expired,
+        ":prefix": filter.prefix,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":raw": filter.text,
         ":after": after,
         ":rows": rows,
     };
@@ -382,6 +389,8 @@ const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
      AND (:state IS NULL OR state = :state AND \
      (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \
+     AND (:prefix IS NULL OR prefix = :prefix) \
+     AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q) OR instr(prefix, :raw)) \
      ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT *, sealed IS NOT NULL AS recoverable FROM keys WHERE id = ?";
 const SEALED: &str = "SELECT sealed FROM keys WHERE id = ?";

@@ -29,6 +29,7 @@ pub(crate) mod readers;
 pub(crate) mod relocate;
 pub(crate) mod row_sums;
 pub(crate) mod sealed;
+pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod usage_effects;
 pub(crate) mod vault;

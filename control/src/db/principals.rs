@@ -29,11 +29,16 @@ impl Principal {
     }
 }
 
-/// Returns up to `rows` humans with ids after `after`.
-pub(crate) fn page(db: &Connection, after: &str, rows: i64) -> rusqlite::Result<Vec<Principal>> {
-    let mut statement = db.prepare_cached(PAGE)?;
-    let found = statement.query_map(named_params! {":after": after, ":rows": rows}, Principal::of)?;
-    found.collect()
+/// Returns up to `rows` humans with ids after `after`; only those whose name, e-mail address or id contains `text`, if
+/// given.
+pub(crate) fn page(
+    db: &Connection,
+    text: Option<&str>,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<Principal>> {
+    let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
+    db.prepare_cached(PAGE)?.query_map(values, Principal::of)?.collect()
 }
 
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Principal>> {
@@ -64,7 +69,8 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM principals WHERE id > :after ORDER BY id LIMIT :rows";
+const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
+     OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = ?";
 const TAKEN: &str = "SELECT 1 FROM principals WHERE email = ? AND id <> ?";
 const PUT: &str = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \

@@ -46,14 +46,28 @@ fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
     serde_json::from_str(text).map_err(failed)
 }
 
-/// Returns up to `rows` projects with ids after `after`; only those with the member `principal`, if given.
+/// A filter for lists of projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProjectFilter {
+    /// A member.
+    pub(crate) principal: Option<String>,
+    /// A part of the name or id; case is ignored for ASCII letters.
+    pub(crate) text: Option<String>,
+}
+
+/// Returns up to `rows` projects with ids after `after`.
 pub(crate) fn page(
     db: &Connection,
-    principal: Option<&str>,
+    filter: &ProjectFilter,
     after: &str,
     rows: i64,
 ) -> rusqlite::Result<Vec<StoredProject>> {
-    let values = named_params! {":principal": principal, ":after": after, ":rows": rows};
+    let values = named_params! {
+        ":principal": filter.principal,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
+        ":after": after,
+        ":rows": rows,
+    };
     db.prepare_cached(PAGE)?.query_map(values, StoredProject::of)?.collect()
 }
 
@@ -100,7 +114,7 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
 
 const PAGE: &str = "SELECT * FROM projects WHERE id > :after AND (:principal IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
-     ORDER BY id LIMIT :rows";
+     AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM projects WHERE id = ?";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
 const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";

@@ -44,14 +44,6 @@ pub(crate) struct TargetRequest {
     pub(crate) segments: Vec<Bytes>,
 }
 
-/// Returns true if `target` supports `dialect`, natively or by adaptation.
-pub(crate) fn serves(target: &Target, dialect: Dialect) -> bool {
-    if dialect == Dialect::Videos {
-        return vendor(target).is_some();
-    }
-    target.speaks(dialect) || adaptation(target, dialect).is_some()
-}
-
 /// Returns the vendor whose video protocol `target` speaks, if it has a path for videos.
 pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
     [Vendor::OpenAi, Vendor::Google].into_iter().find(|vendor| {
@@ -63,17 +55,8 @@ pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
 
 /// Returns the first adaptation of `dialect` to a dialect that `target` speaks.
 fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> {
-    let fits =
-        |pair: &&Adaptation| pair.client == dialect && target.speaks(pair.target) && is_wanted(pair, target);
+    let fits = |pair: &&Adaptation| pair.client == dialect && target.adapts(pair.client, pair.target);
     wire::adapt::ADAPTATIONS.iter().find(fits)
-}
-
-/// Chat over Responses is experimental: the instance must enable it, and the model must be known to speak only
-/// Responses (CHAT-5).
-fn is_wanted(pair: &Adaptation, target: &Target) -> bool {
-    let experimental = pair.client == Dialect::Chat && pair.target == Dialect::Responses;
-    let only_responses = target.model.dialects.as_deref() == Some(&[Dialect::Responses]);
-    !experimental || (target.provider.force_api_support && only_responses)
 }
 
 /// Translates the request into the target's protocol.

@@ -8,7 +8,6 @@ use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
-use crate::adapt;
 use crate::admit::demand::Demand;
 use crate::error::Fault;
 
@@ -116,7 +115,7 @@ impl Needs<'_> {
     fn unmet_by(&self, endpoint: Option<&EndpointName>, target: &Target) -> Option<StepResult> {
         if target.provider.unready.is_some() {
             Some(StepResult::NotReady)
-        } else if !adapt::serves(target, self.dialect) {
+        } else if !target.serves(self.dialect) {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)

@@ -256,6 +256,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_adaptations_are_those_that_routing_knows() {
+        for client in Dialect::ALL {
+            let pairs = ADAPTATIONS.iter().filter(|pair| pair.client == client);
+            let targets: Vec<Dialect> = pairs.map(|pair| pair.target).collect();
+            assert_eq!(targets, client.adapted_to(), "{client:?}");
+        }
+    }
+
+    #[test]
     fn the_name_of_a_claude_tells_what_it_takes() {
         for (model, effort_words, mid_system) in [
             ("claude-3-7-sonnet-latest", false, false),

@@ -1,0 +1,237 @@
+//! `search`: objects of every kind by name, id or prefix. `suggest`: the names that occur in usage records.
+
+use std::time::{Duration, Instant};
+
+use http::{Method, Response};
+use rusqlite::Connection;
+use serde::Serialize;
+use shared::clock::unix_ms;
+use shared::port::Body;
+
+use super::list::ListPage;
+use super::query::Query;
+use super::requests::FLUSH_TIME_MAX;
+use super::{ApiError, App, Call, Route, json, route_of};
+use crate::catalog::merge::KnownModel;
+use crate::connection::{ListedEndpoint, ProviderConnection};
+use crate::db::search::{self, FoundRow};
+use crate::usage::dimension::{Dimension, Marks};
+use crate::usage::names::{Labels, NamedKind};
+use crate::usage::report::calendar::Calendar;
+use crate::usage::report::{ReportGroup, ReportQuestion, sums};
+use crate::usage::requests::{Column, row};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "search", |call| Box::pin(find(call))),
+    route_of(Method::GET, "suggest", |call| Box::pin(suggest(call))),
+];
+
+/// The kind of a found object, in the order of results that fit equally well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum FoundKind {
+    Request,
+    Endpoint,
+    Provider,
+    Project,
+    Human,
+    Key,
+    Model,
+    Quota,
+}
+
+/// A found object.
+#[derive(Debug, Serialize)]
+struct FoundObject {
+    kind: FoundKind,
+    /// The id or name by which its routes address it; for a model `provider/model`.
+    id: String,
+    title: String,
+    /// A further description; null if there is none.
+    subtitle: Option<String>,
+    #[serde(skip)]
+    rank: u8,
+}
+
+impl FoundObject {
+    fn of(kind: FoundKind, row: FoundRow) -> Self {
+        let FoundRow { id, title, subtitle, rank } = row;
+        Self { kind, id, title, subtitle, rank }
+    }
+}
+
+async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
+    let text = wanted(&mut query)?;
+    query.finish()?;
+    let app = call.app;
+    let mut found = of_routing(app, &text, limit);
+    app.writer.flush(FLUSH_TIME_MAX).await;
+    found.extend(app.readers.ask(move |db| of_database(db, &text, limit)).await?);
+    found.sort_by(|one, other| (one.rank, one.kind, &one.title).cmp(&(other.rank, other.kind, &other.title)));
+    found.truncate(limit);
+    json(&ListPage::whole(found))
+}
+
+/// Takes the text to search for.
+fn wanted(query: &mut Query) -> Result<String, ApiError> {
+    let text = query.text("q").unwrap_or_default().trim().to_owned();
+    if text.is_empty() || text.chars().count() > TEXT_CHARS_MAX {
+        let message = format!("q must be 1 to {TEXT_CHARS_MAX} characters to search for.");
+        return Err(ApiError::parameter("q", message));
+    }
+    Ok(text)
+}
+
+/// Returns the people, projects, keys, limits and requests that fit, up to `limit` of each.
+fn of_database(db: &Connection, text: &str, limit: usize) -> rusqlite::Result<Vec<FoundObject>> {
+    let mut found = Vec::new();
+    let tables: [(FoundKind, Search); 4] = [
+        (FoundKind::Human, search::humans),
+        (FoundKind::Project, search::projects),
+        (FoundKind::Key, search::keys),
+        (FoundKind::Quota, search::quotas),
+    ];
+    for (kind, search) in tables {
+        found.extend(search(db, text, limit)?.into_iter().map(|row| FoundObject::of(kind, row)));
+    }
+    found.extend(row(db, text)?.map(|request| FoundObject {
+        kind: FoundKind::Request,
+        subtitle: None,
+        title: request.request_id.clone(),
+        id: request.request_id,
+        rank: 0,
+    }));
+    Ok(found)
+}
+
+type Search = fn(&Connection, &str, usize) -> rusqlite::Result<Vec<FoundRow>>;
+
+/// Returns the providers, endpoints and models that fit, up to `limit` of each.
+fn of_routing(app: &App, text: &str, limit: usize) -> Vec<FoundObject> {
+    let text = text.to_lowercase();
+    let view = app.view.read();
+    let found = |kind, id: &str, title: &str, subtitle: Option<&str>| {
+        let rank = [id, title].into_iter().filter_map(|name| rank(name, &text)).min()?;
+        let (id, title, subtitle) = (id.to_owned(), title.to_owned(), subtitle.map(str::to_owned));
+        Some(FoundObject { kind, id, title, subtitle, rank })
+    };
+    let provider = |provider: &ProviderConnection| {
+        found(FoundKind::Provider, &provider.id, &provider.id, provider.base_url())
+    };
+    let endpoint = |endpoint: &ListedEndpoint| {
+        let first = endpoint.failover.first().map(|member| format!("{}/{}", member.provider, member.model));
+        found(FoundKind::Endpoint, &endpoint.name, &endpoint.name, first.as_deref())
+    };
+    let known = app.catalog.known();
+    let model = |known: &KnownModel| {
+        let exact = format!("{}/{}", known.provider, known.model.id);
+        let title = known.model.display_name.as_deref().unwrap_or(&exact);
+        let subtitle = known.model.display_name.as_ref().map(|_| exact.as_str());
+        found(FoundKind::Model, &exact, title, subtitle)
+    };
+    let mut objects = best(view.providers.iter().filter_map(provider).collect(), limit);
+    objects.extend(best(view.endpoints.iter().filter_map(endpoint).collect(), limit));
+    objects.extend(best(known.iter().filter_map(model).collect(), limit));
+    objects
+}
+
+/// Returns how well a name fits a text in lower case, as [`FoundRow::rank`]; `None` if it does not contain it.
+fn rank(name: &str, text: &str) -> Option<u8> {
+    let name = name.to_lowercase();
+    let bare = name.split_once('/').map_or(name.as_str(), |(_, model)| model);
+    match name.find(text) {
+        Some(_) if name == text || bare == text => Some(0),
+        Some(_) if name.starts_with(text) || bare.starts_with(text) => Some(1),
+        Some(_) => Some(2),
+        None => None,
+    }
+}
+
+/// Returns the objects that fit best.
+fn best(mut objects: Vec<FoundObject>, limit: usize) -> Vec<FoundObject> {
+    objects.sort_by(|one, other| (one.rank, &one.title).cmp(&(other.rank, &other.title)));
+    objects.truncate(limit);
+    objects
+}
+
+/// A name that occurs in usage records.
+#[derive(Serialize)]
+struct Suggestion {
+    /// The value for the filter of the same name.
+    value: String,
+    /// The name of a key, project or human; null for other fields, and if it is unknown.
+    name: Option<String>,
+    /// The number of requests of the last 30 days.
+    requests: u64,
+}
+
+async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
+    let fields: Vec<(&str, Column)> = Column::ALL.iter().map(|column| (column.name(), *column)).collect();
+    let field = query.choice("field", &fields)?;
+    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+    let field = field.ok_or_else(|| {
+        ApiError::parameter("field", format!("field must be one of: {}.", names.join(", ")))
+    })?;
+    let text = query.text("q").unwrap_or_default().to_lowercase();
+    query.finish()?;
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
+    let asked = call.app.readers.ask(move |db| suggestions(db, field, &text, limit));
+    json(&ListPage::whole(asked.await?))
+}
+
+/// Returns the names of `column` that contain `text`, the most frequent first.
+fn suggestions(
+    db: &Connection,
+    column: Column,
+    text: &str,
+    limit: usize,
+) -> rusqlite::Result<Vec<Suggestion>> {
+    let now_ms = unix_ms();
+    let question = ReportQuestion {
+        from_ms: now_ms.saturating_sub(SUGGESTED_MS),
+        to_ms: now_ms.saturating_add(1),
+        calendar: Calendar::whole(),
+        group_by: vec![Dimension::Column(column)],
+        filters: Vec::new(),
+        marks: Marks::default(),
+    };
+    let mut groups = sums(db, &question, Instant::now() + READING_TIME)?;
+    groups.sort_by_key(|group| std::cmp::Reverse(group.sums.requests));
+    let (mut labels, mut found) = (Labels::default(), Vec::new());
+    for ReportGroup { names, sums, .. } in groups.into_iter().take(NAMED_MAX) {
+        let Some(value) = names.into_iter().next().flatten() else { continue };
+        let named = kind_of(column).map(|kind| labels.find(db, kind, &value)).transpose()?;
+        let name = named.and_then(|label| label.name);
+        let has_text = |name: &String| name.to_lowercase().contains(text);
+        if has_text(&value) || name.as_ref().is_some_and(has_text) {
+            found.push(Suggestion { value, name, requests: sums.requests });
+        }
+        if found.len() >= limit {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the kind of object whose ids a column holds.
+fn kind_of(column: Column) -> Option<NamedKind> {
+    match column {
+        Column::Key => Some(NamedKind::Key),
+        Column::Project => Some(NamedKind::Project),
+        Column::Principal => Some(NamedKind::Principal),
+        Column::Model | Column::Provider | Column::Endpoint | Column::Operation | Column::Outcome => None,
+    }
+}
+
+const FOUND_DEFAULT: usize = 20;
+const FOUND_MAX: usize = 50;
+const TEXT_CHARS_MAX: usize = 200;
+/// The most names among which `suggest` looks, the most frequent ones.
+const NAMED_MAX: usize = 5_000;
+/// The time from which `suggest` takes names: 30 days.
+const SUGGESTED_MS: u64 = 30 * 86_400_000;
+const READING_TIME: Duration = Duration::from_secs(3);

@@ -1,0 +1,72 @@
+//! Searches by name, id and prefix over the tables of people, projects, keys and limits. Case is ignored for ASCII letters.
+
+use rusqlite::{Connection, Row, named_params};
+
+/// A found row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct FoundRow {
+    pub(crate) id: String,
+    pub(crate) title: String,
+    pub(crate) subtitle: Option<String>,
+    /// How well it fits: 0 for an exact name or id, 1 for the beginning of a name, 2 for anything else.
+    pub(crate) rank: u8,
+}
+
+impl FoundRow {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            title: row.get("title")?,
+            subtitle: row.get("subtitle")?,
+            rank: row.get("rank")?,
+        })
+    }
+}
+
+/// Returns up to `rows` humans whose name, e-mail address or id contains `text`, best first.
+pub(crate) fn humans(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, HUMANS, text, rows)
+}
+
+/// Returns up to `rows` projects whose name or id contains `text`, best first.
+pub(crate) fn projects(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, PROJECTS, text, rows)
+}
+
+/// Returns up to `rows` keys whose name, prefix or id contains `text`, or whose prefix `text` begins with, best first.
+pub(crate) fn keys(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, KEYS, text, rows)
+}
+
+/// Returns up to `rows` limits whose id or subject's name contains `text`, best first.
+pub(crate) fn quotas(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, QUOTAS, text, rows)
+}
+
+fn found(db: &Connection, sql: &str, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    let values = named_params! {":q": text.to_ascii_lowercase(), ":raw": text, ":rows": rows};
+    db.prepare_cached(sql)?.query_map(values, FoundRow::of)?.collect()
+}
+
+const HUMANS: &str = "SELECT id, name AS title, email AS subtitle, \
+     CASE WHEN :q IN (lower(name), lower(id), lower(email)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END \
+     AS rank FROM principals WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(email), :q) \
+     OR instr(lower(id), :q)) ORDER BY rank, name, id LIMIT :rows";
+const PROJECTS: &str = "SELECT id, name AS title, NULL AS subtitle, \
+     CASE WHEN :q IN (lower(name), lower(id)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
+     FROM projects WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(id), :q)) \
+     ORDER BY rank, name, id LIMIT :rows";
+const KEYS: &str = "SELECT keys.id, keys.name AS title, prefix || '…, ' || projects.name AS subtitle, \
+     CASE WHEN :q IN (lower(keys.name), lower(keys.id)) OR instr(:raw, prefix) = 1 THEN 0 \
+     WHEN instr(lower(keys.name), :q) = 1 OR instr(prefix, :raw) = 1 THEN 1 ELSE 2 END AS rank \
+     FROM keys JOIN projects ON projects.id = keys.project \
+     WHERE instr(lower(keys.name), :q) OR instr(lower(keys.id), :q) OR instr(prefix, :raw) OR instr(:raw, prefix) = 1 \
+     ORDER BY rank, keys.name, keys.id LIMIT :rows";
+const QUOTAS: &str = "SELECT quotas.id, coalesce(keys.name, projects.name, principals.name, nullif(subject, ''), \
+     quotas.kind) AS title, quotas.kind || ', ' || metric || coalesce(' per ' || period, '') AS subtitle, \
+     CASE WHEN lower(quotas.id) = :q THEN 0 ELSE 2 END AS rank \
+     FROM quotas LEFT JOIN keys ON quotas.kind = 'key' AND keys.id = subject \
+     LEFT JOIN projects ON quotas.kind = 'project' AND projects.id = subject \
+     LEFT JOIN principals ON quotas.kind = 'principal' AND principals.id = subject \
+     WHERE :raw IS NOT NULL AND (instr(lower(quotas.id), :q) OR instr(lower(coalesce(keys.name, projects.name, \
+     principals.name, nullif(subject, ''), quotas.kind)), :q)) ORDER BY rank, title, quotas.id LIMIT :rows";
