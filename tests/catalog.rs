@@ -247,7 +247,7 @@ async fn the_catalog_is_paged_and_filtered() {
         ("capability=vision", &["up/a"][..]),
         ("capability=tools", &["up/b/c"]),
         ("q=ALPHA", &["up/a"]),
-        ("q=c", &["up/b/c"]),
+        ("q=b/C", &["up/b/c"]),
         ("provider=none", &[]),
         ("priced=true", &["up/a"]),
         ("priced=false&provider=up", &["up/b/c", "up/m"]),

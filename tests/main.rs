@@ -29,6 +29,7 @@ mod dry_run;
 mod durability;
 mod effective_access;
 mod every_route;
+mod explain;
 mod failover;
 mod file_systems;
 mod flipped;

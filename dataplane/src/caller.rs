@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use http::HeaderValue;
-use shared::port::Insider;
+use shared::port::{Insider, Rehearsal};
 
 use crate::admit::authenticate::LastKey;
 use crate::server::io::ConnectionState;
@@ -19,6 +19,8 @@ pub(crate) struct Caller {
     pub(crate) last_key: LastKey,
     /// The authorization of an in-process request; `None` for connections.
     pub(crate) insider: Option<Insider>,
+    /// The assumptions of an explanation.
+    pub(crate) rehearsal: Option<Rehearsal>,
 }
 
 /// One request whose response is pending.

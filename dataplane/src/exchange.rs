@@ -57,7 +57,8 @@ impl Connect for Rc<Worker> {
 
     fn connect(&self, connection: &Rc<ConnectionState>, peer: SocketAddr) -> Rc<Caller> {
         let (worker, connection) = (Self::clone(self), Rc::clone(connection));
-        Rc::new(Caller { worker, connection, peer, last_key: LastKey::default(), insider: None })
+        let last_key = LastKey::default();
+        Rc::new(Caller { worker, connection, peer, last_key, insider: None, rehearsal: None })
     }
 }
 

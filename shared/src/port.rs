@@ -11,7 +11,8 @@ use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 
 use crate::access::Access;
-use crate::routing::Target;
+use crate::id::{ModelId, ProviderId};
+use crate::routing::{Endpoint, Target};
 use crate::running::RunningExchanges;
 
 /// An error that is only logged.
@@ -65,6 +66,45 @@ pub struct Insider {
     pub only: Option<Target>,
     /// Stops after the plan and responds with the plan as JSON: no upstream call, no record, no quota (FAIL-8).
     pub explain: bool,
+}
+
+/// A request extension of an in-process request that is explained: what the explanation assumes.
+#[derive(Clone, Debug, Default)]
+pub struct Rehearsal {
+    /// An endpoint that takes the place of the one with its name, if there is one.
+    pub draft: Option<Arc<Endpoint>>,
+    /// The faults of targets. `None` leaves out the attempts at the candidates.
+    pub faults: Option<Vec<AssumedFault>>,
+}
+
+/// An assumed fault of a provider, or of one of its models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssumedFault {
+    /// The provider instance.
+    pub provider: ProviderId,
+    /// The model; `None` for all models of the instance.
+    pub model: Option<ModelId>,
+    /// The kind of fault.
+    pub kind: FaultKind,
+}
+
+/// The kind of an assumed fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// It answers with this error status.
+    Status(u16),
+    /// It never answers.
+    Hang,
+    /// It closes the connection before the first content.
+    Cut,
+}
+
+impl AssumedFault {
+    /// Returns true if the fault affects `target`.
+    pub fn hits(&self, target: &Target) -> bool {
+        self.provider == target.provider.id
+            && self.model.as_ref().is_none_or(|model| *model == target.model.id)
+    }
 }
 
 /// A request extension for the control service: the access of a caller whom the data plane has authenticated and who

@@ -121,7 +121,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::NO_CONTENT, delete).await
 }
 
-fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
+pub(super) fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
     if failover.is_empty() || failover.len() > MEMBERS_MAX {
         let message =
             format!("failover must have 1 to {MEMBERS_MAX} items {{provider, model}}, in the order to try.");
@@ -130,7 +130,7 @@ fn members(failover: Vec<StoredMember>) -> Result<Vec<StoredMember>, ApiError> {
     Ok(failover)
 }
 
-fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
+pub(super) fn text(preamble: Option<String>) -> Result<Option<String>, ApiError> {
     match preamble {
         Some(text) if text.len() > PREAMBLE_BYTES_MAX => Err(ApiError::parameter(
             "preamble",

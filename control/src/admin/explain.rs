@@ -1,17 +1,25 @@
 //! `POST explain`: reports which targets would serve a given body with a given key, and why others would not, without
-//! sending anything upstream (FAIL-8).
+//! sending anything upstream (FAIL-8). It can assume an endpoint that is not stored, and targets that fail.
 
 use std::sync::Arc;
 
-use http::{Method, Response};
-use serde::Deserialize;
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::access::{Access, Role};
-use shared::port::{Body, Insider};
+use shared::id::{EndpointName, ModelId, ProviderId, is_name};
+use shared::port::{AssumedFault, Body, FaultKind, Insider, Rehearsal};
+use shared::routing::{Endpoint, Target};
+use shared::snapshot::Snapshot;
 
+use super::endpoints::{members, text};
+use super::providers::NAME_RULE;
 use super::trials::{administrator, principal};
-use super::{ApiError, App, Call, Route, route_of};
+use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::test_completion::{HERE, request};
+use crate::db::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))];
 
@@ -26,33 +34,161 @@ struct ExplainRequest {
     #[serde(default)]
     principal_id: Option<String>,
     /// A path of the data plane.
+    #[serde(default)]
+    path: Option<String>,
+    #[serde(default)]
+    body: Option<Value>,
+    /// Several requests to explain, instead of `path` and `body`.
+    #[serde(default)]
+    cases: Option<Vec<ExplainCase>>,
+    /// An endpoint that is assumed to be stored.
+    #[serde(default)]
+    draft: Option<DraftEndpoint>,
+    /// Providers and models that are assumed to fail.
+    #[serde(default)]
+    faults: Option<Vec<ExplainFault>>,
+}
+
+/// One of several requests to explain. Without a key or human of its own, it is explained for that of the whole request.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExplainCase {
+    name: String,
+    #[serde(default)]
+    key_id: Option<String>,
+    #[serde(default)]
+    principal_id: Option<String>,
     path: String,
     body: Value,
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct DraftEndpoint {
+    name: String,
+    failover: Vec<StoredMember>,
+    #[serde(default)]
+    preamble: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ExplainFault {
+    provider: String,
+    /// `None` for all models of the provider.
+    #[serde(default)]
+    model: Option<String>,
+    fault: FaultName,
+    /// The error status, for the fault `status` only.
+    #[serde(default)]
+    status: Option<u16>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum FaultName {
+    Status,
+    Hang,
+    Cut,
+}
+
+/// The explanations of several requests, in their order.
+#[derive(Serialize)]
+struct ExplainedCases {
+    cases: Vec<ExplainedCase>,
+}
+
+#[derive(Serialize)]
+struct ExplainedCase {
+    name: String,
+    /// The explanation, as for a single request.
+    #[serde(flatten)]
+    explanation: Value,
+}
+
 async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let ExplainRequest { key_id, principal_id, path, body } = call.json()?;
-    let access = match (key_id, principal_id) {
-        (Some(_), Some(_)) => {
-            return Err(ApiError::parameter("key_id", "Send key_id or principal_id, not both."));
-        }
-        (Some(id), None) => of_key(call.app, &id)?,
-        (None, Some(id)) => {
-            let acts_as = Some(principal(call.app, id).await?);
-            Arc::new(Access { acts_as, ..Access::new("explain", Role::Project) })
-        }
-        (None, None) => Arc::new(administrator(&call, None)),
+    let ExplainRequest { key_id, principal_id, path, body, cases, draft, faults } = call.json()?;
+    let snapshot = call.app.snapshot.load();
+    let rehearsal = Rehearsal {
+        draft: draft.map(|draft| endpoint(call.app, &snapshot, draft)).transpose()?,
+        faults: faults.map(|faults| assumed(call.app, faults)).transpose()?,
     };
-    let operation = path.strip_prefix("/v1").unwrap_or(&path);
+    match (path, body, cases) {
+        (Some(path), Some(body), None) => {
+            let access = access(&call, key_id, principal_id).await?;
+            plan(call.app, access, &rehearsal, (&path, &body)).await
+        }
+        (None, None, Some(cases)) => several(&call, (key_id, principal_id), &rehearsal, cases).await,
+        (None, _, None) => Err(ApiError::parameter("path", "Send path and body, or cases.")),
+        (Some(_), None, None) => Err(ApiError::parameter("body", "body is missing.")),
+        (_, _, Some(_)) => Err(ApiError::parameter("cases", "Send cases, or path and body, not both.")),
+    }
+}
+
+async fn several(
+    call: &Call<'_>,
+    (key_id, principal_id): (Option<String>, Option<String>),
+    rehearsal: &Rehearsal,
+    cases: Vec<ExplainCase>,
+) -> Result<Response<Body>, ApiError> {
+    if cases.is_empty() || cases.len() > CASES_MAX {
+        return Err(ApiError::parameter("cases", format!("cases must have 1 to {CASES_MAX} entries.")));
+    }
+    let mut explained = Vec::with_capacity(cases.len());
+    for ExplainCase { name, key_id: own_key, principal_id: own_human, path, body } in cases {
+        let is_own = own_key.is_some() || own_human.is_some();
+        let (key, human) = match is_own {
+            true => (own_key, own_human),
+            false => (key_id.clone(), principal_id.clone()),
+        };
+        let access = access(call, key, human).await?;
+        let answer = plan(call.app, access, rehearsal, (&path, &body)).await?;
+        if answer.status() != StatusCode::OK {
+            return Ok(answer);
+        }
+        let bytes =
+            answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_else(|_| Bytes::new());
+        let explanation = serde_json::from_slice(&bytes).unwrap_or_default();
+        explained.push(ExplainedCase { name, explanation });
+    }
+    json(&ExplainedCases { cases: explained })
+}
+
+/// Returns the plan of one request, from the data plane.
+async fn plan(
+    app: &App,
+    access: Arc<Access>,
+    rehearsal: &Rehearsal,
+    (path, body): (&str, &Value),
+) -> Result<Response<Body>, ApiError> {
+    let operation = path.strip_prefix("/v1").unwrap_or(path);
     if !PATHS.contains(&operation) {
         let message = "path must be a path for client POST requests, such as /v1/chat/completions.";
         return Err(ApiError::parameter("path", message));
     }
     let insider = Insider { access, only: None, explain: true };
-    let request = request(insider, &path, body.to_string())
+    let mut request = request(insider, path, body.to_string())
         .map_err(|_| ApiError::parameter("path", "path must be the path of a URL."))?;
-    Ok(call.app.plane.handle(request, HERE).await)
+    request.extensions_mut().insert(rehearsal.clone());
+    Ok(app.plane.handle(request, HERE).await)
+}
+
+/// Returns the access of the key or human, or that of the caller.
+async fn access(
+    call: &Call<'_>,
+    key_id: Option<String>,
+    principal_id: Option<String>,
+) -> Result<Arc<Access>, ApiError> {
+    match (key_id, principal_id) {
+        (Some(_), Some(_)) => Err(ApiError::parameter("key_id", "Send key_id or principal_id, not both.")),
+        (Some(id), None) => of_key(call.app, &id),
+        (None, Some(id)) => {
+            let acts_as = Some(principal(call.app, id).await?);
+            Ok(Arc::new(Access { acts_as, ..Access::new("explain", Role::Project) }))
+        }
+        (None, None) => Ok(Arc::new(administrator(call, None))),
+    }
 }
 
 /// Returns the access of a key in the snapshot. Disabled, revoked and expired keys are not in it.
@@ -65,6 +201,61 @@ fn of_key(app: &App, id: &str) -> Result<Arc<Access>, ApiError> {
              expired.";
         ApiError::parameter("key_id", message)
     })
+}
+
+/// Builds an endpoint that is not stored. As in routing, members of providers that are not in use are left out.
+fn endpoint(app: &App, snapshot: &Snapshot, draft: DraftEndpoint) -> Result<Arc<Endpoint>, ApiError> {
+    let DraftEndpoint { name, failover, preamble } = draft;
+    if !is_name(&name) {
+        return Err(ApiError::parameter("draft.name", format!("draft.name {NAME_RULE}")));
+    }
+    let mut targets = Vec::new();
+    for (index, StoredMember { provider, model }) in members(failover)?.into_iter().enumerate() {
+        let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&provider)).ok();
+        let Some(instance) = place.and_then(|place| snapshot.providers.get(place)) else {
+            is_provider(app, &format!("draft.failover[{index}].provider"), &provider)?;
+            continue;
+        };
+        let known = instance.models.binary_search_by(|known| known.id.as_str().cmp(&model)).ok();
+        let known = known.and_then(|place| instance.models.get(place)).ok_or_else(|| {
+            let message = format!("The provider '{provider}' does not list '{model}'.");
+            ApiError::parameter(&format!("draft.failover[{index}].model"), message)
+        })?;
+        targets.push(Target { provider: Arc::clone(instance), model: Arc::clone(known) });
+    }
+    let preamble = text(preamble)?.map(Arc::from);
+    Ok(Arc::new(Endpoint { name: EndpointName::new(name.as_str()), targets, preamble }))
+}
+
+/// Rejects the name of a provider that does not exist.
+fn is_provider(app: &App, param: &str, id: &str) -> Result<(), ApiError> {
+    if app.view.read().providers.iter().any(|connection| connection.id == id) {
+        return Ok(());
+    }
+    Err(ApiError::parameter(param, format!("There is no provider '{id}'.")))
+}
+
+fn assumed(app: &App, faults: Vec<ExplainFault>) -> Result<Vec<AssumedFault>, ApiError> {
+    if faults.len() > FAULTS_MAX {
+        return Err(ApiError::parameter("faults", format!("faults must have at most {FAULTS_MAX} entries.")));
+    }
+    let assume = |(index, fault): (usize, ExplainFault)| {
+        let ExplainFault { provider, model, fault, status } = fault;
+        is_provider(app, &format!("faults[{index}].provider"), &provider)?;
+        let kind = match (fault, status) {
+            (FaultName::Status, Some(status @ 400..=599)) => FaultKind::Status(status),
+            (FaultName::Hang, None) => FaultKind::Hang,
+            (FaultName::Cut, None) => FaultKind::Cut,
+            (FaultName::Status, _) | (FaultName::Hang | FaultName::Cut, Some(_)) => {
+                let message =
+                    "status must be a number from 400 to 599 for the fault status, and absent for others.";
+                return Err(ApiError::parameter(&format!("faults[{index}].status"), message));
+            }
+        };
+        let provider = ProviderId::new(provider.as_str());
+        Ok(AssumedFault { provider, model: model.as_deref().map(ModelId::new), kind })
+    };
+    faults.into_iter().enumerate().map(assume).collect()
 }
 
 /// Paths that clients post to, after `/v1`.
@@ -80,3 +271,6 @@ const PATHS: &[&str] = &[
     "/images/generations",
     "/videos/generations",
 ];
+/// The most requests of one explanation.
+const CASES_MAX: usize = 50;
+const FAULTS_MAX: usize = 100;

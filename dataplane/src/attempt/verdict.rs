@@ -30,6 +30,11 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
     }
 }
 
+/// Returns the next step after an error status without a known error text, and the conclusion about the target's health.
+pub(crate) fn next_after(status: u16) -> (Next, Evidence) {
+    sort(status, &StreamError::default())
+}
+
 /// Returns true if the upstream does not have the model, has retired it, or does not let this account use it.
 fn refuses_model(error: &StreamError) -> bool {
     has_phrase(error, MODEL) || (error.param.as_deref() == Some("model") && has_phrase(error, GONE))

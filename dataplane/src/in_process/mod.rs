@@ -15,7 +15,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use shared::error_kind::ErrorKind;
-use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, Insider};
+use shared::port::{self, BoxError, BoxFuture, Handler, HttpClient, HttpLimits, Insider, Rehearsal};
 use tokio::sync::{mpsc, oneshot};
 use wire::envelope::{self, EnvelopeFamily};
 
@@ -45,6 +45,7 @@ struct WeakHandle {
 struct InProcessRequest {
     request: Request<port::Body>,
     insider: Option<Insider>,
+    rehearsal: Option<Rehearsal>,
     peer: SocketAddr,
     reply: oneshot::Sender<Response<port::Body>>,
 }
@@ -80,8 +81,9 @@ const BUSY: (ErrorKind, &str) = (ErrorKind::Overloaded, "The gateway is busy. Tr
 impl Handler for InProcess {
     fn handle(&self, mut request: Request<port::Body>, peer: SocketAddr) -> BoxFuture<Response<port::Body>> {
         let insider = request.extensions_mut().remove::<Insider>();
+        let rehearsal = request.extensions_mut().remove::<Rehearsal>();
         let (reply, answer) = oneshot::channel();
-        let received = InProcessRequest { request, insider, peer, reply };
+        let received = InProcessRequest { request, insider, rehearsal, peer, reply };
         let sent = self.send(Message::run(|worker| received.serve(worker)));
         Box::pin(async move {
             match sent {
@@ -119,9 +121,10 @@ impl HttpClient for InProcess {
 impl InProcessRequest {
     /// Answers a request on this worker. Ends when the answer has been read, or when its receiver is dropped.
     async fn serve(self, worker: Rc<Worker>) {
-        let Self { request, insider, peer, mut reply } = self;
+        let Self { request, insider, rehearsal, peer, mut reply } = self;
         let connection = worker.connections.detached_state();
-        let caller = Rc::new(Caller { worker, connection, peer, last_key: LastKey::default(), insider });
+        let last_key = LastKey::default();
+        let caller = Rc::new(Caller { worker, connection, peer, last_key, insider, rehearsal });
         let answering = exchange::respond(caller, request.map(Inbound::Inside));
         // Either arm may be dropped: if the receiver is gone, the answer is not needed; if the answer is ready, nothing
         // more is awaited.

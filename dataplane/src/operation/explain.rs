@@ -7,12 +7,13 @@
 //!   "candidates": [{"provider": "a", "model": "m"}],
 //!   "passed_over": [{"provider": "b", "model": "m", "reason": "circuit_open", "wait_ms": 12000}],
 //!   "budget_ms": 120000, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
-//!   "refusal": null }
+//!   "refusal": null, "path": null }
 //! ```
 //!
 //! `candidates` is in the order of the attempts; `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
-//! refused before its plan is made, the fields unknown by then are null or empty.
+//! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
+//! candidates if faults are assumed, otherwise it is null.
 
 use std::time::Duration;
 
@@ -20,7 +21,8 @@ use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
-use shared::operation::Operation;
+use shared::operation::{Dialect, Operation};
+use shared::port::AssumedFault;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use shared::usage::StepResult;
@@ -29,6 +31,7 @@ use wire::adapt::Rejection;
 use crate::adapt;
 use crate::attempt;
 use crate::error::Fault;
+use crate::operation::rehearsal::{RehearsedRequest, rehearse};
 use crate::plan::{self, Needs};
 use crate::relay::ResponseBody;
 
@@ -44,6 +47,8 @@ pub(crate) struct ExplainQuestion<'a> {
     pub(crate) forced: bool,
     /// Current time on the circuits' clock, in milliseconds.
     pub(crate) now_ms: u64,
+    /// Assumed faults, if the attempts at the candidates are to be rehearsed.
+    pub(crate) faults: Option<&'a [AssumedFault]>,
 }
 
 /// Checks of a target that the plan itself does not make.
@@ -95,6 +100,11 @@ pub(crate) fn plan(
         refusal = Some(adapt::refusal(why));
     }
     let Needs { dialect, vision, .. } = question.needs;
+    let path = question.faults.map(|faults| {
+        let (budget, stream) = (question.budget, question.stream);
+        let once = dialect == Dialect::Videos;
+        rehearse(&candidates, RehearsedRequest { faults, budget, stream, once })
+    });
     let needs: Vec<_> = [Some(dialect.name()), vision.then_some("vision")].into_iter().flatten().collect();
     ok(&json!({
         "operation": question.operation.name(),
@@ -107,6 +117,7 @@ pub(crate) fn plan(
         "budget_ms": u64::try_from(question.budget.as_millis()).unwrap_or(u64::MAX),
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
         "refusal": refusal.as_ref().map(refused),
+        "path": path,
     }))
 }
 
@@ -123,6 +134,7 @@ pub(crate) fn early(operation: Option<Operation>, fault: &Fault) -> Response<Res
         "budget_ms": null,
         "affinity": null,
         "refusal": refused(fault),
+        "path": null,
     }))
 }
 

@@ -96,6 +96,12 @@ pub(crate) async fn explain(
         budget: budget(&head),
         forced,
         now_ms: clock::monotonic_ms(),
+        faults: authorized
+            .exchange
+            .caller
+            .rehearsal
+            .as_ref()
+            .and_then(|rehearsal| rehearsal.faults.as_deref()),
     };
     let refuses = |route: &Route, target: &Target| {
         let routed = worker.routed(route, &head, &body);
@@ -120,10 +126,17 @@ impl AuthorizedRequest<'_> {
     /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
         self.running.select(&head.model);
-        match self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
-            Some(target) => (Ok(Route::Model(target)), true),
-            None => (plan::select(self.snapshot, &head.model, self.access), false),
+        if let Some(target) = self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
+            return (Ok(Route::Model(target)), true);
         }
+        let stored = || plan::select(self.snapshot, &head.model, self.access);
+        (self.draft(&head.model).map_or_else(stored, Ok), false)
+    }
+
+    /// Returns the route of an endpoint that exists in an explanation only.
+    fn draft(&self, selector: &str) -> Option<Route> {
+        let draft = self.exchange.caller.rehearsal.as_ref()?.draft.as_ref()?;
+        (draft.name.as_str() == selector).then(|| Route::Endpoint(Arc::clone(draft)))
     }
 
     /// Opens the record and builds the failover job.

@@ -9,4 +9,5 @@ pub(crate) mod health;
 pub(crate) mod inference;
 pub(crate) mod metrics;
 pub(crate) mod models;
+mod rehearsal;
 pub(crate) mod videos;
