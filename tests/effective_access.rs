@@ -91,7 +91,7 @@ async fn projects_and_humans_have_access_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_closed_holder_says_why_for_every_selector() {
+async fn every_selector_of_a_closed_holder_has_its_reason() {
     let rig = Rig::start().await;
     let key = rig.admin.key(json!({"project": rig.project, "acts_as": rig.ada})).await.id;
     let (path, access) = (format!("keys/{key}"), format!("keys/{key}/access?q=OPEN/m"));

@@ -37,7 +37,7 @@ impl Command for Bind {
         }
         known(write, &self.project)?;
         providers::bind(write.db, &self.provider, &self.project, write.now_ms)?;
-        changed(write, &self.provider, "provider.bind", before.shown())
+        changed(write, &self.provider, "provider.bind", &before.shown())
     }
 }
 
@@ -47,7 +47,7 @@ impl Command for Unbind {
         if !providers::unbind(write.db, &self.provider, &self.project)? {
             return Err(CommandRefusal::not_found("binding to project", &self.project));
         }
-        changed(write, &self.provider, "provider.unbind", before.shown())
+        changed(write, &self.provider, "provider.unbind", &before.shown())
     }
 }
 
@@ -56,7 +56,7 @@ fn changed(
     write: &Write<'_>,
     provider: &str,
     action: &'static str,
-    before: ShownProvider,
+    before: &ShownProvider,
 ) -> Result<Done, CommandRefusal> {
     let found = providers::find(write.db, provider)?;
     let mut row = found.ok_or_else(|| CommandRefusal::not_found("provider", provider))?;
