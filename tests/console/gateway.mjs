@@ -46,10 +46,10 @@ export class Gateway {
   }
 
   /** Sends a chat request with a key; returns its status. */
-  async chat(key, model, content, stream = false) {
+  async chat(key, model, content, stream = false, headers = {}) {
     const response = await fetch(`${this.origin}/v1/chat/completions`, {
       method: "POST",
-      headers: { authorization: `Bearer ${key}`, "content-type": "application/json" },
+      headers: { authorization: `Bearer ${key}`, "content-type": "application/json", ...headers },
       body: JSON.stringify({ model, stream, messages: [{ role: "user", content }] }),
     });
     await response.text();

@@ -1,5 +1,5 @@
 // Shapes of answers that api/types.ts does not have.
-import type { Ms, Us } from "./types";
+import type { Ms, RequestRecord, Step, Us } from "./types";
 
 /** `GET setup`: which steps of the set-up are done, wherever they were done. */
 export type Setup = {
@@ -72,4 +72,42 @@ export type SelectorAccess = {
   reasons: string[];
   targets: number;
   usable: number;
+};
+
+/** A step of a trace with its times from the request's head. Records of earlier releases lack them. */
+export type TimedStep = Step & {
+  start_us?: Us;
+  first_content_us?: Us;
+  /** Counted at its target, from 1. */
+  attempt?: number;
+  message?: string;
+  /** The pause that the upstream asked for. */
+  retry_after_ms?: number;
+};
+
+/** A record with what earlier releases did not record; what is absent or null is unknown. */
+export type FullRecord = Omit<RequestRecord, "trace"> & {
+  trace?: TimedStep[];
+  client?: string | null;
+  /** A pseudonym of the conversation. */
+  session?: string | null;
+  protocol?: string | null;
+  /** The target's protocol, if it is not the client's. */
+  adapted?: string | null;
+  /** The members of the request that were left out for the target. */
+  dropped?: string[];
+  attempts?: number;
+  passed_over?: number;
+  failed_over?: boolean;
+  /** The results of the last steps of the trace. */
+  results?: string[];
+  bytes_in?: number | null;
+  bytes_out?: number | null;
+  /** The gateway's own time until the first content. */
+  gateway_us?: Us | null;
+  /** The longest silence of a stream after its first content. */
+  silence_us_max?: Us | null;
+  /** The quota that refused the request. */
+  refused_by?: string | null;
+  cancelled_by?: "client" | "administrator" | null;
 };

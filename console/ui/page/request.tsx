@@ -1,19 +1,22 @@
 // One request: how it ended, where its time went, what it cost.
 import { useResource } from "../api/resource";
+import type { FullRecord } from "../api/shapes";
 import type { RequestRecord } from "../api/types";
-import { href } from "../app/router";
+import { href, param, setParams } from "../app/router";
+import { clientName } from "../part/client_name";
 import { Copyable, CopyButton } from "../part/copy";
 import { Empty, Loaded } from "../part/feedback";
-import { ago, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
+import { ago, bytes, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
 import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
 import { Card, Facts, Meter, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
+import { ExplainAgain, plainRequest } from "./explain_again";
 import { inputOf, outputOf } from "./requests";
 
 export function RequestPage({ id }: { id: string }) {
-  const request = useResource<RequestRecord>(`requests/${encodeURIComponent(id)}`);
+  const request = useResource<FullRecord>(`requests/${encodeURIComponent(id)}`);
   return (
     <Loaded
       resource={request}
@@ -57,17 +60,26 @@ function titleOf(record: RequestRecord): string {
     : `Failed with ${record.status}`;
 }
 
-function One({ of }: { of: RequestRecord }) {
+function One({ of }: { of: FullRecord }) {
   const [kind, word] = outcomeOf(of);
-  const lost = (of.trace ?? []).filter(({ result }) => result !== "served").reduce((sum, step) => sum + (step.spent_us ?? 0), 0);
-  const isAfterFailover = of.outcome === "completed" && (of.trace?.length ?? 0) > 1;
+  const lost = lostOf(of);
+  const isAfterFailover = of.outcome === "completed" && (of.failed_over ?? (of.trace?.length ?? 0) > 1);
   const streaming = of.first_content_us === null ? 0 : of.duration_us - of.first_content_us;
   const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? `${Math.round(outputOf(of) / (streaming / 1e6))}` : UNKNOWN;
   return (
     <Page
       title={titleOf(of)}
       lead={<span class="wrap">{sentenceOf(of)}</span>}
-      actions={<CopyButton text={`${location.origin}${href(`/requests/${encodeURIComponent(of.request_id)}`)}`} label="Copy link" />}
+      actions={
+        <>
+          <CopyButton text={`${location.origin}${href(`/requests/${encodeURIComponent(of.request_id)}`)}`} label="Copy link" />
+          {of.selector && plainRequest(of.operation, of.selector) && (
+            <button type="button" class="btn" onClick={() => setParams({ explain: "1" })}>
+              Explain again
+            </button>
+          )}
+        </>
+      }
     >
       <section class="card" aria-label="Figures">
         <dl class="figures">
@@ -88,10 +100,18 @@ function One({ of }: { of: RequestRecord }) {
           <Figure
             name="First token"
             value={duration(of.first_content_us)}
-            sub={lost ? `${duration(lost)} lost to failed attempts` : "no attempt failed"}
+            sub={lost ? `${duration(lost)} lost to failed attempts and pauses` : "no attempt failed"}
           />
-          <Figure name="Total" value={duration(of.duration_us)} sub={of.stream ? "streamed" : "in one piece"} />
-          <Figure name="Speed" value={speed} sub="output tokens a second" />
+          <Figure
+            name="Total"
+            value={duration(of.duration_us)}
+            sub={`${of.stream ? "streamed" : "in one piece"}${of.gateway_us == null ? "" : `, ${duration(of.gateway_us)} of it the gateway’s own`}`}
+          />
+          <Figure
+            name="Speed"
+            value={speed}
+            sub={of.silence_us_max == null ? "output tokens a second" : `tokens a second, longest silence ${duration(of.silence_us_max)}`}
+          />
           <Figure
             name="Cost"
             value={dollars(of.cost_micro_usd)}
@@ -117,8 +137,18 @@ function One({ of }: { of: RequestRecord }) {
         </div>
         <FactsCard of={of} />
       </div>
+      {param("explain") && <ExplainAgain of={of} onClose={() => setParams({ explain: null })} />}
     </Page>
   );
+}
+
+/** The time before the attempt that answered: failed attempts, and the pauses between them where they were recorded. */
+export function lostOf({ trace = [] }: FullRecord): number {
+  const failed = trace.filter((step) => step.result !== "served" && step.spent_us !== undefined);
+  const served = trace.find(({ result }) => result === "served");
+  const first = failed[0]?.start_us;
+  if (served?.start_us !== undefined && first !== undefined) return served.start_us - first;
+  return failed.reduce((sum, step) => sum + (step.spent_us ?? 0), 0);
 }
 
 function Figure({ name, value, sub }: { name: string; value: string; sub: string }) {
@@ -206,7 +236,7 @@ function TokensCard({ of }: { of: RequestRecord }) {
   );
 }
 
-function FactsCard({ of }: { of: RequestRecord }) {
+function FactsCard({ of }: { of: FullRecord }) {
   const tags = Object.entries(of.tags);
   return (
     <Card bare>
@@ -221,6 +251,15 @@ function FactsCard({ of }: { of: RequestRecord }) {
           ["Key", of.key.startsWith("key_") ? <Ref key="k" kind="key" id={of.key} name={of.key_name} /> : of.key],
           ["Project", of.project && <Ref key="p" kind="project" id={of.project} name={of.project_name} />],
           ["Acts as", of.principal && <Ref key="h" kind="human" id={of.principal} name={of.principal_name} />],
+          ["Client", clientName(of.client)],
+          [
+            "Session",
+            of.session && (
+              <a key="s" href={href("/requests", { session: of.session })}>
+                Its requests
+              </a>
+            ),
+          ],
           ["End user", of.end_user && <span class="mono clip">{of.end_user}</span>],
           ["Tags", tags.length ? tags.map(([name, value]) => `${name}=${value}`).join(", ") : null],
         ]}
@@ -236,10 +275,36 @@ function FactsCard({ of }: { of: RequestRecord }) {
           ],
           ["Provider", of.provider && <Ref key="v" kind="provider" id={of.provider} name={of.provider} />],
           ["Model", of.model && <span class="mono wrap">{of.model}</span>],
+          ["Protocol", of.protocol && <Protocol key="d" of={of} />],
+          [
+            "Left out",
+            of.dropped?.length ? (
+              <span key="l" class="mono wrap">
+                {of.dropped.join(", ")}
+              </span>
+            ) : null,
+          ],
           ["Tier", of.tier],
+          ["In, out", of.bytes_in == null && of.bytes_out == null ? null : `${bytes(of.bytes_in)}, ${bytes(of.bytes_out)}`],
+          ["Refused by", of.refused_by && <a href={href("/quotas")}>a quota</a>],
+          ["Cancelled by", of.cancelled_by && (of.cancelled_by === "client" ? "the client" : "an administrator")],
           ["Upstream’s id", of.upstream_id && <Copyable key="u" text={of.upstream_id} label="the upstream's id" clip />],
         ]}
       />
     </Card>
+  );
+}
+
+/** The protocol that the client spoke, and the target's where it is another one. */
+function Protocol({ of }: { of: FullRecord }) {
+  return (
+    <>
+      {of.protocol}
+      {of.adapted && (
+        <>
+          , sent as {of.adapted} <span class="tag">adapted</span>
+        </>
+      )}
+    </>
   );
 }

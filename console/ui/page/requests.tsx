@@ -1,15 +1,20 @@
 // The records of requests, with filters that stand in the address.
 import { useMemo, useState } from "preact/hooks";
 import { useList } from "../api/list";
+import { useResource } from "../api/resource";
+import type { FullRecord, SeriesAnswer } from "../api/shapes";
 import type { RequestRecord } from "../api/types";
 import { go, href, param, query, setParams } from "../app/router";
-import { Empty } from "../part/feedback";
+import { Bars } from "../part/chart";
+import { clientName } from "../part/client_name";
+import { Empty, ErrorBox } from "../part/feedback";
 import { Select, Text } from "../part/form";
-import { clock, day, dollars, duration, short, UNKNOWN, zoneName } from "../part/format";
+import { clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
 import { Icon } from "../part/icon";
-import { OutcomeMark } from "../part/outcome";
+import { AttemptMarks, OutcomeMark } from "../part/outcome";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
+import { outcomesOf, timesOf } from "./overview/figures";
 
 /** The lengths of the periods that can be chosen, in milliseconds. */
 export const PERIODS: Record<string, [string, number]> = {
@@ -37,16 +42,31 @@ const EXACT: [string, string][] = [
   ["provider", "Provider"],
   ["endpoint", "Endpoint"],
   ["operation", "Operation"],
+  ["client", "Client"],
+  ["session", "Session"],
+  ["attempted", "Tried at"],
+  ["result", "With a step"],
+  ["status_class", "Status class"],
   ["error", "Error"],
   ["end_user", "End user"],
   ["status", "Status"],
   ["cost_micro_usd_min", "Cost from (µ$)"],
 ];
 
-const FILTERS = ["outcome", "duration_us_min", "request_id_prefix", ...EXACT.map(([name]) => name)];
+const FILTERS = [
+  "q",
+  "failed",
+  "failed_over",
+  "outcome",
+  "duration_us_min",
+  "first_content_us_min",
+  "request_id_prefix",
+  ...EXACT.map(([name]) => name),
+];
 
 const VIEWS: [string, Record<string, string>][] = [
-  ["Failed", { outcome: "failed" }],
+  ["Failed", { failed: "true" }],
+  ["After failover", { failed_over: "true" }],
   ["Slow", { duration_us_min: "10000000" }],
   ["Dear", { cost_micro_usd_min: "100000" }],
   ["Refused", { status: "429" }],
@@ -57,7 +77,7 @@ export function RequestsPage() {
   const from = param("from") || usePeriod(period);
   const filters = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
   const asked = { ...filters, from, to: param("to") };
-  const list = useList<RequestRecord>("requests", asked);
+  const list = useList<FullRecord>("requests", asked);
   const isFiltered = Object.values(asked).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   return (
@@ -78,12 +98,13 @@ export function RequestsPage() {
       }
     >
       <Filters />
+      <OverTime filters={filters} from={from} to={param("to")} />
       <Card bare>
         <Table
           list={list}
           label="Requests"
           rowKey={(request) => request.request_id}
-          least={1080}
+          least={1180}
           empty={
             <Empty
               icon="list"
@@ -105,8 +126,9 @@ export function RequestsPage() {
           }
           columns={[
             { head: `Time (${zoneName()})`, width: 148, cell: (request) => <Time of={request} /> },
-            { head: "Key", width: "2fr", cell: (request) => request.key_name ?? <span class="muted">{request.key}</span> },
+            { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
             { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
+            { head: "Attempts", width: 92, cell: ({ results }) => <AttemptMarks results={results} /> },
             { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
             { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
             { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
@@ -119,6 +141,35 @@ export function RequestsPage() {
   );
 }
 
+const DAY_MS = 86_400_000;
+
+/** The filtered requests over time: the chosen period, or the last day. A part of it can be chosen. */
+function OverTime({ filters, from, to }: { filters: Record<string, string>; from: string; to: string }) {
+  const day = usePeriod("24h");
+  const since = from || day;
+  const given = Object.entries({ ...filters, from: since, to }).filter(([, value]) => value);
+  const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`);
+  const data = series.data.value;
+  if (!data) return series.error.value ? <ErrorBox error={series.error.value} retry={() => series.load()} /> : <div class="chart-place" />;
+  const isLong = data.to_ms - data.from_ms > DAY_MS;
+  return (
+    <Card
+      title={from ? "Over the chosen time" : "Over the last 24 hours"}
+      aside={data.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
+    >
+      <Bars
+        times={timesOf(data)}
+        series={outcomesOf(data.groups[0]?.points)}
+        unit={count}
+        timeText={(at) => (isLong ? moment(at) : clock(at, data.step_ms < 60_000 ? "second" : "minute"))}
+        summary="These requests over time."
+        height={132}
+        onPeriod={(from, to) => setParams({ from: String(from), to: String(to), period: null })}
+      />
+    </Card>
+  );
+}
+
 function Time({ of }: { of: RequestRecord }) {
   const isToday = day(of.started_at_ms) === day(Date.now());
   return (
@@ -126,6 +177,15 @@ function Time({ of }: { of: RequestRecord }) {
       {isToday ? "" : `${day(of.started_at_ms).replace(/ \d{4}$/, "")} `}
       {clock(of.started_at_ms, "ms").slice(0, isToday ? undefined : 8)}
     </a>
+  );
+}
+
+function Sender({ of }: { of: FullRecord }) {
+  const client = clientName(of.client);
+  return (
+    <>
+      {of.key_name ?? <span class="muted">{of.key}</span>} {client && <span class="faint">{client}</span>}
+    </>
   );
 }
 
@@ -159,7 +219,7 @@ function Tokens({ of }: { of: RequestRecord }) {
 }
 
 function Filters() {
-  const [prefix, setPrefix] = useState(param("request_id_prefix"));
+  const [text, setText] = useState(param("q"));
   const exact = EXACT.filter(([name]) => param(name));
   const current = query.value;
   return (
@@ -167,16 +227,16 @@ function Filters() {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          setParams({ request_id_prefix: prefix.trim() });
+          setParams({ q: text.trim() });
         }}
       >
         <Text
           type="search"
           data-filter
-          value={prefix}
-          onValue={setPrefix}
-          placeholder="Request id, or its beginning"
-          aria-label="Request id, or its beginning"
+          value={text}
+          onValue={setText}
+          placeholder="Id, key, model, provider…"
+          aria-label="A request id, or the exact name of a key, project, human, model, provider or endpoint"
         />
       </form>
       <Select
@@ -224,6 +284,7 @@ function Filters() {
           );
         })}
       </span>
+      {param("request_id_prefix") && <span class="tag accent">Id begins with {param("request_id_prefix")}</span>}
       {exact.map(([name, title]) => (
         <span key={name} class="tag accent">
           {title}: <span class="clip">{param(name)}</span>

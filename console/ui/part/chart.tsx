@@ -21,6 +21,10 @@ type Props = {
   /** What the chart shows, for those who hear it. */
   summary: string;
   marks?: ChartMark[];
+  /** In pixels. */
+  height?: number;
+  /** Called with a time that was chosen: by dragging over the plot, or by Enter at the cursor. */
+  onPeriod?: (from: number, to: number) => void;
 };
 
 /** 1, 2 or 5 times a power of ten, so that about `lines` of them reach `max`. */
@@ -78,16 +82,17 @@ type Scale = { x: (i: number) => number; y: (value: number) => number; slot: num
 type FrameProps = Props & { highest: number; draw: (scale: Scale) => ComponentChildren };
 
 /** Axes, cursor, marks, spoken values and the legend around what `draw` returns. */
-function Frame({ times, series, unit, timeText, summary, marks = [], highest, draw }: FrameProps) {
+function Frame({ times, series, unit, timeText, summary, marks = [], height = HEIGHT, highest, draw, onPeriod }: FrameProps) {
   const [stage, width] = useWidth();
   const [here, setHere] = useState(-1);
+  const [dragged, drag] = useState<number | null>(null);
   const [said, say] = useState("");
   const top = marks.length ? MARKS_TOP : 8;
   const tick = stepOf(highest || 1, 4);
   const ceiling = Math.ceil((highest || 1) / tick) * tick;
   const slot = Math.max(1, (width - LEFT - RIGHT) / Math.max(1, times.length));
   const x = (i: number): number => LEFT + i * slot;
-  const y = (value: number): number => HEIGHT - BOTTOM - (value / ceiling) * (HEIGHT - top - BOTTOM);
+  const y = (value: number): number => height - BOTTOM - (value / ceiling) * (height - top - BOTTOM);
   const valueText = (value: number | null | undefined): string => (value == null ? UNKNOWN : unit(value));
   const show = (i: number, aloud: boolean): void => {
     setHere(i);
@@ -96,7 +101,18 @@ function Frame({ times, series, unit, timeText, summary, marks = [], highest, dr
       say(`${timeText(times[i] ?? 0)}: ${values.join(", ")}`);
     }
   };
+  const choose = (from: number, to: number): void => {
+    const [first = 0, second = first] = times;
+    const start = times[Math.min(from, to)];
+    const end = times[Math.max(from, to)];
+    if (start !== undefined && end !== undefined) onPeriod?.(start, end + (second - first));
+  };
+  const at = (event: PointerEvent & { currentTarget: HTMLElement }): number => {
+    const i = Math.floor((event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / slot);
+    return i >= 0 && i < times.length ? i : -1;
+  };
   const keys = (event: KeyboardEvent): void => {
+    if (event.key === "Enter" && here >= 0 && event.target === event.currentTarget) choose(here, here);
     const to = cursorAfter(event.key, here, times.length);
     if (to === undefined) return;
     event.preventDefault();
@@ -111,17 +127,22 @@ function Frame({ times, series, unit, timeText, summary, marks = [], highest, dr
         class="chart-stage"
         role="group"
         aria-roledescription="chart"
-        aria-label={`${summary} Left and right arrows move through it.`}
+        aria-label={`${summary} Left and right arrows move through it.${onPeriod ? " Enter chooses the time." : ""}`}
         tabIndex={0}
         onKeyDown={keys}
         onBlur={() => setHere(-1)}
-        onPointerLeave={() => setHere(-1)}
-        onPointerMove={(event) => {
-          const i = Math.floor((event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / slot);
-          show(i >= 0 && i < times.length ? i : -1, false);
+        onPointerLeave={() => {
+          setHere(-1);
+          drag(null);
+        }}
+        onPointerMove={(event) => show(at(event), false)}
+        onPointerDown={(event) => onPeriod && drag(at(event))}
+        onPointerUp={(event) => {
+          if (dragged !== null && dragged >= 0 && at(event) >= 0) choose(dragged, at(event));
+          drag(null);
         }}
       >
-        <svg class="chart-plot" width={width} height={HEIGHT} viewBox={`0 0 ${Math.max(1, width)} ${HEIGHT}`} aria-hidden="true">
+        <svg class="chart-plot" width={width} height={height} viewBox={`0 0 ${Math.max(1, width)} ${height}`} aria-hidden="true">
           {Array.from({ length: Math.round(ceiling / tick) + 1 }, (_, n) => (
             <g key={n}>
               <line class={n ? "chart-grid" : "chart-base"} x1={LEFT} x2={width - RIGHT} y1={y(n * tick)} y2={y(n * tick)} />
@@ -132,19 +153,28 @@ function Frame({ times, series, unit, timeText, summary, marks = [], highest, dr
           ))}
           {labels.map((i) =>
             x(i) > LEFT + 12 && x(i) < width - 24 ? (
-              <text key={i} class="chart-x" x={x(i) + (slot > 40 ? slot / 2 : 0)} y={HEIGHT - 6}>
+              <text key={i} class="chart-x" x={x(i) + (slot > 40 ? slot / 2 : 0)} y={height - 6}>
                 {timeText(times[i] ?? 0)}
               </text>
             ) : null,
           )}
+          {dragged !== null && dragged >= 0 && here >= 0 && (
+            <rect
+              class="chart-chosen"
+              x={x(Math.min(dragged, here))}
+              width={(Math.abs(here - dragged) + 1) * slot}
+              y={top}
+              height={height - BOTTOM - top}
+            />
+          )}
           {draw({ x, y, slot })}
           {marks.map(({ at, text }) => (
             <g key={`${at} ${text}`}>
-              <line class="chart-mark" x1={placeOf(at, times, x)} x2={placeOf(at, times, x)} y1={top - 4} y2={HEIGHT - BOTTOM} />
+              <line class="chart-mark" x1={placeOf(at, times, x)} x2={placeOf(at, times, x)} y1={top - 4} y2={height - BOTTOM} />
               <circle class="chart-mark-dot" cx={placeOf(at, times, x)} cy={top - 8} r="3.5" />
             </g>
           ))}
-          {here >= 0 && <line class="chart-cursor" x1={x(here) + slot / 2} x2={x(here) + slot / 2} y1={top} y2={HEIGHT - BOTTOM} />}
+          {here >= 0 && <line class="chart-cursor" x1={x(here) + slot / 2} x2={x(here) + slot / 2} y1={top} y2={height - BOTTOM} />}
         </svg>
         <Flags marks={marks} placeOf={(at) => placeOf(at, times, x)} width={width} />
         {here >= 0 && (

@@ -1,6 +1,7 @@
 // How exchanges and attempts ended, in words and shapes.
 import type { RequestRecord, Step } from "../api/types";
-import { type MarkKind, State } from "./icon";
+import { UNKNOWN } from "./format";
+import { Mark, type MarkKind, State } from "./icon";
 
 const OUTCOMES: Record<RequestRecord["outcome"], [MarkKind, string]> = {
   completed: ["ok", "completed"],
@@ -44,11 +45,30 @@ const FAILED: Record<string, string> = {
   budget_exhausted: "the time for failover ran out",
 };
 
-export const isPassedOver = (step: Step): boolean => step.result in PASSED;
+export const isPassedOver = ({ result }: Pick<Step, "result">): boolean => result in PASSED;
 
 /** What happened at a target, in words. */
 export function stepWords(step: Step): string {
   if (step.result === "served") return "answered";
   if (step.result === "status") return `answered ${step.status ?? "an error"}`;
   return PASSED[step.result] ?? FAILED[step.result] ?? step.result;
+}
+
+const MARKS_MAX = 5;
+
+/** The last attempts of a request as marks: answered, failed, passed over. Their words are spoken. */
+export function AttemptMarks({ results }: { results: string[] | undefined }) {
+  if (!results) return <span class="faint">{UNKNOWN}</span>;
+  if (results.length === 0) return <span class="faint">none</span>;
+  const shown = results.slice(-MARKS_MAX);
+  const words = results.map((result) => stepWords({ result, provider: "", model: "" })).join(", ");
+  return (
+    <span class="marks" title={words}>
+      {results.length > shown.length && <span class="faint">+{results.length - shown.length}</span>}
+      {shown.map((result, i) => (
+        <Mark key={i} kind={result === "served" ? "ok" : isPassedOver({ result }) ? "off" : "bad"} />
+      ))}
+      <span class="sr">{words}</span>
+    </span>
+  );
 }

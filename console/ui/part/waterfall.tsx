@@ -1,23 +1,51 @@
 // What happened to a request, in order and to scale: attempts, targets that were passed over, pauses, and the answer.
-import type { RequestRecord, Step } from "../api/types";
+import type { FullRecord, TimedStep } from "../api/shapes";
 import { duration } from "./format";
 import { Icon, Mark } from "./icon";
 import { isPassedOver, stepWords } from "./outcome";
 
 export type Bar = {
-  kind: "failed" | "served" | "passed" | "unrecorded";
-  step: Step | null;
+  kind: "gateway" | "failed" | "served" | "passed" | "pause" | "unrecorded";
+  step: TimedStep | null;
   /** From the arrival of the request, in microseconds. */
   from: number;
   until: number;
 };
 
-/**
- * Lays the attempts of a record end to end, because records hold how long each took but not when it began. The time before
- * the first content that no attempt accounts for becomes one block before the attempt that answered.
- */
-export function barsOf(record: RequestRecord): Bar[] {
+/** Lays out what happened: by the recorded times, or end to end for records that lack them. */
+export function barsOf(record: FullRecord): Bar[] {
   const steps = record.trace ?? [];
+  return steps.some(({ start_us }) => start_us !== undefined) ? timedBars(record, steps) : untimedBars(record, steps);
+}
+
+/** Attempts where they were, and the pauses between them. */
+function timedBars(record: FullRecord, steps: TimedStep[]): Bar[] {
+  const bars: Bar[] = [];
+  const first = steps.find((step) => !isPassedOver(step))?.start_us ?? 0;
+  if (first > 0) bars.push({ kind: "gateway", step: null, from: 0, until: first });
+  let at = first;
+  for (const step of steps) {
+    const from = step.start_us ?? at;
+    if (isPassedOver(step)) {
+      bars.push({ kind: "passed", step, from: at, until: at });
+      continue;
+    }
+    if (from - at > PAUSE_LEAST_US) bars.push({ kind: "pause", step: null, from: at, until: from });
+    const isServed = step.result === "served";
+    at = isServed ? Math.max(from, record.duration_us) : from + (step.spent_us ?? 0);
+    bars.push({ kind: isServed ? "served" : "failed", step, from, until: at });
+  }
+  return bars;
+}
+
+/** A gap of less is the gateway's own work. */
+const PAUSE_LEAST_US = 2_000;
+
+/**
+ * Lays the attempts of a record end to end, because older records hold how long each took but not when it began. The time
+ * before the first content that no attempt accounts for becomes one block before the attempt that answered.
+ */
+function untimedBars(record: FullRecord, steps: TimedStep[]): Bar[] {
   const end = record.first_content_us ?? record.duration_us;
   const spent = steps.reduce((sum, step) => sum + (step.spent_us ?? 0), 0);
   const missing = Math.max(0, end - spent);
@@ -54,9 +82,12 @@ export function ticksOf(end: number): number[] {
   return ticks;
 }
 
+/** The share of the ruler that the flag of the first token covers on each side. */
+const FLAG_SHARE = 0.12;
+
 const tickText = (us: number, end: number): string => (end >= 1e6 ? `${+(us / 1e6).toFixed(2)} s` : `${+(us / 1e3).toFixed(2)} ms`);
 
-export function Waterfall({ record }: { record: RequestRecord }) {
+export function Waterfall({ record }: { record: FullRecord }) {
   const bars = barsOf(record);
   const end = Math.max(1, record.duration_us, ...bars.map(({ until }) => until));
   const at = (us: number): string => `${((us / end) * 100).toFixed(2)}%`;
@@ -69,11 +100,21 @@ export function Waterfall({ record }: { record: RequestRecord }) {
         <div class="wf-row thin">
           <div class="wf-who" />
           <div class="wf-ruler">
-            {ticks.map((tick) => (
-              <span key={tick} style={{ left: at(tick) }}>
-                {tickText(tick, end)}
+            {ticks
+              .filter((tick) => first === null || Math.abs(tick - first) > end * FLAG_SHARE)
+              .map((tick) => (
+                <span key={tick} style={{ left: at(tick) }}>
+                  {tickText(tick, end)}
+                </span>
+              ))}
+            {first !== null && (
+              <span
+                class={first > end * 0.8 ? "wf-flag before" : first < end * 0.1 ? "wf-flag after" : "wf-flag"}
+                style={{ left: at(first) }}
+              >
+                first token {duration(first)}
               </span>
-            ))}
+            )}
           </div>
         </div>
       </div>
@@ -88,9 +129,15 @@ export function Waterfall({ record }: { record: RequestRecord }) {
   );
 }
 
+const UNSTEPPED: Partial<Record<Bar["kind"], string>> = {
+  gateway: "Accepted, authorised, planned",
+  pause: "Paused before the next attempt",
+  unrecorded: "Pauses and the gateway",
+};
+
 type RowProps = {
   bar: Bar;
-  record: RequestRecord;
+  record: FullRecord;
   attempt: number;
   ticks: number[];
   first: number | null;
@@ -100,23 +147,23 @@ type RowProps = {
 
 function Row({ bar, record, attempt, ticks, first, end, at }: RowProps) {
   const { step } = bar;
-  const isThin = bar.kind === "passed" || bar.kind === "unrecorded";
+  const isThin = bar.kind !== "failed" && bar.kind !== "served";
   return (
     <li class={isThin ? "wf-row thin" : "wf-row"}>
       <div class="wf-who">
-        {bar.kind === "unrecorded" ? (
-          <Icon name="hourglass" small />
-        ) : (
+        {step ? (
           <Mark kind={bar.kind === "served" ? "ok" : bar.kind === "failed" ? "bad" : "off"} />
+        ) : (
+          <Icon name={bar.kind === "gateway" ? "log-in" : "hourglass"} small />
         )}
         <span class="clip">
           {step ? (
             <>
               {isThin ? <span class="muted">{step.provider}</span> : <b>{step.provider}</b>}{" "}
-              <span class="faint">{isThin ? "not tried" : `attempt ${attempt}`}</span>
+              <span class="faint">{isThin ? "not tried" : `attempt ${step.attempt ?? attempt}`}</span>
             </>
           ) : (
-            <span class="muted">Pauses and the gateway</span>
+            <span class="muted">{UNSTEPPED[bar.kind] ?? ""}</span>
           )}
         </span>
         {step && !isThin && <span class="help clip mono">{step.model}</span>}
@@ -142,11 +189,13 @@ function Shapes({ bar, record, at }: ShapeProps) {
     until > from ? (
       <rect class={className} x={at(from)} width={at(until - from)} y="50%" height="14" transform="translate(0 -7)" rx="2" />
     ) : null;
-  if (bar.kind === "unrecorded") return <line class="wf-pause" x1={at(bar.from)} x2={at(bar.until)} y1="50%" y2="50%" />;
+  if (bar.kind === "gateway") return rect("wf-gate", bar.from, bar.until);
+  if (bar.kind === "unrecorded" || bar.kind === "pause")
+    return <line class="wf-pause" x1={at(bar.from)} x2={at(bar.until)} y1="50%" y2="50%" />;
   if (bar.kind === "failed") return rect("wf-fail-wait", bar.from, bar.until);
   if (bar.kind === "passed") return null;
   const head = bar.from + (bar.step?.head_us ?? 0);
-  const first = Math.max(head, record.first_content_us ?? bar.until);
+  const first = Math.max(head, bar.step?.first_content_us ?? record.first_content_us ?? bar.until);
   return (
     <>
       {rect("wf-wait", bar.from, head)}
@@ -170,12 +219,15 @@ function Note({ bar, record, end, at }: ShapeProps & { end: number }) {
   );
 }
 
-function wordsOf(bar: Bar, record: RequestRecord): string {
-  if (!bar.step) return `${duration(bar.until - bar.from)}, not recorded when`;
-  if (bar.kind === "passed") return stepWords(bar.step);
+function wordsOf(bar: Bar, record: FullRecord): string {
+  const { step } = bar;
+  if (bar.kind === "unrecorded") return `${duration(bar.until - bar.from)}, not recorded when`;
+  if (!step) return duration(bar.until - bar.from);
+  if (bar.kind === "passed") return stepWords(step);
   if (bar.kind === "served")
     return `answered: first content after ${duration(record.first_content_us)}, ended after ${duration(record.duration_us)}`;
-  return `${stepWords(bar.step)}, ${duration(bar.step.spent_us)}`;
+  const asked = step.retry_after_ms === undefined ? "" : `, asked to wait ${duration(step.retry_after_ms * 1000)}`;
+  return `${stepWords(step)}, ${duration(step.spent_us)}${asked}${step.message ? `: ${step.message}` : ""}`;
 }
 
 function Legend() {
@@ -193,6 +245,7 @@ function Legend() {
       {sample("wf-think", "until the first token")}
       {sample("wf-flow", "streaming")}
       {sample("wf-fail-wait", "failed")}
+      {sample("wf-gate", "the gateway")}
     </div>
   );
 }

@@ -8,6 +8,7 @@ import { differences } from "../page/audit";
 import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
 import { reachedAt } from "../page/quotas";
+import { lostOf } from "../page/request";
 import { changesOf as changesOfRoute } from "../page/route";
 import { targetOf } from "../page/routes";
 import texts from "../page/snippets.json";
@@ -121,6 +122,26 @@ test("attempts are laid end to end, and time that no record accounts for is one 
     ["unrecorded", 400, 2_000],
     ["served", 2_000, 8_000],
   ]);
+  const timed = (result: string, start_us: number | undefined, spent_us?: number) => ({ ...step(result, spent_us), start_us });
+  const recent = {
+    duration_us: 8_000_000,
+    first_content_us: 2_330_000,
+    trace: [
+      timed("status", 200, 410_000),
+      timed("circuit_open", undefined),
+      timed("status", 1_010_200, 380_000),
+      timed("served", 1_391_000, 939_000),
+    ],
+  } as unknown as RequestRecord;
+  expect(barsOf(recent).map(({ kind, from, until }) => [kind, from, until])).toEqual([
+    ["gateway", 0, 200],
+    ["failed", 200, 410_200],
+    ["passed", 410_200, 410_200],
+    ["pause", 410_200, 1_010_200],
+    ["failed", 1_010_200, 1_390_200],
+    ["served", 1_391_000, 8_000_000],
+  ]);
+  expect(lostOf(recent as Parameters<typeof lostOf>[0])).toBe(1_390_800);
   expect(ticksOf(8_430_000)).toEqual([0, 2e6, 4e6, 6e6, 8e6]);
 });
 

@@ -1,10 +1,11 @@
 import { expect, test } from "vitest";
 import type { Setup } from "../api/shapes";
 import type { Provider } from "../api/types";
-import { clientName, type Seen, stagesOf, troubleOf } from "../page/setup/check";
+import { type Seen, stagesOf, troubleOf } from "../page/setup/check";
 import { costOf } from "../page/setup/provider";
 import { provenTarget } from "../page/setup/route";
 import { nextStep, stepAfter, stepsLeft } from "../page/setup/steps";
+import { clientName } from "../part/client_name";
 
 const NONE: Setup = {
   human: false,
@@ -83,8 +84,8 @@ test("what went wrong has its own sentence", () => {
 
 test("clients are called by the names of their makers", () => {
   expect(clientName("claude-cli/2.1.329")).toBe("Claude Code 2.1.329");
-  expect(clientName("AsyncOpenAI/Python/1.2.3")).toBe("The OpenAI SDK 1.2.3");
-  expect(clientName("OpenAI/Python 2.8.1")).toBe("The OpenAI SDK 2.8.1");
+  expect(clientName("AsyncOpenAI/Python/1.2.3")).toBe("OpenAI SDK 1.2.3");
+  expect(clientName("OpenAI/Python 2.8.1")).toBe("OpenAI SDK 2.8.1");
   expect(clientName("my-agent/7")).toBe("my-agent 7");
-  expect(clientName(null)).toBe("A client");
+  expect(clientName(null)).toBeNull();
 });

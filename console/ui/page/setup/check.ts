@@ -1,5 +1,7 @@
 // What the check of a new client has seen, how far the newest request came, and what went wrong with it.
 
+import { clientName } from "../../part/client_name";
+
 /** A request that reached the gateway with the watched key, or that was refused before its key was known. */
 export type Seen = {
   at_ms: number;
@@ -28,26 +30,6 @@ export function stagesOf(seen: Seen | null, prefix: string, record: Answered | n
   const isAnswered = isFound && seen.status < 400;
   const isStreamed = isAnswered ? (record?.stream ?? null) : false;
   return [true, isAccepted, isFound, isAnswered, isStreamed];
-}
-
-const FAMILIES: [family: RegExp, name: string][] = [
-  [/^claude-cli\b/i, "Claude Code"],
-  [/^codex/i, "Codex"],
-  [/^(async)?openai\/python\b/i, "The OpenAI SDK"],
-  [/^openai\/js\b/i, "The OpenAI SDK"],
-  [/^(async)?anthropic\/python\b/i, "The Anthropic SDK"],
-  [/^anthropic\/js\b/i, "The Anthropic SDK"],
-  [/^opencode\b/i, "opencode"],
-  [/^(qwen-?code|qwencode)\b/i, "Qwen Code"],
-  [/^curl\b/i, "curl"],
-];
-
-/** `claude-cli/2.1.329` as `Claude Code 2.1.329`. A family that is not known keeps its own name. */
-export function clientName(client: string | null): string {
-  if (!client) return "A client";
-  const family = FAMILIES.find(([pattern]) => pattern.test(client));
-  const version = /[/ ]v?(\d[\w.+-]*)$/.exec(client)?.[1];
-  return family ? `${family[1]}${version ? ` ${version}` : ""}` : client.replace("/", " ");
 }
 
 /** Something that went wrong, and the name of the endpoint that would solve it. */

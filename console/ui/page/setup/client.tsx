@@ -2,13 +2,15 @@
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { changed, useResource } from "../../api/resource";
-import type { Endpoint, Key, Page, RequestRecord } from "../../api/types";
+import type { FullRecord } from "../../api/shapes";
+import type { Endpoint, Key, Page } from "../../api/types";
 import { href, param, setParams } from "../../app/router";
+import { clientName } from "../../part/client_name";
 import { Field, Select } from "../../part/form";
 import { duration } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { ClientGuide, isLoopback } from "../connect";
-import { clientName, type Seen, STAGES, stagesOf, troubleOf } from "./check";
+import { type Seen, STAGES, stagesOf, troubleOf } from "./check";
 
 type Props = {
   /** The key that was minted on this page, as long as it is in memory. */
@@ -49,7 +51,7 @@ type CheckProps = { of: Key; endpoints: string[]; onAnswer: (said: string) => vo
 /** Waits for a request with the key and says how far it came. */
 function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
   const { seen, isLate } = useSeen(of.id);
-  const [record, setRecord] = useState<RequestRecord | null>(null);
+  const [record, setRecord] = useState<FullRecord | null>(null);
   const answered = seen !== null && seen.status < 400;
   useEffect(() => {
     setRecord(null);
@@ -60,7 +62,7 @@ function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
       isOver = true;
     };
   }, [seen]);
-  const name = clientName(seen?.client ?? null);
+  const name = clientName(record?.client ?? seen?.client) ?? "A client";
   const said = answered && record ? `${name} got its first answer in ${duration(record.first_content_us ?? record.duration_us)}.` : "";
   useEffect(() => {
     if (!said) return;
@@ -107,9 +109,9 @@ function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
 }
 
 /** Reads the record of a request, which is stored a moment after its end. */
-async function recordOf(id: string, isOver: () => boolean): Promise<RequestRecord | null> {
+async function recordOf(id: string, isOver: () => boolean): Promise<FullRecord | null> {
   for (let tries = 0; tries < RECORD_TRIES && !isOver(); tries += 1) {
-    const found = await call<RequestRecord>("GET", `requests/${encodeURIComponent(id)}`).catch(() => null);
+    const found = await call<FullRecord>("GET", `requests/${encodeURIComponent(id)}`).catch(() => null);
     if (found) return found.data;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
@@ -130,7 +132,7 @@ function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
     const opened = Date.now();
     const look = async (): Promise<void> => {
       if (document.hidden) return;
-      const found = await call<Page<RequestRecord>>("GET", `requests?key=${encodeURIComponent(key)}&limit=1`).catch(() => null);
+      const found = await call<Page<FullRecord>>("GET", `requests?key=${encodeURIComponent(key)}&limit=1`).catch(() => null);
       const [newest] = found?.data.data ?? [];
       // A failure of long ago is not what is waited for.
       if (newest && (newest.status < 400 || newest.started_at_ms > opened - RECENT_MS))
@@ -143,10 +145,10 @@ function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
   return { seen, isLate };
 }
 
-const seenOf = (record: RequestRecord): Seen => ({
+const seenOf = (record: FullRecord): Seen => ({
   at_ms: record.started_at_ms,
   address: null,
-  client: (record as { client?: string | null }).client ?? null,
+  client: record.client ?? null,
   path: null,
   status: record.status,
   code: record.error,

@@ -1,0 +1,78 @@
+// What would serve a request like a recorded one today. Its content is not kept, so a plain request for the same selector is
+// explained.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../api/client";
+import type { FullRecord } from "../api/shapes";
+import type { Target } from "../api/types";
+import { Dialog } from "../part/dialog";
+import { ErrorBox } from "../part/feedback";
+import { duration } from "../part/format";
+import { Mark } from "../part/icon";
+import { stepWords } from "../part/outcome";
+
+type Explained = {
+  candidates?: Target[];
+  passed_over?: (Target & { reason: string; wait_ms?: number })[];
+  refusal?: { message: string } | null;
+};
+
+const TEXT = "Say hello.";
+
+/** The path of an operation and the body of a plain request to it; null for operations that take more than text. */
+export function plainRequest(operation: string, model: string): { path: string; body: Record<string, unknown> } | null {
+  const messages = [{ role: "user", content: TEXT }];
+  const requests: Record<string, [path: string, body: Record<string, unknown>]> = {
+    chat_completions: ["/v1/chat/completions", { messages }],
+    messages: ["/v1/messages", { messages, max_tokens: 128 }],
+    count_tokens: ["/v1/messages/count_tokens", { messages }],
+    responses: ["/v1/responses", { input: TEXT, store: false }],
+    embeddings: ["/v1/embeddings", { input: TEXT }],
+    speech: ["/v1/audio/speech", { input: TEXT, voice: "alloy" }],
+    images: ["/v1/images/generations", { prompt: TEXT }],
+    videos: ["/v1/videos/generations", { prompt: TEXT }],
+  };
+  const found = requests[operation];
+  return found ? { path: found[0], body: { model, ...found[1] } } : null;
+}
+
+export function ExplainAgain({ of, onClose }: { of: FullRecord; onClose: () => void }) {
+  const [found, setFound] = useState<Explained | null>(null);
+  const [error, setError] = useState<Error | null>(null);
+  useEffect(() => {
+    const request = plainRequest(of.operation, of.selector);
+    const key = of.key.startsWith("key_") ? { key_id: of.key } : {};
+    void call<Explained>("POST", "explain", { body: { ...request, ...key } }).then(({ data }) => setFound(data), setError);
+  }, []);
+  const [first] = found?.candidates ?? [];
+  return (
+    <Dialog title="Explain again" onClose={onClose}>
+      <p class="help">The content of the request is not kept. This is about a plain request for {of.selector} with the same key.</p>
+      {error && <ErrorBox error={error} />}
+      {!found && !error && <p aria-busy="true">Asking…</p>}
+      {found && (
+        <div role="status">
+          <p class="wrap">
+            {first
+              ? `Today ${first.provider}/${first.model} would serve it first.`
+              : (found.refusal?.message ?? "Today no target would serve it.")}
+          </p>
+          <ol class="stack-list">
+            {(found.candidates ?? []).map(({ provider, model }) => (
+              <li key={`${provider}/${model}`} class="state wrap">
+                <Mark kind="ok" />
+                {provider}/{model}
+              </li>
+            ))}
+            {(found.passed_over ?? []).map(({ provider, model, reason, wait_ms }) => (
+              <li key={`${provider}/${model}`} class="state wrap">
+                <Mark kind="off" />
+                {provider}/{model}: {stepWords({ provider, model, result: reason })}
+                {wait_ms ? `, next try in ${duration(wait_ms * 1000)}` : ""}
+              </li>
+            ))}
+          </ol>
+        </div>
+      )}
+    </Dialog>
+  );
+}
