@@ -23,7 +23,6 @@ mod signature_in_call_id;
 mod through_chat;
 mod tool_call_ids;
 mod tool_names;
-mod write;
 
 use std::fmt::Debug;
 use std::ops::Range;

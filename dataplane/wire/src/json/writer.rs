@@ -46,6 +46,11 @@ impl JsonWriter {
         self
     }
 
+    /// Writes the name of a member like `name`, and escapes it.
+    pub fn quoted_name(&mut self, name: &str) -> &mut Self {
+        self.text(name).bytes(b":")
+    }
+
     /// Writes a string and escapes it.
     pub fn text(&mut self, text: &str) -> &mut Self {
         self.comma();

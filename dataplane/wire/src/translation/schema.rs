@@ -3,28 +3,23 @@
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::read::{self, Object};
-use crate::json::{self, Tree};
+use crate::json::{JsonWriter, Tree};
 
 /// Writes the schema of a tool's input. Targets require an object schema: one without `type` gets it, and a missing or
 /// empty one becomes that of an object without members.
-pub(crate) fn write_object(schema: Option<Tree<'_, '_>>, out: &mut Vec<u8>) {
+pub(crate) fn write_object(schema: Option<Tree<'_, '_>>, json: &mut JsonWriter) {
     let members = schema.and_then(|schema| schema.as_object());
-    let Some(members) = members.filter(|members| !members.is_empty()) else {
-        out.extend_from_slice(br#"{"type":"object","properties":{}}"#);
-        return;
-    };
-    if read::member(&members, "type").is_some() {
-        schema.into_iter().for_each(|schema| json::write(schema, out));
-        return;
+    match (schema, members.filter(|members| !members.is_empty())) {
+        (Some(schema), Some(members)) if read::member(&members, "type").is_some() => drop(json.tree(schema)),
+        (_, Some(members)) => {
+            json.object().name("type").text("object");
+            for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
+                json.quoted_name(name).tree(value);
+            }
+            json.end_object();
+        }
+        (_, None) => drop(json.raw(br#"{"type":"object","properties":{}}"#)),
     }
-    out.extend_from_slice(br#"{"type":"object""#);
-    for (name, value) in members.iter().filter(|(name, _)| *name != "type") {
-        out.push(b',');
-        out.extend_from_slice(json::quote(name).as_bytes());
-        out.push(b':');
-        json::write(value, out);
-    }
-    out.push(b'}');
 }
 
 /// Returns true if OpenAI accepts the schema as strict: each object in it forbids other members and requires all its
@@ -62,7 +57,7 @@ mod tests {
 
     fn with<T>(document: &str, read: impl FnOnce(Tree<'_, '_>) -> T) -> T {
         let mut bytes = document.as_bytes().to_vec();
-        read(json::parse(&mut bytes).unwrap().as_value())
+        read(crate::json::parse(&mut bytes).unwrap().as_value())
     }
 
     #[test]
@@ -74,9 +69,9 @@ mod tests {
             (r#"{"type":["object","null"]}"#, r#"{"type":["object","null"]}"#),
         ];
         for (schema, want) in rows {
-            let mut out = Vec::new();
-            with(schema, |schema| write_object(Some(schema), &mut out));
-            assert_eq!(String::from_utf8(out).unwrap(), want, "{schema}");
+            let mut json = JsonWriter::default();
+            with(schema, |schema| write_object(Some(schema), &mut json));
+            assert_eq!(String::from_utf8(json.finish()).unwrap(), want, "{schema}");
         }
     }
 

@@ -99,9 +99,7 @@ fn write_tools(
         if let Some(description) = function.description() {
             json.name("description").text(description);
         }
-        let mut input = Vec::new();
-        function.write_parameters(&mut input);
-        json.name("inputSchema").object().name("json").raw(&input);
+        function.write_parameters(json.name("inputSchema").object().name("json"));
         json.end_object().end_object().end_object();
         family.write_cache_point(function.cache, json);
     }

@@ -60,9 +60,7 @@ fn write_tools(
             json.name("description").tree(description);
         }
         if function.parameters.is_some() {
-            let mut input = Vec::new();
-            function.write_parameters(&mut input);
-            json.name("parametersJsonSchema").raw(&input);
+            function.write_parameters(json.name("parametersJsonSchema"));
         }
         json.end_object();
     }

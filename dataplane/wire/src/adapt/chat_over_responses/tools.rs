@@ -62,9 +62,7 @@ fn write_functions(request: &RequestTools<'_, '_>, names: &mut ToolNames, json: 
 fn write_function(function: &ChatFunction<'_, '_>, names: &mut ToolNames, json: &mut JsonWriter) {
     json.object().name("type").text("function").name("name").text(&names.fit(&function.name));
     write_description(function.description, json);
-    let mut parameters = Vec::new();
-    function.write_parameters(&mut parameters);
-    json.name("parameters").raw(&parameters);
+    function.write_parameters(json.name("parameters"));
     // The target's default is true, which rejects schemas that are not closed.
     json.name("strict").raw(if function.strict { b"true" } else { b"false" }).end_object();
 }

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut as _, BytesMut};
 
+use super::event_writer::number;
 use super::items::{OutputFull, put_raw_text};
 use crate::adapt::signature_in_call_id;
-use crate::adapt::write::number;
 use crate::chat::ChatCallDelta;
 
 /// The maximum number of bytes of a call's input that are buffered until its name arrives.

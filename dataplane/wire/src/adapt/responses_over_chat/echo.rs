@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 
+use super::event_writer::number;
 use crate::adapt::Asking;
 use crate::adapt::read::{Object, member, member_text};
-use crate::adapt::write::number;
 use crate::json;
 
 /// The constant parts of a snapshot, in the order in which they are written: `head` status `middle` output `tail` usage

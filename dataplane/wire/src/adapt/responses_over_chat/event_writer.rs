@@ -1,10 +1,9 @@
 //! Writes the events of a Responses stream, with their names and consecutive sequence numbers.
 
-use bytes::{BufMut as _, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use shared::usage::TokenCounts;
 
 use super::echo::EchoedRequest;
-use crate::adapt::write::number;
 
 /// Buffers events that are ready for the client.
 #[derive(Debug, Default)]
@@ -144,4 +143,10 @@ fn write_usage(usage: TokenCounts, out: &mut BytesMut) {
         number(out, count);
     }
     out.put_u8(b'}');
+}
+
+/// Writes `number` in decimal digits.
+#[inline]
+pub(super) fn number(out: &mut impl BufMut, number: u64) {
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }

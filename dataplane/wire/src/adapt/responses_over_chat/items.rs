@@ -8,9 +8,8 @@ use shared::usage::TokenCounts;
 
 use super::calls::{FunctionCallItem, FunctionCallItems};
 use super::echo::EchoedRequest;
-use super::event_writer::{ResponseEventWriter, Status, event_head, write_response};
+use super::event_writer::{ResponseEventWriter, Status, event_head, number, write_response};
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::number;
 use crate::chat::ChatCallDelta;
 
 /// The maximum number of bytes kept of one answer.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::content::CacheMark;
-use crate::json::Tree;
+use crate::json::{JsonWriter, Tree};
 use crate::translation::path::MemberPath;
 use crate::translation::read::{self, Object};
 use crate::translation::{Rejection, schema};
@@ -172,8 +172,8 @@ impl<'t, 'i> ChatFunction<'t, 'i> {
     }
 
     /// Writes the schema of the parameters.
-    pub(crate) fn write_parameters(&self, out: &mut Vec<u8>) {
-        schema::write_object(self.parameters.and_then(|schema| schema.0), out);
+    pub(crate) fn write_parameters(&self, json: &mut JsonWriter) {
+        schema::write_object(self.parameters.and_then(|schema| schema.0), json);
     }
 }
 

@@ -246,9 +246,7 @@ impl ChatFunction<'_, '_> {
             json.name("description").tree(description);
         }
         if self.parameters.is_some() {
-            let mut parameters = Vec::new();
-            self.write_parameters(&mut parameters);
-            json.name("parameters").raw(&parameters);
+            self.write_parameters(json.name("parameters"));
         }
         if self.strict {
             json.name("strict").raw(b"true");

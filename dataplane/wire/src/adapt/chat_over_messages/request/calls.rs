@@ -2,14 +2,13 @@
 
 use std::borrow::Cow;
 
-use super::content::{MessagesContent, cache_control};
+use super::content::{MessagesContent, end_block};
 use crate::adapt::Rejection;
 use crate::adapt::call_id;
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CALL, refuse};
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::ObjectWriter;
 use crate::chat::request::{ChatMessage, RequestCall, ToolKind};
 
 /// Returns `id`, or a replacement that the target accepts.
@@ -40,12 +39,9 @@ fn tool_use(
 ) -> Result<(), Rejection> {
     let object = "must be a string with a JSON object.";
     let arguments = call.input.object().ok_or_else(|| path.member("arguments").refuse(object))?;
-    let mut block = ObjectWriter::open(content.block());
-    block.text("type", "tool_use");
-    block.text("id", id);
-    block.text("name", &names.fit(&call.name));
-    block.raw("input", &arguments);
-    cache_control(&mut block, call.cache);
-    block.close();
+    let name = names.fit(&call.name);
+    let json = content.block().object().name("type").text("tool_use").name("id").text(id);
+    json.name("name").text(&name).name("input").raw(arguments.as_bytes());
+    end_block(json, call.cache);
     Ok(())
 }

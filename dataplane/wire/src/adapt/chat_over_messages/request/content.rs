@@ -1,15 +1,15 @@
 //! The content of one message while it is built: a string if one is enough, else blocks.
 
-use crate::adapt::write::{self, ObjectWriter};
 use crate::chat::request::CacheMark;
+use crate::json::JsonWriter;
 
 /// Collects the content of one message.
 #[derive(Debug, Default)]
 pub(super) struct MessagesContent<'a> {
     /// The only text so far, if it does not need to be a block.
     lone: Option<&'a str>,
-    /// Blocks, joined with commas.
-    blocks: Vec<u8>,
+    /// Blocks, without the brackets of a list.
+    blocks: JsonWriter,
 }
 
 impl<'a> MessagesContent<'a> {
@@ -25,13 +25,10 @@ impl<'a> MessagesContent<'a> {
         text_block(self.block(), text, cache);
     }
 
-    /// Starts a block and returns the buffer to which the caller writes it.
-    pub(super) fn block(&mut self) -> &mut Vec<u8> {
+    /// Returns the writer to which the caller writes the next block.
+    pub(super) fn block(&mut self) -> &mut JsonWriter {
         if let Some(text) = self.lone.take() {
             text_block(&mut self.blocks, text, None);
-        }
-        if !self.blocks.is_empty() {
-            self.blocks.push(b',');
         }
         &mut self.blocks
     }
@@ -40,38 +37,34 @@ impl<'a> MessagesContent<'a> {
         self.lone.is_none() && self.blocks.is_empty()
     }
 
-    /// Writes the content, preceded by `results`, and clears it.
-    pub(super) fn write(&mut self, results: &[u8], out: &mut Vec<u8>) {
+    /// Writes the content, preceded by `results`.
+    pub(super) fn write(mut self, results: JsonWriter, json: &mut JsonWriter) {
         if results.is_empty()
-            && let Some(text) = self.lone.take()
+            && let Some(text) = self.lone
         {
-            write::string(out, text);
+            json.text(text);
             return;
         }
-        if let Some(text) = self.lone.take() {
-            text_block(&mut self.blocks, text, None);
+        self.block();
+        json.list();
+        for blocks in [results, self.blocks] {
+            if !blocks.is_empty() {
+                json.raw(&blocks.finish());
+            }
         }
-        out.push(b'[');
-        out.extend_from_slice(results);
-        if !results.is_empty() && !self.blocks.is_empty() {
-            out.push(b',');
-        }
-        out.append(&mut self.blocks);
-        out.push(b']');
+        json.end_list();
     }
 }
 
-fn text_block(out: &mut Vec<u8>, text: &str, cache: Option<CacheMark<'_, '_>>) {
-    let mut block = ObjectWriter::open(out);
-    block.text("type", "text");
-    block.text("text", text);
-    cache_control(&mut block, cache);
-    block.close();
+fn text_block(json: &mut JsonWriter, text: &str, cache: Option<CacheMark<'_, '_>>) {
+    json.object().name("type").text("text").name("text").text(text);
+    end_block(json, cache);
 }
 
-/// Writes a cache mark, in the form that clients of LiteLLM and OpenRouter send.
-pub(super) fn cache_control(block: &mut ObjectWriter<'_>, cache: Option<CacheMark<'_, '_>>) {
+/// Ends a block, with a cache mark if there is one, in the form that clients of LiteLLM and OpenRouter send.
+pub(super) fn end_block(json: &mut JsonWriter, cache: Option<CacheMark<'_, '_>>) {
     if let Some(cache) = cache {
-        block.tree("cache_control", cache.tree);
+        json.name("cache_control").tree(cache.tree);
     }
+    json.end_object();
 }

@@ -3,30 +3,30 @@
 //! Adjacent messages of one role become one message. Tool results come first in it, as the target requires. System
 //! text is collected separately.
 
-use super::content::{MessagesContent, cache_control};
+use super::content::{MessagesContent, end_block};
 use super::{calls, parts, thinking};
 use crate::adapt::chat_over_messages::losses::{AUDIO, refuse};
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Rejection, Traits};
 use crate::chat::request::{CacheMark, ChatContent, ChatMessage, ChatRole, PartBody, messages_path};
+use crate::json::JsonWriter;
 
 /// Writes `messages`, and `system` if there is any.
 pub(super) fn write(
     messages: &[ChatMessage<'_, '_>],
     target: &Traits<'_>,
     names: &mut ToolNames,
-    body: &mut ObjectWriter<'_>,
+    json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    let out = body.key("messages");
-    out.push(b'[');
+    json.name("messages").list();
     let mut talk = Talk {
         target,
-        out,
+        json,
+        begun: false,
         role: None,
-        results: Vec::new(),
+        results: JsonWriter::default(),
         content: MessagesContent::default(),
         system: MessagesContent::default(),
         functions: FunctionCalls::default(),
@@ -38,20 +38,18 @@ pub(super) fn write(
         talk.message(message, &path.at(position), position == last)?;
     }
     talk.end_turn();
-    let mut system = talk.system;
-    if talk.out.last() == Some(&b'[') {
-        if system.is_empty() {
-            return Err(Rejection::malformed("messages", "must contain a message that is not empty."));
-        }
+    if !talk.begun {
         // The target requires at least one message, so system text without any other message is sent as the user's.
-        let mut message = ObjectWriter::open(talk.out);
-        message.text("role", "user");
-        std::mem::take(&mut system).write(&[], message.key("content"));
-        message.close();
+        talk.role = Some(MessagesRole::User);
+        talk.content = std::mem::take(&mut talk.system);
+        talk.end_turn();
     }
-    talk.out.push(b']');
-    if !system.is_empty() {
-        system.write(&[], body.key("system"));
+    if !talk.begun {
+        return Err(Rejection::malformed("messages", "must contain a message that is not empty."));
+    }
+    talk.json.end_list();
+    if !talk.system.is_empty() {
+        talk.system.write(JsonWriter::default(), talk.json.name("system"));
     }
     Ok(())
 }
@@ -76,11 +74,13 @@ enum MessagesRole {
 
 struct Talk<'o, 'a> {
     target: &'o Traits<'o>,
-    out: &'o mut Vec<u8>,
+    json: &'o mut JsonWriter,
+    /// A turn has been written.
+    begun: bool,
     /// The role of the open turn.
     role: Option<MessagesRole>,
-    /// The tool results of the open turn, joined with commas.
-    results: Vec<u8>,
+    /// The tool results of the open turn, without the brackets of a list.
+    results: JsonWriter,
     /// The rest of the open turn.
     content: MessagesContent<'a>,
     /// System text, except for text that stays between turns.
@@ -132,20 +132,19 @@ impl<'a> Talk<'_, 'a> {
         if self.results.is_empty() && self.content.is_empty() {
             return;
         }
-        write::comma(self.out);
-        self.out.extend_from_slice(match role {
-            MessagesRole::User => br#"{"role":"user","content":"#,
-            MessagesRole::Assistant => br#"{"role":"assistant","content":"#,
-            MessagesRole::System => br#"{"role":"system","content":"#,
+        self.begun = true;
+        self.json.object().name("role").text(match role {
+            MessagesRole::User => "user",
+            MessagesRole::Assistant => "assistant",
+            MessagesRole::System => "system",
         });
-        self.content.write(&self.results, self.out);
-        self.results.clear();
-        self.out.push(b'}');
+        let (results, content) = (std::mem::take(&mut self.results), std::mem::take(&mut self.content));
+        content.write(results, self.json.name("content"));
+        self.json.end_object();
     }
 
     fn system(&mut self, message: &'a ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
-        let begun = self.role.is_some() || self.out.last() != Some(&b'[');
-        let is_turn = self.target.mid_system && begun;
+        let is_turn = self.target.mid_system && (self.role.is_some() || self.begun);
         if is_turn {
             self.turn(MessagesRole::System);
         }
@@ -185,19 +184,14 @@ impl<'a> Talk<'_, 'a> {
         self.turn(MessagesRole::User);
         let mut content = MessagesContent::default();
         each_part(message, path, |part, path, _| parts::user(part, path, None, &mut content))?;
-        if !self.results.is_empty() {
-            self.results.push(b',');
-        }
-        let mut block = ObjectWriter::open(&mut self.results);
-        block.text("type", "tool_result");
-        block.text("tool_use_id", id);
+        let json = self.results.object().name("type").text("tool_result").name("tool_use_id").text(id);
+        json.name("content");
         if content.is_empty() {
-            block.text("content", "");
+            json.text("");
         } else {
-            content.write(&[], block.key("content"));
+            content.write(JsonWriter::default(), json);
         }
-        cache_control(&mut block, cache_of_any(message));
-        block.close();
+        end_block(json, cache_of_any(message));
         Ok(())
     }
 }

@@ -14,10 +14,9 @@ use super::losses::{JSON_OBJECT, LOSSES, STOP, TEMPERATURE, refuse, refused};
 use crate::adapt::chat_client::{dropped, form};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::write::{self, ObjectWriter};
 use crate::adapt::{Asking, Rejection, Traits, read};
 use crate::chat::request::ChatRequest;
-use crate::json::Tree;
+use crate::json::{JsonWriter, Tree};
 use thinking::MessagesThinking;
 
 /// Maximum length of a user id at the target, in characters.
@@ -37,15 +36,15 @@ const NAME_LENGTH_MAX: usize = 128;
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let ask = Ask { request, target: asking.target };
     ask.refuse_what_cannot_be_said()?;
-    let mut out = Vec::with_capacity(asking.body.len().saturating_add(256));
-    let mut body = ObjectWriter::open(&mut out);
+    let mut json = JsonWriter::with_capacity(asking.body.len().saturating_add(256));
+    json.object();
     // Clouds that run Claude implement an older version of Messages with shorter tool names.
     let most = if ask.target.messages_version.is_some() { WORD_MAX } else { NAME_LENGTH_MAX };
     let mut names = ToolNames::new(Rule::Word(most));
-    let thinking = ask.write(&mut names, &mut body)?;
-    body.close();
+    let thinking = ask.write(&mut names, &mut json)?;
+    json.end_object();
     Ok(AskedOfTarget {
-        body: out,
+        body: json.finish(),
         target: Box::new(MessagesTarget { thinking_blocks: thinking.wanted, names }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
@@ -71,26 +70,26 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     fn write(
         &self,
         names: &mut ToolNames,
-        body: &mut ObjectWriter<'_>,
+        json: &mut JsonWriter,
     ) -> Result<MessagesThinking<'t, 'i>, Rejection> {
         let max_tokens = self.max_tokens()?;
         let tools = tools::MessagesTools::of(self)?;
         let thinking = MessagesThinking::of(self, max_tokens, tools.is_forced());
         match self.target.messages_version {
-            Some(version) => body.text("anthropic_version", version),
-            None => body.text("model", self.target.model),
-        }
-        write::number(body.key("max_tokens"), max_tokens);
-        messages::write(&self.request.messages, self.target, names, body)?;
-        tools.write(names, body);
+            Some(version) => json.name("anthropic_version").text(version),
+            None => json.name("model").text(self.target.model),
+        };
+        json.name("max_tokens").number(max_tokens);
+        messages::write(&self.request.messages, self.target, names, json)?;
+        tools.write(names, json);
         if !thinking.is_on() {
-            self.sampling(body)?;
+            self.sampling(json)?;
         }
-        self.stop(body)?;
-        self.output_config(&thinking, body)?;
-        thinking.write(body);
-        self.user(body);
-        self.copy_flags(body);
+        self.stop(json)?;
+        self.output_config(&thinking, json)?;
+        thinking.write(json);
+        self.user(json);
+        self.copy_flags(json);
         Ok(thinking)
     }
 
@@ -105,19 +104,19 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(self.target.output_tokens_default)
     }
 
-    fn sampling(&self, body: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
+    fn sampling(&self, json: &mut JsonWriter) -> Result<(), Rejection> {
         for name in [TEMPERATURE, "top_p", "top_k"] {
             let Some(value) = self.member(name) else { continue };
             let number = value.cast_f64().ok_or_else(|| Rejection::malformed(name, "must be a number."))?;
             if name == TEMPERATURE && number > 1.0 {
                 return Err(Rejection::new(name, "is above 1, the maximum of the target."));
             }
-            body.tree(name, value);
+            json.name(name).tree(value);
         }
         Ok(())
     }
 
-    fn stop(&self, body: &mut ObjectWriter<'_>) -> Result<(), Rejection> {
+    fn stop(&self, json: &mut JsonWriter) -> Result<(), Rejection> {
         let Some(stop) = self.member(STOP) else { return Ok(()) };
         let mut sequences: Vec<(String, &str)> = Vec::new();
         if let Some(items) = stop.as_array() {
@@ -140,13 +139,11 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
             ));
         }
         if !sequences.is_empty() {
-            let list = body.key("stop_sequences");
-            list.push(b'[');
+            json.name("stop_sequences").list();
             for (_, text) in &sequences {
-                write::comma(list);
-                write::string(list, text);
+                json.text(text);
             }
-            list.push(b']');
+            json.end_list();
         }
         Ok(())
     }
@@ -154,23 +151,21 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
     fn output_config(
         &self,
         thinking: &MessagesThinking<'_, '_>,
-        body: &mut ObjectWriter<'_>,
+        json: &mut JsonWriter,
     ) -> Result<(), Rejection> {
         let schema = self.schema()?;
         if schema.is_none() && thinking.effort.is_none() {
             return Ok(());
         }
-        let mut config = ObjectWriter::open(body.key("output_config"));
+        json.name("output_config").object();
         if let Some(schema) = schema {
-            let mut format = ObjectWriter::open(config.key("format"));
-            format.text("type", "json_schema");
-            format.tree("schema", schema);
-            format.close();
+            json.name("format").object().name("type").text("json_schema");
+            json.name("schema").tree(schema).end_object();
         }
         if let Some(effort) = thinking.effort {
-            config.text("effort", effort);
+            json.name("effort").text(effort);
         }
-        config.close();
+        json.end_object();
         Ok(())
     }
 
@@ -195,22 +190,20 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         }
     }
 
-    fn user(&self, body: &mut ObjectWriter<'_>) {
+    fn user(&self, json: &mut JsonWriter) {
         let user = self.member("safety_identifier").or_else(|| self.member("user"));
         let user = user.and_then(read::as_text);
         if let Some(user) = user.filter(|user| (1..=USER_ID_LENGTH_MAX).contains(&user.chars().count())) {
-            let mut metadata = ObjectWriter::open(body.key("metadata"));
-            metadata.text("user_id", user);
-            metadata.close();
+            json.name("metadata").object().name("user_id").text(user).end_object();
         }
     }
 
-    fn copy_flags(&self, body: &mut ObjectWriter<'_>) {
+    fn copy_flags(&self, json: &mut JsonWriter) {
         if let Some(cache) = self.member("cache_control").filter(Tree::is_object) {
-            body.tree("cache_control", cache);
+            json.name("cache_control").tree(cache);
         }
         if self.request.is_stream() {
-            body.raw("stream", "true");
+            json.name("stream").raw(b"true");
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Writes the parts of a message: text, images, documents.
 
-use super::content::{MessagesContent, cache_control};
+use super::content::{MessagesContent, end_block};
 use crate::adapt::Rejection;
 use crate::adapt::chat_over_messages::losses::{FILE_ID, INPUT_AUDIO, VIDEO, refuse};
 use crate::adapt::path::MemberPath;
-use crate::adapt::write::ObjectWriter;
 use crate::chat::request::{CacheMark, ChatFile, MediaUrl, PartBody};
+use crate::json::JsonWriter;
 
 type Cache<'t, 'i> = Option<CacheMark<'t, 'i>>;
 
@@ -87,11 +87,9 @@ fn image(
         }
         MediaSource::Url(url) => MediaSource::Url(url),
     };
-    let mut block = ObjectWriter::open(content.block());
-    block.text("type", "image");
-    source.write(&mut block);
-    cache_control(&mut block, cache);
-    block.close();
+    let json = content.block().object().name("type").text("image");
+    source.write(json);
+    end_block(json, cache);
     Ok(())
 }
 
@@ -112,14 +110,12 @@ fn document(
         MediaSource::Url(_) => true,
     });
     let source = source.ok_or_else(|| path.refuse(FILES))?;
-    let mut block = ObjectWriter::open(content.block());
-    block.text("type", "document");
-    source.write(&mut block);
+    let json = content.block().object().name("type").text("document");
+    source.write(json);
     if let Some(name) = file.name {
-        block.text("title", name);
+        json.name("title").text(name);
     }
-    cache_control(&mut block, cache);
-    block.close();
+    end_block(json, cache);
     Ok(())
 }
 
@@ -139,20 +135,15 @@ impl<'i> MediaSource<'i> {
         Some(Self::Data { media_type: media_type.to_ascii_lowercase(), data })
     }
 
-    fn write(&self, block: &mut ObjectWriter<'_>) {
-        let mut source = ObjectWriter::open(block.key("source"));
+    fn write(&self, json: &mut JsonWriter) {
+        json.name("source").object().name("type");
         match self {
             Self::Data { media_type, data } => {
-                source.text("type", "base64");
-                source.text("media_type", media_type);
-                source.text("data", data);
+                json.text("base64").name("media_type").text(media_type).name("data").text(data)
             }
-            Self::Url(url) => {
-                source.text("type", "url");
-                source.text("url", url);
-            }
-        }
-        source.close();
+            Self::Url(url) => json.text("url").name("url").text(url),
+        };
+        json.end_object();
     }
 }
 

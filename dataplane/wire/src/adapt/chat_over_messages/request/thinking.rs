@@ -7,8 +7,8 @@ use super::Ask;
 use super::content::MessagesContent;
 use crate::adapt::chat_client::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
 use crate::adapt::read;
-use crate::adapt::write::{self, ObjectWriter};
 use crate::chat::request::SignedThought;
+use crate::json::JsonWriter;
 
 /// The thinking settings of a request.
 #[derive(Default)]
@@ -84,27 +84,26 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
         }
     }
 
-    pub(super) fn write(&self, body: &mut ObjectWriter<'_>) {
+    pub(super) fn write(&self, json: &mut JsonWriter) {
         if matches!(self.mode, MessagesThinkingMode::Unset) {
             return;
         }
-        let mut thinking = ObjectWriter::open(body.key("thinking"));
+        json.name("thinking").object();
         match &self.mode {
             MessagesThinkingMode::Unset => {}
-            MessagesThinkingMode::Off => thinking.text("type", "disabled"),
+            MessagesThinkingMode::Off => drop(json.name("type").text("disabled")),
             MessagesThinkingMode::Tokens(tokens) => {
-                thinking.text("type", "enabled");
-                write::number(thinking.key("budget_tokens"), *tokens);
+                json.name("type").text("enabled").name("budget_tokens").number(*tokens);
             }
             MessagesThinkingMode::Own { setting, .. } => {
                 for name in ["type", "budget_tokens", "display"] {
                     if let Some(value) = read::member(setting, name) {
-                        thinking.tree(name, value);
+                        json.name(name).tree(value);
                     }
                 }
             }
         }
-        thinking.close();
+        json.end_object();
     }
 }
 
@@ -159,18 +158,13 @@ fn own_words<'t, 'i>(setting: Object<'t, 'i>) -> Option<MessagesThinkingMode<'t,
 /// Writes the assistant's thoughts that the target has signed.
 pub(super) fn write_signed(thoughts: &[SignedThought<'_>], content: &mut MessagesContent<'_>) {
     for thought in thoughts {
-        let mut out = ObjectWriter::open(content.block());
+        let json = content.block().object().name("type");
         match thought {
             SignedThought::Thinking { thinking, signature } => {
-                out.text("type", "thinking");
-                out.text("thinking", thinking);
-                out.text("signature", signature);
+                json.text("thinking").name("thinking").text(thinking).name("signature").text(signature)
             }
-            SignedThought::Redacted { data } => {
-                out.text("type", "redacted_thinking");
-                out.text("data", data);
-            }
-        }
-        out.close();
+            SignedThought::Redacted { data } => json.text("redacted_thinking").name("data").text(data),
+        };
+        json.end_object();
     }
 }

@@ -1,13 +1,13 @@
 //! Writes tools and the tool choice.
 
 use super::Ask;
-use super::content::cache_control;
+use super::content::end_block;
 use crate::adapt::Rejection;
 use crate::adapt::chat_over_messages::losses::{CUSTOM_CHOICE, CUSTOM_TOOL, refuse};
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
-use crate::adapt::write::{self, ObjectWriter};
 use crate::chat::request::{ChatFunction, ChatTool, NamedTool, OptionValue, RequestToolChoice, ToolKind};
+use crate::json::JsonWriter;
 
 /// The tools and the tool choice of a request.
 pub(super) struct MessagesTools<'a, 't, 'i> {
@@ -63,37 +63,32 @@ impl<'a, 't, 'i> MessagesTools<'a, 't, 'i> {
             && !self.tools.is_empty()
     }
 
-    pub(super) fn write(&self, names: &mut ToolNames, body: &mut ObjectWriter<'_>) {
+    pub(super) fn write(&self, names: &mut ToolNames, json: &mut JsonWriter) {
         if self.tools.is_empty() {
             return;
         }
-        let list = body.key("tools");
-        list.push(b'[');
+        json.name("tools").list();
         for tool in &self.tools {
-            write::comma(list);
-            write_tool(tool, self.strict_is_known, names, list);
+            write_tool(tool, self.strict_is_known, names, json);
         }
-        list.push(b']');
+        json.end_list();
         if let Some(choice) = self.choice.or_else(|| (!self.parallel).then_some(MessagesToolChoice::Auto)) {
-            self.write_choice(choice, names, body.key("tool_choice"));
+            self.write_choice(choice, names, json.name("tool_choice"));
         }
     }
 
-    fn write_choice(&self, choice: MessagesToolChoice<'_>, names: &mut ToolNames, out: &mut Vec<u8>) {
-        let mut out = ObjectWriter::open(out);
+    fn write_choice(&self, choice: MessagesToolChoice<'_>, names: &mut ToolNames, json: &mut JsonWriter) {
+        json.object().name("type");
         match choice {
-            MessagesToolChoice::Auto => out.text("type", "auto"),
-            MessagesToolChoice::Any => out.text("type", "any"),
-            MessagesToolChoice::None => out.text("type", "none"),
-            MessagesToolChoice::Named(name) => {
-                out.text("type", "tool");
-                out.text("name", &names.fit(name));
-            }
-        }
+            MessagesToolChoice::Auto => json.text("auto"),
+            MessagesToolChoice::Any => json.text("any"),
+            MessagesToolChoice::None => json.text("none"),
+            MessagesToolChoice::Named(name) => json.text("tool").name("name").text(&names.fit(name)),
+        };
         if !self.parallel && !matches!(choice, MessagesToolChoice::None) {
-            out.raw("disable_parallel_tool_use", "true");
+            json.name("disable_parallel_tool_use").raw(b"true");
         }
-        out.close();
+        json.end_object();
     }
 
     fn choose(&mut self, choice: Option<&'a RequestToolChoice<'i>>) -> Result<(), Rejection> {
@@ -133,18 +128,21 @@ impl<'a, 't, 'i> MessagesTools<'a, 't, 'i> {
     }
 }
 
-fn write_tool(tool: &ChatFunction<'_, '_>, strict_is_known: bool, names: &mut ToolNames, out: &mut Vec<u8>) {
-    let mut block = ObjectWriter::open(out);
-    block.text("name", &names.fit(&tool.name));
+fn write_tool(
+    tool: &ChatFunction<'_, '_>,
+    strict_is_known: bool,
+    names: &mut ToolNames,
+    json: &mut JsonWriter,
+) {
+    json.object().name("name").text(&names.fit(&tool.name));
     if let Some(description) = tool.description() {
-        block.text("description", description);
+        json.name("description").text(description);
     }
-    tool.write_parameters(block.key("input_schema"));
+    tool.write_parameters(json.name("input_schema"));
     if tool.strict && strict_is_known {
-        block.raw("strict", "true");
+        json.name("strict").raw(b"true");
     }
-    cache_control(&mut block, tool.cache);
-    block.close();
+    end_block(json, tool.cache);
 }
 
 fn function_of<'a, 't, 'i>(
