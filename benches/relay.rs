@@ -68,8 +68,11 @@ impl Options {
             |name: &str| value(name).map(|names| names.split(',').map(str::to_owned).collect::<Vec<_>>());
         let quick = arguments.iter().any(|argument| argument == "--quick");
         let wanted = list("--proxies");
-        let is_wanted =
-            |kind: &Kind| wanted.as_ref().is_none_or(|names| names.iter().any(|n| n == kind.name()));
+        let is_wanted = |kind: &Kind| match &wanted {
+            Some(names) => names.iter().any(|name| name == kind.name()),
+            // Compares the gateway with itself, so it runs only on request.
+            None => *kind != Kind::Live,
+        };
         Self {
             rounds: value("--rounds").map_or(if quick { 1 } else { 5 }, |rounds| rounds.parse().unwrap()),
             quick,

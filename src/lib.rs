@@ -137,6 +137,7 @@ impl Gateway {
             plane: dataplane.handler(),
             http: dataplane.http_client(),
             exchanges: dataplane.exchanges(),
+            activity: dataplane.activity(),
             asset,
             build: BUILD,
         })

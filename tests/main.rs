@@ -42,6 +42,7 @@ mod keys;
 mod kinds;
 mod labels;
 mod limits;
+mod live;
 mod logs;
 mod lost;
 mod media;

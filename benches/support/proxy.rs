@@ -1,7 +1,7 @@
 //! Proxy processes: started on the core under test, awaited, measured and killed.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -10,10 +10,13 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
+use super::payload::KEY;
 use super::{llmgw, nginx, proc, threads};
 
 /// The core of the proxy under test.
 pub(crate) const PROXY_CORE: usize = 0;
+/// The number of listeners of [`Kind::Live`], the most that the gateway permits.
+const LISTENERS: usize = 16;
 /// The core of everything else.
 pub(crate) const RIG_CORE: usize = 1;
 
@@ -28,6 +31,8 @@ pub(crate) enum Kind {
     Nginx,
     /// The gateway.
     Llmgw,
+    /// The gateway with as many listeners of its live stream as it permits.
+    Live,
     /// The gateway inside the bench, with few keys and endpoints.
     Few,
     /// The gateway inside the bench, with many keys and endpoints.
@@ -36,8 +41,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the table.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::Few, Self::Many];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::Live, Self::Few, Self::Many];
 
     /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
@@ -46,6 +51,7 @@ impl Kind {
             Self::Floor => "floor",
             Self::Nginx => "nginx",
             Self::Llmgw => "llmgw",
+            Self::Live => "llmgw-live",
             Self::Few => "llmgw-few",
             Self::Many => "llmgw-many",
         }
@@ -85,11 +91,14 @@ impl Proxy {
                 command.arg("-p").arg(folder.path()).arg("-c").arg(file);
                 (Some(spawn(command)), local(port))
             }
-            Kind::Llmgw => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
+            Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
             Kind::Few => library(folder.path(), upstream_port, llmgw::FEW, llmgw::FEW),
             Kind::Many => library(folder.path(), upstream_port, llmgw::MANY_ENDPOINTS, llmgw::MANY_KEYS),
         };
         wait_for(address);
+        if kind == Kind::Live {
+            (0..LISTENERS).for_each(|_| listen(address));
+        }
         Self { kind, address, child, _folder: folder }
     }
 
@@ -175,6 +184,17 @@ fn gateway(mut command: Command) -> (Option<Child>, SocketAddr) {
     });
     let address = address.unwrap_or_else(|| panic!("llmgw did not start:\n{output}"));
     (Some(child), address.parse().unwrap())
+}
+
+/// Reads the live stream of a gateway until its process ends.
+fn listen(address: SocketAddr) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    let request = format!("GET /admin/api/live HTTP/1.1\r\nhost: bench.test\r\nx-api-key: {KEY}\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    assert_eq!(&head, b"HTTP/1.1 200", "a listener was rejected");
+    std::thread::spawn(move || std::io::copy(&mut stream, &mut std::io::sink()));
 }
 
 fn free_port() -> u16 {

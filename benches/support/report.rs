@@ -56,6 +56,10 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         );
         print_threads(&samples);
     }
+    let live = median_ratio(rounds, Kind::Live, Kind::Llmgw, |sample| sample.cpu_us);
+    if live.is_finite() {
+        println!("  with listeners of the live stream to without: {live:.3} x CPU");
+    }
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
     if growth.is_finite() {
         println!("  many to few: {growth:.2} x CPU");

@@ -128,7 +128,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     ]
 }
 
-const USUAL: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw];
+const USUAL: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw, Kind::Live];
 const GROWTH: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Few, Kind::Many];
 
 impl Scenario {

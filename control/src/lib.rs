@@ -32,6 +32,7 @@ mod service;
 mod state;
 mod usage;
 mod vault;
+mod verdict;
 mod writer;
 
 pub use checks::{verify_audit, verify_credentials};

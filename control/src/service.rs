@@ -13,6 +13,7 @@ use http::request::Parts as Head;
 use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
@@ -26,6 +27,8 @@ use crate::actor::Actor;
 use crate::admin::backups::Backups;
 use crate::admin::gate::Gate;
 use crate::admin::in_flight::InFlightRequests;
+use crate::admin::live::hub::LiveHub;
+use crate::admin::observer::Observer;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
 use crate::catalog::cache::CatalogCache;
@@ -62,6 +65,8 @@ pub struct Params {
     pub http: Arc<dyn HttpClient>,
     /// The running exchanges of the data plane.
     pub exchanges: Arc<dyn Exchanges>,
+    /// The activity of the data plane.
+    pub activity: Arc<Activity>,
     /// Looks up a file of the console by name.
     pub asset: fn(&str) -> Option<Asset>,
     /// The version and build of this binary.
@@ -120,21 +125,23 @@ pub fn start(params: Params) -> io::Result<Control> {
     let file = handle.clone();
     let reloader =
         Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
-    let renewing = handle.clone();
-    let publish = Box::new(move || renewing.publish(Touched::ROUTING));
-    let keeper = TokenRenewer::new(tokens.clone(), Arc::clone(&params.http), publish);
+    let keeper = token_renewer(&tokens, &params.http, handle.clone());
     let feed = price_feed(&config, &catalog, &params.http, handle.clone());
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
+    let observer = Arc::new(Observer::new(&params.reader, &readers, &journal, params.activity));
+    let live = LiveHub::new(&observer, &params.exchanges, &handle, reloader.status());
     let app = App {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
         readers,
         keys,
         counters,
-        writer: handle,
         view,
         config,
         exports: Exports::new(files),
+        live,
+        observer,
+        writer: handle,
         journal,
         backups,
         running: InFlightRequests::default(),
@@ -154,14 +161,29 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
-    let runtime = runtime()?;
-    let alarm = params.alarm.clone();
-    let thread = params.alarm.spawn("llmgw-control", move || {
-        runtime.block_on(run(Arc::new(app), (keeper, feed, alarm), arriving, (counter, stopped)));
-        Ok(())
-    })?;
+    let thread = spawn(app, (keeper, feed, params.alarm), arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
+}
+
+/// Starts the thread that answers requests and runs the periodic jobs.
+fn spawn(
+    app: App,
+    (keeper, feed, alarm): (TokenRenewer, Option<PriceFeed>, Alarm),
+    arriving: mpsc::Receiver<ControlRequest>,
+    stopping: (RefusalCounter, oneshot::Receiver<()>),
+) -> io::Result<JoinHandle<()>> {
+    let (runtime, guard) = (runtime()?, alarm.clone());
+    alarm.spawn("llmgw-control", move || {
+        runtime.block_on(run(Arc::new(app), (keeper, feed, guard), arriving, stopping));
+        Ok(())
+    })
+}
+
+/// Builds the job that renews access tokens.
+fn token_renewer(tokens: &AccessTokens, http: &Arc<dyn HttpClient>, handle: WriterHandle) -> TokenRenewer {
+    let publish = Box::new(move || handle.publish(Touched::ROUTING));
+    TokenRenewer::new(tokens.clone(), Arc::clone(http), publish)
 }
 
 /// Builds the job that fetches price lists, if a URL for them is configured.

@@ -1,5 +1,6 @@
 //! The context of a request: the connection that it came on, and its ID.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
 
@@ -28,6 +29,8 @@ pub(crate) struct Caller {
 pub(crate) struct Exchange {
     pub(crate) caller: Rc<Caller>,
     pub(crate) request_id: HeaderValue,
+    /// The selector of the body, if requests are watched.
+    pub(crate) selector: OnceCell<Box<str>>,
 }
 
 impl Exchange {
@@ -40,8 +43,19 @@ impl Exchange {
         &self.caller.worker
     }
 
+    /// Keeps the selector while requests are watched, cut to [`SELECTOR_BYTES_MAX`].
+    pub(crate) fn note_selector(&self, selector: &str) {
+        if self.worker().process.activity.watch.is_on() {
+            let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
+            self.selector.set(selector.split_at(cut).0.into()).ok();
+        }
+    }
+
     /// Returns the request ID as text.
     pub(crate) fn id(&self) -> &str {
         self.request_id.to_str().unwrap_or_default()
     }
 }
+
+/// The maximum length of a kept selector in bytes.
+const SELECTOR_BYTES_MAX: usize = 256;

@@ -9,8 +9,10 @@ use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use shared::activity::{Activity, Draining};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
+use shared::clock::unix_ms;
 use shared::port::{Exchanges, Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
@@ -182,6 +184,11 @@ impl Dataplane {
         Arc::new(InProcess::new(&self.workers))
     }
 
+    /// Returns the activity of this data plane, for the control service.
+    pub fn activity(&self) -> Arc<Activity> {
+        Arc::clone(&self.process.activity)
+    }
+
     /// Returns a client for outgoing HTTP requests.
     pub fn http_client(&self) -> Arc<dyn HttpClient> {
         Arc::new(InProcess::new(&self.workers))
@@ -196,6 +203,9 @@ impl Dataplane {
     /// remaining connections, visibly to their clients, and joins the threads (OPS-3).
     pub async fn stop(mut self) {
         self.process.draining.store(true, Ordering::Relaxed);
+        let (since_ms, drain) = (unix_ms(), self.process.settings.drain);
+        let until_ms = since_ms.saturating_add(u64::try_from(drain.as_millis()).unwrap_or(u64::MAX));
+        self.process.activity.draining.set(Draining { since_ms, until_ms }).ok();
         self.stop.send_replace(true);
         self.order(Order::Finish).await;
         if !self.wait_for_none(self.process.settings.drain).await {

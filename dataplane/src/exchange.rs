@@ -1,5 +1,6 @@
 //! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
+use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -23,7 +24,7 @@ use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::error_response::error_response;
 use crate::operation::inference::{self, AuthorizedRequest};
-use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos};
+use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos, watched};
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
 use crate::route::{self, Meaning};
@@ -40,7 +41,8 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>
 /// and kept small, because it is copied when it is created.
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     let (parts, body) = request.into_parts();
-    let exchange = Exchange { request_id: request_id(&caller.worker, &parts.headers), caller };
+    let request_id = request_id(&caller.worker, &parts.headers);
+    let exchange = Exchange { request_id, caller, selector: OnceCell::new() };
     Box::pin(async move {
         let mut response = exchange.answer(&parts, body).await;
         exchange.complete(&mut response, &parts.method);
@@ -88,6 +90,7 @@ impl Exchange {
         let family = family(path, &parts.headers);
         add(&self.worker().counters.requests, 1);
         let outcome = self.dispatch(parts, body).await;
+        let is_rejected = outcome.is_err();
         let mut response = outcome.unwrap_or_else(|fault| {
             if self.explains() {
                 return explain::early(route::operation(path), &fault);
@@ -95,6 +98,7 @@ impl Exchange {
             add(&self.worker().counters.refused, 1);
             error_response(fault, family, self.id())
         });
+        watched::report(self, parts, &response, is_rejected);
         let origins = &self.worker().process.settings.cors_origins;
         let origins =
             if origins.is_empty() || route::is_open_to_pages(path) { origins.as_slice() } else { &[] };

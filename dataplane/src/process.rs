@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::Handler;
@@ -41,7 +42,8 @@ pub(crate) struct Process {
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
     pub(crate) alarm: Alarm,
-    /// Number of client connections.
+    pub(crate) activity: Arc<Activity>,
+    /// Number of client connections; the same as that of `activity`.
     pub(crate) connections: Arc<AtomicUsize>,
     /// The counters of each worker.
     pub(crate) counters: Vec<Arc<Counters>>,
@@ -56,6 +58,7 @@ impl std::fmt::Debug for Process {
 impl Process {
     pub(crate) fn new(settings: Settings, params: ProcessParams, workers: usize) -> io::Result<Self> {
         let ProcessParams { build, snapshots, tls, alarm } = params;
+        let activity = Arc::<Activity>::default();
         let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
         let body_limits = BodyLimits {
             pause: settings.client_timeouts.body,
@@ -74,7 +77,8 @@ impl Process {
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
             alarm,
-            connections: Arc::default(),
+            connections: Arc::clone(&activity.connections),
+            activity,
             counters: (0..workers).map(|_| Arc::default()).collect(),
         })
     }

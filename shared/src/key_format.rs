@@ -21,6 +21,14 @@ pub fn shown_part(key: &Secret<String>) -> String {
     key.expose().chars().take(PREFIX.len() + SHOWN_CHARS).collect()
 }
 
+/// Returns the part of a presented key that may be displayed: the same as of an issued key; of any other key, which may
+/// be a vendor's, the first four characters, if it is at least 16 long.
+pub fn shown_part_of_presented(presented: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(presented).ok()?;
+    let chars = if text.starts_with(PREFIX) { PREFIX.len() + SHOWN_CHARS } else { FOREIGN_CHARS };
+    text.get(..chars).filter(|_| text.len() >= FOREIGN_BYTES_MIN && text.is_ascii())
+}
+
 /// Returns true if `text` has the format of a key and a correct checksum. The check does not cover who issued the key.
 pub fn is_well_formed(text: &str) -> bool {
     let Some((before, check)) = text.split_at_checked(PREFIX.len() + SECRET_CHARS) else { return false };
@@ -56,6 +64,9 @@ const CHECK_CHARS: usize = 6;
 const KEY_CHARS: usize = PREFIX.len() + SECRET_CHARS + CHECK_CHARS;
 /// The number of displayed characters of the secret: 36 of its 256 bits.
 const SHOWN_CHARS: usize = 6;
+/// The displayed characters of a key that was not issued here, and the length from which on any are.
+const FOREIGN_CHARS: usize = 4;
+const FOREIGN_BYTES_MIN: usize = 16;
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
 #[cfg(test)]
@@ -84,6 +95,20 @@ mod tests {
             .fold(0, |sum, byte| sum * 62 + ALPHABET.iter().position(|digit| *digit == byte).unwrap());
         assert_eq!(u32::try_from(check), Ok(crc32(&key.as_bytes()[..49])));
         assert_eq!(shown_part(&Secret::new(key)), "llmgw_000000");
+    }
+
+    #[test]
+    fn a_presented_key_shows_no_more_than_an_issued_one() {
+        for (presented, want) in [
+            (&b"llmgw_abcdefghijkl"[..], Some("llmgw_abcdef")),
+            (b"llmgw_abcdef", None),
+            (b"sk-ant-0123456789", Some("sk-a")),
+            (b"short-secret", None),
+            ("sk-\u{e4}nt-0123456789".as_bytes(), None),
+            (b"\xff0123456789abcdef", None),
+        ] {
+            assert_eq!(shown_part_of_presented(presented), want, "{presented:?}");
+        }
     }
 
     /// Compares with a checksum that another program computed for a key with another prefix.

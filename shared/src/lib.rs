@@ -4,6 +4,7 @@
 //! item without depending on each other.
 
 pub mod access;
+pub mod activity;
 pub mod address;
 pub mod alarm;
 pub mod answer_head;

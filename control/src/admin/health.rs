@@ -81,8 +81,8 @@ struct Health<'a> {
     limits: Vec<ShownLimit>,
 }
 
-#[derive(Serialize)]
-struct ShownCircuit {
+#[derive(Debug, Serialize)]
+pub(super) struct ShownCircuit {
     /// `closed`, `open`, or `half_open`, in which the next request is the probe.
     state: &'static str,
     /// The time at which the circuit left the closed state.
@@ -173,7 +173,7 @@ impl<'a> Health<'a> {
 }
 
 impl ShownCircuit {
-    fn of(circuit: &health::Circuit, now_ms: u64, policy: &CircuitPolicy) -> Self {
+    pub(super) fn of(circuit: &health::Circuit, now_ms: u64, policy: &CircuitPolicy) -> Self {
         let trouble = circuit.trouble();
         let (state, retry_in_ms) = match circuit.state(now_ms, policy) {
             CircuitState::Closed => ("closed", None),

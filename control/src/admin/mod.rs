@@ -20,7 +20,9 @@ mod health;
 pub(crate) mod in_flight;
 mod keys;
 mod list;
+pub(crate) mod live;
 mod not_implemented;
+pub(crate) mod observer;
 mod overrides;
 mod own_key;
 mod principals;
@@ -60,6 +62,8 @@ use shared::snapshot::SnapshotReader;
 pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
+use self::live::hub::LiveHub;
+use self::observer::Observer;
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
@@ -90,6 +94,8 @@ pub(crate) struct App {
     /// The configuration as of start-up.
     pub(crate) config: Arc<Config>,
     pub(crate) exports: Exports,
+    pub(crate) observer: Arc<Observer>,
+    pub(crate) live: Arc<LiveHub>,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
     pub(crate) running: in_flight::InFlightRequests,
@@ -275,6 +281,7 @@ static TABLES: &[&[Route]] = &[
     health::ROUTES,
     setup::ROUTES,
     state::ROUTES,
+    live::ROUTES,
     principals::ROUTES,
     projects::ROUTES,
     keys::ROUTES,

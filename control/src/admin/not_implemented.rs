@@ -39,5 +39,4 @@ pub(super) static ROUTES: &[Route] = &[
     later(Method::PATCH, "extensions/{}"),
     later(Method::DELETE, "extensions/{}"),
     later(Method::POST, "extensions/{}/probe"),
-    later(Method::GET, "live"),
 ];

@@ -1,5 +1,5 @@
-//! `GET /admin/api/state`: the status of the gateway. It does not query the database, so that it works when the
-//! database fails.
+//! `GET /admin/api/state`: the status of the gateway. It works when the database fails: then the verdict is about the
+//! exchanges that are known.
 
 use http::{Method, Response};
 use serde::Serialize;
@@ -11,16 +11,18 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
+use crate::verdict::GatewayVerdict;
 
-pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, "state", |call| Box::pin(async move { show(&call) }))];
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "state", |call| Box::pin(show(call)))];
 
-fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let app = call.app;
+    let verdict = app.observer.verdict().await;
     let snapshot = app.snapshot.load();
     json(&ShownState {
         auth_required: true,
+        verdict,
         build: app.build,
         started_at_ms: app.started_at_ms,
         uptime_seconds: app.started.elapsed().as_secs(),
@@ -39,6 +41,8 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 struct ShownState<'a> {
     /// Always true: the admin API requires authentication.
     auth_required: bool,
+    /// How the gateway is doing, since when, and why.
+    verdict: GatewayVerdict,
     #[serde(flatten)]
     build: BuildIdentity,
     started_at_ms: u64,

@@ -20,7 +20,12 @@ pub(crate) struct ClientGone;
 
 /// Creates a streamed body and its feed. The body ends when the feed is dropped.
 pub(crate) fn channel() -> (Feed, Body) {
-    let (feed, pieces) = mpsc::channel(PIECES_MAX);
+    channel_of(PIECES_MAX)
+}
+
+/// Creates a streamed body whose queue holds this many pieces.
+pub(crate) fn channel_of(pieces_max: usize) -> (Feed, Body) {
+    let (feed, pieces) = mpsc::channel(pieces_max);
     (Feed(feed), StreamedBody(pieces).boxed_unsync())
 }
 
@@ -33,6 +38,16 @@ impl Feed {
     /// Sends `piece` like [`Feed::send`], from a thread without a runtime.
     pub(crate) fn send_blocking(&self, piece: Bytes) -> Result<(), ClientGone> {
         self.0.blocking_send(Ok(piece)).map_err(|_| ClientGone)
+    }
+
+    /// Waits for room in the queue.
+    pub(crate) async fn room(&self) -> Result<(), ClientGone> {
+        self.0.reserve().await.map(drop).map_err(|_| ClientGone)
+    }
+
+    /// Waits until the client has disconnected.
+    pub(crate) async fn gone(&self) {
+        self.0.closed().await;
     }
 
     /// Aborts the body like [`Feed::fail`], from a thread without a runtime.

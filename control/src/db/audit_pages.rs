@@ -115,6 +115,16 @@ pub(crate) fn extent(db: &Connection) -> rusqlite::Result<AuditExtent> {
 const FIND: &str = "SELECT * FROM audit WHERE id = ?";
 const EXTENT: &str =
     "SELECT count(*) AS rows, (SELECT at_ms FROM audit ORDER BY id LIMIT 1) AS since_ms FROM audit";
+/// Returns the rows with ids above `after`, oldest first; only the newest `rows` of them.
+pub(crate) fn newest(db: &Connection, after: i64, rows: i64) -> rusqlite::Result<Vec<AuditRow>> {
+    let mut statement = db.prepare_cached(NEWEST)?;
+    let found = statement.query_map(named_params! {":after": after, ":rows": rows}, AuditRow::of)?;
+    let mut found = found.collect::<rusqlite::Result<Vec<_>>>()?;
+    found.reverse();
+    Ok(found)
+}
+
+const NEWEST: &str = "SELECT * FROM audit WHERE id > :after ORDER BY id DESC LIMIT :rows";
 const PAGE: &str = "SELECT * FROM audit WHERE id < :before \
      AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \
      AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \

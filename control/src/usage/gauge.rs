@@ -14,6 +14,8 @@ pub(crate) struct Gauge {
     pub(crate) waiting: AtomicU64,
     /// Events that could not be written to any file. Their clients got no complete answer.
     pub(crate) lost: AtomicU64,
+    /// The time of the last of them, in milliseconds since the Unix epoch.
+    pub(crate) lost_at_ms: AtomicU64,
     /// Logs without a reserve file. While there is one, no exchanges start.
     pub(crate) logs_stuck: AtomicU64,
     /// Events rejected because no table can store their sums.

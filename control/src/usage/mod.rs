@@ -22,6 +22,7 @@ pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod names;
 pub(crate) mod read_positions;
+pub(crate) mod recent;
 pub(crate) mod report;
 pub(crate) mod reprice;
 pub(crate) mod request_index;

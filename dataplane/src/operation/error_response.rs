@@ -17,7 +17,7 @@ pub(crate) fn error_response(
     request_id: &str,
 ) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let is_final = is_final(&fault);
+    let (is_final, code) = (is_final(&fault), ErrorCode(fault.kind.row().code));
     let body = match fault.body {
         Some(body) => body,
         None => {
@@ -26,6 +26,7 @@ pub(crate) fn error_response(
     };
     let mut response = Response::new(ResponseBody::full(body));
     *response.status_mut() = status;
+    response.extensions_mut().insert(code);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if fault.kind == ErrorKind::InvalidKey {
@@ -46,6 +47,10 @@ pub(crate) fn error_response(
     }
     response
 }
+
+/// The error code of a response, as an extension of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorCode(pub(crate) &'static str);
 
 /// Returns true if a retry is useless. The official SDKs retry every 429 and 5xx, and Anthropic's SDK waits for
 /// any `Retry-After`, even hours.

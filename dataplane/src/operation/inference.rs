@@ -213,6 +213,7 @@ pub(super) async fn read(
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
     }
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
+    authorized.exchange.note_selector(&head.model);
     Ok((head, body))
 }
 
@@ -239,6 +240,7 @@ async fn read_form(
     .await?;
     let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
+    authorized.exchange.note_selector(&head.model);
     Ok((head, body))
 }
 

@@ -11,3 +11,4 @@ pub(crate) mod metrics;
 pub(crate) mod models;
 mod rehearsal;
 pub(crate) mod videos;
+pub(crate) mod watched;

@@ -21,13 +21,14 @@ use shared::access::{Role, presented};
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::error_kind::ErrorKind;
 use shared::id::KeyId;
+use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
 pub(super) use self::sessions::IDLE_MAX;
-use self::sessions::{LIFE_MAX, OpenSession, Sessions};
+use self::sessions::{LIFE_MAX, OpenSession, SessionName, Sessions};
 use self::wrong_keys::WrongKeys;
-use super::{ApiError, RequestId, call};
+use super::{ApiError, RequestId, call, live};
 use crate::actor::{Actor, Who};
 
 /// Authenticates requests to the admin API.
@@ -47,6 +48,15 @@ pub(super) struct SignedIn {
     pub(super) name: String,
     pub(super) csrf_token: String,
     pub(super) left: Duration,
+}
+
+/// What the admission of a request rests on.
+#[derive(Debug)]
+pub(super) enum Admission {
+    /// A key in a header, by its hash.
+    Key(KeyHash),
+    /// A session, by its name in the table.
+    Session(SessionName),
 }
 
 impl Gate {
@@ -158,12 +168,38 @@ impl Gate {
     /// becomes invalid.
     fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, KeyId)> {
         let now_ms = monotonic_ms();
-        let (id, session) = cookies(parts).find_map(|id| Some((id, self.sessions.use_of(id, now_ms)?)))?;
+        let find = |id| match is_live(parts) {
+            true => self.sessions.look(id, now_ms),
+            false => self.sessions.use_of(id, now_ms),
+        };
+        let (id, session) = cookies(parts).find_map(|id| Some((id, find(id)?)))?;
+        Some((id, session, self.administrator_with(&session.key)?))
+    }
+
+    /// Returns the id of the valid administrator key with this hash.
+    fn administrator_with(&self, hash: &KeyHash) -> Option<KeyId> {
         let snapshot = self.snapshot.load();
-        let access = snapshot.access.keys.get(&session.key)?;
+        let access = snapshot.access.keys.get(hash)?;
         let stands =
             access.role == Role::Administrator && access.expires_at_ms.is_none_or(|at| unix_ms() < at);
-        stands.then(|| (id, session, access.key.clone()))
+        stands.then(|| access.key.clone())
+    }
+
+    /// Returns what the admission of a request rests on, for a response that lasts.
+    pub(super) fn admission(&self, parts: &Parts) -> Option<Admission> {
+        if let Ok(Some(key)) = key_in_header(parts) {
+            return Some(Admission::Key(self.snapshot.load().key_hasher.hash(key)));
+        }
+        self.session(parts).map(|(id, ..)| Admission::Session(sessions::name_of(id)))
+    }
+
+    /// True if the key of an admission is still valid and its session open. Does not prolong the session.
+    pub(super) fn still_admits(&self, admission: &Admission) -> bool {
+        let key = match admission {
+            Admission::Key(key) => Some(*key),
+            Admission::Session(name) => self.sessions.named(*name, monotonic_ms()).map(|session| session.key),
+        };
+        key.is_some_and(|key| self.administrator_with(&key).is_some())
     }
 
     fn is_tls(&self, parts: &Parts) -> bool {
@@ -212,6 +248,12 @@ fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, 
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The session cookie could not be created."))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+/// True for the live stream, which a page keeps open without anybody using it: it does not prolong the session.
+fn is_live(parts: &Parts) -> bool {
+    let path = parts.uri.path().strip_prefix(PATH);
+    path.is_some_and(|path| path.trim_matches('/') == live::PATH)
 }
 
 /// True for methods that change nothing (RFC 9110 section 9.2.1).

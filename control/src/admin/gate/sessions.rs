@@ -23,7 +23,7 @@ pub(super) struct Sessions {
 }
 
 /// The table key of a session: SHA-256 of its id.
-type SessionName = [u8; 32];
+pub(super) type SessionName = [u8; 32];
 
 /// An open session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,17 @@ impl Sessions {
         Some(*session)
     }
 
+    /// Returns the open session with this id, without marking it as used.
+    pub(super) fn look(&self, id: &str, now_ms: u64) -> Option<OpenSession> {
+        self.named(name_of(id), now_ms)
+    }
+
+    /// Returns the open session with this name, without marking it as used.
+    pub(super) fn named(&self, name: SessionName, now_ms: u64) -> Option<OpenSession> {
+        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        table.get(&name).copied().filter(|session| !session.is_over(now_ms))
+    }
+
     /// Closes the session with this id.
     pub(super) fn close(&self, id: &str) {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -102,7 +113,7 @@ pub(super) fn public_name(id: &str) -> String {
     })
 }
 
-fn name_of(id: &str) -> SessionName {
+pub(super) fn name_of(id: &str) -> SessionName {
     let mut name = [0; 32];
     name.copy_from_slice(digest::digest(&digest::SHA256, id.as_bytes()).as_ref());
     name
@@ -140,6 +151,8 @@ mod tests {
         assert!(sessions.use_of(id.expose(), 12 * HOUR - 12).is_some());
         assert!(sessions.use_of(id.expose(), 12 * HOUR).is_none(), "used all day, and yet over");
         let id = sessions.open(KEY, 0).unwrap();
+        assert!(sessions.look(id.expose(), HOUR - 1).is_some());
+        assert!(sessions.look(id.expose(), HOUR).is_none(), "a look is no use");
         assert!(sessions.use_of(id.expose(), HOUR).is_none(), "not used for an hour");
         let id = sessions.open(KEY, 0).unwrap();
         sessions.close(id.expose());

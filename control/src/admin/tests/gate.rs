@@ -147,7 +147,7 @@ fn the_routes_of_the_specification_are_all_there() {
          PATCH DELETE alert-rules/{}; GET outbox; POST outbox/claim; POST outbox/{}/delivered; \
          POST outbox/{}/failed; POST outbox/{}/retry; GET POST webhooks; PATCH DELETE webhooks/{}; \
          POST webhooks/{}/test; GET POST extensions; GET PATCH DELETE extensions/{}; POST extensions/{}/probe; \
-         GET health/providers; GET live; GET POST backups; GET config";
+         GET health/providers; GET live; GET series; GET POST backups; GET config";
     let routes: Vec<_> = crate::admin::TABLES.iter().copied().flatten().collect();
     for line in listed.split("; ") {
         let (methods, pattern) = line.trim().rsplit_once(' ').unwrap();

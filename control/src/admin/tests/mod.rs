@@ -103,6 +103,7 @@ impl Gateway {
             plane: Arc::new(Nowhere),
             http: Arc::new(Nowhere),
             exchanges: Arc::new(Nowhere),
+            activity: Arc::default(),
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
         })

@@ -218,6 +218,7 @@ impl WorkerLog {
             reserve.remove();
         }
         add(&self.gauge.journal_failures, 1);
+        self.gauge.lost_at_ms.store(shared::clock::unix_ms(), Ordering::Relaxed);
         let lost = self.gauge.lost.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         if lost.is_power_of_two() {
             tracing::error!(lost, "the usage journal accepts no more records; running exchanges fail");

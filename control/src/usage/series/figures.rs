@@ -72,6 +72,30 @@ impl PeriodFigures {
         self.add_sums(&UsageSums::of_lost(lost));
     }
 
+    /// Adds the figures of other exchanges.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (mine, theirs) in [
+            (&mut self.requests, other.requests),
+            (&mut self.completed, other.completed),
+            (&mut self.failed_over, other.failed_over),
+            (&mut self.failed, other.failed),
+            (&mut self.cut, other.cut),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.refused, other.refused),
+            (&mut self.attempts, other.attempts),
+            (&mut self.attempt_failures, other.attempt_failures),
+            (&mut self.input, other.input),
+            (&mut self.cache_read, other.cache_read),
+            (&mut self.output, other.output),
+            (&mut self.cost_nano_usd, other.cost_nano_usd),
+            (&mut self.unpriced, other.unpriced),
+        ] {
+            *mine = mine.saturating_add(theirs);
+        }
+        self.first_content.merge(&other.first_content);
+        self.duration.merge(&other.duration);
+    }
+
     fn add_sums(&mut self, sums: &UsageSums) {
         self.input = self.input.saturating_add(sums.tokens.input);
         self.cache_read = self.cache_read.saturating_add(sums.tokens.cache_read);

@@ -19,6 +19,20 @@ impl LatencyHistogram {
         self.count = self.count.saturating_add(1);
     }
 
+    /// Adds all values of another histogram.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        for (bucket, count) in &other.buckets {
+            let mine = self.buckets.entry(*bucket).or_default();
+            *mine = mine.saturating_add(*count);
+        }
+        self.count = self.count.saturating_add(other.count);
+    }
+
+    /// Returns the number of values.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// Returns the smallest value that at least `percent` percent of the values do not exceed, or `None` if there are
     /// no values.
     pub(crate) fn percentile(&self, percent: u64) -> Option<u64> {
@@ -83,6 +97,10 @@ mod tests {
         for (percent, want) in [(0, 1), (1, 1), (50, 50), (99, 99), (100, 100)] {
             assert_eq!(hundred.percentile(percent), Some(want), "{percent}");
         }
+        let mut both = hundred.clone();
+        both.merge(&hundred);
+        both.merge(&histogram);
+        assert_eq!((both.count(), both.percentile(50), both.percentile(99)), (201, Some(50), Some(99)));
         let mut slow = LatencyHistogram::default();
         (0..1_000_u64).for_each(|n| slow.add(n * 10_000));
         let p99 = slow.percentile(99).unwrap();

@@ -43,6 +43,21 @@ fn a_series_whose_time_is_over_is_incomplete_and_names_the_moment_from_which_it_
 }
 
 #[test]
+fn nothing_is_missing_after_the_moment_that_a_cut_series_names() {
+    let home = TempDir::new().unwrap();
+    let process = filled(&home, 6_000);
+    let question = question(60_000);
+    for budget_us in (0..24).map(|power| 1 << power) {
+        let until = Instant::now() + Duration::from_micros(budget_us);
+        let found = series(process.meter.db(), &question, until).unwrap().unwrap();
+        let whole = (found.complete_from_ms - FROM).div_ceil(60_000);
+        for (number, point) in (0..).zip(&found.groups[0].points) {
+            assert!(point.requests == 60 || number < whole, "point {number} of a reading of {budget_us} us");
+        }
+    }
+}
+
+#[test]
 fn a_point_has_the_percentiles_of_its_exchanges_and_null_without_any() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());

@@ -1,0 +1,363 @@
+//! The one task behind all live streams. It runs while anybody listens: once a second it observes the gateway and
+//! publishes a frame. A frame contains the changes of the last minutes, each with the number of the frame in which it
+//! first occurred, so that a listener who missed frames gets each change once.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+use shared::activity::WatchedRequest;
+use shared::clock::{monotonic_ms, unix_ms};
+use shared::id::KeyId;
+use shared::port::Exchanges;
+use shared::running::RunningExchanges;
+use shared::snapshot::Snapshot;
+use tokio::sync::{Semaphore, watch};
+use tokio::time::MissedTickBehavior;
+
+use super::events::{LiveChange, LiveFigures, LiveProvider, ShownFigures, put};
+use crate::admin::health::ShownCircuit;
+use crate::admin::observer::Observer;
+use crate::admin::running::Running;
+use crate::db::audit_pages::{self, AuditRow};
+use crate::publish::StatusCell;
+use crate::usage::recent::{SPAN_SECONDS, Share};
+use crate::verdict::{OpenCircuit, verdict};
+use crate::writer::WriterHandle;
+
+/// What all live streams have in common.
+#[derive(Debug)]
+pub(crate) struct LiveHub {
+    observer: Arc<Observer>,
+    exchanges: Arc<dyn Exchanges>,
+    writer: WriterHandle,
+    reload: StatusCell,
+    /// The frames of the running task; `None` while nobody listens.
+    frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
+    /// The keys that listeners watch, one for each listener.
+    watched: Mutex<Vec<KeyId>>,
+    /// The permitted streams.
+    pub(super) room: Arc<Semaphore>,
+}
+
+/// The state of the gateway at one moment.
+#[derive(Debug, Default)]
+pub(super) struct LiveFrame {
+    /// Counts the frames; 0 before the first.
+    pub(super) number: u64,
+    /// The event `figures`.
+    pub(super) figures: Vec<u8>,
+    /// Each provider as JSON.
+    pub(super) providers: Vec<Numbered<Arc<str>>>,
+    /// The listed running exchanges by their ids, each as JSON.
+    pub(super) running: BTreeMap<Arc<str>, Numbered<Arc<RawValue>>>,
+    /// The number of running exchanges that are not listed.
+    pub(super) more: usize,
+    /// The events `change`.
+    pub(super) changes: VecDeque<Numbered<Arc<[u8]>>>,
+    pub(super) seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
+    pub(super) is_draining: bool,
+}
+
+/// A value and the number of the frame in which it first occurred.
+#[derive(Clone, Debug)]
+pub(super) struct Numbered<T> {
+    pub(super) number: u64,
+    pub(super) value: T,
+}
+
+/// A key that a listener watches, until this is dropped.
+#[derive(Debug)]
+pub(super) struct WatchedKey {
+    hub: Arc<LiveHub>,
+    pub(super) key: KeyId,
+}
+
+impl LiveHub {
+    pub(crate) fn new(
+        observer: &Arc<Observer>,
+        exchanges: &Arc<dyn Exchanges>,
+        writer: &WriterHandle,
+        reload: StatusCell,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            observer: Arc::clone(observer),
+            exchanges: Arc::clone(exchanges),
+            writer: writer.clone(),
+            reload,
+            frames: Mutex::default(),
+            watched: Mutex::default(),
+            room: Arc::new(Semaphore::new(LISTENERS_MAX)),
+        })
+    }
+
+    /// Returns the frames from now on. Starts the task if it does not run.
+    pub(super) fn subscribe(self: &Arc<Self>) -> watch::Receiver<Arc<LiveFrame>> {
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sender) = frames.as_ref() {
+            return sender.subscribe();
+        }
+        let (sender, receiver) = watch::channel(Arc::default());
+        *frames = Some(sender);
+        tokio::spawn(run(Arc::clone(self)));
+        receiver
+    }
+
+    /// Watches the requests of a key.
+    pub(super) fn watch(self: &Arc<Self>, key: KeyId) -> WatchedKey {
+        self.change_watched(|watched| watched.push(key.clone()));
+        WatchedKey { hub: Arc::clone(self), key }
+    }
+
+    fn change_watched(&self, change: impl FnOnce(&mut Vec<KeyId>)) {
+        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut watched);
+        self.observer.activity.watch.set_keys(watched.clone());
+    }
+
+    /// Publishes a frame. Returns false if nobody listens any more; then the task must end.
+    fn publish(&self, frame: LiveFrame) -> bool {
+        let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
+        match frames.as_ref().filter(|sender| sender.receiver_count() > 0) {
+            Some(sender) => {
+                sender.send_replace(Arc::new(frame));
+                true
+            }
+            None => {
+                *frames = None;
+                false
+            }
+        }
+    }
+}
+
+impl Drop for WatchedKey {
+    fn drop(&mut self) {
+        let place = |watched: &Vec<KeyId>| watched.iter().position(|key| *key == self.key);
+        self.hub.change_watched(|watched| {
+            if let Some(place) = place(watched) {
+                watched.swap_remove(place);
+            }
+        });
+    }
+}
+
+async fn run(hub: Arc<LiveHub>) {
+    let mut maker = FrameMaker::default();
+    let mut second = tokio::time::interval(FRAME_EVERY);
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        hub.writer.flush(FLUSH_TIME_MAX).await;
+        hub.observer.catch_up().await;
+        let after = maker.audit_id;
+        let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after, AUDIT_ROWS)).await;
+        let running = hub.exchanges.running().await;
+        if !hub.publish(maker.frame(&hub, audit.unwrap_or_default(), running)) {
+            return;
+        }
+    }
+}
+
+/// Makes frames; it knows the previous one.
+#[derive(Debug, Default)]
+struct FrameMaker {
+    number: u64,
+    providers: BTreeMap<String, Numbered<Arc<str>>>,
+    running: BTreeMap<Arc<str>, Numbered<Arc<RawValue>>>,
+    changes: VecDeque<Numbered<Arc<[u8]>>>,
+    seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
+    /// The last audit record that was read.
+    audit_id: i64,
+    generation: u64,
+    reloads: u64,
+    reload_failed_at_ms: Option<u64>,
+    /// The circuits that are not closed.
+    circuits: BTreeSet<String>,
+}
+
+impl FrameMaker {
+    fn frame(&mut self, hub: &LiveHub, audit: Vec<AuditRow>, running: RunningExchanges) -> LiveFrame {
+        let (observer, now_ms) = (&hub.observer, unix_ms());
+        self.number += 1;
+        let snapshot = observer.snapshot.load();
+        let (span, attempts, situation) = observer.known(|recent| {
+            (recent.span(now_ms), recent.attempts(now_ms), observer.situation(recent, now_ms))
+        });
+        self.take_audit(audit, now_ms);
+        self.take_publications(&snapshot, now_ms);
+        self.take_reloads(&hub.reload, now_ms);
+        self.take_circuits(&situation.circuits, now_ms);
+        self.take_providers(&snapshot, &attempts, &running);
+        for request in observer.activity.watch.take() {
+            keep(&mut self.seen, self.number, Arc::new(request));
+        }
+        let (total, more) = (running.total, running.more());
+        self.take_running(running);
+        let mut figures = Vec::new();
+        let shown = LiveFigures {
+            at_ms: now_ms,
+            span_ms: SPAN_SECONDS * 1_000,
+            running: total,
+            connections: observer.connections(),
+            verdict: verdict(&situation),
+            exchanges: ShownFigures::of(&span),
+        };
+        put(&mut figures, "figures", &shown);
+        LiveFrame {
+            number: self.number,
+            figures,
+            providers: self.providers.values().cloned().collect(),
+            running: self.running.clone(),
+            more,
+            changes: self.changes.clone(),
+            seen: self.seen.clone(),
+            is_draining: observer.activity.draining.get().is_some(),
+        }
+    }
+
+    /// Adds the actions of administrators. The first frame has those of the last hour.
+    fn take_audit(&mut self, rows: Vec<AuditRow>, now_ms: u64) {
+        for row in rows {
+            self.audit_id = self.audit_id.max(row.id);
+            let at_ms = u64::try_from(row.at_ms).unwrap_or(0);
+            let is_change = row.outcome == "done" && !row.action.starts_with("session.");
+            if is_change && at_ms.saturating_add(HOUR_MS) > now_ms {
+                self.change(&LiveChange {
+                    at_ms,
+                    audit_id: Some(row.id),
+                    text: format!("{}: {} {}", row.actor, row.action, row.object_id),
+                    object: format!("{}/{}", row.object_kind, row.object_id),
+                    kind: row.action,
+                });
+            }
+        }
+    }
+
+    fn take_publications(&mut self, snapshot: &Snapshot, now_ms: u64) {
+        let generation = snapshot.generation;
+        if self.generation != generation && self.number > 1 {
+            self.own_change(
+                now_ms,
+                "publication",
+                "gateway/routing",
+                format!("Generation {generation} is in effect."),
+            );
+        }
+        self.generation = generation;
+    }
+
+    fn take_reloads(&mut self, reload: &StatusCell, now_ms: u64) {
+        let status = reload.read();
+        let (is_new, is_first) = (self.reloads != status.reloads, self.number == 1);
+        if is_new && !is_first {
+            let text = "The changed configuration file is in effect.".to_owned();
+            self.own_change(status.last_ok_at_ms.min(now_ms), "reload", CONFIG, text);
+        }
+        self.reloads = status.reloads;
+        let (failed_at_ms, error) = status.last_error.unzip();
+        if let (Some(at_ms), Some(error)) = (failed_at_ms, error)
+            && self.reload_failed_at_ms != failed_at_ms
+        {
+            let text = format!("The changed configuration file is invalid: {error}");
+            self.own_change(at_ms, "reload_failed", CONFIG, text);
+        }
+        self.reload_failed_at_ms = failed_at_ms;
+    }
+
+    fn take_circuits(&mut self, open: &[OpenCircuit], now_ms: u64) {
+        let now_open: BTreeSet<String> = open.iter().map(|circuit| circuit.object.clone()).collect();
+        for circuit in open.iter().filter(|circuit| !self.circuits.contains(&circuit.object)) {
+            let OpenCircuit { object, opened_at_ms, failures, .. } = circuit;
+            let text = format!("The circuit of {object} opened after {failures} failures.");
+            change(&mut self.changes, self.number, &own(*opened_at_ms, "circuit_open", &of(object), text));
+        }
+        for object in self.circuits.difference(&now_open) {
+            let text = format!("The circuit of {object} closed.");
+            change(&mut self.changes, self.number, &own(now_ms, "circuit_closed", &of(object), text));
+        }
+        self.circuits = now_open;
+    }
+
+    fn take_running(&mut self, running: RunningExchanges) {
+        let known = std::mem::take(&mut self.running);
+        for exchange in running.listed {
+            let id: Arc<str> = (&*exchange.request_id).into();
+            let Ok(json) = serde_json::value::to_raw_value(&Running::from(exchange)) else { continue };
+            let before = known.get(&id).filter(|before| before.value.get() == json.get()).cloned();
+            let now = before.unwrap_or_else(|| Numbered { number: self.number, value: json.into() });
+            self.running.insert(id, now);
+        }
+    }
+
+    fn take_providers(
+        &mut self,
+        snapshot: &Snapshot,
+        attempts: &BTreeMap<Box<str>, Share>,
+        running: &RunningExchanges,
+    ) {
+        let now_ms = monotonic_ms();
+        let known = std::mem::take(&mut self.providers);
+        for provider in snapshot.providers.iter() {
+            let id = provider.id.as_str();
+            let share = attempts.get(id).copied().unwrap_or_default();
+            let shown = LiveProvider {
+                provider: id,
+                circuit: ShownCircuit::of(provider.circuits.instance(), now_ms, &provider.circuit_policy),
+                running: running.attempts.get(&provider.id).copied().unwrap_or_default(),
+                attempts: share.total,
+                failures: share.bad,
+            };
+            let json: Arc<str> = serde_json::to_string(&shown).unwrap_or_default().into();
+            let before = known.get(id).filter(|before| before.value == json).cloned();
+            let now = before.unwrap_or(Numbered { number: self.number, value: json });
+            self.providers.insert(id.to_owned(), now);
+        }
+    }
+
+    fn own_change(&mut self, at_ms: u64, kind: &str, object: &str, text: String) {
+        self.change(&own(at_ms, kind, object, text));
+    }
+
+    fn change(&mut self, shown: &LiveChange) {
+        change(&mut self.changes, self.number, shown);
+    }
+}
+
+/// A change that the gateway made by itself.
+fn own(at_ms: u64, kind: &str, object: &str, text: String) -> LiveChange {
+    LiveChange { at_ms, audit_id: None, kind: kind.to_owned(), object: object.to_owned(), text }
+}
+
+/// Returns the object of a circuit as changes name it.
+fn of(circuit: &str) -> String {
+    let kind = if circuit.contains('/') { "model" } else { "provider" };
+    format!("{kind}/{circuit}")
+}
+
+fn change(changes: &mut VecDeque<Numbered<Arc<[u8]>>>, number: u64, shown: &LiveChange) {
+    let mut event = Vec::new();
+    put(&mut event, "change", shown);
+    keep(changes, number, event.into());
+}
+
+/// Appends a value and drops the oldest one beyond [`KEPT_MAX`].
+fn keep<T>(values: &mut VecDeque<Numbered<T>>, number: u64, value: T) {
+    values.push_back(Numbered { number, value });
+    if values.len() > KEPT_MAX {
+        values.pop_front();
+    }
+}
+
+/// The maximum number of live streams.
+pub(super) const LISTENERS_MAX: usize = 16;
+/// The changes, and the watched requests, that a listener who reads slowly can catch up on.
+const KEPT_MAX: usize = 256;
+const FRAME_EVERY: Duration = Duration::from_secs(1);
+/// The maximum time that a frame waits for recent usage to be stored.
+const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
+/// The maximum number of audit records of one frame.
+const AUDIT_ROWS: i64 = 100;
+const HOUR_MS: u64 = 3_600_000;
+const CONFIG: &str = "gateway/configuration";

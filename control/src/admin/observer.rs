@@ -1,0 +1,171 @@
+//! Observes the gateway for the verdict: recent exchanges, circuits, the state of the usage store, and the drain.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use shared::activity::Activity;
+use shared::clock::{monotonic_ms, unix_ms};
+use shared::health::{Circuit, CircuitState};
+use shared::routing::{Endpoint, ProviderInstance, Target};
+use shared::snapshot::{Snapshot, SnapshotReader};
+
+use crate::db::readers::Readers;
+use crate::usage::gauge::{Gauge, read};
+use crate::usage::journal::Journal;
+use crate::usage::recent::RecentUsage;
+use crate::verdict::{
+    Drain, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint, UnrecordedUsage, verdict,
+};
+
+/// The sources of the verdict.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    pub(crate) snapshot: SnapshotReader,
+    pub(crate) readers: Readers,
+    gauge: Arc<Gauge>,
+    pub(crate) activity: Arc<Activity>,
+    recent: Arc<Mutex<RecentUsage>>,
+    started_at_ms: u64,
+}
+
+impl Observer {
+    pub(crate) fn new(
+        snapshot: &SnapshotReader,
+        readers: &Readers,
+        journal: &Journal,
+        activity: Arc<Activity>,
+    ) -> Self {
+        Self {
+            snapshot: snapshot.clone(),
+            readers: readers.clone(),
+            gauge: Arc::clone(journal.gauge()),
+            activity,
+            recent: Arc::default(),
+            started_at_ms: unix_ms(),
+        }
+    }
+
+    /// Returns the verdict. If the database does not answer in time, it is based on the exchanges that are known.
+    pub(crate) async fn verdict(&self) -> GatewayVerdict {
+        self.catch_up().await;
+        self.known(|recent| verdict(&self.situation(recent, unix_ms())))
+    }
+
+    /// Reads the exchanges that were stored since the last call.
+    pub(crate) async fn catch_up(&self) {
+        let recent = Arc::clone(&self.recent);
+        let reading = self.readers.ask(move |db| {
+            let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);
+            recent.catch_up(db, unix_ms(), Instant::now() + READING_TIME)
+        });
+        match tokio::time::timeout(ANSWER_TIME_MAX, reading).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!("cannot read recent usage: {error}"),
+            Err(_) => tracing::debug!("reading recent usage takes too long"),
+        }
+    }
+
+    /// Calls `of` with the exchanges that are known.
+    pub(crate) fn known<T>(&self, of: impl FnOnce(&mut RecentUsage) -> T) -> T {
+        of(&mut self.recent.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Returns the situation at `now_ms`.
+    pub(crate) fn situation(&self, recent: &mut RecentUsage, now_ms: u64) -> Situation {
+        let snapshot = self.snapshot.load();
+        Situation {
+            started_at_ms: self.started_at_ms,
+            now_ms,
+            unrecorded: self.unrecorded(now_ms),
+            draining: self.activity.draining.get().map(|draining| Drain {
+                since_ms: draining.since_ms,
+                until_ms: draining.until_ms,
+                connections: self.connections(),
+            }),
+            recent: recent.figures(now_ms),
+            circuits: circuits(&snapshot),
+            stranded: snapshot
+                .endpoints
+                .iter()
+                .filter_map(|endpoint| stranded(&snapshot, endpoint))
+                .collect(),
+            has_provider: !snapshot.providers.is_empty(),
+            has_usage: recent.has_usage(),
+        }
+    }
+
+    /// Returns the number of client connections.
+    pub(crate) fn connections(&self) -> u64 {
+        u64::try_from(self.activity.connections.load(Ordering::Relaxed)).unwrap_or(u64::MAX)
+    }
+
+    fn unrecorded(&self, now_ms: u64) -> Option<UnrecordedUsage> {
+        let gauge = &self.gauge;
+        let (lost, lost_at_ms) = (read(&gauge.lost), read(&gauge.lost_at_ms));
+        let lost_lately = lost > 0 && now_ms.saturating_sub(lost_at_ms) < LOST_SHOWN_MS;
+        let has_room = read(&gauge.logs_stuck) == 0;
+        let failing_since_ms = gauge.failing().map(|failing| failing.since_ms);
+        let since_ms = failing_since_ms
+            .or_else(|| lost_lately.then_some(lost_at_ms))
+            .or_else(|| (!has_room).then_some(now_ms))?;
+        Some(UnrecordedUsage { since_ms, lost, has_room })
+    }
+}
+
+/// Returns the circuits that are not closed, of providers and of their models.
+fn circuits(snapshot: &Snapshot) -> Vec<OpenCircuit> {
+    let now_ms = monotonic_ms();
+    let of_provider = |provider: &Arc<ProviderInstance>| {
+        let id = provider.id.as_str();
+        let mut open: Vec<OpenCircuit> = Vec::new();
+        open.extend(open_circuit(provider, provider.circuits.instance(), now_ms, id.to_owned()));
+        for (model, circuit) in provider.circuits.models(now_ms, &provider.circuit_policy) {
+            open.extend(open_circuit(provider, &circuit, now_ms, format!("{id}/{model}")));
+        }
+        open
+    };
+    snapshot.providers.iter().flat_map(of_provider).collect()
+}
+
+fn open_circuit(
+    provider: &ProviderInstance,
+    circuit: &Circuit,
+    now_ms: u64,
+    object: String,
+) -> Option<OpenCircuit> {
+    let retry_in_ms = match circuit.state(now_ms, &provider.circuit_policy) {
+        CircuitState::Closed => return None,
+        CircuitState::Open { wait_ms } => wait_ms,
+        CircuitState::HalfOpen => 0,
+    };
+    let opened_at_ms = circuit.trouble().and_then(|trouble| trouble.opened_at_ms).unwrap_or(0);
+    Some(OpenCircuit { object, opened_at_ms, retry_in_ms, failures: u64::from(circuit.failures()) })
+}
+
+/// Returns an endpoint if none of its targets may be tried now.
+fn stranded(snapshot: &Snapshot, endpoint: &Endpoint) -> Option<StrandedEndpoint> {
+    let now_ms = monotonic_ms();
+    let rests = |target: &Target| {
+        let provider = &target.provider;
+        provider.unready.is_some()
+            || provider.circuits.rests_ms(&target.model.id, now_ms, &provider.circuit_policy).is_some()
+    };
+    if !endpoint.targets.iter().all(rests) {
+        return None;
+    }
+    let opened = |target: &Target| target.provider.circuits.instance().trouble()?.opened_at_ms;
+    let since_ms = endpoint.targets.iter().filter_map(opened).max();
+    Some(StrandedEndpoint {
+        name: endpoint.name.as_str().to_owned(),
+        since_ms: since_ms.unwrap_or_else(|| snapshot.created.saturating_mul(1_000)),
+        targets: u64::try_from(endpoint.targets.len()).unwrap_or(u64::MAX),
+    })
+}
+
+/// Reading stops after this time and goes on with the next call.
+const READING_TIME: Duration = Duration::from_millis(500);
+/// The verdict does not wait longer for the database.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Lost records are part of the verdict for this time.
+const LOST_SHOWN_MS: u64 = 3_600_000;

@@ -1,0 +1,437 @@
+//! The exchanges that ended lately, by second and by minute, for the verdict and the live stream. They are read from
+//! the records when somebody asks: the first time the last hour, afterwards what has been stored since. Storing an
+//! exchange costs nothing more, and a restart loses nothing.
+
+use std::collections::{BTreeMap, HashMap};
+use std::time::Instant;
+
+use records::{Record, RecordName, Trace, block};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use super::requests::exchange_end::ExchangeEnd;
+use super::series::figures::{PeriodFigures, attempts, lost_attempts};
+use crate::db::packed_row::{PackedRow, unless_damaged};
+use crate::db::signed;
+
+/// The exchanges that ended in the last minutes.
+#[derive(Debug, Default)]
+pub(crate) struct RecentUsage {
+    /// How far the table was read; `None` if it was not.
+    read: Option<RowPlace>,
+    /// By the second in which the exchanges ended.
+    seconds: BTreeMap<u64, PeriodFigures>,
+    /// By the minute in which the exchanges ended.
+    minutes: BTreeMap<u64, RecentMinute>,
+    /// The median time to the first content before the last minutes, and the minute in which it was computed.
+    before: Option<(u64, Option<Median>)>,
+}
+
+/// A place in the table: all exchanges of earlier rows, and the first ones of this row.
+#[derive(Clone, Copy, Debug)]
+struct RowPlace {
+    id: i64,
+    taken: usize,
+}
+
+/// The exchanges that ended in one minute.
+#[derive(Debug, Default)]
+struct RecentMinute {
+    all: PeriodFigures,
+    /// The requests by endpoint, or by selector if it names no endpoint, without refused ones; those that failed or
+    /// were cut are bad.
+    selectors: HashMap<Box<str>, Share>,
+    /// The attempts by provider.
+    providers: HashMap<Box<str>, Share>,
+}
+
+/// A number of events, and those of them that went wrong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub(crate) total: u64,
+    pub(crate) bad: u64,
+}
+
+impl Share {
+    /// True if at least `percent` percent, and at least one, went wrong.
+    pub(crate) fn is_bad(self, percent: u64) -> bool {
+        self.bad > 0 && self.bad.saturating_mul(100) >= self.total.saturating_mul(percent)
+    }
+
+    fn add(&mut self, is_bad: bool) {
+        self.total += 1;
+        self.bad += u64::from(is_bad);
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { total: self.total.saturating_add(other.total), bad: self.bad.saturating_add(other.bad) }
+    }
+}
+
+/// A share of the last minutes, and since when it has been bad.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Trend {
+    pub(crate) share: Share,
+    /// The start of the first of the bad minutes that no good one interrupts; 0 if there is none.
+    pub(crate) since_ms: u64,
+}
+
+/// The median of some values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Median {
+    pub(crate) count: u64,
+    pub(crate) value: u64,
+}
+
+/// What the verdict needs to know about the recent exchanges.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RecentFigures {
+    /// The last hour.
+    pub(crate) hour: PeriodFigures,
+    /// The requests of the last [`MINUTES`], without refused ones.
+    pub(crate) all: Trend,
+    /// The same by endpoint or selector.
+    pub(crate) selectors: BTreeMap<Box<str>, Trend>,
+    /// The attempts of the last [`MINUTES`] by provider.
+    pub(crate) providers: BTreeMap<Box<str>, Trend>,
+    /// The time to the first content in the last [`MINUTES`], in microseconds.
+    pub(crate) first_content: Option<Median>,
+    /// The same in the hour before.
+    pub(crate) first_content_before: Option<Median>,
+    /// The end of the last minute in which requests failed as often as in a failing gateway; `None` if there was none.
+    pub(crate) last_bad_ms: Option<u64>,
+}
+
+impl RecentUsage {
+    /// Reads what was stored since the last call, until `until`.
+    pub(crate) fn catch_up(&mut self, db: &Connection, now_ms: u64, until: Instant) -> rusqlite::Result<()> {
+        let minute = now_ms / MINUTE_MS;
+        self.minutes = self.minutes.split_off(&minute.saturating_sub(MINUTES_KEPT));
+        self.seconds = self.seconds.split_off(&(now_ms / 1_000).saturating_sub(SPAN_SECONDS));
+        match self.read {
+            Some(place) => self.go_on(db, place, now_ms, until),
+            None => self.begin(db, now_ms, until),
+        }
+    }
+
+    /// Reads the rows of the time that is kept, the newest first.
+    fn begin(&mut self, db: &Connection, now_ms: u64, until: Instant) -> rusqlite::Result<()> {
+        let newest = db.query_row(NEWEST, [], |row| row.get("id")).optional()?;
+        let mut place = RowPlace { id: newest.unwrap_or(0), taken: 0 };
+        let from_ms = now_ms.saturating_sub((MINUTES_KEPT + LONG_MINUTES) * MINUTE_MS);
+        let mut statement = db.prepare_cached(KEPT)?;
+        let mut rows = statement.query([signed(from_ms)])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get("id")?;
+            let taken = unless_damaged(self.add_row(row, 0, now_ms))?.unwrap_or(0);
+            if id == place.id {
+                place.taken = taken;
+            }
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        self.read = Some(place);
+        Ok(())
+    }
+
+    /// Reads the rows from `place` on.
+    fn go_on(
+        &mut self,
+        db: &Connection,
+        place: RowPlace,
+        now_ms: u64,
+        until: Instant,
+    ) -> rusqlite::Result<()> {
+        let mut statement = db.prepare_cached(FROM)?;
+        let mut rows = statement.query([place.id])?;
+        while let Some(row) = rows.next()? {
+            let id: i64 = row.get("id")?;
+            let known = if id == place.id { place.taken } else { 0 };
+            let taken = unless_damaged(self.add_row(row, known, now_ms))?.unwrap_or(known);
+            self.read = Some(RowPlace { id, taken });
+            if Instant::now() >= until {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the exchanges of a row except the first `known`. Returns the number of exchanges in the row.
+    fn add_row(&mut self, row: &rusqlite::Row<'_>, known: usize, now_ms: u64) -> rusqlite::Result<usize> {
+        let row = PackedRow::read(row)?;
+        let mut count = 0;
+        for piece in block::pieces(row.rows()?) {
+            count += 1;
+            if count > known
+                && let Some((record, trace)) = block::record(piece, &row.names)
+            {
+                self.add(&record, trace, now_ms);
+            }
+        }
+        Ok(count)
+    }
+
+    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: u64) {
+        let ended_ms = record.started_at_ms.saturating_add(record.duration_us / 1_000).min(now_ms);
+        let add = |figures: &mut PeriodFigures| {
+            figures.add_exchange(record, trace);
+            attempts(record, trace).for_each(|attempt| figures.add_attempt(attempt.is_failure));
+            lost_attempts(record, trace).for_each(|(_, _, lost)| figures.add_lost(&lost));
+        };
+        if ended_ms / 1_000 + SPAN_SECONDS >= now_ms / 1_000 {
+            add(self.seconds.entry(ended_ms / 1_000).or_default());
+        }
+        if ended_ms / MINUTE_MS + MINUTES_KEPT >= now_ms / MINUTE_MS {
+            let minute = self.minutes.entry(ended_ms / MINUTE_MS).or_default();
+            add(&mut minute.all);
+            minute.count(record, trace);
+        }
+    }
+
+    /// Returns the figures of the exchanges that ended in the [`SPAN_SECONDS`] before the current second.
+    pub(crate) fn span(&self, now_ms: u64) -> PeriodFigures {
+        let second = now_ms / 1_000;
+        let mut sum = PeriodFigures::default();
+        let span = self.seconds.range(second.saturating_sub(SPAN_SECONDS)..second);
+        span.for_each(|(_, figures)| sum.add(figures));
+        sum
+    }
+
+    /// Returns the attempts of the last [`MINUTES`] by provider.
+    pub(crate) fn attempts(&self, now_ms: u64) -> BTreeMap<Box<str>, Share> {
+        let mut shares = BTreeMap::<Box<str>, Share>::new();
+        for (_, minute) in self.minutes.range(first_minute(now_ms)..) {
+            for (provider, share) in &minute.providers {
+                let sum = shares.entry(provider.clone()).or_default();
+                *sum = sum.plus(*share);
+            }
+        }
+        shares
+    }
+
+    /// False if the table was read and found empty.
+    pub(crate) fn has_usage(&self) -> bool {
+        self.read.is_none_or(|place| place.id > 0)
+    }
+
+    /// Returns the figures for the verdict.
+    pub(crate) fn figures(&mut self, now_ms: u64) -> RecentFigures {
+        let (minute, first) = (now_ms / MINUTE_MS, first_minute(now_ms));
+        let first_content_before = self.median_before(first);
+        let mut figures = RecentFigures { first_content_before, ..RecentFigures::default() };
+        for (_, minute) in self.minutes.range(minute.saturating_sub(59)..) {
+            figures.hour.add(&minute.all);
+        }
+        let mut recent = PeriodFigures::default();
+        for (_, minute) in self.minutes.range(first..) {
+            recent.first_content.merge(&minute.all.first_content);
+        }
+        figures.first_content = Median::of(&recent);
+        figures.all = self.trend(first, FAILING_PERCENT, |minute| Some(minute.share()));
+        for name in self.names(first, |minute| &minute.selectors) {
+            let trend = self.trend(first, FAILING_PERCENT, |minute| minute.selectors.get(&name).copied());
+            figures.selectors.insert(name, trend);
+        }
+        for name in self.names(first, |minute| &minute.providers) {
+            let trend =
+                self.trend(first, PROVIDER_FAILING_PERCENT, |minute| minute.providers.get(&name).copied());
+            figures.providers.insert(name, trend);
+        }
+        let mut bad = self.minutes.iter().rev().filter(|(_, minute)| minute.share().is_bad(FAILING_PERCENT));
+        figures.last_bad_ms = bad.next().map(|(minute, _)| (minute + 1) * MINUTE_MS);
+        figures
+    }
+
+    /// Returns the median time to the first content in the hour before `first`. It is computed once a minute.
+    fn median_before(&mut self, first: u64) -> Option<Median> {
+        if let Some((minute, median)) = self.before
+            && minute == first
+        {
+            return median;
+        }
+        let mut before = PeriodFigures::default();
+        for (_, minute) in self.minutes.range(first.saturating_sub(60)..first) {
+            before.first_content.merge(&minute.all.first_content);
+        }
+        let median = Median::of(&before);
+        self.before = Some((first, median));
+        median
+    }
+
+    fn names(
+        &self,
+        first: u64,
+        of: impl Fn(&RecentMinute) -> &HashMap<Box<str>, Share>,
+    ) -> std::collections::BTreeSet<Box<str>> {
+        self.minutes.range(first..).flat_map(|(_, minute)| of(minute).keys().cloned()).collect()
+    }
+
+    /// Returns the share since `first` and the start of its run of bad minutes. Minutes without events are neither bad
+    /// nor good.
+    fn trend(&self, first: u64, percent: u64, of: impl Fn(&RecentMinute) -> Option<Share>) -> Trend {
+        let mut trend = Trend::default();
+        for (minute, share) in
+            self.minutes.iter().rev().filter_map(|(minute, figures)| Some((*minute, of(figures)?)))
+        {
+            if minute >= first {
+                trend.share = trend.share.plus(share);
+            }
+            if share.is_bad(percent) {
+                trend.since_ms = minute * MINUTE_MS;
+            } else if share.total > 0 && (trend.since_ms > 0 || minute < first) {
+                break;
+            }
+        }
+        trend
+    }
+}
+
+impl RecentMinute {
+    fn count(&mut self, record: &Record<'_>, trace: Trace<'_>) {
+        let end = ExchangeEnd::of(record, trace);
+        if end != ExchangeEnd::Refused {
+            let endpoint = record.name_if_any(RecordName::Endpoint);
+            let name = endpoint.unwrap_or_else(|| record.name(RecordName::Selector));
+            share(&mut self.selectors, name).add(matches!(end, ExchangeEnd::Failed | ExchangeEnd::Cut));
+        }
+        for attempt in attempts(record, trace) {
+            share(&mut self.providers, attempt.provider).add(attempt.is_failure);
+        }
+    }
+
+    /// Returns the requests without refused ones.
+    fn share(&self) -> Share {
+        let all = &self.all;
+        Share { total: all.requests - all.refused, bad: all.failed + all.cut }
+    }
+}
+
+/// Returns the share of a name. Names beyond [`NAMES_MAX`] are counted together.
+fn share<'a>(shares: &'a mut HashMap<Box<str>, Share>, name: &str) -> &'a mut Share {
+    let name = if shares.len() < NAMES_MAX || shares.contains_key(name) { name } else { OTHERS };
+    shares.entry(name.into()).or_default()
+}
+
+impl Median {
+    fn of(figures: &PeriodFigures) -> Option<Self> {
+        let value = figures.first_content.percentile(50)?;
+        Some(Self { count: figures.first_content.count(), value })
+    }
+}
+
+/// Returns the first of the last [`MINUTES`].
+fn first_minute(now_ms: u64) -> u64 {
+    (now_ms / MINUTE_MS).saturating_sub(MINUTES - 1)
+}
+
+/// The minutes that the verdict is about, the current one included.
+pub(crate) const MINUTES: u64 = 5;
+/// The percentage of requests that fail in a failing gateway.
+pub(crate) const FAILING_PERCENT: u64 = 5;
+/// The percentage of attempts that fail at a failing provider.
+pub(crate) const PROVIDER_FAILING_PERCENT: u64 = 20;
+/// The time that [`RecentUsage::span`] covers.
+pub(crate) const SPAN_SECONDS: u64 = 60;
+const MINUTE_MS: u64 = 60_000;
+/// The last minutes and the hour before them.
+const MINUTES_KEPT: u64 = 60 + MINUTES;
+/// Exchanges that took longer may be missing when the table is first read.
+const LONG_MINUTES: u64 = 15;
+/// The maximum number of selectors, and of providers, that are counted separately in a minute.
+const NAMES_MAX: usize = 256;
+const OTHERS: &str = "others";
+
+const NEWEST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
+const KEPT: &str = "SELECT * FROM usage WHERE last_ms >= ? ORDER BY last_ms DESC";
+const FROM: &str = "SELECT * FROM usage WHERE id >= ? ORDER BY id";
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use shared::id::{EndpointName, ProviderId};
+    use shared::usage::{Outcome, UsageEvent, UsageLog as _};
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::usage::tests::{Process, event};
+
+    const NOW: u64 = 1_700_000_040_000;
+
+    /// An exchange of the endpoint `line` that ended this many seconds ago.
+    fn ended(seconds: u64, outcome: Outcome) -> UsageEvent {
+        let status = if outcome == Outcome::Completed { 200 } else { 502 };
+        UsageEvent {
+            started_at_ms: NOW - seconds * 1_000 - 2_000,
+            duration_us: 2_000_000,
+            endpoint: Some(EndpointName::new("line")),
+            provider: Some(ProviderId::new("p")),
+            outcome,
+            status,
+            first_content_us: (outcome == Outcome::Completed).then_some(if seconds < 300 {
+                4_000
+            } else {
+                1_000
+            }),
+            ..event(seconds)
+        }
+    }
+
+    fn catch_up(recent: &mut RecentUsage, process: &Process, now_ms: u64) {
+        recent.catch_up(process.meter.db(), now_ms, Instant::now() + Duration::from_secs(600)).unwrap();
+    }
+
+    #[test]
+    fn each_exchange_counts_once_however_often_the_table_is_read() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let mut recent = RecentUsage::default();
+        for round in 1..=150_u64 {
+            assert!(log.append(&ended(0, Outcome::Completed)));
+            if round % 7 == 0 {
+                process.settle();
+                catch_up(&mut recent, &process, NOW + 1_000);
+                assert_eq!(recent.span(NOW + 1_000).requests, round);
+                assert_eq!(recent.figures(NOW + 1_000).hour.requests, round);
+            }
+        }
+        process.settle();
+        let mut late = RecentUsage::default();
+        catch_up(&mut late, &process, NOW + 1_000);
+        catch_up(&mut recent, &process, NOW + 1_000);
+        assert_eq!((late.span(NOW + 1_000).requests, recent.span(NOW + 1_000).requests), (150, 150));
+        catch_up(&mut recent, &process, NOW + 120_000);
+        assert_eq!(recent.span(NOW + 120_000).requests, 0, "over a minute ago");
+        catch_up(&mut recent, &process, NOW + 7_200_000);
+        assert_eq!(recent.figures(NOW + 7_200_000).hour.requests, 0);
+    }
+
+    #[test]
+    fn a_run_of_bad_minutes_begins_after_the_last_good_one() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let minute = 60;
+        // A failing minute long ago, good ones, then seven bad ones with a pause.
+        assert!(log.append(&ended(30 * minute, Outcome::Failed)));
+        for ago in [25, 20, 10] {
+            (0..10).for_each(|_| assert!(log.append(&ended(ago * minute, Outcome::Completed))));
+        }
+        for ago in [8, 7, 4, 3, 1] {
+            assert!(log.append(&ended(ago * minute, Outcome::Completed)));
+            assert!(log.append(&ended(ago * minute, Outcome::Failed)));
+        }
+        process.settle();
+        let mut recent = RecentUsage::default();
+        catch_up(&mut recent, &process, NOW);
+        let figures = recent.figures(NOW);
+        let since_ms = (NOW / MINUTE_MS - 8) * MINUTE_MS;
+        let want = Trend { share: Share { total: 6, bad: 3 }, since_ms };
+        assert_eq!((figures.all, figures.selectors.get("line")), (want, Some(&want)));
+        assert_eq!((figures.hour.requests, figures.hour.failed), (41, 6));
+        assert_eq!(figures.last_bad_ms, Some((NOW / MINUTE_MS) * MINUTE_MS));
+        assert!(figures.first_content.unwrap().value.abs_diff(4_000) < 20);
+        assert!(figures.first_content_before.unwrap().value.abs_diff(1_000) < 10);
+    }
+}

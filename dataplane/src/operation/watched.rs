@@ -1,0 +1,56 @@
+//! Reports answered requests to the control service while a page of the console waits for them.
+
+use http::Response;
+use http::request::Parts;
+use shared::access::presented;
+use shared::activity::WatchedRequest;
+use shared::clock;
+use shared::key_format::shown_part_of_presented;
+use shared::operation::Operation;
+
+use crate::admit::labels;
+use crate::caller::Exchange;
+use crate::operation::error_response::ErrorCode;
+use crate::relay::ResponseBody;
+use crate::route;
+
+/// Reports a request with a watched key, or one that was rejected. Costs one load while no key is watched.
+pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<ResponseBody>, is_rejected: bool) {
+    let process = &exchange.worker().process;
+    let watch = &process.activity.watch;
+    if !watch.is_on() || exchange.caller.insider.is_some() || is_own(parts.uri.path()) {
+        return;
+    }
+    let snapshot = process.snapshots.load();
+    let presented = presented(&parts.headers).ok().flatten();
+    let access = presented.and_then(|key| snapshot.access.keys.get(&snapshot.key_hasher.hash(key)));
+    let key = access.map(|access| access.key.clone());
+    let (status, code) = (answer.status().as_u16(), answer.extensions().get::<ErrorCode>());
+    // The control service answers unknown paths.
+    let is_unknown = status == 404 && code.is_none();
+    if !is_rejected && !is_unknown && !key.as_ref().is_some_and(|key| watch.is_watched(key)) {
+        return;
+    }
+    watch.report(WatchedRequest {
+        at_ms: clock::unix_ms(),
+        address: exchange.caller.peer.ip(),
+        client: labels::client(&parts.headers),
+        method: parts.method.as_str().into(),
+        path: parts.uri.path().chars().take(WatchedRequest::PATH_CHARS_MAX).collect::<String>().into(),
+        status,
+        code: code.map(|code| code.0).or_else(|| is_unknown.then_some("not_found")),
+        key,
+        key_prefix: presented.and_then(shown_part_of_presented).map(Into::into),
+        model: exchange.selector.get().cloned(),
+        request_id: exchange.id().into(),
+    });
+}
+
+/// Returns true for the paths of the gateway's own pages and checks.
+fn is_own(path: &str) -> bool {
+    let is_below = |prefix: &&str| {
+        path.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    };
+    ["/admin", "/console", "/oauth"].iter().any(is_below)
+        || matches!(route::operation(path), Some(Operation::Health | Operation::Ready | Operation::Metrics))
+}
