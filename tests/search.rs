@@ -67,6 +67,8 @@ async fn search_finds_everything_by_name_id_and_prefix_the_best_first() {
     assert_eq!(rig.found(&rig.key.id).await, ["key a key"]);
     assert_eq!(rig.found(&rig.quota).await, ["quota Blue"]);
     assert_eq!(rig.found(&rig.request).await, [format!("request {}", rig.request)]);
+    let beginning = &rig.request[..rig.request.len() - 1];
+    assert!(rig.found(beginning).await.contains(&format!("request {}", rig.request)), "{beginning}");
     assert!(rig.found("nothing%20of%20this").await.is_empty());
     let key = &rig.data(&format!("search?q={}", &rig.key.key[..9])).await[0];
     assert_eq!(key["id"], rig.key.id);

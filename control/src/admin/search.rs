@@ -19,7 +19,7 @@ use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::names::{Labels, NamedKind};
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportGroup, ReportQuestion, sums};
-use crate::usage::requests::{Column, row};
+use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "search", |call| Box::pin(find(call))),
@@ -96,14 +96,31 @@ fn of_database(db: &Connection, text: &str, limit: usize) -> rusqlite::Result<Ve
     for (kind, search) in tables {
         found.extend(search(db, text, limit)?.into_iter().map(|row| FoundObject::of(kind, row)));
     }
-    found.extend(row(db, text)?.map(|request| FoundObject {
-        kind: FoundKind::Request,
-        subtitle: None,
-        title: request.request_id.clone(),
-        id: request.request_id,
-        rank: 0,
-    }));
+    found.extend(requests(db, text)?);
     Ok(found)
+}
+
+/// Returns the request with this id; or some of the latest requests whose id begins with the text, if that is long enough
+/// to be meant as one.
+fn requests(db: &Connection, text: &str) -> rusqlite::Result<Vec<FoundObject>> {
+    let found = |request_id: String, rank| FoundObject {
+        kind: FoundKind::Request,
+        title: request_id.clone(),
+        id: request_id,
+        subtitle: None,
+        rank,
+    };
+    if let Some(request) = row(db, text)? {
+        return Ok(vec![found(request.request_id, 0)]);
+    }
+    let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if text.len() < REQUEST_PREFIX_MIN || !text.chars().all(is_id) {
+        return Ok(Vec::new());
+    }
+    let filter = RequestFilter { request_id_prefix: Some(text.to_owned()), ..RequestFilter::default() };
+    let bounds = Bounds { rows: REQUESTS_FOUND, until: Instant::now() + REQUESTS_TIME };
+    let rows = page(db, &filter, None, bounds)?.rows;
+    Ok(rows.into_iter().map(|request| found(request.request_id, 1)).collect())
 }
 
 type Search = fn(&Connection, &str, usize) -> rusqlite::Result<Vec<FoundRow>>;
@@ -230,6 +247,10 @@ fn kind_of(column: Column) -> Option<NamedKind> {
 const FOUND_DEFAULT: usize = 20;
 const FOUND_MAX: usize = 50;
 const TEXT_CHARS_MAX: usize = 200;
+/// The length from which a text is compared with the beginning of request ids, how many are found, and the time for that.
+const REQUEST_PREFIX_MIN: usize = 8;
+const REQUESTS_FOUND: u32 = 5;
+const REQUESTS_TIME: Duration = Duration::from_millis(300);
 /// The most names among which `suggest` looks, the most frequent ones.
 const NAMED_MAX: usize = 5_000;
 /// The time from which `suggest` takes names: 30 days.
