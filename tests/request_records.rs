@@ -76,6 +76,7 @@ async fn a_record_shows_the_client_its_session_and_both_lengths() {
             (us(&record, "bytes_in"), us(&record, "bytes_out")),
             (body.len() as u64, answer.body.len() as u64)
         );
+        assert_eq!(record["finish"], "stop");
         assert!(!record.to_string().contains("5e55-"), "{record}");
         records.push(record);
     }
@@ -130,6 +131,7 @@ async fn an_adapted_request_shows_the_targets_protocol_and_what_was_left_out() {
     let dropped: Vec<_> = answer.header("x-llmgw-dropped").unwrap().split(", ").collect();
     assert_eq!(record["dropped"], json!(dropped));
     assert!(dropped.contains(&"new_one"), "{dropped:?}");
+    assert_eq!(record["finish"], "stop");
 }
 
 #[tokio::test]
@@ -163,6 +165,7 @@ async fn a_refused_request_names_the_quota_and_a_cancelled_one_the_client() {
     running.abort();
     let record = gateway.record_of("left").await;
     assert_eq!((&record["outcome"], &record["cancelled_by"]), (&json!("cancelled"), &json!("client")));
+    assert_eq!(record["finish"], Value::Null);
     assert_eq!((&record["bytes_out"], &record["results"]), (&Value::Null, &json!(["cancelled"])), "{record}");
     assert!(us(&record, "gateway_us") < us(&record, "duration_us"), "{record}");
 }

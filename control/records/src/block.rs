@@ -206,11 +206,11 @@ mod tests {
     fn names_come_back_whether_the_record_before_had_the_same_or_others() {
         let a = [
             "o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list", "", "", "a=1", "", "c/1", "", "",
-            "", "",
+            "", "", "stop",
         ];
         let b = [
             "o", "k", "", "", "p", "", "s", "m", "failed", "error", "r", "", "flex", "", "", "u", "", "f00d",
-            "gemini", "", "",
+            "gemini", "", "", "",
         ];
         let mut block = Block::default();
         let pushed = [a, a, b, b, a, b, a, a];
@@ -232,7 +232,7 @@ mod tests {
         let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
         let target = [
             "o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", "", "", "",
-            "", "", "",
+            "", "", "", "",
         ];
         let lost = rare_fields::pack_lost([(0, &Lost { cost_nano_usd: Some(5), ..Lost::default() })]);
         let mut failed = Vec::new();

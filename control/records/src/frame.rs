@@ -14,7 +14,7 @@
 
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::usage::{Outcome, TraceStep, UsageEvent};
+use shared::usage::{Finish, Outcome, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
 use crate::record::rare_fields::pack_lost;
@@ -203,6 +203,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
             or_none(details.adapted.map(Dialect::name)),
             details.dropped.as_deref().unwrap_or(""),
             details.refused_by.as_deref().unwrap_or(""),
+            or_none(details.finish.map(Finish::name)),
         ],
         names_read: &[],
         stream: event.stream,

@@ -112,7 +112,7 @@ impl AnswerReader {
                     Some(error) => Err(BadAnswer::Error(error)),
                     None if !answer.is_json => Err(BadAnswer::Invalid("it is not JSON")),
                     None => {
-                        let (usage, extras) = (answer.usage, answer.extras);
+                        let (usage, extras, finish) = (answer.usage, answer.extras, answer.finish);
                         let body = match answer.unnamed_usage {
                             Some(part) if self.is_chat() => native::with_usage_names(body, part),
                             _ => body,
@@ -121,6 +121,7 @@ impl AnswerReader {
                             body,
                             usage,
                             extras,
+                            finish,
                             output_bytes: answer.output_bytes,
                         }))
                     }

@@ -81,9 +81,9 @@ fn answer(
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.start {
         AnswerStart::Whole(whole) => {
-            let TranslatedAnswer { body, usage, extras, output_bytes } = *whole;
+            let TranslatedAnswer { body, usage, extras, finish, output_bytes } = *whole;
             record.note(|event| event.details.bytes_out = Some(body.len() as u64));
-            record.report(Reported { tokens: usage, input: None, extras, output_bytes });
+            record.report(Reported { tokens: usage, input: None, extras, finish, output_bytes });
             let closed = record.close(Outcome::Completed);
             if !closed.is_recorded {
                 return Err(no_record());

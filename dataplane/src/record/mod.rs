@@ -11,7 +11,7 @@ use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
 use shared::quota::{Quota, Reservation};
 use shared::routing::Model;
-use shared::usage::{Details, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
+use shared::usage::{Details, Finish, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
@@ -61,6 +61,7 @@ pub(crate) struct Reported {
     /// Tokens reported for the input alone.
     pub(crate) input: Option<TokenCounts>,
     pub(crate) extras: Extras,
+    pub(crate) finish: Option<Finish>,
     /// Bytes of output text.
     pub(crate) output_bytes: u64,
 }
@@ -251,6 +252,7 @@ impl Record {
                 }
             }
             event.units = Units { characters, ..units };
+            event.details.finish = reported.finish;
             (event.tier, event.picture, event.vendor_cost_nano_usd) = (tier, picture, vendor_cost_nano_usd);
         });
     }

@@ -29,7 +29,7 @@ use shared::port::BoxError;
 use shared::routing::ProviderInstance;
 use shared::usage::Outcome;
 use tokio::time::{Instant, Sleep};
-use wire::native::WholeScan;
+use wire::native::{WholeAnswer, WholeScan};
 use wire::stream::{AnswerStream, Trouble};
 
 use super::keepalive;
@@ -412,13 +412,14 @@ impl Relay {
                     tokens: state.usage,
                     input: state.input,
                     extras: state.extras.clone(),
+                    finish: state.finish,
                     output_bytes: state.output_bytes.max(least),
                 }
             }
             Scan::Whole(scan) => {
                 let answer = scan.finish();
-                let (extras, output_bytes) = (answer.extras, answer.output_bytes);
-                Reported { tokens: answer.usage, input: None, extras, output_bytes }
+                let WholeAnswer { usage: tokens, extras, finish, output_bytes, .. } = answer;
+                Reported { tokens, input: None, extras, finish, output_bytes }
             }
         };
         if let (Some(affinity), Some(tokens)) = (&self.affinity, &reported.tokens) {

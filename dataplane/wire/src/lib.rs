@@ -26,5 +26,6 @@ mod bedrock;
 mod claude;
 #[cfg(test)]
 mod cutting;
+mod finish_word;
 mod gemini;
 mod passthrough;

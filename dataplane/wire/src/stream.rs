@@ -4,7 +4,7 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorRow;
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use crate::envelope::StreamError;
 use crate::extras::Extras;
@@ -42,6 +42,8 @@ pub struct StreamState {
     pub finished: bool,
     /// True once the last event of the protocol has been read: `[DONE]`, `message_stop`, `response.completed`.
     pub done: bool,
+    /// The reason for which the model ended its output.
+    pub finish: Option<Finish>,
     /// The error that ended the stream, sanitized.
     pub error: Option<StreamError>,
     /// The last reported usage. Reports are running totals and are never added up.

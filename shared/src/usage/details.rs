@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::finish::Finish;
 use crate::operation::Dialect;
 
 /// Facts about an exchange on which neither its cost nor quotas depend.
@@ -20,6 +21,8 @@ pub struct Details {
     /// The names of the fields that the adaptation to that target left out, joined by `, `; at most
     /// [`DROPPED_BYTES_MAX`](Self::DROPPED_BYTES_MAX) bytes.
     pub dropped: Option<Box<str>>,
+    /// The reason for which the model ended its output.
+    pub finish: Option<Finish>,
     /// The ID of the quota that refused the exchange; of several that refused targets, the last.
     pub refused_by: Option<Box<str>>,
     /// The length of the request body in bytes, decompressed.

@@ -2,6 +2,7 @@
 
 mod counts;
 mod details;
+mod finish;
 mod trace;
 
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use crate::operation::Operation;
 
 pub use self::counts::{Class, TokenCounts, Units, counted};
 pub use self::details::Details;
+pub use self::finish::Finish;
 pub use self::trace::{Lost, StepResult, TraceStep};
 
 /// The consumption and the result of one exchange. Exactly one is recorded per exchange that reached routing, whether

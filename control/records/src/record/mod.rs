@@ -77,10 +77,11 @@ pub enum RecordName {
     Adapted,
     Dropped,
     RefusedBy,
+    Finish,
 }
 
 impl RecordName {
-    pub const COUNT: usize = 21;
+    pub const COUNT: usize = 22;
 }
 
 impl<'a> Record<'a> {
@@ -300,6 +301,7 @@ mod tests {
             "",
             "",
             "",
+            "",
         ],
         names_read: &[],
         stream: true,
@@ -361,7 +363,7 @@ mod tests {
         let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
         assert_eq!((record.status, record.stream, record.cost_nano_usd), (200, true, Some(9)));
         assert_eq!((record.name(RecordName::Tags), record.upstream_id), ("a=b", "u"));
-        assert_eq!(record.names[RecordName::Client as usize..], [""; 5]);
+        assert_eq!(record.names[RecordName::Client as usize..], [""; 6]);
         assert_eq!([record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max], [None; 4]);
         let step = RecordStep { provider: "p", model: "m", ..RecordStep::default() };
         let (head_us, spent_us) = (Some(3), Some(4));

@@ -1,7 +1,7 @@
 //! The optional fields of a packed record, some of which most exchanges lack.
 //!
 //! ```text
-//!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [adapted,] [dropped,] [refused by,]
+//!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
 //!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [lost]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
@@ -205,13 +205,14 @@ const BYTES_OUT: u64 = 1 << 10;
 const GATEWAY: u64 = 1 << 11;
 const SILENCE: u64 = 1 << 14;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
-const TEXTS: [(u64, RecordName); 9] = [
+const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),
     (1 << 2, RecordName::Picture),
     (1 << 3, RecordName::Tags),
     (1 << 4, RecordName::EndUser),
     (1 << 8, RecordName::Client),
     (1 << 12, RecordName::Session),
+    (1 << 13, RecordName::Finish),
     (1 << 15, RecordName::Adapted),
     (1 << 16, RecordName::Dropped),
     (1 << 17, RecordName::RefusedBy),
@@ -269,6 +270,7 @@ mod tests {
                 "gemini",
                 "seed, logit_bias",
                 "quo_1",
+                "stop",
             ],
             tokens: TokenCounts::of_list([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             units: Units::of_list([1, 2, 3, 4, 5, 6]),

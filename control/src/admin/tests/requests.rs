@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, KeyId, ModelId, ProjectId, ProviderId};
 use shared::operation::Dialect;
-use shared::usage::{Details, Outcome, StepResult, TraceStep, UsageEvent};
+use shared::usage::{Details, Finish, Outcome, StepResult, TraceStep, UsageEvent};
 
 use super::Gateway;
 use crate::usage::tests::event;
@@ -126,6 +126,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         adapted: Some(Dialect::Gemini),
         dropped: Some("seed, logit_bias".into()),
         refused_by: None,
+        finish: Some(Finish::ContextFull),
         bytes_in: Some(0),
         bytes_out: None,
         gateway_us: Some(62),
@@ -151,6 +152,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         ("adapted", json!("gemini")),
         ("dropped", json!(["seed", "logit_bias"])),
         ("refused_by", Value::Null),
+        ("finish", json!("context_full")),
         ("bytes_in", json!(0)),
         ("bytes_out", Value::Null),
         ("gateway_us", json!(62)),

@@ -137,7 +137,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      key_name,project_name,principal_name,principal_email,\
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
-     upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,cancelled_by,\
+     upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,finish,cancelled_by,\
      bytes_in,bytes_out,gateway_us,silence_us_max";
 
 const CHARGED: &str = ",amount,currency";
@@ -159,12 +159,13 @@ const LATER: [Class; 11] = [
 const LATER_TEXTS: [RecordName; 4] =
     [RecordName::Tier, RecordName::Picture, RecordName::Tags, RecordName::EndUser];
 
-const DETAIL_TEXTS: [RecordName; 5] = [
+const DETAIL_TEXTS: [RecordName; 6] = [
     RecordName::Client,
     RecordName::Session,
     RecordName::Adapted,
     RecordName::Dropped,
     RecordName::RefusedBy,
+    RecordName::Finish,
 ];
 
 #[cfg(test)]

@@ -87,6 +87,8 @@ struct RequestDetails {
     /// The longest silence of the answer after its first content, in microseconds; null if the answer was complete when
     /// it was sent.
     silence_us_max: Option<u64>,
+    /// The reason for which the model ended its output; null if it did not, or no target reported one.
+    finish: Option<String>,
     /// The ID of the quota that refused the exchange.
     refused_by: Option<String>,
 }
@@ -238,6 +240,7 @@ impl RequestDetails {
             bytes_out: record.bytes_out,
             gateway_us: record.gateway_us,
             silence_us_max: record.silence_us_max,
+            finish: text(RecordName::Finish),
             refused_by: text(RecordName::RefusedBy),
         })
     }

@@ -129,6 +129,7 @@ impl ChatJudge {
         self.state.usage = seen.token_counts().or(self.state.usage);
         self.state.extras.replace_by(seen.extras());
         self.state.finished |= seen.finished;
+        self.state.finish = seen.finish.or(self.state.finish);
         if seen.content {
             self.state.content = true;
             self.text_key = seen.text_key.or(self.text_key);

@@ -5,6 +5,7 @@ use bytes::{BufMut as _, Bytes, BytesMut};
 use super::form::{ChatForm, in_old_words, put_usage, signed};
 use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
 use crate::envelope::{StreamError, chat_stream_error, event_of};
+use crate::finish_word::finish;
 use crate::json::{meant_bytes, quote};
 use crate::stream::{StreamState, Trouble};
 
@@ -144,6 +145,7 @@ impl ChatSink for ChunkWriter {
         self.begin_delta(choice);
         self.end_delta(&["\"", reason, "\""].concat());
         self.state.finished = true;
+        self.state.finish = finish(reason.as_bytes());
     }
 
     fn usage(&mut self, usage: ClientUsage) {

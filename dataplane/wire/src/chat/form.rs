@@ -3,6 +3,7 @@
 use bytes::BufMut;
 
 use super::{ChatCall, ChatChoice, ChatCompletion, ClientUsage, ThinkingBlock};
+use crate::finish_word::finish;
 use crate::json::{JsonWriter, quote};
 use crate::translation::TranslatedAnswer;
 
@@ -51,6 +52,7 @@ impl ChatForm {
             body: json.finish().into(),
             usage: completion.counts,
             extras: completion.extras.clone(),
+            finish: completion.choices.last().and_then(|choice| finish(choice.finish_reason.as_bytes())),
             output_bytes: completion
                 .choices
                 .iter()

@@ -5,11 +5,13 @@ use std::sync::LazyLock;
 
 use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
+use shared::usage::Finish;
 
 use super::answer::{ChatScan, USAGE_BYTES_MAX, tree};
 use super::named;
 use super::prefilter::{names_error_or_tier, places};
 use crate::envelope::StreamError;
+use crate::finish_word::finish;
 use crate::passthrough::{TextChange, WholeAnswer};
 
 /// Reads an answer of any size in pieces and keeps only its usage and error.
@@ -85,6 +87,7 @@ impl ChatAnswerScan {
         WholeAnswer {
             usage: seen.token_counts(),
             extras: seen.extras(),
+            finish: seen.finish,
             error,
             is_json: !self.broken && self.answer.finish().is_ok(),
             output_bytes: seen.text_bytes,
@@ -116,6 +119,7 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         scan.push(end);
         let mut answer = scan.finish();
         if answer.is_json && answer.usage.is_some() {
+            answer.finish = answer.finish.or_else(|| last_finish(before));
             if let Some(part) = &mut answer.unnamed_usage {
                 *part = part.start.wrapping_add(before.len())..part.end.wrapping_add(before.len());
             }
@@ -131,6 +135,20 @@ fn read_whole(body: &[u8]) -> WholeAnswer {
     scan.push(body);
     scan.finish()
 }
+
+/// Returns the last finish reason.
+fn last_finish(answer: &[u8]) -> Option<Finish> {
+    let name = places(&FINISH, answer).last()?;
+    let value = answer.get(name.checked_add(FINISH_NAME.len())?..)?.trim_ascii_start().strip_prefix(b"\"")?;
+    let word = value.get(..WORD_BYTES_MAX).unwrap_or(value);
+    finish(word.get(..memchr::memchr(b'"', word)?)?)
+}
+
+static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FINISH_NAME));
+/// In a string its quotes would be escaped.
+const FINISH_NAME: &[u8] = br#""finish_reason":"#;
+/// The length up to which a finish reason is read.
+const WORD_BYTES_MAX: usize = 64;
 
 /// Returns the position of the last `usage`. The search backwards is slower and rarely needed, because little follows
 /// `usage`.

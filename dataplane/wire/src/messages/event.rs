@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use shared::usage::Finish;
+
 use super::usage::MessagesUsage;
+use crate::finish_word::finish;
 use crate::json::{JsonPlace, TextLength};
 use crate::passthrough::{Capture, DocumentFacts};
 
@@ -20,6 +23,8 @@ pub(super) struct MessagesEventFacts {
     pub(super) block_bytes: usize,
     /// True if it contains the stop reason of the answer.
     pub(super) stopped: bool,
+    /// The stop reason.
+    pub(super) finish: Option<Finish>,
     pub(super) usage: MessagesUsage,
     /// True if there are members of non-standard errors: `message`, `detail`.
     pub(super) odd: bool,
@@ -86,10 +91,13 @@ impl MessagesEventKind {
 }
 
 impl MessagesEventFacts {
-    fn delta_text(&mut self, at: JsonPlace, length: TextLength) {
+    fn delta_text(&mut self, at: JsonPlace, length: TextLength, glance: &[u8]) {
         match self.inner {
             MessagesInnerMember::Type | MessagesInnerMember::StopSequence if at.depth == 2 => return,
-            MessagesInnerMember::StopReason if at.depth == 2 => self.stopped |= length.raw > 0,
+            MessagesInnerMember::StopReason if at.depth == 2 => {
+                self.stopped |= length.raw > 0;
+                self.finish = finish(glance);
+            }
             MessagesInnerMember::Text if at.depth == 2 => {
                 let from = at.offset.saturating_add(1);
                 self.text = (length.raw > 0).then(|| from..from.saturating_add(length.raw));
@@ -196,7 +204,7 @@ impl DocumentFacts for MessagesEventFacts {
             (1, MessagesEventMember::Error) => {
                 self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
             }
-            (2.., MessagesEventMember::Delta) => self.delta_text(at, length),
+            (2.., MessagesEventMember::Delta) => self.delta_text(at, length, glance),
             (2.., MessagesEventMember::Block) => self.block_text(at, length, glance),
             _ => {}
         }

@@ -64,6 +64,7 @@ impl MessagesJudge {
                 self.state.usage = self.usage.counts();
                 self.state.extras = self.usage.extras();
                 self.state.finished |= seen.stopped;
+                self.state.finish = seen.finish.or(self.state.finish);
             }
             MessagesEventKind::MessageStop => self.state.done = true,
             MessagesEventKind::BlockStart

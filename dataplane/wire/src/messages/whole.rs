@@ -1,9 +1,11 @@
 //! Reads a unary Messages answer, in pieces while it is relayed, or at once if it is short.
 
 use serde_json::Value;
+use shared::usage::Finish;
 
 use super::usage::MessagesUsage;
 use crate::envelope::StreamError;
+use crate::finish_word::finish;
 use crate::json::{JsonPlace, TextLength};
 use crate::passthrough::{Capture, DocumentFacts, Gather, WholeAnswer};
 
@@ -18,6 +20,7 @@ pub(crate) struct MessagesAnswerScan {
 #[derive(Debug, Default)]
 struct MessageFacts {
     usage: MessagesUsage,
+    finish: Option<Finish>,
     text_bytes: u64,
     is_error: bool,
     error: Capture,
@@ -32,6 +35,7 @@ enum MessageMember {
     Other,
     Type,
     Content,
+    StopReason,
     Usage,
     Error,
 }
@@ -53,6 +57,7 @@ impl MessagesAnswerScan {
         WholeAnswer {
             usage: seen.usage.counts(),
             extras: seen.usage.extras(),
+            finish: seen.finish,
             error,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
@@ -89,9 +94,14 @@ impl DocumentFacts for MessageFacts {
                 false
             }
             (2, MessageMember::Usage) => !(object && self.usage.has_details()),
-            (_, MessageMember::Other | MessageMember::Type | MessageMember::Usage | MessageMember::Error) => {
-                true
-            }
+            (
+                _,
+                MessageMember::Other
+                | MessageMember::Type
+                | MessageMember::StopReason
+                | MessageMember::Usage
+                | MessageMember::Error,
+            ) => true,
         }
     }
 
@@ -121,6 +131,7 @@ impl DocumentFacts for MessageFacts {
         }
         match (at.depth, self.top) {
             (1, MessageMember::Type) => self.is_error = glance == b"error",
+            (1, MessageMember::StopReason) => self.finish = finish(glance),
             (1, MessageMember::Error) => {
                 self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
             }
@@ -145,6 +156,7 @@ impl MessageMember {
         match name {
             b"type" => Self::Type,
             b"content" => Self::Content,
+            b"stop_reason" => Self::StopReason,
             b"usage" => Self::Usage,
             b"error" => Self::Error,
             _ => Self::Other,

@@ -9,7 +9,7 @@ mod verdict;
 
 use std::ops::Range;
 
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use crate::envelope::StreamError;
 use crate::extras::Extras;
@@ -29,6 +29,8 @@ pub struct WholeAnswer {
     pub usage: Option<TokenCounts>,
     /// The quantities other than tokens that the answer reports.
     pub extras: Extras,
+    /// The reason for which the model ended its output.
+    pub finish: Option<Finish>,
     /// An error that was sent with status 200. Its text is not sanitized yet.
     pub error: Option<StreamError>,
     /// True if the answer is one complete JSON object. Leading white space is allowed.

@@ -1,10 +1,11 @@
 //! Reads the facts of a response object, which is a whole answer or part of an event.
 
-use shared::usage::{TokenCounts, Units};
+use shared::usage::{Finish, TokenCounts, Units};
 
 use super::tool_use::ResponseToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
+use crate::finish_word::finish;
 use crate::json::{JsonPlace, TextLength};
 use crate::passthrough::Capture;
 
@@ -16,6 +17,10 @@ const NAME_BYTES_MAX: usize = 128;
 pub(super) struct Envelope {
     /// True if its status is `failed`.
     pub(super) failed: bool,
+    /// True if its status is `completed`.
+    is_completed: bool,
+    /// The reason for an incomplete response.
+    incomplete: Option<Finish>,
     pub(super) usage: Option<TokenCounts>,
     /// The reported quantities other than tokens.
     pub(super) extras: Extras,
@@ -50,6 +55,7 @@ enum EnvelopeKey {
     Model,
     CreatedAt,
     Status,
+    Incomplete,
     Error,
     Output,
     Usage,
@@ -57,6 +63,11 @@ enum EnvelopeKey {
 }
 
 impl Envelope {
+    /// Returns the reason for which the model ended its output.
+    pub(super) fn finish(&self) -> Option<Finish> {
+        if self.is_completed { Some(Finish::Stop) } else { self.incomplete }
+    }
+
     pub(super) fn begins(&mut self, at: JsonPlace, base: u32) {
         if at.depth == base && self.key == EnvelopeKey::Error {
             self.error.start(at.offset);
@@ -76,7 +87,9 @@ impl Envelope {
 
     pub(super) fn skips(&self, at: JsonPlace, base: u32, object: bool) -> bool {
         match (at.depth.checked_sub(base), self.key) {
-            (None, _) | (_, EnvelopeKey::Output) | (Some(0), EnvelopeKey::Usage) => false,
+            (None, _)
+            | (_, EnvelopeKey::Output)
+            | (Some(0), EnvelopeKey::Usage | EnvelopeKey::Incomplete) => false,
             (Some(level @ 1..), EnvelopeKey::Usage) => !(object && self.reader.enters(level.wrapping_sub(1))),
             (
                 Some(_),
@@ -85,6 +98,7 @@ impl Envelope {
                 | EnvelopeKey::Model
                 | EnvelopeKey::CreatedAt
                 | EnvelopeKey::Status
+                | EnvelopeKey::Incomplete
                 | EnvelopeKey::Error
                 | EnvelopeKey::Tier,
             ) => true,
@@ -128,6 +142,8 @@ impl Envelope {
                 self.text_bytes = self.text_bytes.saturating_add(length.meant.try_into().unwrap_or(u64::MAX));
             } else if self.key == EnvelopeKey::Output {
                 self.item.text(glance);
+            } else if self.key == EnvelopeKey::Incomplete {
+                self.incomplete = finish(glance);
             }
             return;
         }
@@ -135,10 +151,17 @@ impl Envelope {
         match self.key {
             EnvelopeKey::Id => short.clone_into(&mut self.names.id),
             EnvelopeKey::Model => short.clone_into(&mut self.names.model),
-            EnvelopeKey::Status => self.failed = glance == b"failed",
+            EnvelopeKey::Status => {
+                self.failed = glance == b"failed";
+                self.is_completed = glance == b"completed";
+            }
             EnvelopeKey::Error => self.error.end(at.offset.saturating_add(length.raw).saturating_add(2)),
             EnvelopeKey::Tier => self.extras.tier = term(glance),
-            EnvelopeKey::Other | EnvelopeKey::CreatedAt | EnvelopeKey::Output | EnvelopeKey::Usage => {}
+            EnvelopeKey::Other
+            | EnvelopeKey::CreatedAt
+            | EnvelopeKey::Incomplete
+            | EnvelopeKey::Output
+            | EnvelopeKey::Usage => {}
         }
     }
 
@@ -177,6 +200,7 @@ impl EnvelopeKey {
             b"model" => Self::Model,
             b"created_at" => Self::CreatedAt,
             b"status" => Self::Status,
+            b"incomplete_details" => Self::Incomplete,
             b"error" => Self::Error,
             b"output" => Self::Output,
             b"usage" => Self::Usage,

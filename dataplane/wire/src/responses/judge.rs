@@ -97,6 +97,7 @@ impl ResponsesJudge {
         let response = &seen.response;
         self.reported(response);
         self.state.finished = true;
+        self.state.finish = response.finish();
         self.state.done = true;
         if response.text_bytes > 0 && self.state.output_bytes == 0 {
             self.state.add_text(response.text_bytes.try_into().unwrap_or(usize::MAX));

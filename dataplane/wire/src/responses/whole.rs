@@ -33,6 +33,7 @@ impl ResponsesAnswerScan {
             response.error.truthy().map(|raw| serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into()));
         let error_value = error_value.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
         WholeAnswer {
+            finish: response.finish(),
             usage: response.usage,
             extras: response.extras,
             error: error_value.map(|error| StreamError::of_member(&error)),

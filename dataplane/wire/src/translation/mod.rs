@@ -6,7 +6,7 @@ pub(crate) mod read;
 pub(crate) mod schema;
 
 use bytes::Bytes;
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use crate::envelope::StreamError;
 use crate::extras::Extras;
@@ -20,6 +20,8 @@ pub struct TranslatedAnswer {
     pub usage: Option<TokenCounts>,
     /// The reported quantities other than tokens.
     pub extras: Extras,
+    /// The reason for which the model ended its output.
+    pub finish: Option<Finish>,
     /// The length of the output text in bytes.
     pub output_bytes: u64,
 }

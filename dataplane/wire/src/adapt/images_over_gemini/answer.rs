@@ -46,7 +46,7 @@ impl Answers for ImageAnswers {
             body,
             usage,
             extras: Extras { units, tier, ..Extras::default() },
-            output_bytes: 0,
+            ..TranslatedAnswer::default()
         })
     }
 

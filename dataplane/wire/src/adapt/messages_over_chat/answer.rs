@@ -8,6 +8,7 @@ use super::{Ending, MessagesForm};
 use crate::adapt::call_id::call_id;
 use crate::adapt::{BadAnswer, TranslatedAnswer, signature_in_call_id};
 use crate::chat::{AnswerText, ChatCall, ChatChoice, ChatCompletion, FinishReason};
+use crate::finish_word;
 use crate::json::{self, JsonWriter};
 
 /// Writes the first choice of a completion.
@@ -45,6 +46,7 @@ pub(super) fn whole(
         body: json.finish().into(),
         usage: completion.counts,
         extras: completion.extras.clone(),
+        finish: finish_word::finish(choice.finish_reason.as_bytes()),
         output_bytes: choice.output_bytes(),
     })
 }

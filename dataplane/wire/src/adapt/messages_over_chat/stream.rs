@@ -18,6 +18,7 @@ use crate::chat::{
     ChatDelta, ChatSink, ChatTextKind, ClientUsage, FinishReason, ThinkingDelta, ThinkingPart,
 };
 use crate::envelope::{StreamError, error_event, messages_stream_error};
+use crate::finish_word::finish;
 use crate::stream::{StreamState, Trouble};
 
 /// The writer of one stream.
@@ -88,6 +89,7 @@ impl ChatSink for MessagesSink {
             self.finish = FinishReason::of(reason.as_bytes());
             self.stop = stop.map(str::to_owned);
             self.state.finished = true;
+            self.state.finish = finish(reason.as_bytes());
         }
     }
 

@@ -14,6 +14,7 @@ use crate::chat::{
     FinishReason,
 };
 use crate::envelope::StreamError;
+use crate::finish_word::finish;
 use crate::json::meant_bytes;
 use crate::stream::{StreamState, Trouble};
 
@@ -44,6 +45,7 @@ impl ChatClient for ResponsesForm {
             body: sink.output.response(status, usage),
             usage: completion.counts,
             extras: completion.extras.clone(),
+            finish: finish(choice.finish_reason.as_bytes()),
             output_bytes: sink.state.output_bytes,
         })
     }
@@ -79,6 +81,7 @@ impl ChatSink for ResponsesSink {
         if choice == 0 {
             self.finish = FinishReason::of(reason.as_bytes());
             self.state.finished = true;
+            self.state.finish = finish(reason.as_bytes());
         }
     }
 

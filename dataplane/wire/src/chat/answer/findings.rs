@@ -5,10 +5,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use serde_json::Value;
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use crate::chat::usage::{UsageReader, scaled};
 use crate::extras::{Extras, term};
+use crate::finish_word::finish;
 use crate::json::{Escapes, JsonFault, JsonPlace, Scanner, unescape};
 use crate::passthrough::Capture;
 
@@ -41,6 +42,8 @@ pub(in crate::chat) struct ChatFindings {
     pub(in crate::chat) content: bool,
     /// True if there is a finish reason other than null.
     pub(in crate::chat) finished: bool,
+    /// The finish reason that was read last.
+    pub(in crate::chat) finish: Option<Finish>,
     /// Bytes of text in output strings, with escapes decoded.
     pub(in crate::chat) text_bytes: u64,
     /// The index in [`TEXT_KEYS`] of the member that contained text last.
@@ -277,7 +280,10 @@ impl ChatFindings {
             return;
         }
         match (depth, self.choice_key, self.delta_key) {
-            (3, ChoiceKey::Finish, _) => self.finished = true,
+            (3, ChoiceKey::Finish, _) => {
+                self.finished = true;
+                self.finish = finish(taken);
+            }
             (3, ChoiceKey::Text, _) => self.output(length),
             (4, ChoiceKey::Delta, DeltaKey::Text(key)) => {
                 self.text_key = Some(key);

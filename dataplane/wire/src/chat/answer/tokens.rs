@@ -52,7 +52,12 @@ impl JsonSink for ChatFindings {
         self.taken.clear();
         self.length = 0;
         self.escapes = Escapes::default();
-        let is_short = matches!(self.top, ChatMember::Object | ChatMember::Tier | ChatMember::Duration);
+        let is_finish = at.depth == 3 && self.choice_key == ChoiceKey::Finish;
+        let is_short = match self.top {
+            ChatMember::Object | ChatMember::Tier | ChatMember::Duration => true,
+            ChatMember::Choices => is_finish,
+            ChatMember::Other | ChatMember::Usage | ChatMember::Groq | ChatMember::Error => false,
+        };
         self.take_max = if key || is_short { KEY_BYTES_MAX } else { 0 };
         if !key {
             self.value_starts(at);

@@ -53,7 +53,12 @@ pub fn whole(body: Bytes) -> Result<TranslatedAnswer, BadAnswer> {
     let mut extras = usage.as_ref().map(UsageReader::extras).unwrap_or_default();
     extras.units.images = images.len().try_into().unwrap_or(u64::MAX);
     extras.picture = picture(text(answer.quality.as_ref()), text(answer.size.as_ref()));
-    Ok(TranslatedAnswer { body, usage: usage.and_then(|usage| usage.counts()), extras, output_bytes: 0 })
+    Ok(TranslatedAnswer {
+        body,
+        usage: usage.and_then(|usage| usage.counts()),
+        extras,
+        ..TranslatedAnswer::default()
+    })
 }
 
 fn text(member: Option<&Value>) -> Option<&str> {
