@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn x_api_key_wins_and_repeats_must_agree() {
+    fn x_api_key_takes_precedence_and_repeated_headers_must_agree() {
         for (sent, want) in [
             (&[][..], Ok(None)),
             (&[("authorization", "Bearer  a ")], Ok(Some(&b"a"[..]))),

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_are_read_in_any_order_and_refused_one_past_each_bound() {
+    fn tags_are_read_in_any_order_and_rejected_past_each_limit() {
         let (name, value) = ("n".repeat(32), "v".repeat(64));
         let eight = (0..8).map(|n| format!("t{n}=x")).collect::<Vec<_>>().join(",");
         for (lines, want) in [

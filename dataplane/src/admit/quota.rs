@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_read_as_openai_writes_them() {
+    fn reset_times_have_the_openai_format() {
         for (ms, text) in [
             (0, "0ms"),
             (20, "20ms"),

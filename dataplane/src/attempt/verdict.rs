@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_token_is_told_from_a_refused_request() {
+    fn a_refused_token_is_distinguished_from_a_refused_request() {
         for (status, message, want) in [
             (401, "Request had invalid authentication credentials.", true),
             (403, "The access token expired.", true),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn codes_speak_as_messages_do() {
+    fn error_codes_give_the_same_verdicts_as_messages() {
         let error = StreamError { code: Some("insufficient_quota".to_owned()), ..StreamError::default() };
         assert_eq!(sort(429, &error), (Next::FailOver, Evidence::InstanceFailed));
         let error = StreamError { code: Some("model_decommissioned".to_owned()), ..StreamError::default() };

@@ -21,7 +21,7 @@ fn administrator() -> port::Insider {
 }
 
 #[tokio::test]
-async fn an_insider_acts_as_its_access_and_is_recorded() {
+async fn an_in_process_request_uses_its_access_and_is_recorded() {
     let mut fixture = Fixture::start(vec![echo("a", EchoOptions::default())]);
     let (status, answer) = whole(fixture.chat(&asks("a/m", false), Some(administrator())).await).await;
     assert_eq!((status, answer["object"].as_str()), (200, Some("chat.completion")), "{answer}");

@@ -462,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_upstreams_id_of_a_request_is_kept_if_it_is_harmless() {
+    fn a_valid_upstream_request_id_is_kept() {
         let long = "x".repeat(129);
         for (fields, want) in [
             (&[("X-Request-Id", "req_1")][..], Some("req_1")),

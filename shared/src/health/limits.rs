@@ -58,14 +58,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_answer_a_second_is_read() {
+    fn limits_are_read_from_one_response_per_second() {
         let limits = ReportedLimits::default();
         let due: Vec<bool> = [1, 1, 3, 2, 3, 4].map(|second| limits.is_due(second)).into();
         assert_eq!(due, [true, false, true, false, false, true]);
     }
 
     #[test]
-    fn the_latest_limits_are_kept_and_a_wait_until_it_ends() {
+    fn the_latest_limits_are_kept_and_a_wait_until_it_expires() {
         let limits = ReportedLimits::default();
         let requests = ReportedLimit { name: "requests".into(), limit: Some(9), ..ReportedLimit::default() };
         let wait =

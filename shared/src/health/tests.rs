@@ -55,7 +55,7 @@ fn opens_at_the_threshold_and_lets_one_probe_through() {
 }
 
 #[test]
-fn a_retired_model_leaves_the_others_of_its_instance_alone() {
+fn a_retired_model_does_not_open_the_circuit_of_its_instance() {
     let (circuits, retired, fine) = (Circuits::default(), model("retired"), model("fine"));
     for opened in [None, Some(Opened::Model)] {
         assert_eq!(attempt(&circuits, &retired, 1_000, Evidence::ModelFailed), Ok(opened));
@@ -71,7 +71,7 @@ fn a_retired_model_leaves_the_others_of_its_instance_alone() {
 }
 
 #[test]
-fn an_answer_proves_that_the_upstream_lives() {
+fn a_probe_that_is_answered_closes_the_circuit() {
     let (circuits, m) = (Circuits::default(), model("m"));
     for _ in 0..2 {
         attempt(&circuits, &m, 1_000, Evidence::InstanceFailed).unwrap();
@@ -81,7 +81,7 @@ fn an_answer_proves_that_the_upstream_lives() {
 }
 
 #[test]
-fn a_probe_without_an_outcome_gives_its_slot_back() {
+fn a_probe_without_an_outcome_frees_its_slot() {
     let (circuits, m) = (Circuits::default(), model("m"));
     for evidence in [Evidence::InstanceFailed, Evidence::ModelFailed] {
         for _ in 0..2 {
@@ -98,7 +98,7 @@ fn a_probe_without_an_outcome_gives_its_slot_back() {
 }
 
 #[test]
-fn a_probe_that_outlasts_a_cooldown_does_not_end_the_next_one() {
+fn a_probe_longer_than_a_cooldown_does_not_end_the_next_probe() {
     let (circuits, m) = (Circuits::default(), model("m"));
     for _ in 0..2 {
         attempt(&circuits, &m, 1_000, Evidence::InstanceFailed).unwrap();
@@ -130,7 +130,7 @@ fn attempts_that_began_before_the_circuit_closed_count_no_more() {
 }
 
 #[test]
-fn its_state_and_last_trouble_are_read_without_probing() {
+fn circuit_state_and_last_failure_are_read_without_probing() {
     let (circuits, m) = (Circuits::default(), model("m"));
     let circuit = circuits.instance();
     assert_eq!((circuit.state(5, &POLICY), circuit.trouble()), (CircuitState::Closed, None));
@@ -304,7 +304,7 @@ impl<'a> World<'a> {
 proptest! {
     /// No healthy target is refused for longer than one cooldown, and no probe slot leaks.
     #[test]
-    fn a_target_is_refused_for_a_cooldown_after_a_failure_of_its_own_at_most(
+    fn a_healthy_target_is_refused_for_at_most_one_cooldown(
         events in prop::collection::vec(event(), 0..200),
     ) {
         let circuits = Circuits::default();

@@ -48,7 +48,7 @@ fn bills_are_those_of_public_price_lists() {
 }
 
 #[test]
-fn a_class_that_was_used_and_has_no_price_makes_the_cost_unknown_and_keeps_the_known_part() {
+fn a_used_class_without_a_price_leaves_the_cost_partly_known() {
     let names = ["input", "cached_input", "cache_write", "cache_write_1h", "output", "audio_input", "search"];
     let all: serde_json::Map<_, _> = names.iter().map(|name| ((*name).to_owned(), 1.0.into())).collect();
     let counts = TokenCounts {
@@ -74,7 +74,7 @@ fn a_class_that_was_used_and_has_no_price_makes_the_cost_unknown_and_keeps_the_k
 }
 
 #[test]
-fn longer_prompts_have_the_prices_of_their_step_and_no_others() {
+fn longer_prompts_have_the_prices_of_their_step() {
     let stepped = prices(serde_json::json!({
         "input": 1, "cached_input": 1, "output": 1, "input_tokens_max": 300,
         "above": [{"input_tokens": 1000, "input": 4, "output": 4}, {"input_tokens": 300, "input": 2, "output": 2}],
@@ -93,7 +93,7 @@ fn longer_prompts_have_the_prices_of_their_step_and_no_others() {
 }
 
 #[test]
-fn service_tiers_have_their_own_prices_and_unknown_tiers_none() {
+fn service_tiers_have_their_own_prices_and_unknown_tiers_are_unpriced() {
     let tiered = prices(serde_json::json!({
         "input": 2, "output": 4, "search": 0.01,
         "tiers": {"flex": {"input": 1, "output": 2}, "fast": {"input": 12, "output": 24}, "geo:us": {"times": 1.1}},

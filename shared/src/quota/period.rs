@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn months_begin_and_end_as_in_the_calendar() {
+    fn months_start_and_end_as_in_the_calendar() {
         // (a moment, the start of its month, the start of the next month), in seconds, computed with
         // `date -u -d ... +%s`.
         for (name, at, start, end) in [

@@ -363,7 +363,7 @@ fn a_reservation_takes_from_all_quotas_or_from_none() {
 }
 
 #[test]
-fn a_limit_that_only_counts_names_itself_once_it_would_refuse() {
+fn a_warning_limit_is_reported_once_it_is_exceeded() {
     let counts = quota(Metric::TotalTokens, 100, false);
     let quotas = [Arc::clone(&counts)];
     let claim =

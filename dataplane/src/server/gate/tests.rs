@@ -121,7 +121,7 @@ fn a_bad_chunk_breaks_the_body_and_ends_the_connection() {
 }
 
 #[test]
-fn a_head_in_many_pieces_passes_up_to_the_limit() {
+fn a_head_in_many_pieces_is_accepted_up_to_the_size_limit() {
     let head =
         |bytes: usize| get("/long/1").replace("\r\n\r\n", &format!("\r\nx: {}\r\n\r\n", "x".repeat(bytes)));
     for (bytes, requests) in [(100 << 10, 1), (super::head::HEAD_BYTES_MAX, 0)] {

@@ -91,7 +91,7 @@ async fn a_response_with_ambiguous_framing_is_rejected() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_body_and_of_its_connection_follow_the_fields() {
+async fn the_header_fields_determine_the_body_end_and_connection_reuse() {
     for (head, bytes, reusable) in [
         ("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "hello", true),
         (
@@ -139,7 +139,7 @@ async fn chunks_that_arrive_together_are_joined() {
 }
 
 #[tokio::test]
-async fn a_request_that_finds_its_connection_closed_is_unsent() {
+async fn a_request_on_a_closed_connection_is_reported_unsent() {
     let (mut connection, mut upstream) = connected().await;
     answered(&mut connection, &mut upstream, "HTTP/1.1 204 No Content\r\n\r\n").await.unwrap();
     assert!(piece(&mut connection).await.is_none());
