@@ -120,7 +120,7 @@ fn streams_reach_the_client_unchanged_and_understood() {
 }
 
 #[test]
-fn streams_mean_the_same_however_they_are_cut() {
+fn streams_are_read_the_same_at_any_split() {
     for (case, input) in chat("stream") {
         for drop_usage_only in [false, true] {
             let options = StreamOptions { drop_usage_only, secrets: Vec::new() };
@@ -180,7 +180,7 @@ fn requests_reach_the_upstream_unchanged_except_model_and_usage() {
 }
 
 #[test]
-fn request_heads_are_read_however_they_are_cut() {
+fn request_heads_are_read_at_any_split() {
     for (case, input) in chat("request") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let text = String::from_utf8_lossy(&input);
@@ -205,7 +205,7 @@ fn whole(pieces: &[&[u8]]) -> WholeAnswer {
 }
 
 #[test]
-fn whole_answers_are_read_however_they_are_cut() {
+fn whole_responses_are_read_at_any_split() {
     for (case, input) in chat("response") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         // DeepSeek sends empty lines while a request waits.
@@ -290,7 +290,7 @@ fn event(value: &Value) -> SseEvent {
 }
 
 #[test]
-fn sse_grammar_is_decoded_however_it_is_cut() {
+fn sse_grammar_is_decoded_at_any_split() {
     let cases = cases("sse");
     assert!(cases.len() >= 18);
     for case in cases {
@@ -330,7 +330,7 @@ fn frames(pieces: &[&[u8]]) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn binary_frames_are_decoded_however_they_are_cut() {
+fn binary_frames_are_decoded_at_any_split() {
     let cases = cases("bedrock");
     assert!(cases.len() >= 3);
     for case in cases {

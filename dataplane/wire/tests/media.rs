@@ -39,7 +39,7 @@ fn upstream(head: &Head, pieces: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn requests_go_upstream_as_they_came_but_for_the_model() {
+fn requests_reach_the_upstream_unchanged_except_the_model() {
     let mut seen = 0;
     for (dialect, folder) in [(Dialect::Speech, "audio"), (Dialect::Embeddings, "embeddings")] {
         for (case, input) in cases(folder, "request") {
@@ -168,7 +168,7 @@ fn events(stream: &[u8]) -> Vec<Value> {
 }
 
 #[test]
-fn sound_and_subtitles_pass_however_they_are_cut() {
+fn sound_and_subtitles_pass_at_any_split() {
     for file in ["transcription.srt", "transcription.vtt"] {
         let input = fixture(&format!("audio/{file}"));
         for pieces in cuttings(&input) {
@@ -214,7 +214,7 @@ fn recorded_audio_and_text_streams_match_their_vectors() {
 }
 
 #[test]
-fn a_stream_of_sound_that_breaks_off_is_not_finished() {
+fn a_cut_speech_stream_is_not_finished() {
     for (_, input) in cases("audio", "stream") {
         let first = input.windows(2).position(|end| end == b"\n\n").unwrap() + 2;
         let (out, state) = relay_events(&[&input[..first]]);
@@ -227,7 +227,7 @@ fn a_stream_of_sound_that_breaks_off_is_not_finished() {
 }
 
 #[test]
-fn an_error_among_events_of_sound_ends_them_and_is_cleaned() {
+fn an_error_in_a_speech_stream_ends_it_and_is_redacted() {
     for error in [
         r#"data: {"type":"error","error":{"message":"no s3cr3t","code":"rate_limit_exceeded"}}"#,
         r#"data: {"error":{"message":"no s3cr3t","code":"rate_limit_exceeded"}}"#,

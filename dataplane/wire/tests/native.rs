@@ -91,7 +91,7 @@ fn streams_reach_the_client_unchanged_and_understood() {
 }
 
 #[test]
-fn streams_mean_the_same_however_they_are_cut() {
+fn streams_are_read_the_same_at_any_split() {
     for (dialect, case, input) in cases("stream") {
         let whole = relay(dialect, &[&input]);
         for pieces in cuttings(&input) {
@@ -139,7 +139,7 @@ fn requests_reach_the_upstream_unchanged_except_model_and_preamble() {
 }
 
 #[test]
-fn request_heads_are_read_however_they_are_cut() {
+fn request_heads_are_read_at_any_split() {
     for (dialect, case, input) in cases("request") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let text = String::from_utf8_lossy(&input);
@@ -164,7 +164,7 @@ fn request_heads_are_read_however_they_are_cut() {
 }
 
 #[test]
-fn whole_answers_are_read_however_they_are_cut() {
+fn whole_responses_are_read_at_any_split() {
     for (dialect, case, input) in cases("response") {
         let body: Value = serde_json::from_slice(&input).unwrap();
         let read = |pieces: &[&[u8]]| {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_fit_stay_and_others_become_the_same_one_every_time() {
+    fn fitting_call_ids_are_kept_and_others_replaced_deterministically() {
         for id in ["call_a1", "toolu_01A", "a-b", &"x".repeat(64)] {
             assert_eq!(call_id(id, "call_"), id);
         }
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_of_nine_characters_gets_nine() {
+    fn call_ids_for_a_nine_character_target_have_nine_characters() {
         let fitted = |id: &str| fitting(ToolIds::Nine, id, "call_").into_owned();
         assert_eq!(fitted("a1B2c3D4e"), "a1B2c3D4e", "its own come back as they are");
         let made: HashSet<String> =

@@ -255,7 +255,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_adaptations_are_those_that_routing_knows() {
+    fn the_adaptation_table_matches_the_routing_table() {
         for client in Dialect::ALL {
             let pairs = ADAPTATIONS.iter().filter(|pair| pair.client == client);
             let targets: Vec<Dialect> = pairs.map(|pair| pair.target).collect();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_claude_tells_what_it_takes() {
+    fn traits_of_a_claude_model_follow_from_its_name() {
         for (model, effort_words, mid_system) in [
             ("claude-3-7-sonnet-latest", false, false),
             ("claude-haiku-4-5@20251001", false, false),

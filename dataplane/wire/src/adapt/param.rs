@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_param_is_named_as_the_client_named_it() {
+    fn an_error_param_is_translated_to_the_clients_member() {
         use Dialect::{Chat, Gemini, Messages, Responses};
         for (client, target, param, want) in [
             (Responses, Chat, "messages[0].content", Some("input")),

@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signature_comes_back_out_of_the_id() {
+    fn a_signature_round_trips_through_the_call_id() {
         for signature in ["c2ln", "c2lnbg==", "c2lnbmU=", "+/+/", "____"] {
             let id = join("call_1".into(), Some(signature)).into_owned();
             assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{id}");
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signature_stays_out_and_other_ids_stay_as_they_are() {
+    fn an_invalid_signature_is_not_joined_and_other_ids_are_kept() {
         let long = "a".repeat(SIGNATURE_BYTES_MAX + 4);
         for signature in ["", "=", "a", "ab=", "a b=", "ab\"=", &long] {
             assert_eq!(join("call_1".into(), Some(signature)), "call_1", "{signature}");

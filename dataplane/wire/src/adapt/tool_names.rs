@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_the_target_refuses_gets_the_same_short_one_every_time() {
+    fn a_rejected_tool_name_is_shortened_deterministically() {
         let long = "mcp__server__".to_owned() + &"read_".repeat(30);
         let rows = [
             (Rule::Any, &*long, true),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_differ_are_replaced_by_names_that_differ() {
+    fn shortened_tool_names_are_unique_and_restored() {
         let mut names = ToolNames::new(Rule::Word(64));
         let long = "x".repeat(100);
         let all = [long.clone() + "a", long.clone() + "b", "a".to_owned() + &long, "é\"".to_owned()];

@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_is_the_same_in_both_forms() {
+    fn plain_and_escaped_text_convert_to_each_other() {
         for (plain, escaped) in [("", ""), ("ü \u{1f680}", "ü \u{1f680}"), ("\"\n\\", "\\\"\\n\\\\")] {
             for text in [AnswerText::Plain(plain), AnswerText::Escaped(escaped)] {
                 assert_eq!((&*text.plain(), &*text.escaped()), (plain, escaped));

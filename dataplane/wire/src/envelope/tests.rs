@@ -32,7 +32,7 @@ fn an_anthropic_thread_error_has_the_code_thread_unsupported_request() {
 }
 
 #[test]
-fn details_reach_clients_of_anthropics_without_credentials() {
+fn anthropic_error_details_are_forwarded_without_credentials() {
     let of = |details: Value| {
         let error = json!({"type": "rate_limit_error", "message": "No more.", "details": details});
         let body = json!({"type": "error", "error": error}).to_string();

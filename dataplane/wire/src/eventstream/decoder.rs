@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_are_checked_before_anything_is_kept() {
+    fn message_lengths_are_checked_before_buffering() {
         let prelude = |total: u32, headers: u32| {
             let mut bytes = [total.to_be_bytes(), headers.to_be_bytes()].concat();
             bytes.extend(crc32fast::hash(&bytes).to_be_bytes());

@@ -306,7 +306,7 @@ fn a_gateway_error_has_the_anthropic_shape_and_ends_the_stream() {
 }
 
 #[test]
-fn a_huge_event_passes_before_it_is_whole_and_a_huge_error_does_not() {
+fn a_huge_event_is_forwarded_at_once_and_a_huge_error_is_not() {
     let huge = "A".repeat(4 * HELD_BYTES_MAX);
     let input = text_of(&[
         block(json!({"type": "web_search_tool_result", "content": huge})),

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_may_be_as_large_as_the_bound_and_no_larger() {
+    fn an_event_over_the_size_limit_is_rejected() {
         let mut events = EventFinder::default();
         let line = vec![b'a'; EVENT_BYTES_MAX - 5];
         assert_eq!(events.push(b"data:", |_| true), Ok(()));

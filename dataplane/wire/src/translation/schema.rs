@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_without_a_type_is_that_of_an_object() {
+    fn a_schema_without_a_type_becomes_an_object_schema() {
         let rows = [
             ("{}", r#"{"type":"object","properties":{}}"#),
             (r#"{"properties":{"z":{},"a":{}}}"#, r#"{"type":"object","properties":{"z":{},"a":{}}}"#),

@@ -212,7 +212,7 @@ fn messages_clients_get_the_signed_thinking_of_claude_on_bedrock() {
 }
 
 #[test]
-fn messages_clients_read_how_long_claude_on_bedrock_caches() {
+fn messages_clients_get_the_cache_lifetimes_of_claude_on_bedrock() {
     let usage = json!({"inputTokens": 5, "outputTokens": 2, "cacheWriteInputTokens": 9,
         "cacheDetails": [{"ttl": "5m", "inputTokens": 2}, {"ttl": "1h", "inputTokens": 7}]});
     let answers = answers(find(Dialect::Messages, Dialect::Bedrock).unwrap(), &json!({"model": "m"}), true);

@@ -208,7 +208,7 @@ fn bedrock_stop_reasons_become_chat_finish_reasons() {
 }
 
 #[test]
-fn a_stream_without_metadata_has_ended_once_it_stopped() {
+fn a_bedrock_stream_without_metadata_is_complete_after_its_stop() {
     let (out, state) = relay(&[&stop("end_turn")]);
     assert!(read(&out).done && state.done && state.usage.is_none());
     let (out, state) = relay(&[&delta(0, &json!({"text": "a"}))]);
@@ -253,7 +253,7 @@ fn tool_calls_are_numbered_without_other_blocks() {
 }
 
 #[test]
-fn no_more_calls_are_open_than_the_bound() {
+fn open_tool_calls_are_bounded() {
     let start = |block: u64| {
         event(
             "contentBlockStart",
@@ -341,7 +341,7 @@ fn clients_that_use_thinking_get_signed_thinking_blocks() {
 }
 
 #[test]
-fn bodies_that_are_no_answer_are_refused() {
+fn bodies_that_are_no_bedrock_response_are_rejected() {
     for body in ["", "[]", "{}", "<html>", r#"{"output":{}}"#] {
         assert!(matches!(answers().whole(body.as_bytes()), Err(BadAnswer::Invalid(_))), "{body}");
     }
@@ -350,7 +350,7 @@ fn bodies_that_are_no_answer_are_refused() {
 }
 
 #[test]
-fn cited_text_is_text_and_usage_has_disjoint_classes() {
+fn cited_text_becomes_content_and_usage_has_disjoint_classes() {
     let body = json!({"output": {"message": {"role": "assistant", "content": [
         {"citationsContent": {"content": [{"text": "a"}, {"text": "b"}], "citations": [{"title": "x"}]}}]}},
         "stopReason": "end_turn", "usage": usage()});

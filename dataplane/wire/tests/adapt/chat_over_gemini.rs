@@ -76,7 +76,7 @@ fn the_recorded_response_and_stream_have_the_same_meaning() {
 }
 
 #[test]
-fn a_refused_prompt_is_a_content_filter_and_no_content() {
+fn a_blocked_prompt_finishes_with_content_filter() {
     let body = fixture("gemini/response_blocked.json");
     let whole = answers().whole(&body).unwrap();
     let want = Read { finish_reason: Some("content_filter".to_owned()), ..Read::default() };
@@ -156,7 +156,7 @@ fn gemini_finish_reasons_become_chat_finish_reasons() {
 }
 
 #[test]
-fn a_stream_that_breaks_off_is_left_open() {
+fn a_gemini_stream_that_breaks_off_stays_open() {
     for input in [events(&[text("a")]), b"data: {\"candid".to_vec(), Vec::new()] {
         let (out, state) = relay(&[&input]);
         assert!(!state.done && !state.finished && state.error.is_none());
@@ -165,7 +165,7 @@ fn a_stream_that_breaks_off_is_left_open() {
 }
 
 #[test]
-fn a_last_event_without_its_empty_line_counts_if_it_is_whole() {
+fn an_unterminated_last_event_counts_if_it_is_complete() {
     let input = [events(&[text("a")]), format!("data: {}", finish("STOP")).into_bytes()].concat();
     let (out, state) = relay(&[&input]);
     assert!(read(&out).done && state.done);

@@ -151,7 +151,7 @@ fn text_that_is_empty_is_left_out() {
 }
 
 #[test]
-fn a_result_without_content_is_an_empty_one() {
+fn a_tool_result_without_content_becomes_an_empty_text() {
     for content in [json!(""), json!(null), json!([])] {
         let body = said(&request(&json!([{"role": "tool", "tool_call_id": "1", "content": content}])));
         assert_eq!(

@@ -328,7 +328,7 @@ fn recorded_responses_become_completions() {
 }
 
 #[test]
-fn bodies_that_are_no_response_are_refused() {
+fn bodies_that_are_no_response_are_rejected() {
     for body in ["", "<html>", "{}", "[]", "{\"output\":5}", "{\"status\":\"completed\"}"] {
         assert!(matches!(answers(false).whole(body.as_bytes()), Err(BadAnswer::Invalid(_))), "{body}");
     }

@@ -110,7 +110,7 @@ fn malformed_and_unsupported_requests_are_distinguished() {
 }
 
 #[test]
-fn common_variants_of_chat_requests_are_read_alike_for_every_target() {
+fn common_variants_of_chat_requests_are_equivalent_for_every_target() {
     let user = json!({"role": "user", "content": "x"});
     let call = |arguments: Value| {
         let call = json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}});

@@ -54,7 +54,7 @@ fn the_recorded_request_is_translated_for_gemini_and_imagen() {
 }
 
 #[test]
-fn a_recorded_answer_of_gemini_is_the_recorded_one_of_openai() {
+fn the_recorded_gemini_response_becomes_the_recorded_openai_response() {
     let got = answers(GEMINI).whole(&fixture("images/gemini_response.json")).unwrap();
     assert_eq!(
         got.usage,

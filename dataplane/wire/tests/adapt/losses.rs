@@ -220,7 +220,7 @@ fn split_step(field: &str) -> (&str, &str) {
 }
 
 #[test]
-fn fields_are_found_by_their_names() {
+fn loss_fields_are_found_by_name_and_value() {
     let request = serde_json::json!({
         "speed": "fast", "n": 2,
         "messages": [{"content": [{"type": "image", "source": {"type": "file", "x": 1}}]}],

@@ -432,7 +432,7 @@ fn a_malformed_chunk_fails_the_response_and_non_json_data_is_skipped() {
 }
 
 #[test]
-fn bodies_that_are_no_completion_are_refused() {
+fn bodies_that_are_no_completion_are_rejected() {
     for body in ["", "<html>", "{}", "{\"choices\":[]}", "[]", "{\"choices\":[{}"] {
         assert!(matches!(answers().whole(body.as_bytes()), Err(BadAnswer::Invalid(_))), "{body}");
     }

@@ -84,7 +84,7 @@ fn openai_chat_trap_2_another_id_at_the_same_index_is_another_call() {
 }
 
 #[test]
-fn openai_chat_trap_3_index_role_and_arguments_come_in_odd_forms() {
+fn openai_chat_trap_3_unusual_index_role_and_arguments_are_accepted() {
     let chunks = [
         delta(json!({"role": "assistant", "tool_calls": [
             {"id": "a", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}]})),
@@ -263,7 +263,7 @@ fn anthropic_messages_trap_2_missing_input_fragments_give_an_empty_object() {
 }
 
 #[test]
-fn anthropic_messages_trap_3_thoughts_may_be_a_signature_alone() {
+fn anthropic_messages_trap_3_a_thinking_block_may_be_only_a_signature() {
     let mut events = vec![begin()];
     events.push(json!({"type": "content_block_start", "index": 0,
         "content_block": {"type": "thinking", "thinking": "", "signature": ""}}));

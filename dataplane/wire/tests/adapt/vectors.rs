@@ -119,7 +119,7 @@ fn whole_answers_become_what_the_client_expects() {
 }
 
 #[test]
-fn streams_become_what_the_client_expects_however_they_are_cut() {
+fn streams_become_what_the_client_expects_at_any_split() {
     for vector in vectors("stream_conversion") {
         let (input, name) = (vector.input(), vector.name());
         let args = &vector.case["args"];
@@ -158,7 +158,7 @@ fn forget_what_was_made_up(value: &mut Value, args: &Value) {
 }
 
 #[test]
-fn normal_form_joins_and_keeps() {
+fn the_normal_form_joins_text_and_keeps_its_order() {
     let stream = |texts: &[&str]| -> Vec<u8> {
         let event = |text: &&str| {
             let data = json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": text}});

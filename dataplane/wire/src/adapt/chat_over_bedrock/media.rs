@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_what_the_target_takes_and_never_the_same_twice() {
+    fn document_names_are_valid_and_unique() {
         let mut names = DocumentNames::default();
         let rows = [
             ("report.pdf", "report"),

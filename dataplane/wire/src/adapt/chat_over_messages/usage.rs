@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn tokens_fall_into_one_class_each() {
+    fn usage_is_split_into_disjoint_token_classes() {
         type Row = (&'static str, &'static [&'static str], Option<[u64; 5]>);
         let rows: [Row; 8] = [
             ("nothing", &["{}"], None),

@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_is_a_shape_and_a_class_that_the_model_has() {
+    fn a_size_maps_to_an_aspect_ratio_and_class_of_the_model() {
         // Columns: size, recent Gemini models, Imagen 4. An empty ratio means that the size is rejected.
         let rows = [
             ("256x256", ("1:1", None), ("1:1", None)),
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_says_what_to_ask_for() {
+    fn an_invalid_size_error_lists_valid_sizes() {
         let message = read("1536x1024", "imagen-4").unwrap_err();
         assert_eq!(message, "'size' is not one of this model's aspect ratios: 1:1, 3:4, 4:3, 9:16, 16:9.");
         for text in [

@@ -116,7 +116,7 @@ fn tool(id: &str, name: &str, input: Value) -> Value {
 }
 
 #[test]
-fn nothing_is_output_before_the_first_text() {
+fn chunks_before_the_first_text_produce_no_output() {
     let mut reader = prepared(&request(json!({}))).answers.stream(Vec::new());
     let mut out = Vec::new();
     let before = [
@@ -136,7 +136,7 @@ fn nothing_is_output_before_the_first_text() {
 }
 
 #[test]
-fn an_error_before_any_output_is_known_and_no_message_begins() {
+fn an_error_before_output_is_the_only_event() {
     for stream in [
         "data: {\"error\":{\"message\":\"no canary-secret\",\"code\":429}}\n\n",
         "event: error\ndata: [{\"error\":{\"message\":\"no canary-secret\",\"code\":429}}]\n\n",
@@ -164,7 +164,7 @@ fn an_error_chunk_of_openrouter_ends_the_stream_with_its_kind() {
 }
 
 #[test]
-fn usage_is_taken_from_wherever_it_stands_and_never_summed() {
+fn usage_is_read_from_any_chunk_and_never_summed() {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 3});
     let last = json!({"choices": [], "usage": usage});
     let mut on_finish = finish("stop");
@@ -180,7 +180,7 @@ fn usage_is_taken_from_wherever_it_stands_and_never_summed() {
 }
 
 #[test]
-fn calls_without_index_with_one_index_or_in_one_delta_stay_apart() {
+fn tool_calls_without_distinct_indexes_stay_separate() {
     let want = [tool("a", "f", json!({"x": 1})), tool("b", "g", json!({}))];
     let whole = |index| {
         vec![calls(&[
@@ -206,7 +206,7 @@ fn calls_without_index_with_one_index_or_in_one_delta_stay_apart() {
 }
 
 #[test]
-fn calls_mixed_in_any_way_come_out_whole_and_in_order() {
+fn interleaved_tool_calls_are_sent_whole_and_in_order() {
     let chunks = [
         calls(&[call(Some(1), Some("b"), Some("g"), "{\"y\":"), call(Some(0), Some("a"), Some("f"), "{")]),
         calls(&[call(Some(0), None, None, "\"s\":\"}{\\\"\""), call(Some(2), Some("c"), Some("h"), "")]),
@@ -240,7 +240,7 @@ fn a_call_opens_with_its_name_and_streams_from_then_on() {
 }
 
 #[test]
-fn arguments_that_are_an_object_and_ids_that_are_odd_are_taken() {
+fn object_arguments_and_unusual_ids_are_accepted() {
     let mut odd = call(Some(0), Some("functions.f:0"), Some("f"), "");
     odd["function"]["arguments"] = json!({"x": "\"é"});
     let mut none = call(Some(1), None, Some("g"), "");
@@ -263,7 +263,7 @@ fn arguments_that_are_an_object_and_ids_that_are_odd_are_taken() {
 }
 
 #[test]
-fn more_than_may_wait_ends_the_stream_with_an_error() {
+fn too_many_pending_calls_or_bytes_end_the_stream_with_an_error() {
     let piece = "x".repeat(calls::WAITING_BYTES_MAX / 2 + 1);
     let first = calls(&[call(Some(0), Some("a"), Some("f"), "{"), call(Some(1), Some("b"), Some("g"), "{")]);
     let more = calls(&[call(Some(1), None, None, &piece)]);
@@ -276,7 +276,7 @@ fn more_than_may_wait_ends_the_stream_with_an_error() {
 }
 
 #[test]
-fn thoughts_are_shown_to_who_asked_for_them() {
+fn reasoning_is_sent_only_to_clients_that_enabled_thinking() {
     let chunks = [
         delta(json!({"reasoning": "hm"})),
         delta(json!({"reasoning_content": "m", "reasoning": "m"})),
@@ -300,7 +300,7 @@ fn thoughts_are_shown_to_who_asked_for_them() {
 }
 
 #[test]
-fn stop_reasons_are_said_in_anthropics_words() {
+fn finish_reasons_become_anthropic_stop_reasons() {
     let asked = request(json!({"stop_sequences": ["END"]}));
     let mut at_stop = finish("stop");
     at_stop["choices"][0]["stop_reason"] = json!("END");
@@ -329,7 +329,7 @@ fn stop_reasons_are_said_in_anthropics_words() {
 }
 
 #[test]
-fn an_answer_that_failed_is_never_a_complete_one() {
+fn a_failed_response_never_becomes_a_complete_message() {
     let asked = request(json!({}));
     for (reason, status) in [("error", 502), ("abort", 502), ("insufficient_system_resource", 503)] {
         let text = delta(json!({"content": "half an ans"}));
@@ -344,7 +344,7 @@ fn an_answer_that_failed_is_never_a_complete_one() {
 }
 
 #[test]
-fn a_stream_ends_at_done_at_a_known_end_or_not_at_all() {
+fn a_stream_is_complete_only_at_done_or_a_finish_reason() {
     let text = format!("data: {}\n\n", delta(json!({"content": "x"})));
     let end = format!("data: {}", finish("stop"));
     let rows = [
@@ -368,7 +368,7 @@ fn a_stream_ends_at_done_at_a_known_end_or_not_at_all() {
 }
 
 #[test]
-fn other_choices_and_odd_members_are_passed_over() {
+fn other_choices_and_null_members_are_ignored() {
     let second = json!({"choices": [{"index": 1, "delta": {"content": "other"}}]});
     let odd = json!({"choices": [{"delta": null}, {"index": 0, "delta": {"content": null, "tool_calls": null}}],
         "usage": {}, "error": null});
@@ -381,7 +381,7 @@ fn other_choices_and_odd_members_are_passed_over() {
 }
 
 #[test]
-fn a_word_that_keeps_the_stream_open_does_not_end_the_answer() {
+fn a_data_ping_does_not_end_the_stream() {
     let text = format!("data: {}\n\n", delta(json!({"content": "x"})));
     let (events, state) = relay(&request(json!({})), &format!("data: ping\n\n{text}data: [DONE]\n\n"));
     assert_eq!(blocks(&events), [json!({"type": "text", "text": "x"})]);
@@ -394,7 +394,7 @@ fn whole(request: &Value, answer: &Value) -> Result<Value, BadAnswer> {
 }
 
 #[test]
-fn whole_answers_that_are_none_are_told_apart() {
+fn an_unusable_whole_response_is_an_upstream_error_or_invalid() {
     let plain = request(json!({}));
     let call = |arguments: &str, finish: &str| {
         let calls = [call(None, Some("a"), Some("f"), "{}"), call(None, Some("b"), Some("g"), arguments)];
@@ -478,7 +478,7 @@ fn requests_of_the_wrong_shape_name_the_member() {
 }
 
 #[test]
-fn members_of_the_chat_request_are_traced_to_where_they_came_from() {
+fn members_of_the_chat_request_are_traced_to_the_clients_members() {
     let body = request(json!({
         "system": "s",
         "output_config": {"format": {"type": "json_schema", "schema": {}}},
@@ -527,7 +527,7 @@ fn members_of_the_chat_request_are_traced_to_where_they_came_from() {
 }
 
 #[test]
-fn a_target_with_quirks_of_its_own_is_asked_as_it_likes() {
+fn the_request_follows_the_traits_of_the_target() {
     let body = json!({
         "model": "s", "max_tokens": 9, "stream": true,
         "messages": [

@@ -182,7 +182,7 @@ mod tests {
     use crate::chat::AnswerText;
 
     #[test]
-    fn an_answer_has_as_many_calls_as_its_bound_and_no_more() {
+    fn function_calls_of_a_response_are_bounded() {
         let (mut calls, long) = (FunctionCallItems::default(), "x".repeat(NAME_BYTES_MAX + 1));
         let fragment = |index: u64| ChatCallDelta { index: Some(index), ..ChatCallDelta::default() };
         for place in 0..CALLS_MAX {

@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn inline_media_are_told_from_urls() {
+    fn inline_media_are_distinguished_from_urls() {
         let rows = [
             ("data:image/png;base64,iVBO", Some(("image/png", "iVBO"))),
             ("DATA:application/pdf;name=a.pdf; BASE64,JVBE", Some(("application/pdf", "JVBE"))),

@@ -302,7 +302,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_an_object_or_none() {
+    fn arguments_are_a_json_object_or_rejected() {
         let rows = [
             ("", Some("{}")),
             (" \n", Some("{}")),

@@ -309,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_request_is_written_as_it_was_read() {
+    fn a_chat_request_round_trips_through_reader_and_writer() {
         let mark = json!({"type": "ephemeral"});
         let signed = json!({"google": {"thought_signature": "c2ln"}});
         let document = json!({

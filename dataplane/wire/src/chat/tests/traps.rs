@@ -95,7 +95,7 @@ fn comments_pass_and_are_no_content() {
 }
 
 #[test]
-fn every_finish_reason_counts_even_unknown_ones() {
+fn every_finish_reason_finishes_even_unknown_ones() {
     for reason in ["stop", "length", "tool_calls", "eos_token", "insufficient_system_resource", "abort"] {
         let chunk = STOP.replace("stop", reason);
         assert!(state_of(&[TEXT, &chunk]).finished, "{reason}");
@@ -104,7 +104,7 @@ fn every_finish_reason_counts_even_unknown_ones() {
 }
 
 #[test]
-fn finish_on_a_chunk_with_content_is_seen() {
+fn a_finish_reason_on_a_chunk_with_content_is_read() {
     let state = state_of(&[TEXT, r#"{"choices":[{"delta":{"content":"x"}, "finish_reason" : "stop"}]}"#]);
     assert!(state.finished);
     assert_eq!((state.content_events, state.output_bytes), (2, 3));
@@ -121,7 +121,7 @@ fn done_is_matched_as_a_prefix_and_ends_the_stream() {
 }
 
 #[test]
-fn an_error_after_done_is_no_failure_and_does_not_pass() {
+fn an_error_after_done_is_dropped() {
     let text = events(&[TEXT, STOP, "[DONE]"]);
     let (out, state) = relay_text(&format!("{text}{}", events(&[r#"{"error":{"message":"late"}}"#])));
     assert_eq!(out, text);
@@ -129,7 +129,7 @@ fn an_error_after_done_is_no_failure_and_does_not_pass() {
 }
 
 #[test]
-fn missing_done_is_no_failure_after_a_finish_reason() {
+fn a_missing_done_after_a_finish_reason_is_no_error() {
     let state = state_of(&[TEXT, STOP]);
     assert!(state.finished && !state.done && state.error.is_none());
 }
@@ -168,7 +168,7 @@ fn running_usage_is_replaced_and_never_summed() {
 }
 
 #[test]
-fn usage_only_chunk_goes_only_to_clients_that_asked() {
+fn a_usage_only_chunk_is_sent_only_if_requested() {
     let without_choices = r#"{"usage":{"prompt_tokens":5,"completion_tokens":2}}"#;
     for usage in [USAGE, without_choices] {
         let text = events(&[TEXT, STOP, usage, "[DONE]"]);
@@ -251,7 +251,7 @@ fn text_that_quotes_errors_and_usage_is_plain_content() {
 }
 
 #[test]
-fn an_error_that_quotes_a_key_is_cleaned_and_one_that_does_not_keeps_its_bytes() {
+fn an_error_is_rewritten_only_if_it_holds_a_credential() {
     let text = events(&[
         r#"{ "error" : {"message":"Incorrect API key: sk-abcd1234efgh5678 or canary-1","param":null} }"#,
     ]);
@@ -269,7 +269,7 @@ fn an_error_that_quotes_a_key_is_cleaned_and_one_that_does_not_keeps_its_bytes()
 }
 
 #[test]
-fn model_output_is_never_cleaned() {
+fn model_output_is_never_redacted() {
     let chunk = delta(r#""content":"set api_key=sk-abcd1234efgh5678""#);
     let failing = chunk.replacen('{', r#"{"error":{"message":"E"},"#, 1);
     let text = events(&[&chunk, &chunk, &failing]);
@@ -299,7 +299,7 @@ fn a_byte_order_mark_passes_and_hides_no_event() {
 }
 
 #[test]
-fn a_last_event_without_its_blank_line_counts_only_after_a_finish() {
+fn an_unterminated_last_event_counts_only_after_a_finish_reason() {
     let finished = events(&[TEXT, STOP]) + "data: [DONE]\n";
     let (out, state) = relay_text(&finished);
     assert_eq!(out, finished);
@@ -313,7 +313,7 @@ fn a_last_event_without_its_blank_line_counts_only_after_a_finish() {
 }
 
 #[test]
-fn an_unterminated_error_is_an_error_and_is_terminated() {
+fn an_unterminated_error_event_is_terminated() {
     let error = r#"data: {"error":{"message":"E"}}"#;
     let (out, state) = relay_text(&format!("{}{error}", events(&[TEXT])));
     assert_eq!(out, format!("{}{error}\n\n", events(&[TEXT])));
@@ -321,7 +321,7 @@ fn an_unterminated_error_is_an_error_and_is_terminated() {
 }
 
 #[test]
-fn events_of_one_read_leave_as_one_slice() {
+fn events_of_one_read_are_forwarded_as_one_slice() {
     let read = Bytes::from(events(&[TEXT]).repeat(300));
     let (out, _) = relay(std::slice::from_ref(&read), StreamOptions::default());
     assert_eq!(out.len(), 1);
@@ -329,7 +329,7 @@ fn events_of_one_read_leave_as_one_slice() {
 }
 
 #[test]
-fn a_huge_event_passes_before_it_is_whole() {
+fn a_huge_event_is_forwarded_before_it_is_complete() {
     let mut stream = chat::stream(StreamOptions::default());
     let (mut out, mut passed, mut sent, mut held_most) = (Vec::new(), 0, 0, 0);
     let mut push = |stream: &mut dyn AnswerStream, bytes: Bytes| {

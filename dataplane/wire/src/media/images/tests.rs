@@ -47,7 +47,7 @@ fn b64_json_is_requested_from_targets_that_need_it() {
 }
 
 #[test]
-fn another_form_than_inline_is_refused() {
+fn other_response_formats_than_b64_json_are_rejected() {
     for format in [r#""url""#, r#""base64""#, "1", "{}", "[]", "true", r#""""#] {
         let body = format!(r#"{{"model":"m","prompt":"x","response_format":{format}}}"#);
         let mut scan = HeadScan::new(Dialect::Images);

@@ -37,7 +37,7 @@ fn the_estimate_of_a_small_tool_is_close_to_the_vendors_count() {
 }
 
 #[test]
-fn escapes_and_layout_do_not_count() {
+fn escapes_and_layout_do_not_change_the_token_count() {
     let plain = r#"{"messages":[{"role":"user","content":"é \"x\""}]}"#;
     let escaped = "{ \"messages\" : [ {\"content\":\"\\u00e9 \\u0022x\\\"\", \"role\":\"user\"} ] }";
     assert_eq!(count(plain.as_bytes(), "m"), count(escaped.as_bytes(), "m"));

@@ -128,7 +128,7 @@ fn a_version_member_replaces_the_model_for_targets_that_need_it() {
 }
 
 #[test]
-fn usage_is_not_asked_for_where_the_provider_cannot() {
+fn usage_is_not_requested_from_targets_without_stream_options() {
     let body = Bytes::from_static(br#"{"model":"a","stream":true,"messages":[]}"#);
     assert_eq!(upstream(&[body], "T", false), br#"{"model":"T","stream":true,"messages":[]}"#);
 }
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_do_not_change_keep_their_order(text in request_text(), cuts in cuts()) {
+    fn unchanged_bytes_keep_their_order(text in request_text(), cuts in cuts()) {
         // With an empty target model and no usage requested, bytes are only removed.
         let got = upstream(&cut(text.as_bytes(), &cuts), "", false);
         prop_assert!(is_subsequence(&got, text.as_bytes()));

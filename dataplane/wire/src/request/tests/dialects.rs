@@ -104,7 +104,7 @@ fn input_text_is_counted_in_the_text_members_of_each_dialect() {
 }
 
 #[test]
-fn a_document_of_plain_text_is_text_and_one_of_base64_is_not() {
+fn a_plain_text_document_counts_as_text_and_a_base64_one_does_not() {
     let body = |kind: &str| {
         let source = format!(r#"{{"type":"{kind}","media_type":"","data":"{}"}}"#, "A".repeat(1000));
         format!(r#"{{"model":"m","messages":[{{"content":[{{"type":"document","source":{source}}}]}}]}}"#)

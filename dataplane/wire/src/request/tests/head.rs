@@ -141,7 +141,7 @@ fn invalid_values_of_gateway_members_are_ignored() {
 }
 
 #[test]
-fn the_largest_bound_that_any_upstream_could_read_counts() {
+fn the_largest_possible_reading_of_an_output_limit_applies() {
     // (members, tokens of one answer, true if unbounded, answers)
     let rows = [
         (r#""max_completion_tokens":1,"max_tokens":100000"#, Some(100_000), false, None),
@@ -165,7 +165,7 @@ fn the_largest_bound_that_any_upstream_could_read_counts() {
 }
 
 #[test]
-fn a_bound_that_is_no_whole_number_is_refused_by_name() {
+fn an_output_limit_that_is_no_whole_number_is_rejected_by_name() {
     let long = format!("0.{}1", "0".repeat(200));
     for name in ["max_tokens", "max_completion_tokens", "n", "best_of"] {
         for value in ["\"100\"", "1.5", "-2", "true", "[5]", "{}", "1e-1", long.as_str()] {
@@ -178,7 +178,7 @@ fn a_bound_that_is_no_whole_number_is_refused_by_name() {
 }
 
 #[test]
-fn base64_data_is_no_text() {
+fn base64_data_does_not_count_as_text() {
     let data = "A".repeat(10_000);
     let body = format!(
         r#"{{"model":"m","messages":[{{"role":"user","content":[
