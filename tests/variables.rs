@@ -86,11 +86,14 @@ const PROOFS: &[(&str, Proof)] = &[
     ("LLMGW_PRICES_URL", Test("prices.rs", "a_newer_price_list_is_fetched_at_the_start_and_kept")),
     (
         "LLMGW_RETENTION_USAGE_DAYS",
-        Test("../control/src/usage/retention/mod.rs", "whole_days_go_with_their_hours_and_days_stay_longer"),
+        Test(
+            "../control/src/usage/retention/mod.rs",
+            "retention_deletes_records_by_day_and_keeps_day_sums_longer",
+        ),
     ),
     (
         "LLMGW_RETENTION_AUDIT_DAYS",
-        Test("../control/src/usage/retention/mod.rs", "a_large_backlog_goes_in_many_short_steps"),
+        Test("../control/src/usage/retention/mod.rs", "a_large_retention_backlog_is_deleted_in_short_steps"),
     ),
     ("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Warned("30")),
     ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn reasons_have_the_figures_of_a_sentence() {
+    fn verdict_reasons_have_figures_and_are_bounded() {
         let found = verdict(&with_selector("line", trend(100, 41, 2)));
         let [failing, hour] = found.reasons.as_slice() else { panic!("{found:?}") };
         assert_eq!(failing.figures, [("requests", 100), ("failed", 41)].into());

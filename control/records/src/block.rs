@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn names_come_back_whether_the_record_before_had_the_same_or_others() {
+    fn names_round_trip_after_records_with_equal_and_other_names() {
         let a = [
             "o", "k", "", "", "s", "e", "p", "m", "done", "", "r", "list", "", "", "a=1", "", "c/1", "", "",
             "", "", "stop",
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_after_one_with_a_failed_attempt_keeps_its_own_target() {
+    fn a_record_after_one_with_failed_attempts_keeps_its_target() {
         let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
         let target = [
             "o", "k", "", "", "line", "line", "p1", "m1", "done", "", "r", "list", "", "", "", "", "", "",

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_bit_and_the_length_count() {
+    fn a_digest_changes_with_every_bit_and_the_length() {
         for digest in [digest, wide_digest] {
             for length in 0..40 {
                 let bytes = vec![0x5a; length];
@@ -94,7 +94,7 @@ mod tests {
 
     /// Files and rows that later releases read contain these digests.
     #[test]
-    fn digests_stay_what_they_are() {
+    fn digests_are_stable_across_releases() {
         let bytes: Vec<u8> = (0..=99).collect();
         assert_eq!([digest(7, &bytes), wide_digest(7, &bytes)], [0xa964_4c1a, 0x8d63_b61e]);
     }

@@ -60,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_those_of_serde() {
+    fn record_names_match_the_serde_names() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
         check(StepResult::name, 21);

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_a_part_of_one_is_none() {
+    fn numbers_round_trip_and_a_cut_number_is_rejected() {
         let edges = (0..64).flat_map(|bit| [(1_u64 << bit) - 1, 1 << bit]).chain([u64::MAX]);
         for number in edges {
             let mut out = Vec::new();
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_more_than_64_bits_is_none() {
+    fn a_number_of_more_than_64_bits_is_rejected() {
         let mut most = [0xff; 10];
         most[9] = 1;
         assert_eq!(take(&mut most.as_slice()), Some(u64::MAX));
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn several_texts_come_back_as_one_by_one() {
+    fn several_texts_round_trip_and_invalid_utf8_is_rejected() {
         let long = "ö".repeat(64);
         for texts in [["", "a", "b/c"], ["ä", "", "ß"], ["a", &long, "b"], [&long, &long, &long]] {
             let mut out = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_cut_or_no_text_is_none() {
+    fn a_cut_text_and_invalid_utf8_are_rejected() {
         let mut out = Vec::new();
         put_text(&mut out, "ä/b");
         assert_eq!(take_text(&mut out.as_slice()), Some("ä/b"));

@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_is_an_object_and_nothing_else() {
+    fn a_body_must_be_a_json_object() {
         for body in [r#"[[], "one"]"#, "[]", "null", "1", r#""pass""#, "\u{feff}{}"] {
             let error = format!("{:?}", parse::<Outer>(body.as_bytes()).unwrap_err());
             assert!(error.contains("must be a JSON object"), "{body} {error}");
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_is_named_by_its_place() {
+    fn a_body_fault_names_its_path_and_omits_the_value() {
         for (body, place, reason) in [
             (r#"{"list": [{"number": 1, "extra": 1}]}"#, "list[0].extra", "unknown field"),
             (r#"{"list": [{"number": 1}, {}]}"#, "list[1].number", "missing field"),

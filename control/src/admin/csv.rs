@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_quoted_where_they_must_be_and_never_formulas() {
+    fn csv_fields_are_quoted_where_needed_and_never_formulas() {
         for (field, want) in [
             ("plain", "plain"),
             ("", ""),

@@ -134,14 +134,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_advice_about_routes_names_them_all() {
+    fn an_unknown_route_error_lists_every_route() {
         let advice = operation("no such route").unwrap_err();
         let listed: Vec<&str> = advice.trim_start_matches("one of ").split(", ").collect();
         assert_eq!(listed, Operation::GRANTABLE.map(Operation::name));
     }
 
     #[test]
-    fn model_entries_are_told_from_others() {
+    fn model_entries_of_an_allowlist_are_recognized() {
         for (entry, good) in [
             ("openai/gpt-4o", true),
             ("openai/*", true),

@@ -37,7 +37,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_free_again_when_its_request_has_ended() {
+    fn an_idempotency_key_is_free_after_its_request_ended() {
         let running = InFlightRequests::default();
         let name = |key: &str| ("admin".to_owned(), key.to_owned());
         let first = running.begin(name("a")).unwrap();

@@ -142,7 +142,7 @@ fn a_damaged_archive_does_not_count_towards_the_kept_ones() {
 }
 
 #[test]
-fn a_list_shows_the_fault_of_an_archive_that_is_damaged_behind_its_manifest() {
+fn the_list_shows_an_archive_damaged_after_its_manifest_as_faulty() {
     let (_home, dir) = state();
     let made: Vec<Archive> = (0..2).map(|_| create(&dir, 3).unwrap()).collect();
     assert_eq!(made[1].fault, None);
@@ -292,7 +292,7 @@ fn an_unmodified_forged_archive_restores() {
 }
 
 #[test]
-fn names_links_and_devices_of_an_attacker_are_refused() {
+fn archives_with_hostile_names_links_or_devices_are_rejected() {
     for (kind, name, mention) in [
         (EntryType::Regular, "../evil", "../evil"),
         (EntryType::Regular, "/etc/cron.d/evil", "/etc/cron.d/evil"),

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_names_its_holder_and_keys_with_equals_signs_keep_working() {
+    fn a_key_entry_may_name_its_holder_and_the_key_may_hold_equals_signs() {
         let long = "0123456789abcdef";
         for (entry, id, keys) in [
             (format!("ops={long}"), "admin:ops", vec![long.to_owned(), format!("ops={long}")]),

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_in_the_place_of_another_is_damaged() {
+    fn a_row_under_another_id_counts_as_damaged() {
         let db = filled();
         db.execute_batch("DELETE FROM usage WHERE id = 3; UPDATE usage SET id = 3 WHERE id = 2").unwrap();
         assert!(check_all(&db).unwrap_err().to_string().contains("row 3 "));

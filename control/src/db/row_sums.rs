@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_follow_every_change() {
+    fn row_sums_follow_every_change() {
         let dir = TempDir::new().unwrap();
         let mut writer = opened(dir.path()).unwrap().writer;
         let before = known(&writer, MAIN).unwrap();

@@ -127,7 +127,7 @@ mod tests {
     ];
 
     #[test]
-    fn no_blob_of_the_schema_is_missing_here() {
+    fn every_sealed_blob_column_of_the_schema_is_listed() {
         let mut db = Connection::open_in_memory().unwrap();
         crate::db::migrate::migrate(&mut db).unwrap();
         let sql = "SELECT t.name, c.name FROM pragma_table_list t, pragma_table_info(t.name) c \

@@ -154,7 +154,7 @@ fn a_damaged_database_is_refused_and_kept() {
 }
 
 #[test]
-fn a_lost_row_of_the_vault_is_damage() {
+fn a_missing_vault_row_counts_as_damage() {
     for name in [super::vault::DATA_KEY, super::vault::KEY_HASH_KEY] {
         let (dir, path) = made();
         Connection::open(&path).unwrap().execute("DELETE FROM vault WHERE name = ?", [name]).unwrap();

@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_failed_attempt_used_counts_at_its_own_provider_and_once_elsewhere() {
+    fn usage_of_a_failed_attempt_counts_at_its_provider_and_once_elsewhere() {
         let home = TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         for (id, kind, subject, model, endpoint) in [

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_fit_whole_tags_and_any_of_the_end_users() {
+    fn marks_match_all_tags_and_any_end_user() {
         let mut record = Record::default();
         record.set_name(RecordName::Tags, "job=7,team=a");
         record.set_name(RecordName::EndUser, "anna");

@@ -87,7 +87,7 @@ mod tests {
     const HERE: SealPlace<'static> = SealPlace { table: "vault", column: "sealed", id: "data_key" };
 
     #[test]
-    fn opens_only_with_its_key_and_at_its_place() {
+    fn a_sealed_value_opens_only_with_its_key_and_at_its_place() {
         let key = Secret::new([7; 32]);
         let sealed = seal(&key, &HERE, b"secret").unwrap();
         assert_eq!(open(&key, &HERE, &sealed).unwrap().expose(), b"secret");

@@ -340,7 +340,7 @@ mod tests {
     };
 
     #[test]
-    fn what_the_first_release_wrote_is_read_and_its_cost_unknown() {
+    fn records_of_the_first_release_are_read_with_an_unknown_cost() {
         let bytes = first_layout(&RECORD, &STEP);
         let (record, trace) = Record::take(&bytes, Texts::Inline).unwrap();
         assert_eq!((record.cost_nano_usd, record.name(RecordName::Price)), (None, ""));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_before_details_were_recorded_is_read_without_them() {
+    fn records_written_before_details_existed_are_read_without_details() {
         let bytes = [
             b"\x02r1\x05\x06\x08messages\x01k\0\0\x01s\x01e\x01p\x01m\x09completed\0\x08reported".as_slice(),
             // Status 200, streamed, with cost and optional fields; tokens; head, first content; price and cost.
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_of_nothing_and_one_that_is_unknown_come_back_as_they_were() {
+    fn a_zero_cost_and_an_unknown_cost_round_trip() {
         let costs =
             [(None, None), (None, Some(0)), (None, Some(COST_MAX)), (Some(0), None), (Some(COST_MAX), None)];
         for (cost_nano_usd, quota_nano_usd) in costs {

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_comes_back_and_each_alone() {
+    fn rare_fields_round_trip_together_and_alone() {
         let lost = Lost {
             tokens: TokenCounts { input: 7, audio_input: 1, ..TokenCounts::ZERO },
             units: Units { searches: 2, ..Units::ZERO },
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_attempts_come_back_with_each_part_and_without() {
+    fn failed_attempts_round_trip_with_and_without_each_field() {
         let tiers = [None, Some("priority"), Some("")];
         let amounts = [None, Some(0), Some(1 << 40)];
         let mut all = Vec::new();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_any_of_it_takes_no_byte_for_it() {
+    fn absent_rare_fields_take_no_bytes() {
         let mut bytes = Vec::new();
         Record { tokens: TokenCounts { input: 1, output: 2, ..TokenCounts::ZERO }, ..Record::default() }
             .put(&mut bytes, text);

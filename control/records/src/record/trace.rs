@@ -122,7 +122,7 @@ mod tests {
     };
 
     #[test]
-    fn optional_fields_of_a_step_come_back_each_alone_and_together() {
+    fn optional_fields_of_a_step_round_trip_alone_and_together() {
         let steps = [
             FIXED,
             RecordStep { start_us: Some(0), ..FIXED },

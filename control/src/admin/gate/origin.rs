@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_own_origin_and_no_page_at_all_are_at_home() {
+    fn requests_from_other_origins_are_foreign() {
         for (headers, foreign) in [
             (&[][..], false),
             (&[("sec-fetch-site", "same-origin")], false),

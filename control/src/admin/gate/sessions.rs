@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_ends_when_idle_and_at_the_end_of_its_life() {
+    fn a_session_expires_when_idle_and_at_its_maximum_age() {
         let sessions = sessions();
         let id = sessions.open(KEY, 0).unwrap();
         assert_eq!(sessions.use_of(id.expose(), HOUR - 1).unwrap().key, KEY);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_never_too_many_and_the_idlest_goes() {
+    fn a_session_beyond_the_limit_evicts_the_longest_idle_one() {
         let sessions = sessions();
         let first = sessions.open(KEY, 0).unwrap();
         let second = sessions.open(KEY, 1).unwrap();

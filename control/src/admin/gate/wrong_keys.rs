@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_its_burst_then_its_pace() {
+    fn wrong_keys_of_an_address_are_limited_by_burst_and_rate() {
         let wrong_keys = WrongKeys::default();
         let here = IpAddr::from([10, 0, 0, 1]);
         for n in 0..20 {
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address_and_mapped_ipv4_is_ipv4() {
+    fn an_ipv6_network_counts_as_one_address_and_mapped_ipv4_as_ipv4() {
         let wrong_keys = WrongKeys::default();
         for n in 0..20 {
             let address: Ipv6Addr = format!("2001:db8:1:2::{n:x}").parse().unwrap();
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_from_everywhere_is_bounded_in_memory_and_number() {
+    fn wrong_keys_from_many_addresses_are_bounded_in_number_and_memory() {
         let wrong_keys = WrongKeys::default();
         let mut accepted = 0;
         for n in 0..1_000_000_u32 {

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_who_misses_frames_gets_the_newest_and_each_change_once() {
+    fn a_listener_that_misses_frames_gets_the_newest_and_all_changes() {
         let mut progress = Progress::default();
         let mut sent = |frame: LiveFrame| {
             let mut out = Vec::new();

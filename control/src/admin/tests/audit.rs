@@ -70,7 +70,7 @@ fn a_change_is_found_by_each_filter_and_the_newest_comes_first() {
 }
 
 #[test]
-fn an_export_has_every_row_in_both_forms() {
+fn an_audit_export_has_every_row_in_jsonl_and_csv() {
     let gateway = Gateway::start();
     let count = 1_203;
     let id = create(&gateway, "=Ada, \"the first\"");
@@ -99,7 +99,7 @@ fn an_export_has_every_row_in_both_forms() {
 }
 
 #[test]
-fn who_is_refused_is_written_down_once_and_counted() {
+fn refused_requests_share_one_audit_row_with_a_count() {
     let gateway = Gateway::start();
     let wrong = [("x-api-key", "sk-a-wrong-key-that-must-not-be-kept")];
     for _ in 0..20 {

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Gateway;
 
 #[test]
-fn every_path_below_the_console_but_assets_is_the_page() {
+fn every_console_path_except_assets_returns_the_page() {
     let gateway = Gateway::start();
     for path in [
         "/console",
@@ -32,7 +32,7 @@ fn every_path_below_the_console_but_assets_is_the_page() {
 }
 
 #[test]
-fn the_page_needs_no_key_and_runs_nothing_foreign() {
+fn the_page_needs_no_key_and_forbids_foreign_scripts() {
     let gateway = Gateway::start();
     let (_, _, response) = gateway.call(Method::GET, "/console/keys", &[]);
     let value = |name: &str| response.headers()[name].to_str().unwrap().to_owned();
@@ -55,7 +55,7 @@ fn the_page_needs_no_key_and_runs_nothing_foreign() {
 }
 
 #[test]
-fn a_browser_asks_for_the_page_again_and_keeps_the_files() {
+fn the_page_is_revalidated_and_assets_are_cached() {
     let gateway = Gateway::start();
     let (_, _, response) = gateway.call(Method::GET, "/console/", &[]);
     assert_eq!(response.headers()["cache-control"], "no-cache");

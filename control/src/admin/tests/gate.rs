@@ -49,7 +49,7 @@ impl http_body::Body for Watched {
 
 /// M-005, M-197, M-199.
 #[test]
-fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
+fn every_route_requires_an_administrator_before_it_reads_the_body() {
     let gateway = Gateway::start();
     publish_keys(&gateway);
     let (cookie, token) = gateway.sign_in();
@@ -110,7 +110,7 @@ fn only_administrators_get_in_and_every_route_asks_before_it_reads() {
 
 /// M-189 to M-191, on the admin API.
 #[test]
-fn x_api_key_wins_and_a_wrong_one_is_not_rescued() {
+fn x_api_key_takes_precedence_over_authorization_even_if_wrong() {
     let gateway = Gateway::start();
     publish_keys(&gateway);
     let bearer = format!("bearer {ADMIN}");
@@ -135,7 +135,7 @@ fn x_api_key_wins_and_a_wrong_one_is_not_rescued() {
 
 /// Every route of the specification is in a route table: that of its resource, or that of later releases.
 #[test]
-fn the_routes_of_the_specification_are_all_there() {
+fn every_route_of_the_specification_is_in_a_route_table() {
     let listed = "GET state; GET POST DELETE session; GET POST principals; GET PATCH DELETE principals/{}; \
          GET POST projects; GET PATCH DELETE projects/{}; PUT DELETE projects/{}/members/{}; GET POST keys; \
          GET PATCH DELETE keys/{}; POST keys/{}/reveal; POST keys/{}/rotate; GET POST providers; \
@@ -160,7 +160,7 @@ fn the_routes_of_the_specification_are_all_there() {
 }
 
 #[test]
-fn paths_and_methods_are_told_apart() {
+fn unknown_paths_return_404_and_wrong_methods_405() {
     let gateway = Gateway::start();
     let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
     for (method, path, status, code) in [

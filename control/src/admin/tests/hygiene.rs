@@ -12,7 +12,7 @@ use shared::port::{Body, BoxError, full};
 use super::{ADMIN, Gateway, text};
 
 #[test]
-fn a_body_must_say_that_it_is_json() {
+fn a_body_without_a_json_content_type_is_rejected() {
     let gateway = Gateway::start();
     for (headers, want) in [
         (&[][..], 415),
@@ -36,7 +36,7 @@ fn a_body_must_say_that_it_is_json() {
 }
 
 #[test]
-fn head_is_get_without_a_body_and_options_tells_the_methods() {
+fn head_returns_the_get_headers_and_options_lists_the_methods() {
     let gateway = Gateway::start();
     let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
     for path in ["/admin/api/session", "/console", "/admin/api/principals"] {
@@ -65,7 +65,7 @@ fn head_is_get_without_a_body_and_options_tells_the_methods() {
 }
 
 #[test]
-fn every_answer_is_kept_by_nobody_and_shown_in_no_frame() {
+fn every_response_restricts_caching_and_framing() {
     let gateway = Gateway::start();
     let admin: &[(&str, &str)] = &[("x-api-key", ADMIN)];
     for (method, path, headers) in [
@@ -119,7 +119,7 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
 }
 
 #[test]
-fn a_misfit_in_a_body_is_told_by_its_place_and_its_value_is_not_repeated() {
+fn an_invalid_body_error_names_the_field_and_omits_its_value() {
     let gateway = Gateway::start();
     for (body, param) in [
         (r#"{"name": 5}"#, "name"),
@@ -153,7 +153,7 @@ impl http_body::Body for Never {
 }
 
 #[test]
-fn a_slow_body_holds_no_place_inside_and_a_stranger_takes_none() {
+fn unfinished_bodies_and_unauthenticated_requests_take_no_slot() {
     let gateway = Gateway::start();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let mut nobody = Context::from_waker(Waker::noop());
@@ -181,7 +181,7 @@ fn a_slow_body_holds_no_place_inside_and_a_stranger_takes_none() {
 }
 
 #[test]
-fn a_time_that_ends_before_it_begins_is_refused_wherever_there_is_one() {
+fn a_time_range_that_ends_before_it_starts_is_rejected_by_every_route() {
     let gateway = Gateway::start();
     for path in ["usage", "usage/export", "requests", "audit", "audit/export"] {
         let path = format!("/admin/api/{path}?from=5&to=1");
@@ -198,7 +198,7 @@ fn a_time_that_ends_before_it_begins_is_refused_wherever_there_is_one() {
 }
 
 #[test]
-fn a_list_is_not_taken_for_the_fields_of_an_object() {
+fn a_json_array_body_is_rejected() {
     let gateway = Gateway::start();
     let (status, told, _) = gateway.send_json(Method::POST, "principals", r#"["Zed", "z@example.com"]"#, &[]);
     assert_eq!(status, 400, "{told}");

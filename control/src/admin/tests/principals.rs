@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Gateway;
 
 #[test]
-fn a_principal_is_made_changed_and_forgotten_with_versions_and_repeats() {
+fn principals_are_created_edited_and_deleted_with_versions_and_replays() {
     let gateway = Gateway::start();
     let make = r#"{"name": "Ada", "email": "ada@example.com"}"#;
     let (status, ada, response) =

@@ -11,7 +11,7 @@ use crate::usage::tests::event;
 use crate::{OpenParams, State};
 
 #[test]
-fn state_tells_how_the_gateway_is_doing() {
+fn state_reports_version_counts_reload_and_usage() {
     let mut gateway = Gateway::start();
     let state = gateway.get("/admin/api/state");
     assert_eq!(state["auth_required"], true);
@@ -30,7 +30,7 @@ fn state_tells_how_the_gateway_is_doing() {
 }
 
 #[test]
-fn a_database_that_breaks_while_serving_is_a_clear_error() {
+fn a_broken_database_returns_500_internal_error() {
     let gateway = Gateway::start();
     let path = gateway.home.path().join("state/gateway.db");
     rusqlite::Connection::open(path).unwrap().execute_batch("DROP TABLE usage").unwrap();
@@ -44,7 +44,7 @@ fn a_database_that_breaks_while_serving_is_a_clear_error() {
 }
 
 #[test]
-fn after_the_stop_the_handler_says_so_and_the_state_is_free() {
+fn after_a_stop_requests_return_503_and_the_state_can_be_opened() {
     let gateway = Gateway::start();
     let (handler, home) = (Arc::clone(&gateway.handler), gateway.home.path().to_owned());
     let Gateway { control, log, home: _home, .. } = gateway;

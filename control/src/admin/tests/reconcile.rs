@@ -134,7 +134,7 @@ fn exports_of_anthropic_and_mapped_tables_are_compared_too() {
 }
 
 #[test]
-fn what_is_no_export_is_refused_by_name() {
+fn an_invalid_export_is_rejected_with_the_field_name() {
     let gateway = Gateway::start();
     let mapping = json!({"day": "d", "model": "m"});
     for (body, param, says) in [

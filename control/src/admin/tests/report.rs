@@ -26,7 +26,7 @@ fn pages(gateway: &Gateway, query: &str, limit: usize) -> (Vec<Value>, Value) {
 }
 
 #[test]
-fn pages_of_a_report_are_together_the_whole_of_it() {
+fn the_pages_of_a_report_add_up_to_the_whole_report() {
     let mut gateway = Gateway::start();
     let events = exchanges();
     events.iter().for_each(|event| assert!(gateway.log.append(event)));
@@ -148,7 +148,7 @@ fn groups_are_sorted_by_any_figure() {
 }
 
 #[test]
-fn a_report_counts_days_as_its_time_zone_does() {
+fn a_report_groups_days_in_its_time_zone() {
     let mut gateway = Gateway::start();
     // Five days around the end of summer time in Berlin, with an exchange every 7 minutes.
     let start = 1_792_706_400_000_u64;
@@ -192,7 +192,7 @@ fn a_report_counts_days_as_its_time_zone_does() {
 }
 
 #[test]
-fn other_zones_than_utc_are_refused_where_only_days_are_kept() {
+fn other_time_zones_are_rejected_where_only_day_sums_remain() {
     let mut gateway = Gateway::start();
     let (old, new) = (1_600_000_000_000, 1_700_000_000_000);
     for started_at_ms in [old, new] {
@@ -253,7 +253,7 @@ fn a_report_charges_a_mark_up_in_another_currency() {
 }
 
 #[test]
-fn names_stand_beside_ids_and_outlive_what_they_name() {
+fn names_are_shown_beside_ids_after_the_objects_are_deleted() {
     let mut gateway = Gateway::start();
     let make = |path: &str, body: &str| {
         let (status, made, _) = gateway.send_json(Method::POST, path, body, &[]);

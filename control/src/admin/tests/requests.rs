@@ -38,7 +38,7 @@ fn requests_are_paged_newest_first_without_gap_or_repeat() {
 }
 
 #[test]
-fn requests_are_filtered_by_everything_they_are_known_by() {
+fn requests_are_filtered_by_every_recorded_field() {
     let mut gateway = Gateway::start();
     let other = UsageEvent {
         key: KeyId::new("key 2"),

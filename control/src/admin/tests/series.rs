@@ -35,7 +35,7 @@ fn figures(points: &Value) -> Value {
 }
 
 #[test]
-fn a_series_tells_what_clients_noticed_from_what_upstreams_did() {
+fn a_series_separates_client_outcomes_from_upstream_failures() {
     let mut gateway = Gateway::start();
     let lost = Lost {
         tokens: TokenCounts { input: 5, ..TokenCounts::ZERO },

@@ -83,7 +83,7 @@ fn a_session_is_opened_used_and_ended() {
 
 /// A browser logs an error status, and every page of the console asks for its session.
 #[test]
-fn a_page_without_a_session_learns_that_without_an_error() {
+fn a_request_without_a_session_gets_200_with_an_empty_session() {
     let gateway = Gateway::start();
     let (ended, token) = gateway.sign_in();
     gateway.call(Method::DELETE, SESSION, &[("cookie", &ended), ("x-csrf-token", &token)]);
@@ -109,7 +109,7 @@ fn a_page_without_a_session_learns_that_without_an_error() {
 }
 
 #[test]
-fn whoever_has_no_administrator_key_does_not_sign_in() {
+fn sign_in_requires_an_administrator_key() {
     let gateway = Gateway::start();
     super::gate::publish_keys(&gateway);
     let key = |key: &str| json!({"key": key}).to_string();
@@ -152,7 +152,7 @@ fn a_cookie_is_secure_where_the_page_was_and_a_second_sign_in_ends_the_first() {
 }
 
 #[test]
-fn too_many_wrong_keys_are_put_off_and_the_right_one_never_is() {
+fn repeated_wrong_keys_are_rate_limited_and_a_valid_key_is_not() {
     let gateway = Gateway::start();
     let from = |address: [u8; 4], key: &str, path: &str, method: Method| {
         let request = Request::builder().method(method).uri(path).header("x-api-key", key);

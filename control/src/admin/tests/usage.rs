@@ -39,7 +39,7 @@ pub(super) fn exchanges() -> Vec<UsageEvent> {
 }
 
 #[test]
-fn usage_is_exact_at_any_edge() {
+fn usage_totals_are_exact_for_any_time_range() {
     let mut gateway = Gateway::start();
     let events = exchanges();
     events.iter().for_each(|event| assert!(gateway.log.append(event)));
@@ -197,7 +197,7 @@ fn an_export_has_every_exchange_once_in_either_format() {
 }
 
 #[test]
-fn a_third_export_waits_and_one_whose_client_went_makes_room() {
+fn a_third_export_returns_503_until_another_export_ends() {
     let mut gateway = Gateway::start();
     // More than the queued pieces and the piece in progress can hold.
     let long = |n: u64| UsageEvent { selector: format!("{n}{}", "x".repeat(60 << 10)).into(), ..event(n) };
@@ -225,7 +225,7 @@ fn a_third_export_waits_and_one_whose_client_went_makes_room() {
 }
 
 #[test]
-fn repricing_makes_costs_known_once_and_twice_is_the_same() {
+fn repricing_makes_unknown_costs_known_and_is_idempotent() {
     let mut gateway = Gateway::start();
     let events = exchanges();
     events.iter().for_each(|event| assert!(gateway.log.append(event)));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_applied_is_said_and_what_is_wrong_is_named() {
+    fn a_charge_is_shown_normalized_and_invalid_parameters_are_named() {
         let shown = charge("markup_percent=-2.50&currency=EUR&rate=0.920").unwrap().unwrap().shown();
         assert_eq!(
             serde_json::to_string(&shown).unwrap(),

@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_quoted_where_they_must_be_and_never_formulas() {
+    fn csv_texts_are_quoted_where_needed_and_never_formulas() {
         let cases = [
             ("plain text", "plain text"),
             ("", ""),

@@ -139,7 +139,7 @@ fn of_list(setting: &Setting) -> String {
 }
 
 #[test]
-fn a_vendors_prices_are_for_that_vendors_connections_only() {
+fn vendor_prices_apply_only_to_providers_of_that_vendor() {
     let setting = Setting::new();
     let (known, next) = setting.at(1);
     assert_eq!(next, None);
@@ -246,7 +246,7 @@ fn regional_addresses_have_the_vendors_surcharge() {
 }
 
 #[test]
-fn prices_that_depend_on_the_hour_change_with_it_and_are_repriced_by_it() {
+fn hourly_prices_change_on_the_hour_and_apply_to_repricing() {
     let setting = Setting::of("
 providers:
   main: {registry_id: deepseek, api_key: k, models: [deepseek-v4-pro, {id: deepseek-flash, prices: {input: 7}}]}
@@ -276,7 +276,7 @@ providers:
 }
 
 #[test]
-fn the_prices_of_a_moment_are_those_that_were_in_force_then() {
+fn price_history_returns_the_prices_in_force_at_a_time() {
     let setting = Setting::new();
     setting.say("o1", "own", 1_000, priced(1));
     setting.say("o2", "own", 2_000, Facts { vision: Some(false), ..Facts::default() });

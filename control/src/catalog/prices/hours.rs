@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peak_hours_begin_and_end_on_the_hour_in_utc() {
+    fn peak_hours_start_and_end_on_the_hour_in_utc() {
         let hours: PeakHours =
             serde_json::from_str(r#"{"weekdays":[1,2,3,4,5],"hours":[[1,4],[6,10]]}"#).unwrap();
         let ms =

@@ -202,7 +202,7 @@ fn a_key_is_shown_once_and_only_its_hash_and_a_sealed_copy_are_kept() {
 }
 
 #[test]
-fn a_key_is_revealed_to_administrators_and_its_human_and_each_attempt_is_written_down() {
+fn a_key_is_revealed_to_administrators_and_its_human_with_an_audit_row() {
     let keyring = Keyring::open();
     let key = id(&keyring.issue());
     let eve = keyring.office.principal("Eve");

@@ -153,7 +153,7 @@ fn deleting_the_last_key_of_a_family_deletes_and_audits_its_limits() {
 }
 
 #[test]
-fn limits_that_go_with_a_project_or_a_human_are_listed_in_the_audit() {
+fn limits_deleted_with_a_project_or_a_human_are_audited() {
     let desk = Desk::open();
     let office = &desk.office;
     let ada = office.principal("Ada");

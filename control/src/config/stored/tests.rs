@@ -21,7 +21,7 @@ fn faults(value: Value, auth: Option<ConnectionAuth>) -> Vec<String> {
 }
 
 #[test]
-fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
+fn stored_providers_are_checked_like_the_file_with_faults_by_field() {
     let cases = [
         (json!({"type": "echo"}), vec![]),
         (json!({"registry_id": "groq", "api_key": "${ENV:GOOD}", "models": ["a"]}), vec![]),
@@ -72,7 +72,7 @@ fn the_rules_are_those_of_the_file_and_all_faults_name_their_field() {
 }
 
 #[test]
-fn each_kind_has_rules_of_its_own() {
+fn each_provider_kind_has_its_own_validation_rules() {
     let cases = [
         (
             json!({"type": "bedrock", "api_key": "ABSK1"}),

@@ -162,7 +162,7 @@ fn an_empty_file_is_a_valid_configuration() {
 }
 
 #[test]
-fn ten_thousand_endpoints_fit() {
+fn a_configuration_may_hold_ten_thousand_endpoints() {
     let mut yaml = "providers: {a: {type: echo}}\nendpoints:\n".to_owned();
     for n in 0..10_000 {
         yaml.push_str(&format!(

@@ -209,7 +209,7 @@ mod tests {
     const ALL: &str = "SELECT coalesce(sum(requests), 0) FROM usage_hour";
 
     #[test]
-    fn what_is_noted_and_not_recorded_is_recorded_once_by_the_next_process() {
+    fn an_unrecorded_note_is_recorded_once_by_the_next_process() {
         let home = TempDir::new().unwrap();
         let process = Process::start(home.path());
         let mut log = process.journal.log().unwrap();
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_were_stored_are_not_stored_again_when_their_file_comes_back() {
+    fn stored_notes_are_not_stored_again_if_their_file_reappears() {
         let home = TempDir::new().unwrap();
         let dir = home.path().join("journal");
         let mut process = Process::start(home.path());
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_used_again_and_bounded() {
+    fn note_slots_are_reused_and_bounded() {
         let home = TempDir::new().unwrap();
         let mut notes = Notes::new(home.path(), 1);
         let first = notes.write(&event(0)).unwrap();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_record_has_a_slot_and_leaves_its_trace_away() {
+    fn the_longest_record_fits_a_note_without_its_trace() {
         let home = TempDir::new().unwrap();
         let lost = Lost { tokens: TokenCounts { input: 7, ..TokenCounts::ZERO }, ..Lost::default() };
         let (provider, model) = (ProviderId::new("p".repeat(64)), ModelId::new("m".repeat(128)));

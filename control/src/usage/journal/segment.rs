@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_file_is_zeros_and_has_all_of_its_blocks() {
+    fn a_new_journal_file_is_zeroed_and_fully_allocated() {
         let home = TempDir::new().unwrap();
         let spare = create(home.path(), FileId { origin: 1, number: 1 }, SEGMENT_BYTES).unwrap();
         let path = &spare.segment.path;
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_gets_no_blocks_is_not_there() {
+    fn a_file_that_cannot_be_allocated_is_removed() {
         let home = TempDir::new().unwrap();
         let id = FileId { origin: 1, number: 1 };
         create(home.path(), id, 1 << 62).unwrap_err();
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_written_as_far_as_they_are_asked_for() {
+    fn write_zeros_writes_exactly_the_given_length() {
         let home = TempDir::new().unwrap();
         let path = home.path().join("file");
         for bytes in [0, 1, 64 << 10, (64 << 10) + 1, 200_000] {

@@ -147,7 +147,7 @@ mod tests {
     const FILEFUL: u64 = 17;
 
     #[test]
-    fn files_are_used_again_and_no_others_are_made_under_load() {
+    fn journal_files_are_reused_under_load() {
         let home = TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         process.settle();
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_held_under_another_name_is_not_stored_again() {
+    fn frames_of_a_renamed_file_are_not_stored_again() {
         let home = TempDir::new().unwrap();
         let process = Process::start(home.path());
         let mut log = process.journal.log().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kill_with_files_in_every_state_loses_and_doubles_nothing() {
+    fn a_kill_with_files_in_every_state_stores_every_record_once() {
         let home = TempDir::new().unwrap();
         for round in 0..3_u64 {
             let mut process = Process::start(home.path());
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_fills_more_than_a_file_has_one_of_its_own() {
+    fn a_record_larger_than_a_journal_file_gets_its_own_file() {
         let home = TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         process.settle();
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_only_load_needs_is_given_back_file_by_file() {
+    fn surplus_spare_files_are_removed_one_by_one() {
         let home = TempDir::new().unwrap();
         let (exchange, mut spares) = exchange(home.path().to_owned(), 3);
         let mut taken = Vec::new();

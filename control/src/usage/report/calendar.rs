@@ -154,7 +154,7 @@ mod tests {
     ];
 
     #[test]
-    fn buckets_begin_and_end_where_the_zone_says() {
+    fn buckets_start_and_end_in_the_report_time_zone() {
         for (zone, bucket, at, start, end) in ROWS {
             let span = calendar(*bucket, zone).span(ms(at));
             assert_eq!(span, Span { start_ms: ms(start), end_ms: ms(end) }, "{zone} {bucket:?} {at}");

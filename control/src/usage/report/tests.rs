@@ -53,7 +53,7 @@ fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
 }
 
 #[test]
-fn a_report_reads_each_sum_once_however_many_buckets_it_has() {
+fn a_report_reads_each_sum_once_for_any_number_of_buckets() {
     let home = tempfile::TempDir::new().unwrap();
     let mut process = ten_days(home.path());
     let db = process.meter.db_mut();

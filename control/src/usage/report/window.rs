@@ -40,7 +40,7 @@ mod tests {
     const DAY: u64 = DAY_HOURS * HOUR_MS;
 
     #[test]
-    fn the_parts_of_a_window_follow_each_other_and_are_all_of_it() {
+    fn the_parts_of_a_window_are_contiguous_and_cover_it() {
         let moments = [
             0,
             1,

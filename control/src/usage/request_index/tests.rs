@@ -79,7 +79,7 @@ fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
 }
 
 #[test]
-fn rows_that_are_in_a_run_are_not_looked_through() {
+fn rows_covered_by_a_run_are_found_without_scanning() {
     let mut db = migrated();
     fill(&db, 1..=20);
     assert_found(&db, 1..=20);
@@ -98,7 +98,7 @@ fn rows_that_are_in_a_run_are_not_looked_through() {
 }
 
 #[test]
-fn a_row_that_may_still_change_is_in_no_run() {
+fn a_row_that_may_still_change_is_not_covered_by_a_run() {
     let mut db = migrated();
     fill(&db, 1..=10);
     assert_eq!(make_run(&mut db, 10, 450).unwrap(), RunStep::Complete);
@@ -108,7 +108,7 @@ fn a_row_that_may_still_change_is_in_no_run() {
 }
 
 #[test]
-fn an_id_that_repeats_is_found_where_it_is_newest() {
+fn rows_with_a_repeated_request_id_are_found_newest_first() {
     let mut db = migrated();
     for id in 1..=40 {
         put(&db, id, &row((0..50).map(|_| "same".to_owned()))).unwrap();
@@ -122,7 +122,7 @@ fn an_id_that_repeats_is_found_where_it_is_newest() {
 }
 
 #[test]
-fn rows_far_apart_are_in_different_runs() {
+fn rows_with_distant_ids_are_in_different_runs() {
     let mut db = migrated();
     let far = 1 + (1 << 24);
     fill(&db, 1..=3);
@@ -135,7 +135,7 @@ fn rows_far_apart_are_in_different_runs() {
 }
 
 #[test]
-fn runs_go_with_their_rows_and_no_id_is_used_again() {
+fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut store = |numbers: std::ops::Range<u64>| {
@@ -172,7 +172,7 @@ fn runs_go_with_their_rows_and_no_id_is_used_again() {
 }
 
 #[test]
-fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
+fn a_database_without_a_request_index_gets_one_in_steps() {
     let mut db = Connection::open_in_memory().unwrap();
     let before = 16;
     MIGRATIONS[..before].iter().for_each(|(_, sql)| db.execute_batch(sql).unwrap());
@@ -212,7 +212,7 @@ fn a_database_from_before_the_look_up_gets_it_bit_by_bit() {
 }
 
 #[test]
-fn the_look_up_moves_with_the_usage() {
+fn the_request_index_moves_with_the_usage_tables() {
     let dir = TempDir::new().unwrap();
     let key = Secret::new([1; 32]);
     let moved = |apart: bool, work: &dyn Fn(&mut Connection, &Path)| {
@@ -240,7 +240,7 @@ fn the_look_up_moves_with_the_usage() {
 }
 
 #[test]
-fn a_run_that_a_kill_interrupts_is_made_again_and_leaves_nothing() {
+fn an_interrupted_run_is_rebuilt_without_leftovers() {
     for writes in 1..BUCKETS / WRITTEN_AT_ONCE {
         let mut db = migrated();
         fill(&db, 1..=10);
@@ -258,7 +258,7 @@ fn a_run_that_a_kill_interrupts_is_made_again_and_leaves_nothing() {
 }
 
 #[test]
-fn a_run_whose_rows_are_deleted_meanwhile_covers_nothing() {
+fn a_run_whose_rows_were_deleted_covers_no_rows() {
     let mut db = migrated();
     fill(&db, 1..=10);
     let mut draft = RunDraft::new(400);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn the_results_are_those_of_the_last_steps() {
+    fn attempt_results_are_limited_to_the_last_steps() {
         let steps = [&[("a", "status"); 4][..], &[("b", "timed_out"); 15], &[("c", "served")]].concat();
         let bytes = packed(&steps);
         let trace = Record::take(&bytes, Texts::Inline).unwrap().1;

@@ -8,7 +8,7 @@ use super::*;
 use crate::usage::tests::{Process, event};
 
 #[test]
-fn a_search_without_time_goes_on_page_by_page_and_misses_nothing() {
+fn a_search_without_a_time_range_pages_through_every_record() {
     let home = tempfile::TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_days_go_with_their_hours_and_days_stay_longer() {
+    fn retention_deletes_records_by_day_and_keeps_day_sums_longer() {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pass_that_cannot_end_in_time_hurries() {
+    fn a_late_retention_pass_shortens_its_pauses() {
         let (hour, ms) = (Duration::from_secs(3_600), Duration::from_millis(1));
         assert_eq!(rest_before(RetentionStage::Usage, 3 * ms, 5 * hour), REST_MAX);
         assert_eq!(rest_before(RetentionStage::Hours, 3 * ms, 7 * hour), REST_MAX_HURRIED);
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_backlog_goes_in_many_short_steps() {
+    fn a_large_retention_backlog_is_deleted_in_short_steps() {
         let home = tempfile::TempDir::new().unwrap();
         let mut process = Process::start(home.path());
         let key = shared::secret::Secret::new([1; 32]);

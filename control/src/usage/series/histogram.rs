@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_those_of_the_values() {
+    fn percentiles_match_the_recorded_values() {
         let mut histogram = LatencyHistogram::default();
         assert_eq!((histogram.percentile(50), histogram.percentile(99)), (None, None));
         histogram.add(0);

@@ -28,7 +28,7 @@ fn filled(home: &TempDir, count: u64) -> Process {
 }
 
 #[test]
-fn a_series_whose_time_is_over_is_incomplete_and_names_the_moment_from_which_it_is_not() {
+fn a_series_that_timed_out_names_the_start_of_its_complete_part() {
     let home = TempDir::new().unwrap();
     let process = filled(&home, 300);
     let db = process.meter.db();
@@ -43,7 +43,7 @@ fn a_series_whose_time_is_over_is_incomplete_and_names_the_moment_from_which_it_
 }
 
 #[test]
-fn nothing_is_missing_after_the_moment_that_a_cut_series_names() {
+fn a_cut_series_is_complete_after_the_time_that_it_names() {
     let home = TempDir::new().unwrap();
     let process = filled(&home, 6_000);
     let question = question(60_000);

@@ -37,7 +37,7 @@ impl Drop for NoFolder {
 }
 
 #[test]
-fn without_a_file_to_go_on_in_no_exchanges_begin_and_those_under_way_are_recorded() {
+fn without_a_spare_file_no_exchange_starts_and_running_ones_are_recorded() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -64,7 +64,7 @@ fn without_a_file_to_go_on_in_no_exchanges_begin_and_those_under_way_are_recorde
 }
 
 #[test]
-fn exchanges_begin_again_once_a_file_could_be_made() {
+fn exchanges_start_again_once_a_file_could_be_created() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -83,7 +83,7 @@ fn exchanges_begin_again_once_a_file_could_be_made() {
 }
 
 #[test]
-fn a_record_that_no_file_takes_is_reported_and_stops_admission() {
+fn a_record_that_cannot_be_written_stops_admission() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -101,7 +101,7 @@ fn a_record_that_no_file_takes_is_reported_and_stops_admission() {
 }
 
 #[test]
-fn nothing_is_appended_behind_a_torn_write() {
+fn no_record_is_appended_after_a_torn_write() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -123,7 +123,7 @@ fn nothing_is_appended_behind_a_torn_write() {
 
 /// A frame that a disk or a repair wrote twice counts once.
 #[test]
-fn a_frame_that_stands_twice_in_a_file_counts_once() {
+fn a_duplicate_frame_in_a_file_counts_once() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -171,7 +171,7 @@ fn frames_of_an_earlier_release_are_read() {
 
 /// The gateway never writes such a long file, and reading 64 GiB of zeros would take minutes.
 #[test]
-fn a_file_of_absurd_length_is_read_as_far_as_the_gateway_writes() {
+fn an_oversized_journal_file_is_read_up_to_the_written_length() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -190,7 +190,7 @@ fn a_file_of_absurd_length_is_read_as_far_as_the_gateway_writes() {
 }
 
 #[test]
-fn what_is_no_regular_file_in_the_journal_is_left_alone() {
+fn a_fifo_in_the_journal_is_ignored_and_kept() {
     let home = TempDir::new().unwrap();
     let dir = home.path().join("journal");
     fs::create_dir(&dir).unwrap();

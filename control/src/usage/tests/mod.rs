@@ -182,7 +182,7 @@ pub(crate) fn large(n: u64) -> UsageEvent {
 }
 
 #[test]
-fn events_become_rows_and_their_file_goes_when_all_are_stored() {
+fn stored_events_become_rows_and_their_file_is_deleted() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -201,7 +201,7 @@ fn events_become_rows_and_their_file_goes_when_all_are_stored() {
 }
 
 #[test]
-fn more_than_one_transaction_takes_is_stored_in_several() {
+fn many_events_are_stored_in_several_transactions() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -220,7 +220,7 @@ fn more_than_one_transaction_takes_is_stored_in_several() {
 }
 
 #[test]
-fn exchanges_one_at_a_time_share_a_row() {
+fn single_exchanges_share_a_row() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -233,7 +233,7 @@ fn exchanges_one_at_a_time_share_a_row() {
 }
 
 #[test]
-fn a_row_has_a_bound_of_bytes() {
+fn a_row_has_a_size_limit() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -246,7 +246,7 @@ fn a_row_has_a_bound_of_bytes() {
 }
 
 #[test]
-fn a_process_that_is_killed_before_it_stored_loses_nothing() {
+fn a_kill_before_storing_loses_no_record() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -259,7 +259,7 @@ fn a_process_that_is_killed_before_it_stored_loses_nothing() {
 }
 
 #[test]
-fn a_process_that_is_killed_after_it_stored_doubles_nothing() {
+fn a_kill_after_storing_duplicates_no_record() {
     let home = TempDir::new().unwrap();
     for round in 0..3 {
         let mut process = Process::start(home.path());
@@ -275,7 +275,7 @@ fn a_process_that_is_killed_after_it_stored_doubles_nothing() {
 }
 
 #[test]
-fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
+fn damaged_frames_are_skipped_and_the_others_are_stored() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -303,7 +303,7 @@ fn what_was_cut_off_or_scrawled_over_is_passed_over_and_the_rest_is_stored() {
 }
 
 #[test]
-fn a_last_record_cut_at_any_byte_costs_only_itself() {
+fn a_cut_last_record_loses_only_itself() {
     let home = TempDir::new().unwrap();
     let process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -335,7 +335,7 @@ fn a_last_record_cut_at_any_byte_costs_only_itself() {
 }
 
 #[test]
-fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
+fn a_record_longer_than_a_read_is_stored_with_its_neighbours() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -348,7 +348,7 @@ fn a_record_longer_than_a_reading_is_stored_with_those_around_it() {
 }
 
 #[test]
-fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
+fn a_deleted_journal_file_that_reappears_is_not_stored_again() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -372,7 +372,7 @@ fn a_file_that_comes_back_after_its_end_is_not_stored_again() {
 }
 
 #[test]
-fn a_full_file_is_left_for_another() {
+fn a_full_journal_file_is_followed_by_another() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -441,7 +441,7 @@ fn a_journal_that_is_too_large_stops_admission() {
 }
 
 #[test]
-fn absurd_counts_are_kept_within_bounds() {
+fn huge_token_counts_are_clamped() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let mut log = process.journal.log().unwrap();
@@ -456,7 +456,7 @@ fn absurd_counts_are_kept_within_bounds() {
 }
 
 #[test]
-fn many_threads_lose_and_double_nothing() {
+fn concurrent_threads_lose_and_duplicate_no_record() {
     let home = TempDir::new().unwrap();
     let mut process = Process::start(home.path());
     let logs: Vec<WorkerLog> = (0..4).map(|_| process.journal.log().unwrap()).collect();
@@ -533,7 +533,7 @@ fn the_writer_thread_stores_on_a_timer_when_asked_and_at_its_end() {
 }
 
 #[test]
-fn the_writer_thread_makes_the_look_up_of_what_it_stores() {
+fn the_writer_thread_indexes_the_requests_that_it_stores() {
     let home = TempDir::new().unwrap();
     let Process { journal, meter, db, .. } = Process::start(home.path());
     let mut log = journal.log().unwrap();
@@ -553,7 +553,7 @@ fn the_writer_thread_makes_the_look_up_of_what_it_stores() {
 }
 
 #[test]
-fn the_end_of_the_writer_thread_raises_the_alarm() {
+fn a_panic_of_the_writer_thread_raises_the_alarm() {
     let home = TempDir::new().unwrap();
     let Process { meter, .. } = Process::start(home.path());
     let (rung, ring) = std::sync::mpsc::channel();

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cells_are_those_of_rfc_4180() {
+    fn csv_cells_are_split_as_in_rfc_4180() {
         for (text, want) in [
             ("a,b\r\n1,2\r\n", vec![vec!["a", "b"], vec!["1", "2"]]),
             ("a,b\n1,", vec![vec!["a", "b"], vec!["1", ""]]),
