@@ -9,7 +9,7 @@ use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 const SESSION: &str = "/admin/api/session";
 
 #[tokio::test]
-async fn a_browser_signs_in_changes_something_and_signs_out() {
+async fn a_browser_signs_in_makes_a_change_and_signs_out() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let nobody = Client::new(gateway.address(), None);
     let wrong = nobody.post(SESSION, r#"{"key": "not-the-key"}"#).await;
@@ -45,7 +45,7 @@ async fn a_browser_signs_in_changes_something_and_signs_out() {
 }
 
 #[tokio::test]
-async fn a_form_of_another_site_is_not_read() {
+async fn an_html_form_body_is_rejected() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let form = gateway.client().with("content-type", "application/x-www-form-urlencoded");
     let answer = form.send("POST", "/admin/api/principals", "{\"name\": \"Ada\"}".into()).await.unwrap();
@@ -133,7 +133,7 @@ async fn the_configuration_is_shown_with_its_sources_and_without_secrets() {
 }
 
 #[tokio::test]
-async fn each_setting_shows_its_place_its_default_and_what_it_does() {
+async fn each_setting_shows_its_source_default_and_description() {
     let yaml = "# a comment\nserver:\n  drain_seconds: 7\n  host: 127.0.0.1\n  log_requests: true\n\
                 cors: {origins: [\"https://app.example\"]}\n";
     let setup = Setup::new(&Yaml::new()).yaml(yaml).env("LLMGW_LOG_REQUESTS", "false");

@@ -102,7 +102,7 @@ async fn the_api_creates_lists_and_prunes_backups() {
 }
 
 #[tokio::test]
-async fn the_list_shows_an_archive_that_is_damaged_behind_its_manifest() {
+async fn the_list_shows_an_archive_damaged_after_its_manifest() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let whole = create(gateway.setup()).await;
     let damaged = create(gateway.setup()).await;

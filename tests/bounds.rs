@@ -75,7 +75,7 @@ fn completion(input: u64, output: u64) -> Answer {
 }
 
 #[tokio::test]
-async fn the_largest_bound_that_an_upstream_could_read_is_reserved() {
+async fn the_largest_possible_output_limit_is_reserved() {
     let rig = Rig::over("", completion(1, 2_500)).await;
     let quota = rig.limit("output_tokens", 5_000).await;
     for members in [
@@ -302,7 +302,7 @@ async fn a_continued_response_reserves_the_usage_of_its_predecessor() {
 }
 
 #[tokio::test]
-async fn an_upload_in_wav_is_held_and_billed_by_the_length_in_its_header() {
+async fn a_wav_upload_is_reserved_and_billed_by_its_header_length() {
     let rig = Rig::over(PRICED, Answer::json(200, json!({"text": "ok"}).to_string())).await;
     rig.limit("cost_micro_usd", 300).await;
     // 8 bits and 8,000 samples per second: 44 bytes of header and two seconds.

@@ -203,7 +203,7 @@ async fn two_hundred_simultaneous_disconnects_leak_nothing() {
 
 /// P3: no memory leak.
 #[tokio::test]
-async fn fifteen_hundred_cancels_leave_no_memory_behind() {
+async fn fifteen_hundred_cancellations_leak_no_memory() {
     let (gateway, first, _second) = watched_line().await;
     first.always(Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang());
     let cancel = async |count: usize| {

@@ -451,7 +451,7 @@ async fn unknown_providers_and_invalid_members_are_rejected() {
 
 /// A hosted provider bills each test.
 #[tokio::test]
-async fn a_test_sent_again_while_it_runs_is_not_paid_for_twice() {
+async fn a_test_repeated_while_it_runs_is_not_sent_twice() {
     let (gateway, upstream) = with_upstream().await;
     let gate = Gate::new();
     upstream.then(Answer::gated_events(&chat::events(&["pong"]), &gate));

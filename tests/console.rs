@@ -22,7 +22,7 @@ fn assets(page: &Whole) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_link_to_any_page_of_the_console_opens_it() {
+async fn every_console_link_returns_the_page() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let start = get(&gateway, "/console", &[]).await;
     for path in

@@ -33,7 +33,7 @@ const ANTHROPIC: &str = "anthropic-beta,anthropic-dangerous-direct-browser-acces
     x-stainless-timeout";
 
 #[tokio::test]
-async fn a_preflight_lets_the_official_javascript_sdks_through() {
+async fn a_preflight_permits_the_headers_of_the_javascript_sdks() {
     let (gateway, _upstream) = gateway().await;
     for (path, asked) in [
         ("/v1/chat/completions", OPENAI),
@@ -68,7 +68,7 @@ async fn a_page_reads_the_headers_of_an_answer() {
 }
 
 #[tokio::test]
-async fn pages_of_configured_origins_reach_the_data_plane_alone() {
+async fn configured_origins_are_permitted_on_the_data_plane_only() {
     let (gateway, _upstream) = gateway().await;
     let page = gateway.client().with("origin", PAGE);
     for path in ["/v1/models", "/v1/key", "/health", "/v1/nothing", "/v1/responses/resp_1"] {

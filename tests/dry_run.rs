@@ -60,7 +60,7 @@ fn codes(effects: &Value) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_dry_run_of_any_write_keeps_nothing() {
+async fn a_dry_run_of_any_write_changes_nothing() {
     let rig = Rig::start().await;
     let ada = rig.admin.create("principals", json!({"name": "Ada"})).await;
     let key = rig.key(json!({"limits": []})).await;
@@ -243,7 +243,7 @@ async fn a_cost_limit_names_the_models_without_a_price() {
 }
 
 #[tokio::test]
-async fn a_name_that_means_something_else_afterwards_is_a_warning() {
+async fn a_write_that_changes_the_meaning_of_a_name_is_a_warning() {
     let rig = Rig::start().await;
     let endpoint = json!({"name": "solo", "failover": [{"provider": "free", "model": "n"}]});
     let provider = |id: &str, model: &str| json!({"id": id, "type": "echo", "models": [model]});

@@ -52,7 +52,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn each_selector_comes_with_the_reasons_why_it_is_not_allowed() {
+async fn each_selector_is_listed_with_its_reasons_for_refusal() {
     let rig = Rig::start().await;
     let limits = json!([{"metric": "cost_micro_usd", "window": "day", "limit": 5_000_000}]);
     let settings = json!({"project": rig.project, "models": ["open/*", "own/x"], "endpoints": ["line"], "limits": limits});
@@ -78,7 +78,7 @@ async fn each_selector_comes_with_the_reasons_why_it_is_not_allowed() {
 }
 
 #[tokio::test]
-async fn projects_and_humans_have_access_of_their_own() {
+async fn the_access_of_projects_and_humans_is_listed() {
     let rig = Rig::start().await;
     let project = format!("projects/{}", rig.project);
     rig.admin.done("PATCH", &project, json!({"models": ["open/*"]})).await;
@@ -91,7 +91,7 @@ async fn projects_and_humans_have_access_of_their_own() {
 }
 
 #[tokio::test]
-async fn every_selector_of_a_closed_holder_has_its_reason() {
+async fn every_selector_of_a_disabled_holder_has_its_reason() {
     let rig = Rig::start().await;
     let key = rig.admin.key(json!({"project": rig.project, "acts_as": rig.ada})).await.id;
     let (path, access) = (format!("keys/{key}"), format!("keys/{key}/access?q=OPEN/m"));

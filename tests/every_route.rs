@@ -185,7 +185,7 @@ async fn an_image_in_tool_arguments_or_a_schema_is_not_image_content() {
 
 /// M-165 by header and in the body.
 #[tokio::test]
-async fn a_spent_budget_tries_no_further_member_on_every_conversation_route() {
+async fn a_spent_budget_stops_failover_on_every_conversation_route() {
     let (gateway, upstreams) = pair().await;
     upstreams[0].always(Answer::hang_forever());
     let of_conversation =

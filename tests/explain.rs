@@ -57,7 +57,7 @@ fn body(model: &str) -> Value {
 }
 
 #[tokio::test]
-async fn assumed_faults_lead_through_retries_and_timeouts_to_the_target_that_serves() {
+async fn assumed_faults_are_explained_through_retries_and_timeouts() {
     let rig = Rig::start(POLICIES).await;
     let fault = |provider: &str, fault: &str| json!({"provider": provider, "fault": fault});
     let status =

@@ -507,7 +507,7 @@ async fn a_valid_request_id_is_kept_and_an_invalid_one_is_replaced() {
 }
 
 #[tokio::test]
-async fn selectors_are_exact() {
+async fn a_selector_matches_only_an_exact_model_id_or_endpoint() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("ok"));
     let yaml = Yaml::new()

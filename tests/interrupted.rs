@@ -72,7 +72,7 @@ async fn a_kill_leaves_one_interrupted_record_of_each_running_stream() {
 }
 
 #[tokio::test]
-async fn a_kill_leaves_one_interrupted_record_of_each_stream_that_waits_for_its_first_byte() {
+async fn a_kill_leaves_one_interrupted_record_of_each_waiting_stream() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::hang_forever());
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

@@ -232,7 +232,7 @@ async fn a_project_key_cannot_administer_and_a_near_miss_is_rejected() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_mints_one_key() {
+async fn a_repeated_request_issues_one_key() {
     let rig = Rig::start().await;
     let admin = Admin(rig.admin.0.clone().with("idempotency-key", "mint-1"));
     let body = json!({"name": "k", "project": rig.project});

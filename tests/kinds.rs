@@ -105,7 +105,7 @@ async fn gemini_requests_use_the_method_path_and_the_key_header() {
 }
 
 #[tokio::test]
-async fn azure_has_a_path_for_each_deployment_or_one_for_all() {
+async fn azure_paths_name_the_deployment_or_are_shared() {
     for (base, version, want) in [
         (
             "",

@@ -210,7 +210,7 @@ async fn a_live_stream_ends_with_its_session_and_with_the_process() {
 }
 
 #[tokio::test]
-async fn the_state_names_the_model_whose_requests_fail_and_since_when() {
+async fn the_state_names_the_failing_model_and_the_start_of_the_failure() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::error(500));
     let policies = "retry_max_attempts: 1\ncircuit_failure_threshold: 12\ncircuit_cooldown_seconds: 600";

@@ -224,7 +224,7 @@ async fn usage_of_a_failed_attempt_is_recorded_as_lost_and_billed() {
 }
 
 #[tokio::test]
-async fn a_failed_attempt_of_a_service_tier_without_prices_has_no_known_cost() {
+async fn a_failed_attempt_in_a_tier_without_prices_has_an_unknown_cost() {
     let mut response = failed_response();
     response["response"]["service_tier"] = json!("priority");
     let (gateway, [first, second]) = line("type: openai\nforce_api_support: true", 1).await;

@@ -27,7 +27,7 @@ async fn aborted(setup: &Setup) -> ExitStatus {
 }
 
 #[tokio::test]
-async fn a_process_that_aborts_leaves_no_memory_behind() {
+async fn a_process_that_aborts_leaves_no_core_dump() {
     let yaml = Yaml::one("http://127.0.0.1:9/v1");
     let status = aborted(&Setup::new(&yaml).without("LLMGW_CORE_DUMPS")).await;
     assert_eq!(status.signal(), Some(Signal::ABORT.as_raw()));

@@ -72,7 +72,7 @@ async fn a_whole_response_is_a_message() {
 }
 
 #[tokio::test]
-async fn a_stream_is_a_message_in_events_and_fails_over_before_its_first_content() {
+async fn a_messages_stream_fails_over_before_its_first_content() {
     let (gateway, upstreams) = line(2).await;
     upstreams[0].always(Answer::events(&[chat::role(), chat::event(&chat::error("busy", "overloaded"))]));
     upstreams[1].always(Answer::events(&chat::events(&["hel", "lo"])));
@@ -159,7 +159,7 @@ async fn members_a_chat_target_cannot_take_are_rejected_before_a_call() {
 }
 
 #[tokio::test]
-async fn errors_come_in_the_envelope_of_the_protocol() {
+async fn errors_have_the_envelope_of_the_dialect() {
     let (gateway, upstreams) = line(1).await;
     upstreams[0].always(Answer::json(529, chat::error("overloaded", "overloaded")));
     let answer = gateway.client().post("/v1/messages", ask(false)).await;
@@ -200,7 +200,7 @@ async fn a_silent_stream_is_kept_alive_by_pings() {
 }
 
 #[tokio::test]
-async fn tokens_are_estimated_for_a_target_that_cannot_count_and_nothing_is_recorded() {
+async fn token_counts_of_other_targets_are_estimated_and_not_recorded() {
     let (gateway, upstreams) = line(1).await;
     let body = ask(false);
     let mut counts = Vec::new();

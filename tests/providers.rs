@@ -354,7 +354,7 @@ async fn an_oauth_connection_without_sign_in_is_stored_and_not_connected() {
 }
 
 #[tokio::test]
-async fn a_private_provider_serves_its_owner_and_those_it_is_shared_with() {
+async fn a_private_provider_serves_its_owner_and_bound_projects() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hers"));
     let gateway = Gateway::start(&Yaml::new()).await;

@@ -17,7 +17,7 @@ fn us(record: &Value, member: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn a_pause_between_attempts_is_seen_in_the_trace_and_is_not_the_gateways_own_time() {
+async fn a_pause_between_attempts_is_in_the_trace_and_not_in_gateway_time() {
     const PAUSE_US: u64 = 300_000;
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let error = chat::error("over capacity, sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", "busy");
@@ -203,7 +203,7 @@ async fn found(gateway: &Gateway, filter: &str) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn requests_are_found_by_how_they_went_and_by_any_name() {
+async fn requests_are_found_by_outcome_and_by_any_name() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     first.always(Answer::error(503));
     second.always(Answer::completion("ok"));

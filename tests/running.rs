@@ -197,7 +197,7 @@ async fn a_stream_that_is_cancelled_ends_with_an_error_event() {
 }
 
 #[tokio::test]
-async fn the_error_of_a_cancelled_stream_is_that_of_its_protocol() {
+async fn a_cancelled_stream_gets_the_error_event_of_its_dialect() {
     let upstream = Upstream::start().await;
     let members = "protocols: [chat, messages]";
     let gateway = Gateway::start(&Yaml::new().provider_with("up", upstream.base_url(), members)).await;
@@ -242,7 +242,7 @@ async fn a_stream_that_was_kept_alive_without_content_can_be_cancelled() {
 }
 
 #[tokio::test]
-async fn a_cancellation_lets_the_upstream_go_although_the_client_reads_nothing() {
+async fn a_cancellation_closes_the_upstream_while_the_client_reads_nothing() {
     let upstream = Upstream::start().await;
     let gateway = gateway(&upstream).await;
     upstream.always(Answer::stream().chunk(chat::role()).repeat_chunk(chat::content(&"more ".repeat(2_000))));
@@ -320,7 +320,7 @@ async fn a_cancellation_is_audited_and_an_ended_request_cannot_be_cancelled() {
 }
 
 #[tokio::test]
-async fn two_hundred_are_listed_the_most_silent_first_and_the_rest_is_counted() {
+async fn the_list_holds_the_200_most_silent_requests_and_counts_the_rest() {
     let upstream = Upstream::start().await;
     upstream.then(Answer::stream().chunk(chat::role()).chunk(chat::content("then silence")).hang());
     upstream.always(Answer::hang_forever());

@@ -119,7 +119,7 @@ async fn the_usage_chunk_is_always_requested_and_sent_only_if_the_client_asked()
 }
 
 #[tokio::test]
-async fn a_usage_chunk_with_choices_is_never_dropped() {
+async fn a_usage_chunk_with_choices_is_always_forwarded() {
     let (gateway, upstream) = gateway_with_upstream().await;
     let finish = chat::event(
         r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#,
@@ -264,7 +264,7 @@ async fn a_cut_after_content_ends_with_an_error_event() {
 }
 
 #[tokio::test]
-async fn an_error_event_after_content_is_the_last_thing_a_client_gets() {
+async fn an_error_event_after_content_ends_the_stream() {
     let error = chat::event(&chat::error("the model fell over", "overloaded"));
     let answer = Answer::stream().chunk(chat::role()).chunk(chat::content("some")).chunk(error).hang();
     let (text, _gateway, upstream) = broken_stream(answer, "").await;

@@ -158,7 +158,7 @@ async fn hangup_reloads_and_the_user_signals_change_nothing() {
 }
 
 #[tokio::test]
-async fn hangup_with_a_bad_file_keeps_the_last_good_configuration() {
+async fn hangup_with_an_invalid_file_keeps_the_last_valid_configuration() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

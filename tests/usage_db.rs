@@ -304,7 +304,7 @@ async fn a_kill_between_the_two_files_counts_quotas_once() {
 
 /// Load ended by repeated kill -9: quotas have counted exactly the recorded usage.
 #[tokio::test]
-async fn kills_under_load_leave_records_and_quotas_agreed() {
+async fn records_and_quotas_agree_after_kills_under_load() {
     const ROUNDS: usize = 4;
     let mut rig = Rig::start(true).await;
     let mut answered = 0;
@@ -461,7 +461,7 @@ fn ask_nothing(file: &Path, sql: &str) {
 
 /// Expired records are deleted, and the rest is repriced, in whichever file they are.
 #[tokio::test]
-async fn retention_and_repricing_work_on_usage_apart() {
+async fn retention_and_repricing_work_on_usage_db() {
     let rig = Rig::start(true).await;
     rig.chat(3).await;
     rig.told(3).await;

@@ -117,7 +117,7 @@ async fn streams_of_every_vendor_have_the_same_names_of_usage() {
 
 /// Operations other than chat keep their protocol's names.
 #[tokio::test]
-async fn usage_of_other_operations_is_left_as_it_is() {
+async fn usage_of_other_operations_is_unchanged() {
     let upstream = Upstream::start().await;
     let yaml = Yaml::new()
         .provider_with(

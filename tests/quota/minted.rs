@@ -39,7 +39,7 @@ fn limit(metric: &str, window: &str, limit: u64) -> (String, String, u64) {
 }
 
 #[tokio::test]
-async fn a_key_is_minted_with_its_own_limits_and_the_defaults_of_its_project() {
+async fn a_key_is_issued_with_its_limits_and_the_project_defaults() {
     let rig = Rig::start().await;
     rig.set_defaults(json!([
         {"metric": "requests", "window": "month", "limit": 2},

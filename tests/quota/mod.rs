@@ -267,7 +267,7 @@ async fn killed_in_the_middle(rig: Rig, body: &str, (admitted, answered): (usize
 }
 
 #[tokio::test]
-async fn each_end_of_an_exchange_settles_what_was_used() {
+async fn each_outcome_of_an_exchange_settles_its_usage() {
     let gate = Gate::new();
     let rig = Rig::start().await;
     let tokens = rig.limit("total_tokens", "hour", 100_000).await;

@@ -27,7 +27,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn a_repricing_corrects_the_limits_on_cost_once_and_for_the_family_of_the_key() {
+async fn a_repricing_corrects_the_cost_limits_of_a_key_family_once() {
     for is_apart in [false, true] {
         let rig = rig(PRICES, Answer::completion("ok"), is_apart).await;
         let month = rig.limit("cost_micro_usd", "month", LIMIT).await;

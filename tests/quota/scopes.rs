@@ -287,7 +287,7 @@ async fn a_limit_of_an_endpoint_counts_only_requests_that_name_it() {
 }
 
 #[tokio::test]
-async fn a_limit_on_the_cost_of_one_model_leaves_unpriced_ones_alone() {
+async fn a_cost_limit_of_one_model_does_not_bind_unpriced_models() {
     let (upstream, free) = (Upstream::start().await, Upstream::start().await);
     upstream.always(Answer::completion("ok"));
     free.always(Answer::completion("free"));

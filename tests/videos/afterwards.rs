@@ -9,7 +9,7 @@ use crate::support::raw::{self, Raw};
 use crate::support::{Answer, Client, Gate, Upstream, Yaml, gateway::ADMIN_KEY, wait};
 
 #[tokio::test]
-async fn an_id_that_was_changed_is_refused_without_a_call() {
+async fn a_changed_operation_id_is_rejected_without_a_call() {
     let rig = Rig::start().await;
     let operation = rig.begin_gemini().await;
     let mut changed = operation.clone().into_bytes();
@@ -231,7 +231,7 @@ async fn a_video_is_streamed_and_stops_at_a_client_disconnect() {
 }
 
 #[tokio::test]
-async fn a_video_inside_an_answer_counts_as_a_body_that_is_held() {
+async fn an_inline_video_counts_as_buffered_memory() {
     let upstream = Upstream::start().await;
     let settings = config(&upstream, &json!({"retry_max_attempts": 1}));
     let setup = Setup::new(&Yaml::new()).yaml(settings.to_string());

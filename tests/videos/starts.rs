@@ -50,7 +50,7 @@ async fn a_start_that_times_out_is_not_retried() {
 }
 
 #[tokio::test]
-async fn a_start_never_goes_out_on_an_idle_connection_that_may_break_under_it() {
+async fn a_video_start_never_uses_an_idle_connection() {
     let rig = Rig::with(&eager()).await;
     // The connection of this response stays open and idle.
     rig.upstream.then(Answer::completion("hello"));
@@ -87,7 +87,7 @@ async fn a_start_that_was_refused_may_be_sent_again() {
 }
 
 #[tokio::test]
-async fn a_client_that_leaves_stops_the_start() {
+async fn a_client_disconnect_aborts_a_video_start() {
     let rig = Rig::with(&eager()).await;
     rig.upstream.then(Answer::hang_forever());
     let body = json!({"model": "line", "prompt": "a cat"}).to_string();
