@@ -37,7 +37,7 @@ impl Rig {
 }
 
 /// Returns the answer's text, or the code of its error.
-fn told(answer: &Whole) -> String {
+fn text_or_error(answer: &Whole) -> String {
     match answer.status {
         200 => answer.json()["choices"][0]["message"]["content"].as_str().unwrap().to_owned(),
         status => format!("{status} {}", answer.error_code()),
@@ -75,7 +75,7 @@ async fn allowlists_of_key_and_project_both_apply_and_change_at_once() {
         ("two lists with nothing in common", &torn, "line", "403 not_allowed"),
         ("an administrator", &rig.gateway.client(), "p0/m", "zero"),
     ] {
-        assert_eq!(told(&client.chat(chat::request(selector)).await), want, "{what}");
+        assert_eq!(text_or_error(&client.chat(chat::request(selector)).await), want, "{what}");
     }
     for (client, want) in [
         (&free, &["line", "p0/m", "p1/m"][..]),
@@ -88,7 +88,7 @@ async fn allowlists_of_key_and_project_both_apply_and_change_at_once() {
         assert_eq!(models(client).await, want);
     }
     rig.admin.done("PATCH", &format!("projects/{limited}"), json!({"models": null})).await;
-    assert_eq!(told(&poor.chat(chat::request("p0/m")).await), "zero", "the next request");
+    assert_eq!(text_or_error(&poor.chat(chat::request("p0/m")).await), "zero", "the next request");
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn a_private_provider_serves_only_its_owner_and_bound_projects() {
     rig.admin.done("POST", "providers", private).await;
     let stranger = rig.client(&project, json!({})).await;
     let hers = rig.client(&project, json!({"acts_as": ada})).await;
-    let ask = async |client: &Client| told(&client.chat(chat::request("hers/m")).await);
+    let ask = async |client: &Client| text_or_error(&client.chat(chat::request("hers/m")).await);
     assert_eq!(ask(&stranger).await, "403 private_provider");
     assert_eq!(ask(&rig.gateway.client()).await, "403 private_provider", "a static key has no owner");
     assert_eq!(ask(&hers).await, "one");
@@ -121,6 +121,6 @@ async fn a_private_provider_serves_only_its_owner_and_bound_projects() {
         "owner": ada,
     });
     rig.admin.done("POST", "providers", oauth).await;
-    assert_eq!(told(&stranger.chat(chat::request("login/m")).await), "403 private_provider");
-    assert_eq!(told(&hers.chat(chat::request("login/m")).await), "503 no_eligible_target");
+    assert_eq!(text_or_error(&stranger.chat(chat::request("login/m")).await), "403 private_provider");
+    assert_eq!(text_or_error(&hers.chat(chat::request("login/m")).await), "503 no_eligible_target");
 }

@@ -23,7 +23,11 @@ async fn watched_line() -> (Gateway, Upstream, Upstream) {
 
 /// Disconnects twenty times at the point that `leave` determines, and checks how fast the upstream connection is
 /// released.
-async fn leaves(when: &str, answer: Answer, leave: impl AsyncFn(&Gateway, &Upstream, usize) -> Instant) {
+async fn expect_released(
+    when: &str,
+    answer: Answer,
+    leave: impl AsyncFn(&Gateway, &Upstream, usize) -> Instant,
+) {
     const ROUNDS: usize = 20;
     let (gateway, first, second) = watched_line().await;
     first.always(answer);
@@ -46,7 +50,7 @@ async fn leaves(when: &str, answer: Answer, leave: impl AsyncFn(&Gateway, &Upstr
 
 #[tokio::test]
 async fn a_disconnect_before_the_head_closes_the_upstream_connection() {
-    leaves("before the head", Answer::hang_forever(), async |gateway, upstream, round| {
+    expect_released("before the head", Answer::hang_forever(), async |gateway, upstream, round| {
         let mut client = Raw::open(gateway.address()).await;
         client.send(raw::post(ADMIN_KEY, "", &chat::request("line"))).await;
         upstream.request(round).await;
@@ -58,19 +62,23 @@ async fn a_disconnect_before_the_head_closes_the_upstream_connection() {
 
 #[tokio::test]
 async fn a_client_reset_closes_the_upstream_connection() {
-    leaves("before the head, by a reset", Answer::hang_forever(), async |gateway, upstream, round| {
-        let mut client = Raw::open(gateway.address()).await;
-        client.send(raw::post(ADMIN_KEY, "", &chat::stream_request("line"))).await;
-        upstream.request(round).await;
-        client.reset();
-        Instant::now()
-    })
+    expect_released(
+        "before the head, by a reset",
+        Answer::hang_forever(),
+        async |gateway, upstream, round| {
+            let mut client = Raw::open(gateway.address()).await;
+            client.send(raw::post(ADMIN_KEY, "", &chat::stream_request("line"))).await;
+            upstream.request(round).await;
+            client.reset();
+            Instant::now()
+        },
+    )
     .await;
 }
 
 #[tokio::test]
 async fn a_disconnect_before_content_closes_the_upstream_connection() {
-    leaves(
+    expect_released(
         "between head and content",
         Answer::stream().chunk(chat::role()).hang(),
         async |gateway, upstream, round| {
@@ -87,7 +95,7 @@ async fn a_disconnect_before_content_closes_the_upstream_connection() {
 #[tokio::test]
 async fn a_disconnect_from_a_silent_stream_closes_the_upstream_connection() {
     let answer = Answer::stream().chunk(chat::role()).chunk(chat::content("some")).hang();
-    leaves("a silent stream", answer, async |gateway, _, _| {
+    expect_released("a silent stream", answer, async |gateway, _, _| {
         let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
         flow.event().await;
         flow.event().await;
@@ -100,7 +108,7 @@ async fn a_disconnect_from_a_silent_stream_closes_the_upstream_connection() {
 #[tokio::test]
 async fn a_disconnect_from_a_busy_stream_closes_the_upstream_connection() {
     let answer = Answer::stream().chunk(chat::role()).repeat_chunk(chat::content("more and more"));
-    leaves("a busy stream", answer, async |gateway, _, _| {
+    expect_released("a busy stream", answer, async |gateway, _, _| {
         let mut flow = gateway.client().chat_flow(chat::stream_request("line")).await;
         for _ in 0..50 {
             flow.event().await;

@@ -24,7 +24,7 @@ async fn stopped() -> Setup {
 }
 
 /// Runs a command that must end with `code`, and returns its output.
-async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
@@ -44,11 +44,11 @@ fn sealed_data_key(setup: &Setup) -> Vec<u8> {
 async fn a_rekey_replaces_the_key_and_the_old_one_opens_nothing() {
     let setup = stopped().await.env(NEW_KEY, OTHER_KEY);
     let old_seal = sealed_data_key(&setup);
-    assert!(said(&setup, &["credentials", "verify"], 0).await.contains("all "));
-    assert!(said(&setup, &["credentials", "rekey"], 0).await.contains("opens with the new key"));
-    assert!(said(&setup, &["credentials", "rekey"], 0).await.contains("already"), "it can be run again");
-    assert!(said(&setup, &["serve"], 78).await.contains(KEY));
-    said(&setup, &["credentials", "verify"], 78).await;
+    assert!(output_of(&setup, &["credentials", "verify"], 0).await.contains("all "));
+    assert!(output_of(&setup, &["credentials", "rekey"], 0).await.contains("opens with the new key"));
+    assert!(output_of(&setup, &["credentials", "rekey"], 0).await.contains("already"), "it can be run again");
+    assert!(output_of(&setup, &["serve"], 78).await.contains(KEY));
+    output_of(&setup, &["credentials", "verify"], 78).await;
     for entry in std::fs::read_dir(setup.state()).unwrap() {
         let path = entry.unwrap().path();
         let content = std::fs::read(&path).unwrap_or_default();
@@ -56,7 +56,7 @@ async fn a_rekey_replaces_the_key_and_the_old_one_opens_nothing() {
         assert!(!left, "{} still holds the data key as the old key sealed it", path.display());
     }
     let setup = setup.env(KEY, OTHER_KEY).without(NEW_KEY);
-    assert!(said(&setup, &["credentials", "verify"], 0).await.contains("all "));
+    assert!(output_of(&setup, &["credentials", "verify"], 0).await.contains("all "));
     let gateway = setup.start().await;
     let list = gateway.client().get("/admin/api/principals").await.unwrap().json();
     assert_eq!(list["data"].as_array().unwrap().len(), 5);
@@ -67,21 +67,21 @@ async fn a_rekey_with_a_missing_or_wrong_key_changes_nothing() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let setup = gateway.kill().await;
     let before = sealed_data_key(&setup);
-    assert!(said(&setup, &["credentials", "rekey"], 78).await.contains(NEW_KEY));
+    assert!(output_of(&setup, &["credentials", "rekey"], 78).await.contains(NEW_KEY));
     let setup = setup.env(NEW_KEY, "c2hvcnQ=");
-    assert!(said(&setup, &["credentials", "rekey"], 78).await.contains("exactly 32 bytes"));
+    assert!(output_of(&setup, &["credentials", "rekey"], 78).await.contains("exactly 32 bytes"));
     let setup = setup.env(NEW_KEY, OTHER_KEY).without(KEY);
-    assert!(said(&setup, &["credentials", "rekey"], 78).await.contains(KEY));
+    assert!(output_of(&setup, &["credentials", "rekey"], 78).await.contains(KEY));
     let setup = setup.env(KEY, "enp6enp6enp6enp6enp6enp6enp6enp6enp6enp6eno=");
-    assert!(said(&setup, &["credentials", "rekey"], 78).await.contains(KEY));
+    assert!(output_of(&setup, &["credentials", "rekey"], 78).await.contains(KEY));
     assert_eq!(sealed_data_key(&setup), before);
     let nowhere = Setup::new(&Yaml::new()).env(NEW_KEY, OTHER_KEY);
-    assert!(said(&nowhere, &["credentials", "rekey"], 74).await.contains("gateway.db"));
+    assert!(output_of(&nowhere, &["credentials", "rekey"], 74).await.contains("gateway.db"));
     assert!(!nowhere.state().exists(), "nothing is made");
     // A gateway ignores the new key, and locks the state.
     let gateway = setup.env(KEY, ENCRYPTION_KEY).start().await;
-    assert!(said(gateway.setup(), &["credentials", "rekey"], 75).await.contains("another process"));
-    assert!(said(gateway.setup(), &["credentials", "verify"], 0).await.contains("all "));
+    assert!(output_of(gateway.setup(), &["credentials", "rekey"], 75).await.contains("another process"));
+    assert!(output_of(gateway.setup(), &["credentials", "verify"], 0).await.contains("all "));
 }
 
 #[tokio::test]
@@ -92,9 +92,9 @@ async fn verify_and_rekey_name_a_value_that_does_not_open() {
                   WHERE key = 'request-3'";
     assert_eq!(db.execute(damage, []).unwrap(), 1);
     drop(db);
-    let told = said(&setup, &["credentials", "verify"], 1).await;
+    let told = output_of(&setup, &["credentials", "verify"], 1).await;
     assert!(told.contains("idempotency.body of request-3") && told.contains("1 of "), "{told}");
-    assert!(said(&setup, &["credentials", "rekey"], 1).await.contains("nothing was changed"));
+    assert!(output_of(&setup, &["credentials", "rekey"], 1).await.contains("nothing was changed"));
 }
 
 /// M-100: after a kill at any time, exactly one of the two keys opens the state, and the run can be repeated.

@@ -19,7 +19,7 @@ fn make_fifo(path: &Path) {
 }
 
 /// Returns the output of a command, which must end with `code` within the time limit for reading a file.
-async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said =
         [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
@@ -44,9 +44,9 @@ async fn a_fifo_among_the_backups_blocks_nothing() {
         (&json!(ARCHIVE), &Value::Null),
         "{list}"
     );
-    assert!(said(gateway.setup(), &["backup", "list"], 0).await.contains("cannot be read"));
+    assert!(output_of(gateway.setup(), &["backup", "list"], 0).await.contains("cannot be read"));
     for verb in ["verify", "restore"] {
-        let refused = said(gateway.setup(), &["backup", verb, fifo.to_str().unwrap()], 74).await;
+        let refused = output_of(gateway.setup(), &["backup", verb, fifo.to_str().unwrap()], 74).await;
         assert!(refused.contains("it is a FIFO, not a regular file"), "{verb}: {refused}");
     }
 }
@@ -65,7 +65,7 @@ async fn a_hung_backup_file_system_blocks_neither_the_api_nor_the_stop() {
     assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
     assert!(asked.elapsed() > Duration::from_secs(5), "the file system did hang");
     assert!(gateway.log().contains("its file system did not respond"), "{}", gateway.log());
-    let refused = said(gateway.setup(), &["backup", "list"], 74).await;
+    let refused = output_of(gateway.setup(), &["backup", "list"], 74).await;
     assert!(refused.contains("its file system did not respond"), "{refused}");
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
@@ -131,7 +131,7 @@ async fn a_configured_path_that_is_no_regular_file_prevents_the_start() {
         for (name, value) in &variables {
             setup = setup.env(name, *value);
         }
-        let refused = said(&setup, &["serve"], 78).await;
+        let refused = output_of(&setup, &["serve"], 78).await;
         assert!(refused.contains(what) && refused.contains("not a regular file"), "{variables:?}: {refused}");
     }
 }

@@ -66,7 +66,7 @@ impl Rig {
     }
 
     /// Sends forty requests for the provider whose name hangs, once the look-up has started.
-    async fn forty_that_hang(&self) -> JoinSet<Result<Whole, Failure>> {
+    async fn send_forty_hung_requests(&self) -> JoinSet<Result<Whole, Failure>> {
         let mut hung = JoinSet::new();
         for _ in 0..40 {
             let client = self.gateway.client().with("content-type", "application/json");
@@ -98,7 +98,7 @@ fn asked(dir: &Path) -> PathBuf {
 #[tokio::test]
 async fn a_hung_name_server_delays_only_its_own_provider() {
     let rig = Rig::start().await;
-    let hung = rig.forty_that_hang().await;
+    let hung = rig.send_forty_hung_requests().await;
     let client = rig.gateway.client();
     assert_eq!(client.chat(chat::request("good/m")).await.status, 200, "another name is looked up");
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -124,7 +124,7 @@ async fn a_hung_name_server_delays_only_its_own_provider() {
 #[tokio::test]
 async fn a_hung_name_server_does_not_delay_the_stop() {
     let mut rig = Rig::start().await;
-    let hung = rig.forty_that_hang().await;
+    let hung = rig.send_forty_hung_requests().await;
     rig.gateway.signal(Signal::TERM);
     assert!(rig.gateway.exit().await.success());
     drop(hung);

@@ -51,7 +51,7 @@ impl Rig {
     }
 
     /// Kills the gateway and starts it again.
-    async fn again(self, set: impl FnOnce(Setup) -> Setup) -> Self {
+    async fn restart_with(self, set: impl FnOnce(Setup) -> Setup) -> Self {
         let gateway = set(self.gateway.kill().await).start().await;
         Self { gateway, ..self }
     }
@@ -80,8 +80,8 @@ impl Rig {
     }
 
     /// Returns all reports about usage.
-    async fn told(&self, count: usize) -> Value {
-        told(&self.gateway, count).await
+    async fn usage_reports(&self, count: usize) -> Value {
+        usage_reports(&self.gateway, count).await
     }
 
     async fn state(&self) -> Value {
@@ -98,7 +98,7 @@ async fn used(gateway: &Gateway, quota: &str) -> u64 {
     .await
 }
 
-async fn told(gateway: &Gateway, count: usize) -> Value {
+async fn usage_reports(gateway: &Gateway, count: usize) -> Value {
     let records = gateway.records(count).await;
     assert_eq!(records.len(), count);
     let admin = Admin(gateway.client());
@@ -124,7 +124,7 @@ fn tables_of_usage(setup: &Setup, file: &str) -> i64 {
 }
 
 /// Runs a command that must exit with `code`; returns its output.
-async fn said(setup: &Setup, arguments: &[&str], code: i32) -> String {
+async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
     let output = setup.run(arguments).await;
     let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
@@ -160,13 +160,13 @@ fn copy_dir(from: &Path, to: &Path) {
 async fn usage_moves_to_usage_db_and_back_unchanged() {
     let rig = Rig::with(|setup| setup).await;
     rig.chat(5).await;
-    let before = rig.told(5).await;
+    let before = rig.usage_reports(5).await;
     let state = rig.state().await;
     assert_eq!(state["usage"]["store"]["file"], "gateway.db", "absent by default: {state}");
     assert!(files(&rig.gateway.state()).is_empty());
 
-    let rig = rig.again(|setup| setup.env(SWITCH, "true")).await;
-    assert_eq!((rig.told(5).await, rig.used().await), (before, 5 * TOKENS));
+    let rig = rig.restart_with(|setup| setup.env(SWITCH, "true")).await;
+    assert_eq!((rig.usage_reports(5).await, rig.used().await), (before, 5 * TOKENS));
     let state = rig.state().await;
     let bytes = state["usage"]["store"]["bytes"].as_u64().unwrap();
     assert_eq!((&state["usage"]["store"]["file"], bytes > 10_000), (&json!("usage.db"), true), "{state}");
@@ -175,28 +175,28 @@ async fn usage_moves_to_usage_db_and_back_unchanged() {
     assert_eq!(tables_of_usage(rig.gateway.setup(), "gateway.db"), 0);
     rig.chat(5).await;
     rig.counted(10).await;
-    let before = rig.told(10).await;
+    let before = rig.usage_reports(10).await;
     assert_eq!(rig.used().await, 10 * TOKENS);
 
-    let rig = rig.again(|setup| setup).await;
+    let rig = rig.restart_with(|setup| setup).await;
     assert_eq!(
-        (rig.told(10).await, rig.used().await),
+        (rig.usage_reports(10).await, rig.used().await),
         (before.clone(), 10 * TOKENS),
         "a start changes nothing"
     );
     for command in [["audit", "verify"], ["credentials", "verify"]] {
-        said(rig.gateway.setup(), &command, 0).await;
+        output_of(rig.gateway.setup(), &command, 0).await;
     }
-    let shown = said(rig.gateway.setup(), &["config", "show"], 0).await;
+    let shown = output_of(rig.gateway.setup(), &["config", "show"], 0).await;
     assert!(shown.contains("in usage.db, ") && shown.contains(SWITCH), "{shown}");
 
-    let rig = rig.again(|setup| setup.without(SWITCH)).await;
-    assert_eq!((rig.told(10).await, rig.used().await), (before, 10 * TOKENS), "and back");
+    let rig = rig.restart_with(|setup| setup.without(SWITCH)).await;
+    assert_eq!((rig.usage_reports(10).await, rig.used().await), (before, 10 * TOKENS), "and back");
     assert!(files(&rig.gateway.state()).is_empty());
     rig.chat(1).await;
-    rig.told(11).await;
+    rig.usage_reports(11).await;
     assert_eq!(rig.used().await, 11 * TOKENS);
-    let shown = said(rig.gateway.setup(), &["config", "show"], 0).await;
+    let shown = output_of(rig.gateway.setup(), &["config", "show"], 0).await;
     assert!(shown.contains("in gateway.db, "), "{shown}");
 }
 
@@ -207,7 +207,7 @@ async fn a_usage_move_killed_at_any_step_keeps_every_record_once() {
     let Some(library) = faults::library(dir.path()) else { return };
     let rig = Rig::start(false).await;
     rig.chat(7).await;
-    rig.told(7).await;
+    rig.usage_reports(7).await;
     let (mut setup, _, quota, _upstream) = rig.stopped().await;
     for apart in [true, false] {
         let base = dir.path().join(apart.to_string());
@@ -298,7 +298,7 @@ async fn a_kill_between_the_two_files_counts_quotas_once() {
     assert_eq!(rig.gateway.records(9).await.len(), 9);
     std::fs::remove_file(&flag).unwrap();
     rig.counted(9).await;
-    let rig = rig.again(|setup| setup).await;
+    let rig = rig.restart_with(|setup| setup).await;
     assert_eq!(rig.used().await, 9 * TOKENS);
 }
 
@@ -329,7 +329,7 @@ async fn records_and_quotas_agree_after_kills_under_load() {
             (ask(rig.gateway.setup(), "usage.db", sum) >= goal).then_some(())
         })
         .await;
-        rig = rig.again(|setup| setup).await;
+        rig = rig.restart_with(|setup| setup).await;
         while let Some(count) = tasks.join_next().await {
             answered += count.unwrap();
         }
@@ -368,8 +368,8 @@ async fn deleting_usage_db_loses_only_usage_records() {
     assert!(rig.gateway.records(0).await.is_empty());
     assert_eq!(rig.used().await, 8 * TOKENS);
     rig.chat(1).await;
-    rig.told(1).await;
-    let rig = rig.again(|setup| setup).await;
+    rig.usage_reports(1).await;
+    let rig = rig.restart_with(|setup| setup).await;
     assert_eq!(rig.state().await["warnings"], json!([]), "it is reported once");
     assert_eq!((rig.used().await, rig.gateway.records(1).await.len()), (9 * TOKENS, 1));
 }
@@ -379,7 +379,7 @@ async fn deleting_usage_db_loses_only_usage_records() {
 async fn a_backup_holds_both_databases_in_a_consistent_state() {
     let rig = Rig::start(true).await;
     rig.chat(20).await;
-    rig.told(20).await;
+    rig.usage_reports(20).await;
     let mut load = JoinSet::new();
     for _ in 0..4 {
         let client =
@@ -388,14 +388,14 @@ async fn a_backup_holds_both_databases_in_a_consistent_state() {
             while client.send("POST", "/v1/chat/completions", chat::request("m").into()).await.is_ok() {}
         });
     }
-    let told = said(rig.gateway.setup(), &["backup", "create"], 0).await;
+    let told = output_of(rig.gateway.setup(), &["backup", "create"], 0).await;
     let archive = told.lines().next().unwrap().to_owned();
     assert!(told.contains("gateway.db and usage.db"), "{told}");
-    said(rig.gateway.setup(), &["backup", "verify", &archive], 0).await;
+    output_of(rig.gateway.setup(), &["backup", "verify", &archive], 0).await;
     let setup = rig.gateway.kill().await;
     load.join_all().await;
     let target = setup.state().with_file_name("restored");
-    said(&setup, &["backup", "restore", &archive, target.to_str().unwrap()], 0).await;
+    output_of(&setup, &["backup", "restore", &archive, target.to_str().unwrap()], 0).await;
     let gateway = setup.env("LLMGW_STATE_DIR", target.to_str().unwrap()).start().await;
     let requests =
         Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
@@ -407,7 +407,7 @@ async fn a_backup_holds_both_databases_in_a_consistent_state() {
     let records =
         Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
     assert_eq!((records, used(&gateway, &rig.quota).await), (json!(requests), requests * TOKENS));
-    let told = said(gateway.setup(), &["config", "show"], 0).await;
+    let told = output_of(gateway.setup(), &["config", "show"], 0).await;
     assert!(!target.join("usage.db").exists(), "{told}");
 }
 
@@ -415,16 +415,16 @@ async fn a_backup_holds_both_databases_in_a_consistent_state() {
 async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let rig = Rig::start(false).await;
     rig.chat(2).await;
-    rig.told(2).await;
+    rig.usage_reports(2).await;
     let (setup, key, quota, _upstream) = rig.stopped().await;
     let usage = setup.state().join("usage.db");
     std::fs::write(&usage, "somebody's notes").unwrap();
     let setup = setup.env(SWITCH, "true");
-    let told = said(&setup, &["serve"], 74).await;
+    let told = output_of(&setup, &["serve"], 74).await;
     assert!(told.contains("move that file away"), "{told}");
     let gateway = setup.without(SWITCH).start().await;
     assert!(gateway.log().contains("it belongs to another state"), "{}", gateway.log());
-    assert!(!said(gateway.setup(), &["backup", "create"], 0).await.contains("usage.db"));
+    assert!(!output_of(gateway.setup(), &["backup", "create"], 0).await.contains("usage.db"));
     let rig = Rig { gateway, key, quota, _upstream };
     assert_eq!(rig.gateway.records(2).await.len(), 2);
     let (setup, key, quota, _upstream) = rig.stopped().await;
@@ -436,11 +436,11 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let (setup, ..) = rig.stopped().await;
     let whole = std::fs::read(&usage).unwrap();
     ask_nothing(&usage, "PRAGMA user_version = 9999");
-    let told = said(&setup, &["serve"], 78).await;
+    let told = output_of(&setup, &["serve"], 78).await;
     assert!(told.contains("usage.db has version 9999"), "{told}");
     for damaged in [b"no database".to_vec(), Vec::new(), [&whole[..4_096], &[0xee; 8_192]].concat()] {
         std::fs::write(&usage, &damaged).unwrap();
-        let told = said(&setup, &["serve"], 74).await;
+        let told = output_of(&setup, &["serve"], 74).await;
         assert!(told.contains("usage.db is damaged") && told.contains("move this file away"), "{told}");
         assert_eq!(std::fs::read(&usage).unwrap(), damaged, "nothing was changed");
     }
@@ -449,7 +449,7 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let main = setup.state().join("gateway.db");
     let aside = setup.state().join("aside");
     std::fs::rename(&main, &aside).unwrap();
-    let told = said(&setup, &["serve"], 74).await;
+    let told = output_of(&setup, &["serve"], 74).await;
     assert!(told.contains("gateway.db is missing"), "{told}");
     std::fs::rename(&aside, &main).unwrap();
     assert_eq!(setup.start().await.records(2).await.len(), 2);
@@ -464,12 +464,12 @@ fn ask_nothing(file: &Path, sql: &str) {
 async fn retention_and_repricing_work_on_usage_db() {
     let rig = Rig::start(true).await;
     rig.chat(3).await;
-    rig.told(3).await;
+    rig.usage_reports(3).await;
     let period = json!({"from": 0, "to": "2100-01-01T00:00:00Z", "provider": "up", "model": "m",
         "prices": {"input": 1, "output": 2}});
     let repriced = Admin(rig.gateway.client()).done("POST", "usage/reprice", period).await;
     assert_eq!((&repriced["changed"], &repriced["cost_micro_usd"]), (&json!(3), &json!(75.0)), "{repriced}");
-    let totals = rig.told(3).await["totals"].clone();
+    let totals = rig.usage_reports(3).await["totals"].clone();
     assert_eq!((&totals["cost_micro_usd"], &totals["requests_unpriced"]), (&json!(75.0), &json!(0)));
 
     let (setup, key, quota, _upstream) = rig.stopped().await;
@@ -488,5 +488,5 @@ async fn retention_and_repricing_work_on_usage_db() {
     let left = "SELECT (SELECT count(*) FROM usage) + (SELECT count(*) FROM usage_hour) + (SELECT count(*) FROM usage_day)";
     assert_eq!(ask(rig.gateway.setup(), "usage.db", left), 0);
     rig.chat(1).await;
-    assert_eq!(rig.told(1).await["totals"]["requests"], 1);
+    assert_eq!(rig.usage_reports(1).await["totals"]["requests"], 1);
 }

@@ -19,7 +19,7 @@ fn finished() -> Answer {
 }
 
 /// Reads a stream up to its finish reason, and disconnects.
-async fn leave_at_the_finish(gateway: &Gateway) -> Instant {
+async fn disconnect_after_finish(gateway: &Gateway) -> Instant {
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     for _ in 0..3 {
         flow.event().await;
@@ -43,7 +43,7 @@ async fn usage_that_arrives_after_a_disconnect_is_recorded() {
     let (upstream, gate) = (Upstream::start().await, Gate::new());
     upstream.always(finished().wait(&gate).chunk(chat::usage()).hang());
     let gateway = gateway(&upstream, "30000").await;
-    leave_at_the_finish(&gateway).await;
+    disconnect_after_finish(&gateway).await;
     alone(&gateway).await;
     assert_eq!(upstream.closed_count(), 0, "it is read on");
     gate.open(1);
@@ -63,7 +63,7 @@ async fn an_upstream_that_reports_no_usage_is_closed_after_the_grace() {
     let upstream = Upstream::start().await;
     upstream.always(finished().hang());
     let gateway = gateway(&upstream, "400").await;
-    let left = leave_at_the_finish(&gateway).await;
+    let left = disconnect_after_finish(&gateway).await;
     let taken = upstream.closed(0).await.saturating_duration_since(left);
     assert!(taken >= GRACE - Duration::from_millis(50) && taken < promised(2 * GRACE), "{taken:?}");
     let record = gateway.records(1).await.remove(0);
@@ -79,7 +79,7 @@ async fn without_a_grace_the_upstream_is_closed_at_once() {
     let upstream = Upstream::start().await;
     upstream.always(finished().hang());
     let gateway = gateway(&upstream, "0").await;
-    let left = leave_at_the_finish(&gateway).await;
+    let left = disconnect_after_finish(&gateway).await;
     let taken = upstream.closed(0).await.saturating_duration_since(left);
     assert!(taken < promised(Duration::from_millis(250)), "{taken:?}");
     assert_eq!(gateway.records(1).await[0]["provenance"], "estimated");
@@ -90,7 +90,7 @@ async fn a_response_waiting_for_usage_is_recorded_when_the_gateway_stops() {
     let upstream = Upstream::start().await;
     upstream.always(finished().hang());
     let mut gateway = gateway(&upstream, "30000").await;
-    leave_at_the_finish(&gateway).await;
+    disconnect_after_finish(&gateway).await;
     alone(&gateway).await;
     gateway.signal(rustix::process::Signal::TERM);
     assert!(gateway.exit().await.success());
@@ -109,7 +109,7 @@ async fn an_upstream_without_stream_options_is_closed_at_once() {
     let config = json!({"providers": {"up": provider}}).to_string();
     let setup = Setup::new(&Yaml::new()).yaml(config).env("LLMGW_USAGE_GRACE_MS", "30000");
     let gateway = setup.start().await;
-    leave_at_the_finish(&gateway).await;
+    disconnect_after_finish(&gateway).await;
     upstream.closed(0).await;
     let record = gateway.records(1).await.remove(0);
     assert_eq!((&record["outcome"], &record["provenance"]), (&json!("cancelled"), &json!("estimated")));

@@ -214,7 +214,7 @@ async fn a_kill_returns_no_reserved_request_to_the_quota() {
     let rig = Rig::over(behind(&gate, Answer::completion("ok"))).await;
     let quota = rig.limit("requests", "day", 50).await;
     gate.open(20);
-    let rig = killed_in_the_middle(rig, &chat::request("m"), (50, 20)).await;
+    let rig = killed_in_progress(rig, &chat::request("m"), (50, 20)).await;
     assert_eq!(rig.standing(&quota).await, (50, 0, 0), "20 were settled, 30 were on their way");
     gate.open(1_000);
     assert_eq!(rig.storm(100, 80, &chat::request("m")).await, 0);
@@ -234,7 +234,7 @@ async fn a_kill_returns_no_reserved_tokens_to_the_quota() {
     let rig = Rig::over(behind(&gate, answer)).await;
     let quota = rig.limit("total_tokens", "month", 10_000).await;
     gate.open(4);
-    let rig = killed_in_the_middle(rig, &request, (10, 4)).await;
+    let rig = killed_in_progress(rig, &request, (10, 4)).await;
     let (used, reserved, _) = rig.standing(&quota).await;
     assert!((9_000..=10_000).contains(&used), "{used}");
     assert_eq!(reserved, 0);
@@ -245,7 +245,7 @@ async fn a_kill_returns_no_reserved_tokens_to_the_quota() {
 
 /// Sends 80 concurrent requests, of which the quota admits `admitted` and the upstream's gate lets `answered` complete;
 /// kills the gateway while the others are in progress, and starts it again.
-async fn killed_in_the_middle(rig: Rig, body: &str, (admitted, answered): (usize, usize)) -> Rig {
+async fn killed_in_progress(rig: Rig, body: &str, (admitted, answered): (usize, usize)) -> Rig {
     let mut clients = JoinSet::new();
     for _ in 0..80 {
         let (client, body) = (rig.client().with("content-type", "application/json"), body.to_owned());

@@ -82,7 +82,7 @@ async fn a_poll_requires_a_selector_that_still_contains_the_target() {
     }
     // The last target of the line works like the first.
     let last = rig.begin(&rig.client(), "openai/veo", json!({"id": "video_1"})).await;
-    let answer = rig.told("line", &last, json!({"id": "video_1", "status": "queued"})).await;
+    let answer = rig.poll_with("line", &last, json!({"id": "video_1", "status": "queued"})).await;
     assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("openai")));
     let mut settings = config(&rig.upstream, &json!({"retry_max_attempts": 1}));
     settings["endpoints"]["line"]["failover"] = json!([{"provider": "gemini", "model": "veo"}]);
@@ -92,7 +92,7 @@ async fn a_poll_requires_a_selector_that_still_contains_the_target() {
         (answer.status == 404 && answer.error_code() == "operation_not_found").then_some(())
     })
     .await;
-    let answer = rig.told("openai/veo", &last, json!({"id": "video_1", "status": "queued"})).await;
+    let answer = rig.poll_with("openai/veo", &last, json!({"id": "video_1", "status": "queued"})).await;
     assert_eq!(answer.status, 200, "it is still there by its own name: {:?}", answer.body);
 }
 
@@ -101,13 +101,13 @@ async fn a_poll_works_after_a_restart_and_with_an_open_circuit() {
     let mut rig = Rig::with(&json!({"retry_max_attempts": 1, "circuit_failure_threshold": 1})).await;
     let operation = rig.begin_gemini().await;
     rig.gateway = rig.gateway.restart().await;
-    let answer = rig.told("line", &operation, json!({"name": GEMINI_NAME})).await;
+    let answer = rig.poll_with("line", &operation, json!({"name": GEMINI_NAME})).await;
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("running")));
     rig.upstream.then(Answer::error(500));
     let start = json!({"model": "line", "prompt": "a cat"});
     assert_eq!(post(&rig.client(), start.clone()).await.status, 500);
     assert_eq!(post(&rig.client(), start).await.error_code(), "no_eligible_target", "it rests");
-    let answer = rig.told("line", &operation, json!({"name": GEMINI_NAME})).await;
+    let answer = rig.poll_with("line", &operation, json!({"name": GEMINI_NAME})).await;
     assert_eq!((answer.status, &answer.json()["status"]), (200, &json!("running")));
     assert_eq!(rig.upstream.requests().len(), 4);
 
@@ -122,7 +122,7 @@ async fn a_video_is_fetched_only_from_the_provider() {
     let (rig, other) = (Rig::start().await, Upstream::start().await);
     other.always(mp4(&film()));
     let operation = rig.begin_gemini().await;
-    let told = async |uri: &str| rig.told("line", &operation, done_at(uri)).await;
+    let told = async |uri: &str| rig.poll_with("line", &operation, done_at(uri)).await;
     let url = "https://storage.example/film.mp4?signature=1";
     let answer = told(url).await;
     assert_eq!((answer.status, &answer.json()["video"]["url"]), (200, &json!(url)));
@@ -244,9 +244,9 @@ async fn an_inline_video_counts_as_buffered_memory() {
         json!({"name": VERTEX_NAME, "done": true, "response": {"videos": [video]}})
     };
     for _ in 0..3 {
-        let answer = rig.told("vertex/veo", &operation, done(900_000)).await;
+        let answer = rig.poll_with("vertex/veo", &operation, done(900_000)).await;
         assert_eq!((answer.status, decoded(&answer).len()), (200, 675_000), "given back each time");
-        let answer = rig.told("vertex/veo", &operation, done(1_100_000)).await;
+        let answer = rig.poll_with("vertex/veo", &operation, done(1_100_000)).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (503, "overloaded"));
         assert!(answer.header("retry-after").is_some());
     }

@@ -57,7 +57,7 @@ impl Rig {
     }
 
     /// Polls the operation; the upstream responds with `state`.
-    async fn told(&self, model: &str, operation: &str, state: Value) -> Whole {
+    async fn poll_with(&self, model: &str, operation: &str, state: Value) -> Whole {
         self.upstream.then(Answer::json(200, state.to_string()));
         self.poll(model, operation).await
     }
@@ -140,7 +140,7 @@ async fn a_gemini_video_is_returned_inline() {
         })
     );
 
-    let running = rig.told("line", operation, json!({"name": GEMINI_NAME})).await;
+    let running = rig.poll_with("line", operation, json!({"name": GEMINI_NAME})).await;
     assert_eq!((running.status, running.header("retry-after")), (200, Some("10")));
     assert_eq!(
         (&running.json()["status"], &running.json()["operation"]),
@@ -186,7 +186,7 @@ async fn a_vertex_video_is_returned_inline_or_as_a_bucket_url() {
     let models = "/v1/projects/p-1/locations/europe-west4/publishers/google/models/veo";
     let request = rig.upstream.request(0).await;
     assert_eq!(first_line(&request), format!("POST {models}:predictLongRunning HTTP/1.1"));
-    let running = rig.told("vertex/veo", &operation, json!({"name": VERTEX_NAME, "done": false})).await;
+    let running = rig.poll_with("vertex/veo", &operation, json!({"name": VERTEX_NAME, "done": false})).await;
     assert_eq!(running.json()["status"], "running");
     let request = rig.upstream.request(1).await;
     assert_eq!(first_line(&request), format!("POST {models}:fetchPredictOperation HTTP/1.1"));
@@ -195,16 +195,16 @@ async fn a_vertex_video_is_returned_inline_or_as_a_bucket_url() {
 
     let done = |video: Value| json!({"name": VERTEX_NAME, "done": true, "response": {"videos": [video]}});
     let inline = json!({"bytesBase64Encoded": BASE64_STANDARD.encode(film()), "mimeType": "video/mp4"});
-    let answer = rig.told("vertex/veo", &operation, done(inline)).await;
+    let answer = rig.poll_with("vertex/veo", &operation, done(inline)).await;
     assert_eq!(answer.status, 200);
     assert!(decoded(&answer) == film(), "{} bytes came", answer.body.len());
     let bucket = json!({"gcsUri": "gs://bucket/1/sample_0.mp4", "mimeType": "video/mp4"});
-    let answer = rig.told("vertex/veo", &operation, done(bucket)).await;
+    let answer = rig.poll_with("vertex/veo", &operation, done(bucket)).await;
     let want = json!({"url": "gs://bucket/1/sample_0.mp4", "mime_type": "video/mp4"});
     assert_eq!((answer.status, &answer.json()["video"]), (200, &want));
     let error =
         json!({"name": VERTEX_NAME, "done": true, "error": {"code": 3, "message": "no: ya29.vertex"}});
-    let answer = rig.told("vertex/veo", &operation, error).await;
+    let answer = rig.poll_with("vertex/veo", &operation, error).await;
     let said = answer.json();
     assert_eq!((answer.status, &said["status"]), (200, &json!("failed")));
     assert_eq!((&said["error"]["code"], &said["video"]), (&json!("invalid_argument"), &Value::Null));
@@ -227,7 +227,7 @@ async fn the_content_of_a_completed_openai_video_is_fetched() {
     assert_eq!(request.json(), want);
 
     let job = |status: &str| json!({"id": "video_1", "object": "video", "status": status, "progress": 40});
-    let running = rig.told("openai/veo", &operation, job("in_progress")).await;
+    let running = rig.poll_with("openai/veo", &operation, job("in_progress")).await;
     assert_eq!((&running.json()["status"], &running.json()["progress"]), (&json!("running"), &json!(40)));
     rig.upstream.then(Answer::json(200, job("completed").to_string())).then(mp4(&film()));
     let done = rig.poll("openai/veo", &operation).await;
@@ -242,7 +242,7 @@ async fn the_content_of_a_completed_openai_video_is_fetched() {
         ]
     );
     let failed = json!({"id": "video_1", "status": "failed", "error": {"code": "moderation_blocked", "message": "no"}});
-    let answer = rig.told("openai/veo", &operation, failed).await;
+    let answer = rig.poll_with("openai/veo", &operation, failed).await;
     assert_eq!((answer.status, &answer.json()["error"]["code"]), (200, &json!("moderation_blocked")));
 }
 

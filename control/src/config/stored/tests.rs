@@ -68,7 +68,7 @@ fn stored_providers_are_checked_like_the_file_with_faults_by_field() {
             vec!["headers.X-A: is the placeholder of a secret", "headers.host: is set by llmgw itself"],
         ),
     ];
-    each_is_told(cases);
+    expect_faults(cases);
 }
 
 #[test]
@@ -123,10 +123,10 @@ fn each_provider_kind_has_its_own_validation_rules() {
             vec!["protocols[0]: type builtin_speech has no address for chat"],
         ),
     ];
-    each_is_told(cases);
+    expect_faults(cases);
 }
 
-fn each_is_told<const N: usize>(cases: [(Value, Vec<&str>); N]) {
+fn expect_faults<const N: usize>(cases: [(Value, Vec<&str>); N]) {
     for (value, want) in cases {
         let found = faults(value.clone(), None);
         assert_eq!(found.len(), want.len(), "{value}: {found:?}");

@@ -110,8 +110,8 @@ fn whole_answers_become_what_the_client_expects() {
         let whole = whole.unwrap_or_else(|bad| panic!("{}: {bad:?}", vector.name()));
         let mut got: Value = serde_json::from_slice(&whole.body).unwrap();
         let mut want: Value = serde_json::from_slice(&vector.output()).unwrap();
-        forget_what_was_made_up(&mut got, args);
-        forget_what_was_made_up(&mut want, args);
+        remove_generated_values(&mut got, args);
+        remove_generated_values(&mut want, args);
         assert_eq!(got, want, "{}", vector.name());
         assert!(whole.usage.is_some(), "{}", vector.name());
         assert!(whole.output_bytes > 0, "{}", vector.name());
@@ -139,13 +139,13 @@ fn streams_become_what_the_client_expects_at_any_split() {
 
 fn seen(protocol: &str, stream: &[u8], args: &Value) -> Vec<Value> {
     let mut events = normal(protocol, stream);
-    events.iter_mut().for_each(|event| forget_what_was_made_up(event, args));
+    events.iter_mut().for_each(|event| remove_generated_values(event, args));
     events
 }
 
 /// Removes generated values: the creation time, unless the vector sets it, and the middle part of the ids that the
 /// gateway generates for calls without an id.
-fn forget_what_was_made_up(value: &mut Value, args: &Value) {
+fn remove_generated_values(value: &mut Value, args: &Value) {
     if args.get("created").is_none()
         && let Some(members) = value.as_object_mut()
     {
