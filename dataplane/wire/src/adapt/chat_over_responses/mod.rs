@@ -24,5 +24,5 @@ pub(super) const PAIR: Adaptation = Adaptation {
     origin: None,
 };
 
-/// Responses targets of chat clients. No other client is served by way of chat.
+/// Responses targets. They serve chat clients only.
 const TARGET: TargetSide = TargetSide { dialect: Dialect::Responses, ask: request::ask };

@@ -102,33 +102,32 @@ fn one<'t, 'i>(
     place: &MessagePlace<'_>,
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
-    let role = match required(message, "role", path)? {
-        "user" => ChatRole::User,
-        "assistant" => ChatRole::Assistant,
-        "system" => ChatRole::System,
-        _ => ChatRole::Unknown(""),
-    };
+    let role = required(message, "role", path)?;
     let content = path.member("content");
     let value = member(message, "content").ok_or_else(|| content.reject("is required"))?;
-    if matches!(role, ChatRole::Unknown(_)) {
+    if !matches!(role, "user" | "assistant" | "system") {
         return Err(path.member("role").reject("must be 'user', 'assistant' or 'system'"));
     }
     let Some(beside) = place.beside else { return Ok(()) };
     let text = match value.into_string() {
-        Some(text) if role == ChatRole::User => beside.around(text),
+        Some(text) if role == "user" => beside.around(text),
         Some(text) => text.into(),
-        None if role == ChatRole::System => joined(value, &content, |_| false)?,
+        None if role == "system" => joined(value, &content, |_| false)?,
         None => {
             let blocks =
                 elements(value).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
-            return if role == ChatRole::User {
+            return if role == "user" {
                 user(builder, &blocks, beside, path)
             } else {
                 assistant(builder, &blocks, place, path)
             };
         }
     };
-    let role = if role == ChatRole::System && beside.stands_alone { ChatRole::User } else { role };
+    let role = match role {
+        "assistant" => ChatRole::Assistant,
+        "system" if !beside.stands_alone => ChatRole::System,
+        _ => ChatRole::User,
+    };
     builder.plain(role, text, path);
     Ok(())
 }

@@ -17,7 +17,7 @@ pub(crate) struct ChatMessage<'t, 'i> {
     pub(crate) content: Option<ChatContent<'t, 'i>>,
     pub(crate) name: Option<&'i str>,
     pub(crate) cache: Option<CacheMark<'t, 'i>>,
-    /// The other members are those of an assistant's message.
+    // Only an assistant's message has the following members.
     pub(crate) refusal: Option<Cow<'i, str>>,
     /// The thoughts, without a signature (`reasoning_content`).
     pub(crate) reasoning: Option<Cow<'i, str>>,
@@ -44,7 +44,7 @@ pub(crate) enum ChatRole<'i> {
     Tool(Cow<'i, str>),
     /// The result of a call in the legacy form.
     Function,
-    /// No role of chat messages.
+    /// A word that is not a role of chat messages.
     Unknown(&'i str),
 }
 

@@ -81,7 +81,7 @@ pub(crate) struct NamedTool<'i> {
 /// The choice among the tools.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestToolChoice<'i> {
-    /// `auto`, `none` or `required`, if the client is right.
+    /// Normally `auto`, `none` or `required`; not checked.
     Word(&'i str),
     Named(NamedTool<'i>),
     /// Only some of the tools, and one of the words.
