@@ -2,7 +2,9 @@
 
 import assert from "node:assert/strict";
 
-import { axe, settled, sideways } from "./browser.mjs";
+import { axe, settled, sideways, signIn } from "./browser.mjs";
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
 
 /** The value and the explanation of a figure. */
 async function figure(page, name) {
@@ -40,6 +42,57 @@ export const overviewChecks = {
     await page.getByRole("heading", { name: "overseen", level: 1 }).waitFor();
     await page.goBack();
     assert.equal(await page.getByRole("button", { name: "24 h", exact: true }).getAttribute("aria-pressed"), "true");
+  },
+
+  async the_overview_shows_what_happens_as_it_happens({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "live" });
+    const made = await gateway.api("POST", "keys", { name: "live key", project: id });
+    await gateway.api("POST", "providers", { id: "silent", type: "echo", models: ["echo"], echo: { hang: true } });
+    await gateway.chat(made.key, "default", "hi");
+    const page = await browser.signedIn(gateway.key, "/");
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.getByRole("region", { name: "How the gateway is doing" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    const hanging = gateway.chat(made.key, "silent/echo", "hi", true);
+    const row = page.getByRole("row", { name: /^live key silent\/echo/ });
+    await row.getByText("Waiting").waitFor();
+    await row.getByRole("button", { name: "Cancel the request of live key to silent/echo" }).click();
+    await page.getByText("The client gets an error; what was relayed is billed.").waitFor();
+    assert.deepEqual(await axe(page), []);
+    await button(page, "Cancel request").click();
+    assert.ok((await hanging) >= 400, "the client got an error");
+    await row.waitFor({ state: "detached" });
+    await gateway.api("DELETE", "providers/silent");
+    const change = page.locator("a.chart-flag", { hasText: "silent" }).last();
+    await change.waitFor();
+    await change.click();
+    await page.getByRole("heading", { name: "Audit", level: 1 }).waitFor();
+    await page.getByRole("dialog").waitFor();
+  },
+
+  async a_page_that_is_hidden_for_a_minute_closes_the_stream_and_asks_nothing({ gateway, browser }) {
+    const context = await browser.context();
+    const page = await context.newPage();
+    await page.clock.install();
+    await page.goto(`${browser.origin}/console/`);
+    await signIn(page, gateway.key);
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.evaluate(() => {
+      Object.defineProperty(document, "hidden", { configurable: true, get: () => globalThis.isHidden });
+      globalThis.isHidden = true;
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await page.clock.runFor(61_000);
+    await page.getByText("Paused", { exact: true }).waitFor();
+    const asked = [];
+    page.on("request", (request) => asked.push(request.url()));
+    await page.clock.runFor(60_000);
+    assert.deepEqual(asked, []);
+    await page.evaluate(() => {
+      globalThis.isHidden = false;
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await page.getByText("Live", { exact: true }).waitFor();
   },
 
   async the_overview_is_accessible_narrow_wide_and_enlarged({ gateway, browser }) {

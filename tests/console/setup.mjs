@@ -112,6 +112,14 @@ export const setupChecks = {
     const made = await gateway.api("POST", "keys", { name: "mistaken", project: id, endpoints: ["default"] });
     const page = await browser.signedIn(gateway.key, `/setup?step=client&key=${made.id}`);
     await page.getByText("Waiting for the first request with this key…").waitFor();
+    // The stream shows requests from its first frame on: it comes within a second.
+    await page.waitForTimeout(2500);
+    const curl = { "user-agent": "curl/8.1.0" };
+    assert.equal(await gateway.chat(`${made.key.slice(0, 8)}Xy7wrong${made.key.slice(16)}`, "default", "hi", false, curl), 401);
+    await page.getByText(/^A request from 127\.0\.0\.1 \(curl 8\.1\.0\) carried another key: llmgw_/).waitFor();
+    const headers = { authorization: `Bearer ${made.key}`, "content-type": "application/json" };
+    await fetch(`${gateway.origin}/v1/v1/chat/completions`, { method: "POST", headers, body: "{}" });
+    await page.getByText("It asked for /v1/v1/chat/completions. Leave /v1 out of the client's address.").waitFor();
     assert.equal(await gateway.chat(made.key, "gpt-4o", "hi"), 404);
     await page.getByText("It asked for gpt-4o, which this key cannot use. It may use: default.").waitFor();
     await page.getByRole("link", { name: "Make an endpoint gpt-4o" }).click();

@@ -1,5 +1,5 @@
 // Shapes of answers that api/types.ts does not have.
-import type { Ms, RequestRecord, Step, Us } from "./types";
+import type { Circuit, Ms, RequestRecord, Step, Us } from "./types";
 
 /** `GET setup`: which steps of the set-up are done, wherever they were done. */
 export type Setup = {
@@ -110,4 +110,59 @@ export type FullRecord = Omit<RequestRecord, "trace"> & {
   /** The quota that refused the request. */
   refused_by?: string | null;
   cancelled_by?: "client" | "administrator" | null;
+};
+
+export type VerdictState = "set_up" | "quiet" | "serving" | "degraded" | "failing" | "unrecorded" | "draining";
+/** A reason of a verdict; the figures are counts, milliseconds or microseconds, as their names state. */
+export type Reason = { code: string; object: string | null; figures: Record<string, number> };
+export type Verdict = { state: VerdictState; since_ms: Ms; reasons: Reason[] };
+
+/** The events of `GET live`, by their names. */
+export type LiveEvents = {
+  hello: { at_ms: Ms; version: string; generation: number };
+  figures: { at_ms: Ms; span_ms: number; running: number; connections: number; verdict: Verdict };
+  /** The providers that have changed. */
+  providers: LiveProvider[];
+  /** At most 200 are listed, those that have been silent longest. */
+  running: { begun_or_changed: Running[]; ended: string[]; more: number };
+  change: Change;
+  seen: Watched;
+  bye: { reason: "signed_out" | "draining" | "too_many" };
+};
+
+/** A provider with its attempts in the last five minutes. */
+export type LiveProvider = { provider: string; circuit: Circuit; running: number; attempts: number; failures: number };
+/** An action of an administrator, a publication, a reload, or a circuit that opened or closed. */
+export type Change = { at_ms: Ms; audit_id: number | null; kind: string; object: string; text: string };
+
+/** A request with the watched key, or one that was rejected and left no record. */
+export type Watched = {
+  at_ms: Ms;
+  address: string;
+  client: string;
+  method: string;
+  path: string;
+  status: number;
+  code: string | null;
+  key_prefix: string | null;
+  model: string | null;
+  request_id: string;
+};
+
+/** A request that is being served. */
+export type Running = {
+  request_id: string;
+  started_at_ms: Ms;
+  key: string;
+  client: string;
+  operation: string;
+  selector: string;
+  provider: string | null;
+  model: string | null;
+  attempt: number;
+  stage: "reading" | "waiting" | "paused" | "held" | "streaming";
+  bytes_out: number;
+  pieces: number;
+  last_piece_at_ms: Ms | null;
+  output_tokens_estimate: number;
 };

@@ -1,18 +1,31 @@
 // The overview: whether something is wrong, since when, who notices it, and what to do.
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
+import { type Live, useLive } from "../api/live";
 import { type Resource, useResource } from "../api/resource";
-import type { SeriesAnswer, Setup } from "../api/shapes";
+import type { Change, LiveProvider, SeriesAnswer, Setup } from "../api/shapes";
 import type { Page as PageOf, Quota, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Bars, Lines, Spark } from "../part/chart";
 import { Loaded } from "../part/feedback";
 import { clock, count, dollars, duration, moment, plural, short, UNKNOWN, zoneName } from "../part/format";
-import { Icon, State } from "../part/icon";
+import { State } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Page } from "../part/page";
-import { type Headline, headlineOf, onCourse, outcomesOf, type ProviderLine, providerLines, timesOf } from "./overview/figures";
+import {
+  type Headline,
+  headlineOf,
+  marksWithin,
+  onCourse,
+  outcomesOf,
+  ownChanges,
+  type ProviderLine,
+  providerLines,
+  timesOf,
+} from "./overview/figures";
+import { RunningCard } from "./overview/running";
 import { groupOf, NeedsYou, SpendCard } from "./overview/spend";
-import { nextStep, STEPS } from "./setup/steps";
+import { auditOf, VerdictCard } from "./overview/verdict";
+import { CircuitMark } from "./providers";
 
 type Length = { id: string; title: string; ms: number; step: number; words: string };
 
@@ -27,87 +40,123 @@ const DAY_MS = 86_400_000;
 /** Figures are read again after this time while the page is seen. */
 const REREAD_MS = 10_000;
 
-/** Reads resources again from time to time while the page is seen. */
-function useReread(resources: Resource<unknown>[]): void {
+/** A moment that moves on while the page is seen. */
+function useTick(every: number): number {
+  const [now, setNow] = useState(() => Date.now());
   useEffect(() => {
     const timer = setInterval(() => {
-      if (!document.hidden) for (const resource of resources) void resource.load();
-    }, REREAD_MS);
+      if (!document.hidden) setNow(Date.now());
+    }, every);
     return () => clearInterval(timer);
-  }, resources);
+  }, [every]);
+  return now;
+}
+
+/** Reads an object again at each tick. */
+function useReread<T>(resource: Resource<T>, tick: number): Resource<T> {
+  const first = useRef(tick);
+  useEffect(() => {
+    if (tick !== first.current) void resource.load();
+  }, [tick]);
+  return resource;
+}
+
+/** The series of the last `length`. What was read stays until the next one is there. */
+function useSeries(length: Length, tick: number, more: string): Resource<SeriesAnswer> {
+  const step = length.step * 1000;
+  const from = (Math.floor(tick / step) + 1) * step - length.ms;
+  const resource = useReread(useResource<SeriesAnswer>(`series?from=${from}&step=${length.step}${more}`), tick);
+  const shown = useRef({ resource, length });
+  if (shown.current.length !== length || resource.data.value || resource.error.value) shown.current = { resource, length };
+  return shown.current.resource;
 }
 
 export function OverviewPage() {
   const length = LENGTHS.find(({ id }) => id === param("period")) ?? HOUR;
   const by = groupOf(param("by"));
-  const last = length.ms / (length.step * 1000);
-  const from = useMemo(() => Math.floor(Date.now() / (length.step * 1000) - last + 1) * length.step * 1000, [length]);
-  const series = useResource<SeriesAnswer>(`series?from=${from}&step=${length.step}`);
-  const byProvider = useResource<SeriesAnswer>(`series?from=${from}&step=${length.step}&group_by=provider`);
-  const today = useMemo(() => Math.floor(Date.now() / DAY_MS) * DAY_MS, []);
-  const usage = useResource<Usage>(`usage?group_by=${by}&from=${today}&sort=cost&limit=500`);
+  const live = useLive();
+  const tick = useTick(REREAD_MS);
+  const series = useSeries(length, tick, "");
+  const byProvider = useSeries(length, tick, "&group_by=provider");
+  const today = Math.floor(tick / DAY_MS) * DAY_MS;
+  // With the keys of each project come their names, for what is running.
+  const groups = by === "project" ? "project,key" : by;
+  const usage = useReread(useResource<Usage>(`usage?group_by=${groups}&from=${today}&sort=cost`), tick);
   const quotas = useResource<PageOf<Quota>>("quotas?limit=500").data.value?.data ?? [];
   const setup = useResource<Setup>("setup").data.value;
-  useReread([series, byProvider, usage] as Resource<unknown>[]);
-  const now = Date.now();
+  // The gateway's clock, where it is known: it counts the age of requests.
+  const now = live.figures.value?.at_ms ?? Date.now();
+  const verdict = live.figures.value?.verdict ?? null;
+  const changes = ownChanges(live.changes.value);
   const head = series.data.value ? headlineOf(series.data.value, now) : null;
-  const names = new Map((usage.data.value?.data ?? []).flatMap(({ group, names }) => (group[by] ? [[group[by], names?.[by] ?? ""]] : [])));
+  const names = namesOf(usage.data.value);
   return (
     <Page
       title="Overview"
       actions={
-        <span class="seg" role="group" aria-label="Period">
-          {LENGTHS.map(({ id, title }) => (
-            <button
-              key={id}
-              type="button"
-              aria-pressed={id === length.id}
-              onClick={() => setParams({ period: id === HOUR.id ? null : id }, "replace")}
-            >
-              {title}
-            </button>
-          ))}
-        </span>
+        <>
+          <LiveMark live={live} />
+          <span class="seg" role="group" aria-label="Period">
+            {LENGTHS.map(({ id, title }) => (
+              <button
+                key={id}
+                type="button"
+                aria-pressed={id === length.id}
+                onClick={() => setParams({ period: id === HOUR.id ? null : id }, "replace")}
+              >
+                {title}
+              </button>
+            ))}
+          </span>
+        </>
       }
     >
-      {setup && <SetupHint of={setup} />}
-      {head && <Figures of={head} length={length} usage={usage.data.value} now={now} series={series} />}
-      <Charts series={series} length={length} />
-      <ProvidersCard series={byProvider} />
+      {verdict ? (
+        <VerdictCard
+          verdict={verdict}
+          setup={setup}
+          change={changes.findLast(({ at_ms, kind }) => at_ms <= verdict.since_ms && !kind.startsWith("circuit"))}
+        />
+      ) : (
+        <div class="verdict" aria-hidden="true" />
+      )}
+      {head && (
+        <Figures of={head} length={length} usage={usage.data.value} running={live.figures.value?.running} now={now} series={series} />
+      )}
+      <Charts series={series} length={length} changes={changes} />
+      <div class="cols two-one">
+        <ProvidersCard series={byProvider} live={live.providers.value} />
+        <RunningCard live={live} names={names} now={now} />
+      </div>
       <div class="cols two-one">
         <SpendCard usage={usage} by={by} quotas={quotas} />
-        <NeedsYou
-          quotas={quotas}
-          unpriced={usage.data.value?.totals?.requests_unpriced ?? 0}
-          names={names as Map<string, string>}
-          now={now}
-        />
+        <NeedsYou quotas={quotas} unpriced={usage.data.value?.totals?.requests_unpriced ?? 0} names={names} now={now} />
       </div>
     </Page>
   );
 }
 
-/** Leads to the next step of the set-up while it is not finished. */
-function SetupHint({ of }: { of: Setup }) {
-  const step = STEPS.find(({ id }) => id === nextStep(of));
-  if (!step) return null;
+/** The names of the projects and keys that were used today, by their ids. */
+function namesOf(usage: Usage | null): Map<string, string> {
+  const names = new Map<string, string>();
+  for (const line of usage?.data ?? []) {
+    for (const [kind, id] of Object.entries(line.group)) {
+      const name = line.names?.[kind];
+      if (id && name) names.set(id, name);
+    }
+  }
+  return names;
+}
+
+const LIVE_WORDS = { open: "Live", waiting: "Connecting…", closed: "Paused", too_many: "Too many pages watch" };
+
+function LiveMark({ live }: { live: Live }) {
+  const state = live.state.value;
   return (
-    <section class="verdict" aria-label="Set-up">
-      <span class="sign">
-        <Icon name="info" />
-      </span>
-      <div>
-        <h2>The set-up is not finished</h2>
-        <p>
-          Next: {step.title}. {step.lead}
-        </p>
-      </div>
-      <div class="actions">
-        <a class="btn primary" href={href("/setup", { step: step.id })}>
-          {step.title}
-        </a>
-      </div>
-    </section>
+    <span class={state === "open" ? "live" : "live off"} role="status">
+      <i />
+      {LIVE_WORDS[state]}
+    </span>
   );
 }
 
@@ -115,6 +164,8 @@ type FiguresProps = {
   of: Headline;
   length: Length;
   usage: Usage | null;
+  /** The number of requests that are being served; absent while it is not known. */
+  running: number | undefined;
   now: number;
   series: Resource<SeriesAnswer>;
 };
@@ -131,7 +182,7 @@ function split(text: string): [string, string] {
   return at < 0 ? [text, ""] : [text.slice(0, at), text.slice(at + 1)];
 }
 
-function Figures({ of, length, usage, now, series }: FiguresProps) {
+function Figures({ of, length, usage, running, now, series }: FiguresProps) {
   const points = series.data.value?.groups[0]?.points;
   const values = (list: (number | null)[] | undefined): number[] => (list ?? []).map((value) => value ?? 0);
   const errors = values(points?.failed).map((failed, i) => failed + (points?.cut[i] ?? 0));
@@ -147,6 +198,7 @@ function Figures({ of, length, usage, now, series }: FiguresProps) {
       <dl class="figures">
         <Figure name="Requests" value={rate(of.perSecond)} unit="/s" spark={values(points?.requests)}>
           {count(of.requests)} {length.words}
+          {running !== undefined && ` · ${count(running)} running`}
         </Figure>
         <Figure
           name={of.firstAt === null ? "First token, p50" : `First token, p50 at ${clock(of.firstAt)}`}
@@ -220,12 +272,14 @@ function Figure({ name, value, unit, spark, kind = "series-1", children }: Figur
 
 const EACH: Record<number, string> = { 10: "per 10 seconds", 60: "per minute", 3600: "per hour" };
 
-function Charts({ series, length }: { series: Resource<SeriesAnswer>; length: Length }) {
+function Charts({ series, length, changes }: { series: Resource<SeriesAnswer>; length: Length; changes: Change[] }) {
   return (
     <Loaded resource={series} rows={6}>
       {(data) => {
         const times = timesOf(data);
         const points = data.groups[0]?.points;
+        const all = changes.map((of) => ({ at: of.at_ms, text: `${clock(of.at_ms)} ${of.text}`, href: auditOf(of) }));
+        const marks = marksWithin(all, data.from_ms, data.to_ms);
         const timeText = (at: number): string => (length.ms > DAY_MS ? moment(at) : clock(at, length.step < 60 ? "second" : "minute"));
         return (
           <>
@@ -237,6 +291,7 @@ function Charts({ series, length }: { series: Resource<SeriesAnswer>; length: Le
                   unit={count}
                   timeText={timeText}
                   summary={`Requests by outcome ${length.words}.`}
+                  marks={marks}
                 />
               </Card>
               <Card title="Time to first token">
@@ -249,6 +304,7 @@ function Charts({ series, length }: { series: Resource<SeriesAnswer>; length: Le
                   unit={(us) => (us === 0 ? "0" : duration(us))}
                   timeText={timeText}
                   summary={`Time to the first token ${length.words}: median and slowest hundredth.`}
+                  marks={marks.map(({ at }) => ({ at, text: "" }))}
                 />
               </Card>
             </div>
@@ -264,8 +320,12 @@ function Charts({ series, length }: { series: Resource<SeriesAnswer>; length: Le
   );
 }
 
-function ProvidersCard({ series }: { series: Resource<SeriesAnswer> }) {
-  const lines = providerLines(series.data.value).sort((a, b) => b.failures - a.failures || b.attempts - a.attempts);
+type ProvidersProps = { series: Resource<SeriesAnswer>; live: Map<string, LiveProvider> };
+
+function ProvidersCard({ series, live }: ProvidersProps) {
+  const used = providerLines(series.data.value);
+  const unused = [...live.keys()].filter((id) => !used.some((line) => line.id === id));
+  const lines = [...used, ...unused.map(unusedLine)].sort((a, b) => b.failures - a.failures || b.attempts - a.attempts);
   return (
     <Card title="Providers" aside={<a href={href("/providers")}>All providers</a>} bare>
       {lines.length === 0 ? (
@@ -293,7 +353,7 @@ function ProvidersCard({ series }: { series: Resource<SeriesAnswer> }) {
             </thead>
             <tbody>
               {lines.slice(0, 8).map((line) => (
-                <ProviderRow key={line.id} of={line} />
+                <ProviderRow key={line.id} of={line} live={live.get(line.id)} />
               ))}
             </tbody>
           </table>
@@ -307,19 +367,22 @@ function ProvidersCard({ series }: { series: Resource<SeriesAnswer> }) {
 const FAILING_SHARE = 0.2;
 const FAILING_ATTEMPTS = 10;
 
-function ProviderRow({ of }: { of: ProviderLine }) {
+const unusedLine = (id: string): ProviderLine => ({ id, attempts: 0, failures: 0, firstP50: null, firstP99: null, failuresByPoint: [] });
+
+function ProviderRow({ of, live }: { of: ProviderLine; live: LiveProvider | undefined }) {
+  const circuit = live?.circuit;
   const share = of.attempts ? of.failures / of.attempts : null;
   const isFailing = share !== null && share >= FAILING_SHARE && of.attempts >= FAILING_ATTEMPTS;
+  const kind = isFailing ? "bad" : of.failures ? "warn" : of.attempts ? "ok" : "off";
+  const word = isFailing ? "Failing" : of.failures ? "Some failures" : of.attempts ? "Working" : "Not used";
   return (
     <tr>
       <td>
         <Ref kind="provider" id={of.id} name={of.id} />
       </td>
       <td>
-        <State
-          kind={isFailing ? "bad" : of.failures ? "warn" : "ok"}
-          word={isFailing ? "Failing" : of.failures ? "Some failures" : "Working"}
-        />
+        {circuit && circuit.state !== "closed" ? <CircuitMark circuit={circuit} /> : <State kind={kind} word={word} />}
+        {live && live.running > 0 && <span class="faint num"> {count(live.running)} running</span>}
       </td>
       <td class="num">{count(of.attempts)}</td>
       <td class="num">{share === null ? UNKNOWN : `${percent(share)} %`}</td>

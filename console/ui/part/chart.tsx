@@ -231,7 +231,7 @@ function placeOf(at: number, times: number[], x: (i: number) => number): number 
 
 type FlagsProps = { marks: ChartMark[]; placeOf: (at: number) => number; width: number };
 
-/** The labels of marks; a label that the next one would cover is left out, its mark stays. */
+/** The labels of marks. A label that the next one would cover is left out, its mark stays; the last one may stand before its mark. */
 function Flags({ marks, placeOf, width }: FlagsProps) {
   return (
     <>
@@ -239,8 +239,11 @@ function Flags({ marks, placeOf, width }: FlagsProps) {
         const from = placeOf(at);
         const next = marks[i + 1];
         const room = (next ? placeOf(next.at) : width) - from - 16;
-        if (room < 48) return null;
-        const style = { left: `${from}px`, maxWidth: `${Math.min(200, room)}px` };
+        const isBefore = !next && room < FLAG_LEAST;
+        if (room < FLAG_LEAST && !isBefore) return null;
+        const style = isBefore
+          ? { right: `${width - from + 9}px`, maxWidth: "200px", marginLeft: "0" }
+          : { left: `${from}px`, maxWidth: `${Math.min(200, room)}px` };
         return href ? (
           <a key={`${at} ${text}`} class="chart-flag" href={href} style={style}>
             {text}
@@ -254,6 +257,9 @@ function Flags({ marks, placeOf, width }: FlagsProps) {
     </>
   );
 }
+
+/** A label needs this room, in pixels. */
+const FLAG_LEAST = 60;
 
 /** Stacked bars. A failure among a thousand successes gets a sign above its bar. */
 export function Bars(props: Props) {

@@ -1,6 +1,11 @@
 import { expect, test } from "vitest";
-import type { Points, SeriesAnswer } from "../api/shapes";
-import { headlineOf, onCourse, outcomesOf, providerLines, timesOf } from "../page/overview/figures";
+import { Live } from "../api/live";
+import type { Points, Running, SeriesAnswer, Verdict } from "../api/shapes";
+import type { UsageLine } from "../api/types";
+import { headlineOf, marksWithin, onCourse, outcomesOf, ownChanges, providerLines, timesOf } from "../page/overview/figures";
+import { ordered, silenceOf, stateOf } from "../page/overview/running";
+import { folded } from "../page/overview/spend";
+import { noticed, reasonWords } from "../page/overview/verdict";
 import { labelled, lineOf } from "../part/chart";
 
 const points = (change: Partial<Points>): Points => {
@@ -79,4 +84,92 @@ test("a chart's labels stand at round moments, and a gap interrupts its line", (
       (v) => v,
     ),
   ).toBe("M0.0 1.0L1.0 2.0M1.0 3.0h4");
+});
+
+test("silent streams stand first among what is running", () => {
+  const of = (id: string, change: Partial<Running>) =>
+    ({
+      request_id: id,
+      started_at_ms: 0,
+      stage: "streaming",
+      last_piece_at_ms: 60_000,
+      attempt: 1,
+      provider: "p",
+      output_tokens_estimate: 300,
+      ...change,
+    }) as Running;
+  const old = of("old", { last_piece_at_ms: 59_000 });
+  const silent = of("silent", { started_at_ms: 30_000, last_piece_at_ms: 38_000 });
+  const waiting = of("waiting", { started_at_ms: 50_000, stage: "waiting", last_piece_at_ms: null });
+  expect(ordered([waiting, old, silent], 60_000).map(({ request_id }) => request_id)).toEqual(["silent", "old", "waiting"]);
+  expect(silenceOf(waiting, 60_000)).toBe(0);
+  expect(stateOf(silent, 60_000)).toEqual(["warn", "Silent 22 s", "after 300 tokens"]);
+  expect(stateOf(old, 60_000)).toEqual(["busy", "Streaming", "5 tokens/s"]);
+  expect(stateOf(waiting, 60_000)).toEqual(["off", "Waiting", "p, attempt 1"]);
+});
+
+test("what a chart covers has the marks of its changes, the oldest first", () => {
+  const marks = [2, 1, 9].map((at) => ({ at, text: "" }));
+  expect(marksWithin(marks, 1, 9).map(({ at }) => at)).toEqual([1, 2]);
+});
+
+test("a publication that follows an action is no change of its own", () => {
+  const change = (at_ms: number, kind: string, audit_id: number | null) => ({ at_ms, kind, audit_id, object: "", text: "" });
+  const all = [
+    change(0, "publication", null),
+    change(9_000, "endpoint.edit", 3),
+    change(9_500, "publication", null),
+    change(9_600, "reload", null),
+  ];
+  expect(ownChanges(all).map(({ at_ms }) => at_ms)).toEqual([0, 9_000, 9_600]);
+});
+
+test("the verdict has a sentence for each reason, and for what clients notice", () => {
+  const reason = (code: string, object: string | null, figures: Record<string, number>) => ({ code, object, figures });
+  expect(reasonWords(reason("requests_failing", "coding", { requests: 1204, failed: 494 }))).toEqual({
+    title: "41 % of requests to coding get an error",
+    text: "494 of 1,204 requests in five minutes failed for no fault of the client.",
+  });
+  expect(reasonWords(reason("provider_failing", "anthropic-main", { attempts: 1204, failed: 734 })).text).toBe(
+    "61 % of its 1,204 attempts in five minutes failed.",
+  );
+  expect(reasonWords(reason("a_new_one", "x", {}))).toEqual({ title: "a new one", text: "x" });
+  const verdict: Verdict = {
+    state: "serving",
+    since_ms: 0,
+    reasons: [reason("requests", null, { requests: 46302, failed: 2, cut: 1, failed_over: 7 })],
+  };
+  expect(noticed(verdict)).toBe("46,302 requests in the hour, 3 errors. 7 went to another target instead.");
+});
+
+test("the lines of a project's keys are one line of the project", () => {
+  const line = (project: string | null, key: string, cost: number) =>
+    ({
+      group: { project, key },
+      names: { project: "agents", key },
+      requests: 2,
+      requests_unpriced: 1,
+      cost_micro_usd: cost,
+      tokens: { total: 10 },
+    }) as unknown as UsageLine;
+  expect(folded([line("p", "a", 1), line("p", "b", 2), line(null, "c", 9)], "project")).toMatchObject([
+    { id: null, cost_micro_usd: 9 },
+    { id: "p", name: "agents", requests: 4, requests_unpriced: 2, cost_micro_usd: 3, tokens: 20 },
+  ]);
+});
+
+test("the live stream keeps what changed, and begins again with each connection", () => {
+  const live = new Live("live");
+  const circuit = { state: "closed", open_since_ms: null, retry_in_ms: null, failures: 0, failures_max: 3 } as const;
+  live.take("hello", { at_ms: 1, version: "1", generation: 1 });
+  live.take("providers", [{ provider: "a", circuit, running: 0, attempts: 1, failures: 0 }]);
+  live.take("providers", [{ provider: "b", circuit, running: 1, attempts: 2, failures: 1 }]);
+  live.take("change", { at_ms: 2, audit_id: null, kind: "reload", object: "gateway/config", text: "Read." });
+  expect([[...live.providers.value.keys()], live.changes.value.length, live.state.value]).toEqual([["a", "b"], 1, "open"]);
+  const one = { request_id: "req_1" } as Running;
+  live.take("running", { begun_or_changed: [one, { ...one, request_id: "req_2" }], ended: [], more: 0 });
+  live.take("running", { begun_or_changed: [], ended: ["req_1"], more: 3 });
+  expect([[...live.running.value.keys()], live.more.value]).toEqual([["req_2"], 3]);
+  live.take("hello", { at_ms: 3, version: "1", generation: 1 });
+  expect([live.providers.value.size, live.changes.value.length, live.running.value.size]).toEqual([0, 0, 0]);
 });

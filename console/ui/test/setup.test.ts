@@ -44,7 +44,6 @@ test("the target that was proven last is suggested", () => {
 });
 
 const seen = (change: Partial<Seen>): Seen => ({
-  at_ms: 1,
   address: "127.0.0.1",
   client: "claude-cli/2.1.329",
   path: "/v1/messages",

@@ -1,6 +1,6 @@
 // The figures of the overview, out of the columns of a series. An unknown figure is null, never zero.
-import type { Points, SeriesAnswer } from "../../api/shapes";
-import type { Series } from "../../part/chart";
+import type { Change, Points, SeriesAnswer } from "../../api/shapes";
+import type { ChartMark, Series } from "../../part/chart";
 
 const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
 
@@ -104,6 +104,22 @@ export function providerLines(series: SeriesAnswer | null): ProviderLine[] {
       },
     ];
   });
+}
+
+/** What follows an administrator's action by itself is not a change of its own. */
+export function ownChanges(changes: Change[]): Change[] {
+  const isAction = ({ audit_id }: Change): boolean => audit_id !== null;
+  return changes.filter(
+    (change) =>
+      change.kind !== "publication" || !changes.some((other) => isAction(other) && Math.abs(change.at_ms - other.at_ms) < FOLLOWS_MS),
+  );
+}
+
+const FOLLOWS_MS = 3_000;
+
+/** The changes within a time, the oldest first. */
+export function marksWithin<M extends ChartMark>(marks: M[], from: number, to: number): M[] {
+  return marks.filter(({ at }) => at >= from && at < to).sort((a, b) => a.at - b.at);
 }
 
 /** What a day costs if it goes on as until now; null in its first ten minutes. */

@@ -20,6 +20,13 @@ export const groupOf = (name: string): Group => GROUPS.find((group) => group ===
 const TITLES: Record<Group, string> = { project: "Project", model: "Model", key: "Key" };
 const SHOWN_MAX = 8;
 
+/** What one project, model or key has used. */
+type SpendLine = Pick<UsageLine, "requests" | "requests_unpriced" | "cost_micro_usd"> & {
+  id: string | null;
+  name: string | null;
+  tokens: number;
+};
+
 export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: Group; quotas: Quota[] }) {
   return (
     <Card
@@ -41,8 +48,9 @@ export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: G
       bare
     >
       <Loaded resource={usage} rows={3}>
-        {({ data, totals }) =>
-          data.length === 0 ? (
+        {({ data: lines, totals }) => {
+          const data = folded(lines, by);
+          return data.length === 0 ? (
             <p class="card-body muted">Nothing was used since 00:00 UTC.</p>
           ) : (
             <>
@@ -68,7 +76,7 @@ export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: G
                   </thead>
                   <tbody>
                     {data.slice(0, SHOWN_MAX).map((line) => (
-                      <Line key={line.group[by]} of={line} by={by} total={totals?.cost_micro_usd ?? 0} quotas={quotas} />
+                      <Line key={line.id} of={line} by={by} total={totals?.cost_micro_usd ?? 0} quotas={quotas} />
                     ))}
                   </tbody>
                 </table>
@@ -79,24 +87,39 @@ export function SpendCard({ usage, by, quotas }: { usage: Resource<Usage>; by: G
                 </div>
               )}
             </>
-          )
-        }
+          );
+        }}
       </Loaded>
     </Card>
   );
 }
 
-function Line({ of, by, total, quotas }: { of: UsageLine; by: Group; total: number; quotas: Quota[] }) {
-  const id = of.group[by] ?? null;
+/** The lines of one group as one, the dearest first. */
+export function folded(lines: UsageLine[], by: Group): SpendLine[] {
+  const found = new Map<string | null, SpendLine>();
+  for (const { group, names, requests, requests_unpriced, cost_micro_usd, tokens } of lines) {
+    const id = group[by] ?? null;
+    const line = found.get(id) ?? { id, name: names?.[by] ?? null, requests: 0, requests_unpriced: 0, cost_micro_usd: 0, tokens: 0 };
+    line.requests += requests;
+    line.requests_unpriced += requests_unpriced;
+    line.cost_micro_usd += cost_micro_usd;
+    line.tokens += tokens.total;
+    found.set(id, line);
+  }
+  return [...found.values()].sort((a, b) => b.cost_micro_usd - a.cost_micro_usd || b.requests - a.requests);
+}
+
+function Line({ of, by, total, quotas }: { of: SpendLine; by: Group; total: number; quotas: Quota[] }) {
+  const { id } = of;
   const limit = quotas.find(
     ({ subject, metric, window, model, endpoint }) =>
       subject.kind === by && subject.id === id && metric === "cost_micro_usd" && window === "month" && !model && !endpoint,
   );
   return (
     <tr>
-      <td>{by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={of.names?.[by]} />}</td>
+      <td>{by === "model" || !id ? <span class="mono clip">{id ?? "none"}</span> : <Ref kind={by} id={id} name={of.name} />}</td>
       <td class="num">{count(of.requests)}</td>
-      <td class="num">{short(of.tokens.total)}</td>
+      <td class="num">{short(of.tokens)}</td>
       <td class="num">
         <Spend figures={of} />
       </td>

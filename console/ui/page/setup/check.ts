@@ -4,9 +4,8 @@ import { clientName } from "../../part/client_name";
 
 /** A request that reached the gateway with the watched key, or that was refused before its key was known. */
 export type Seen = {
-  at_ms: number;
   address: string | null;
-  /** The family and version of the client; null where it is not known. */
+  /** The family and version of the client; null or empty where it is not known. */
   client: string | null;
   path: string | null;
   status: number;

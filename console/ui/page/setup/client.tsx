@@ -1,6 +1,7 @@
 // Step 7: the text for a client, and the check that waits for its first request.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { call } from "../../api/client";
+import { useLive } from "../../api/live";
 import { changed, useResource } from "../../api/resource";
 import type { FullRecord } from "../../api/shapes";
 import type { Endpoint, Key, Page } from "../../api/types";
@@ -118,35 +119,28 @@ async function recordOf(id: string, isOver: () => boolean): Promise<FullRecord |
   return null;
 }
 
-/** The newest request with a key since the page is open, and whether none has come for long. */
+/** The request that matters: the last one that was answered, else the newest; and whether none has come for long. */
 function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
-  const [seen, setSeen] = useState<Seen | null>(null);
+  const live = useLive(key);
+  const [earlier, setEarlier] = useState<Seen | null>(null);
   const [isLate, setLate] = useState(false);
-  const isWaiting = seen === null || seen.status >= 400;
   useEffect(() => {
     const timer = setTimeout(() => setLate(true), LATE_MS);
     return () => clearTimeout(timer);
   }, [key]);
+  // The stream has what comes from now on. The client may have been faster than the page.
   useEffect(() => {
-    if (!isWaiting) return;
-    const opened = Date.now();
-    const look = async (): Promise<void> => {
-      if (document.hidden) return;
-      const found = await call<Page<FullRecord>>("GET", `requests?key=${encodeURIComponent(key)}&limit=1`).catch(() => null);
-      const [newest] = found?.data.data ?? [];
-      // A failure of long ago is not what is waited for.
-      if (newest && (newest.status < 400 || newest.started_at_ms > opened - RECENT_MS))
-        setSeen((old) => (old?.request_id === newest.request_id ? old : seenOf(newest)));
-    };
-    void look();
-    const timer = setInterval(() => void look(), POLL_MS);
-    return () => clearInterval(timer);
-  }, [key, isWaiting]);
+    void call<Page<FullRecord>>("GET", `requests?key=${encodeURIComponent(key)}&outcome=completed&limit=1`).then(
+      ({ data }) => setEarlier(data.data[0] ? seenOf(data.data[0]) : null),
+      () => setEarlier(null),
+    );
+  }, [key]);
+  const all = live.seen.value;
+  const seen = useMemo(() => all.findLast(({ status }) => status < 400) ?? earlier ?? all.at(-1) ?? null, [all, earlier]);
   return { seen, isLate };
 }
 
 const seenOf = (record: FullRecord): Seen => ({
-  at_ms: record.started_at_ms,
   address: null,
   client: record.client ?? null,
   path: null,
@@ -157,7 +151,7 @@ const seenOf = (record: FullRecord): Seen => ({
   request_id: record.request_id,
 });
 
-const POLL_MS = 1000;
-const RECENT_MS = 60_000;
+/** A record is stored a moment after the request has ended. */
+const POLL_MS = 500;
 const LATE_MS = 30_000;
 const RECORD_TRIES = 10;

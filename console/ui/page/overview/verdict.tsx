@@ -1,0 +1,170 @@
+// The sentence about how the gateway is doing. The gateway decides; this file has the words.
+import type { Change, Reason, Setup, Verdict } from "../../api/shapes";
+import { href } from "../../app/router";
+import { clock, count, duration, plural, zoneName } from "../../part/format";
+import { Icon, type IconName } from "../../part/icon";
+import { nextStep, STEPS } from "../setup/steps";
+
+type Sentence = { title: string; text: string };
+
+const percent = (part: number | undefined, whole: number | undefined): string => {
+  const value = whole ? ((part ?? 0) / whole) * 100 : 0;
+  return `${value > 0 && value < 1 ? value.toFixed(2) : Math.round(value)} %`;
+};
+
+/** The words of one reason. A code that is not known is shown as it is. */
+export function reasonWords({ code, object, figures: of }: Reason): Sentence {
+  const what = object ?? "the gateway";
+  const words: Record<string, () => Sentence> = {
+    usage_unrecorded: () => ({
+      title: of.lost ? `${plural(of.lost, "usage record")} lost` : "usage is not stored",
+      text: of.has_room ? "Requests are served until the journal is full." : "Requests are refused, because the journal is full.",
+    }),
+    draining: () => ({
+      title: `${plural(of.connections ?? 0, "connection")} still open`,
+      text: `What is not finished in ${duration((of.left_ms ?? 0) * 1000)} is cut.`,
+    }),
+    requests_failing: () => ({
+      title: object
+        ? `${percent(of.failed, of.requests)} of requests to ${object} get an error`
+        : `${percent(of.failed, of.requests)} of requests get an error`,
+      text: `${count(of.failed)} of ${plural(of.requests ?? 0, "request")} in five minutes failed for no fault of the client.`,
+    }),
+    no_eligible_target: () => ({
+      title: `${what} has no target that may be tried`,
+      text: `Each request to it is refused. It has ${plural(of.targets ?? 0, "target")}.`,
+    }),
+    circuit_open: () => ({
+      title: `${what} is failing, clients are being served`,
+      text: `Its circuit is open after ${plural(of.failures ?? 0, "failure")}; it is tried again in ${duration((of.retry_in_ms ?? 0) * 1000)}.`,
+    }),
+    provider_failing: () => ({
+      title: `${what} is failing, clients are being served`,
+      text: `${percent(of.failed, of.attempts)} of its ${plural(of.attempts ?? 0, "attempt")} in five minutes failed.`,
+    }),
+    first_content_slow: () => ({
+      title: "first tokens are slow",
+      text: `Their median is ${duration(of.first_content_us_p50)}; in the hour before it was ${duration(of.before_us_p50)}.`,
+    }),
+    no_provider: () => ({ title: "no provider is connected", text: "Nothing can be served yet." }),
+    no_request: () => ({ title: "no request came yet", text: "The first request of a client appears here." }),
+  };
+  return words[code]?.() ?? { title: code.replace(/_/g, " "), text: object ?? "" };
+}
+
+/** What clients noticed in the last hour, as the verdict counts it. */
+export function noticed({ reasons }: Verdict): string {
+  const hour = reasons.find(({ code }) => code === "requests")?.figures;
+  if (!hour) return "";
+  const errors = (hour.failed ?? 0) + (hour.cut ?? 0);
+  const over = hour.failed_over ? ` ${count(hour.failed_over)} went to another target instead.` : "";
+  return `${plural(hour.requests ?? 0, "request")} in the hour, ${plural(errors, "error")}.${over}`;
+}
+
+const KINDS: Record<Verdict["state"], ["ok" | "warn" | "bad" | "", IconName, string]> = {
+  set_up: ["", "info", "Set up"],
+  quiet: ["ok", "circle-check", "Quiet"],
+  serving: ["ok", "circle-check", "Serving"],
+  degraded: ["warn", "triangle-alert", "Degraded"],
+  failing: ["bad", "octagon-x", "Failing"],
+  unrecorded: ["bad", "octagon-x", "Unrecorded"],
+  draining: ["warn", "power", "Stopping"],
+};
+
+/** The page about what a reason names. */
+function aboutOf({ code, object }: Reason): { text: string; to: string } | null {
+  if (code === "usage_unrecorded") return { text: "Open settings", to: href("/settings") };
+  if (!object) return null;
+  if (code === "no_eligible_target") return { text: `Open ${object}`, to: href(`/routes/${encodeURIComponent(object)}`) };
+  if (code === "requests_failing") {
+    const provider = object.includes("/") ? object.slice(0, object.indexOf("/")) : null;
+    return {
+      text: `Open ${object}`,
+      to: provider ? href(`/providers/${encodeURIComponent(provider)}`) : href(`/routes/${encodeURIComponent(object)}`),
+    };
+  }
+  return { text: `Open ${object.split("/")[0]}`, to: href(`/providers/${encodeURIComponent(object.split("/")[0] ?? object)}`) };
+}
+
+/** The requests that a reason is about. */
+function requestsOf({ code, object }: Reason): string {
+  const isProvider = code === "provider_failing" || code === "circuit_open";
+  if (isProvider && object) return href("/requests", { attempted: object.split("/")[0], period: "1h" });
+  return href("/requests", { failed: "true", period: "1h" });
+}
+
+type Props = {
+  verdict: Verdict;
+  setup: Setup | null;
+  /** The last change before the verdict's time. */
+  change: Change | undefined;
+};
+
+/** The address of the audit record of a change. */
+export const auditOf = ({ audit_id }: Change): string | undefined =>
+  audit_id === null ? undefined : href("/audit", { open: String(audit_id) });
+
+export function VerdictCard({ verdict, setup, change }: Props) {
+  const [kind, icon, word] = KINDS[verdict.state] ?? ["", "info", verdict.state];
+  const [first, ...others] = verdict.reasons.filter(({ code }) => code !== "requests");
+  const isCalm = verdict.state === "quiet" || verdict.state === "serving" || verdict.state === "set_up";
+  const said = first ? reasonWords(first) : null;
+  const next = setup ? STEPS.find(({ id }) => id === nextStep(setup)) : undefined;
+  return (
+    <section class={`verdict ${kind}`} aria-label="How the gateway is doing">
+      <span class="sign">
+        <Icon name={icon} />
+      </span>
+      <div>
+        <h2 class="wrap">
+          {word}: {said?.title ?? (verdict.state === "quiet" ? "no request in the last hour" : noticed(verdict))}
+        </h2>
+        <p class="wrap">
+          {!isCalm && `Since ${clock(verdict.since_ms)} ${zoneName()}. `}
+          {said && `${said.text} `}
+          {!isCalm && noticed(verdict)}
+          {others.length > 0 && ` Also: ${others.map((reason) => reasonWords(reason).title).join("; ")}.`}
+          {change && !isCalm && <LastChange of={change} />}
+          {isCalm && next && `The next step of the set-up: ${next.title}.`}
+        </p>
+      </div>
+      <div class="actions">
+        {isCalm && next && (
+          <a class="btn primary" href={href("/setup", { step: next.id })}>
+            {next.title}
+          </a>
+        )}
+        {!isCalm && first && <Actions of={first} />}
+      </div>
+    </section>
+  );
+}
+
+function LastChange({ of }: { of: Change }) {
+  const to = auditOf(of);
+  return (
+    <>
+      {" Last change before: "}
+      {clock(of.at_ms)}, {to ? <a href={to}>{of.text}</a> : of.text}
+      {of.text.endsWith(".") ? "" : "."}
+    </>
+  );
+}
+
+function Actions({ of }: { of: Reason }) {
+  const about = aboutOf(of);
+  return (
+    <>
+      {of.code !== "usage_unrecorded" && of.code !== "draining" && (
+        <a class="btn" href={requestsOf(of)}>
+          Show its requests
+        </a>
+      )}
+      {about && (
+        <a class="btn primary" href={about.to}>
+          <span class="clip">{about.text}</span>
+        </a>
+      )}
+    </>
+  );
+}
