@@ -32,6 +32,21 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for FieldChange<T> {
     }
 }
 
+#[cfg(test)]
+impl<T: schemars::JsonSchema> schemars::JsonSchema for FieldChange<T> {
+    fn inline_schema() -> bool {
+        true
+    }
+
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        Option::<T>::schema_name()
+    }
+
+    fn json_schema(generator: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        Option::<T>::json_schema(generator)
+    }
+}
+
 /// The changes to the three allowlists of a key or project.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowlistEdit {

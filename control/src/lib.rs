@@ -29,6 +29,8 @@ mod refusals;
 pub mod regular_file;
 mod selector_access;
 mod service;
+#[cfg(test)]
+mod shared_shapes;
 mod state;
 mod usage;
 mod vault;

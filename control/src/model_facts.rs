@@ -6,8 +6,10 @@ use shared::operation::Dialect;
 use shared::prices::Prices;
 use shared::routing::Model;
 
-/// The properties of a model that one source states; `None` means unknown.
+/// The properties of a model that one source states; those that are absent are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ModelFacts"))]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Facts {
     /// Display name.
@@ -27,6 +29,7 @@ pub(crate) struct Facts {
     pub(crate) audio: Option<bool>,
     /// Protocols that the model supports, if fewer than its provider instance supports.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::shared_shapes::Protocol>>"))]
     pub(crate) protocols: Option<Vec<Dialect>>,
     /// Features of the Responses API that the model lacks.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +42,7 @@ pub(crate) struct Facts {
     pub(crate) max_output_tokens: Option<u64>,
     /// Prices are taken from one source as a whole; prices of two sources are never mixed.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     pub(crate) prices: Option<Prices>,
 }
 

@@ -22,6 +22,18 @@ impl Serialize for MicroUsd {
     }
 }
 
+#[cfg(test)]
+impl schemars::JsonSchema for MicroUsd {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "MicroUsd".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let doc = "An amount in millionths of a dollar, with three decimals.";
+        schemars::json_schema!({"description": doc, "type": "number"})
+    }
+}
+
 /// A signed amount in nano-dollars, shown like [`MicroUsd`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SignedMicroUsd(pub(crate) i128);

@@ -21,6 +21,7 @@ pub(crate) struct SelectorAccess {
 
 /// The reason why a caller cannot use a selector, or one of its targets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Obstacle {
     /// An allowlist of the key or its project does not contain it.

@@ -98,6 +98,7 @@ impl State {
 
 /// The name and size of the file that stores the usage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct UsageStore {
     /// File name within the state directory.
     pub file: String,

@@ -66,6 +66,7 @@ pub(crate) struct StrandedEndpoint {
 
 /// The state of the gateway, the worst one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum VerdictState {
     /// Usage is not stored, or was lost.
@@ -86,6 +87,8 @@ pub(crate) enum VerdictState {
 
 /// The verdict on the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Verdict"))]
 pub(crate) struct GatewayVerdict {
     pub(crate) state: VerdictState,
     /// The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process
@@ -97,6 +100,7 @@ pub(crate) struct GatewayVerdict {
 
 /// One reason for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct VerdictReason {
     /// `usage_unrecorded`, `draining`, `requests_failing`, `no_eligible_target`, `circuit_open`, `provider_failing`,
     /// `first_content_slow`, `no_provider`, `no_request` or `requests`.

@@ -1,318 +1,2352 @@
-// The shapes of the admin API's answers, as far as the console reads them. Names and units are those of docs/admin-api.md.
+// Generated from the answers and bodies of the admin API: do not edit. `LLMGW_WRITE_REFERENCE=1 cargo test -p control reference` writes it.
+// docs/admin-api.md shows which route has which shape. Times are in milliseconds (_ms) or microseconds (_us).
 
-/** Milliseconds since the Unix epoch. */
-export type Ms = number;
-/** Microseconds. */
-export type Us = number;
-/** A millionth of a dollar, with up to three decimals. */
-export type MicroUsd = number;
-
+/** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
 
+/** What an audit record says of its object. */
+export type AuditDetail = {
+  /** The object after the action, or what is known of the action; null if there is nothing. */
+  after: unknown;
+  /** The object before the action; null if it did not exist, or the action changed nothing. */
+  before: unknown;
+};
+
+/** A page of audit records, newest first. */
+export type AuditPage = {
+  data: AuditRecord[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** One row, as the API shows it. */
+export type AuditRecord = {
+  /** The action, such as `key.create`. */
+  action: string;
+  /** `admin`, `admin:NAME`, the ID of a human, `gateway` or `unknown`. */
+  actor: string;
+  /** The client's address; null for actions of the gateway. */
+  address: string | null;
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The object before and after, with secrets masked. */
+  detail: AuditDetail;
+  /** IDs ascend by one from record to record. */
+  id: number;
+  object_id: string;
+  /** The kind of the object, such as `key`. */
+  object_kind: string;
+  /** `done` or `refused`. */
+  outcome: string;
+  /** Null for actions of the gateway. */
+  request_id: string | null;
+};
+
+/** The result of verifying the chain of audit records. */
+export type AuditVerification = {
+  /** The ID of the first record that was changed, removed or inserted. Null if `ok`, and if the sealed ends of the chain were changed. */
+  broken_at: number | null;
+  /** A description of the first fault; null if `ok`. */
+  fault: string | null;
+  /** True if no record was changed, removed or inserted. */
+  ok: boolean;
+  /** The number of records that are kept. */
+  rows: number;
+  /** The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if there is none. */
+  since_ms: number | null;
+};
+
+/** An archive in the default directory. */
+export type Backup = {
+  /** The length in bytes. */
+  bytes: number;
+  /** The time of the last full read, in milliseconds since the Unix epoch; null if there was none since the file changed. */
+  checked_at_ms: number | null;
+  /** A description of the damage; null if none is known. */
+  fault: string | null;
+  /** The manifest; null if it cannot be read. */
+  manifest: BackupManifest | null;
+  /** The file name. */
+  name: string;
+};
+
+/** A backup that failed. */
+export type BackupFailure = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  message: string;
+};
+
+/** A file of the archive. */
+export type BackupFile = {
+  /** The length in bytes. */
+  bytes: number;
+  /** The file name; one of the fixed names that an archive may contain. */
+  name: string;
+  /** The SHA-256 digest, in hex. */
+  sha256: string;
+};
+
+/** The contents of an archive. */
+export type BackupManifest = {
+  /** The time of the backup, in RFC 3339 format. */
+  created_at: string;
+  /** The schema version of the database. */
+  database_version: number;
+  /** The other entries, in archive order. */
+  files: BackupFile[];
+  /** The version of the archive layout. */
+  format: number;
+  /** The gateway release that created the archive. */
+  gateway_version: string;
+  /** The number of rows in each table. */
+  rows: Record<string, number>;
+};
+
+/** A backup that has begun. */
+export type BackupStarted = {
+  /** In milliseconds since the Unix epoch. */
+  started_at_ms: number;
+  /** Always `running`. */
+  status: string;
+};
+
+/** The archives of the gateway's state. */
+export type Backups = {
+  /** All archives, newest first. */
+  data: Backup[];
+  /** True while archives are being verified; until that ends, `fault` and `checked_at_ms` are those of the last check. */
+  is_checking: boolean;
+  /** True while a backup is being created. */
+  is_running: boolean;
+  /** The number of archives that are kept. */
+  kept: number;
+  /** The failure of the last backup since the start of the gateway; null if it succeeded. */
+  last_failure: BackupFailure | null;
+  /** Always null: the list has one page. */
+  next_cursor: string | null;
+};
+
+/** A project that may use a private provider instance. */
+export type Binding = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The ID of the project. */
+  project: string;
+};
+
+/** The reason for the end of a stream. */
+export type ByeReason = "signed_out" | "draining" | "too_many";
+
+/** The answer to a cancellation. */
+export type CancelledRequest = {
+  request_id: string;
+};
+
+/** An override, as stored and as the API shows it. */
+export type CatalogOverride = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The time from which they hold, in milliseconds since the Unix epoch. */
+  effective_from_ms: number;
+  facts: ModelFacts;
+  id: string;
+  /** The provider's name of the model. */
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+};
+
+/** One page of a list. */
+export type CatalogOverridePage = {
+  data: CatalogOverride[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The model list was read. */
+export type CatalogReadEvidence = {
+  /** The failure since then; null if there was none. */
+  last_error: Failure | null;
+  /** The number of models in the list. */
+  models: number;
+  skipped: SkippedEntries;
+  /** The time of the last reading, in milliseconds since the Unix epoch; null if there was none. */
+  synced_at_ms: number | null;
+};
+
+/** A charge as the response shows it. */
+export type Charge = {
+  /** The ISO 4217 code. */
+  currency: string;
+  /** Added to the cost, in percent. */
+  markup_percent: string;
+  /** The price of a dollar in that currency. */
+  rate: string;
+};
+
+/** Sums, with the charge for them. */
+export type ChargedFigures = {
+  /** The charge for the cost, in the report's currency; absent without a mark-up and a currency. */
+  amount?: string;
+  /** The known cost, including failed attempts. */
+  cost_micro_usd: MicroUsd;
+  /** In microseconds; null without requests. */
+  duration_us_avg: number | null;
+  /** The time to the first content, in microseconds; null if no request had content. */
+  first_content_us_avg: number | null;
+  /** The known cost of failed attempts. */
+  lost_micro_usd: MicroUsd;
+  requests: number;
+  /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
+  requests_unpriced: number;
+  tokens: UsageTokens;
+  /** Other billed units by class. */
+  units: Record<string, number>;
+  /** The cost that vendors reported. */
+  vendor_cost_micro_usd: MicroUsd;
+};
+
+/** An archive and the state of its verification. */
+export type CheckedBackup = {
+  /** The length in bytes. */
+  bytes: number;
+  /** The time of the last full read, in milliseconds since the Unix epoch; null if there was none since the file changed. */
+  checked_at_ms: number | null;
+  /** A description of the damage; null if none is known. */
+  fault: string | null;
+  /** True if the verification has not ended (202); `GET backups` shows its result later. */
+  is_checking: boolean;
+  /** The manifest; null if it cannot be read. */
+  manifest: BackupManifest | null;
+  /** The file name. */
+  name: string;
+};
+
+/** The failure memory of a provider or model. It is lost at a restart. */
+export type Circuit = {
+  /** Consecutive failures. */
+  failures: number;
+  /** Consecutive failures that open the circuit; 0 disables it. */
+  failures_max: number;
+  /** The time at which the circuit left the closed state, in milliseconds since the Unix epoch; null if it is closed. */
+  open_since_ms: number | null;
+  /** The time until the probe is allowed, in milliseconds; null if it is closed. */
+  retry_in_ms: number | null;
+  /** `closed`, `open`, or `half_open`, in which the next request is the probe. */
+  state: "closed" | "open" | "half_open";
+};
+
+/** A failed attempt. */
+export type CircuitFailure = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** As in the trace of a request. */
+  result: string;
+  /** The status of the upstream's answer; null if there was none. */
+  status: number | null;
+};
+
+/** The gateway's figures and those of the vendor. */
+export type Compared = {
+  /** Ours minus theirs. */
+  difference: VendorFigures;
+  ours: OurFigures;
+  /** What the vendor's export says. */
+  theirs: VendorFigures;
+};
+
+/** The effective configuration. */
+export type Config = {
+  /** The endpoints of the file and of the API, as `GET endpoints` shows them, but without targets that are passed over. */
+  endpoints: Endpoint[];
+  /** The path of the configuration file. */
+  file: string;
+  /** The retry and circuit settings; they apply from the start of the gateway. */
+  policies: Policies;
+  /** The providers of the file and of the API, as `GET providers` shows them, but without evidence. */
+  providers: Provider[];
+  settings: Setting[];
+};
+
+/** The sign-in method of a provider instance. */
+export type ConnectionAuth = "api_key" | "oauth" | "local";
+
+/** The credential of a provider, which is never shown. */
+export type Credential = {
+  /** Its last four characters; null if there is none, it is short, or it is a reference. */
+  last_four?: string | null;
+  /** The variable that contains it, as `${ENV:NAME}`; null if it is stored itself. */
+  reference?: string | null;
+  /** True if there is one. */
+  set: boolean;
+  /** The time at which it was last set, in milliseconds since the Unix epoch. */
+  updated_at_ms?: number | null;
+};
+
+/** A declared model. Absent members are unknown. */
+export type DeclaredModel = {
+  /** In tokens. */
+  context_window?: number | null;
+  display_name?: string | null;
+  id: string;
+  /** Features of the Responses API that it lacks. */
+  lacks?: string[];
+  /** In tokens. */
+  max_output_tokens?: number | null;
+  prices?: Prices | null;
+  /** The protocols that it speaks, if they are fewer than those of the provider. */
+  protocols?: Protocol[] | null;
+  /** True if it reasons before it answers. */
+  reasoning?: boolean | null;
+  /** True if it can call tools. */
+  tools?: boolean | null;
+  /** True if it accepts images. */
+  vision?: boolean | null;
+};
+
+/** A detected server, and the provider instances already configured for its address. */
+export type Detected = {
+  base_url: string;
+  /** Its models. */
+  models: string[];
+  name: string;
+  /** Ids of the provider instances with this address. */
+  providers: string[];
+  /** Its entry in the registry. */
+  registry_id: string;
+};
+
+/** One page of a list. */
+export type DetectedPage = {
+  data: Detected[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** An endpoint that is not stored. */
+export type DraftEndpoint = {
+  failover: Target[];
+  name: string;
+  preamble?: string | null;
+};
+
+/** The answer to a dry run. */
+export type DryRun = {
+  effects: Effects;
+  /** The object as the write would have returned it; null if the write has no content. IDs of new objects differ from those of the write. A new key is null. */
+  object: unknown;
+};
+
+/** The options of a provider of the kind `echo`. */
+export type EchoSettings = {
+  /** The pause before each chunk of a stream, in milliseconds. */
+  chunk_delay_ms: number;
+  /** The content chunks after which a stream breaks off; null if it does not. */
+  cut_after_chunks: number | null;
+  /** The pause before the response head, in milliseconds. */
+  delay_ms: number;
+  /** The content chunks after which a stream has an error event; null if it has none. */
+  error_after_chunks: number | null;
+  /** Every n-th request fails with 503; null if none does. */
+  fail_every: number | null;
+  /** True if there is never an answer. */
+  hang: boolean;
+  /** The `Retry-After` that accompanies `status`, in seconds; null for none. */
+  retry_after: number | null;
+  /** The status of each answer, with an error body; null for an answer. */
+  status: number | null;
+};
+
+/** A consequence that does not prevent the change. */
+export type EffectWarning = {
+  /** `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target` or `key_without_selector`. */
+  code: string;
+  message: string;
+  /** The names of the models, endpoints or keys that the warning is about; at most 20. */
+  objects: string[];
+  /** The field of the request that causes it, if known. */
+  param: string | null;
+};
+
+/** The effects of a change. */
+export type Effects = {
+  /** False if more keys may be affected: there are too many of them, or comparing them took too long. */
+  complete: boolean;
+  /** The names of the endpoints that lose a target. */
+  endpoints: string[];
+  /** Keys that gain selectors, in the order of their ids; at most 100. */
+  gains: KeyEffect[];
+  /** The number of keys that gain selectors. */
+  keys_gaining: number;
+  /** The number of keys that lose selectors. */
+  keys_losing: number;
+  /** Keys that lose selectors, in the order of their ids; at most 100. */
+  loses: KeyEffect[];
+  warnings: EffectWarning[];
+};
+
+/** An endpoint. */
+export type Endpoint = {
+  /** In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file. */
+  created_at_ms?: number;
+  /** Its targets in the order in which they are tried. */
+  failover: Target[];
+  name: string;
+  /** Targets that receive no requests at the moment. */
+  passed_over: PassedOver[];
+  /** The system text put before that of every request; null if there is none. */
+  preamble: string | null;
+  /** True if the configuration file has an endpoint or a provider of the same name. */
+  shadowed: boolean;
+  source: ObjectSource;
+  /** In milliseconds since the Unix epoch. Absent for an endpoint of the configuration file. */
+  updated_at_ms?: number;
+  /** Null for an endpoint of the configuration file. */
+  version: number | null;
+};
+
+/** The new content of an endpoint. */
+export type EndpointContent = {
+  /** Its targets in the order in which they are tried. */
+  failover: Target[];
+  /** The system text put before that of every request. */
+  preamble?: string | null;
+};
+
+/** One page of a list. */
+export type EndpointPage = {
+  data: Endpoint[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** A test of an endpoint. */
+export type EndpointTest = {
+  /** The longest answer, in tokens; 128 by default. */
+  max_tokens?: number | null;
+  /** The conversation to send, instead of `prompt`. */
+  messages?: unknown[] | null;
+  /** The human on whose behalf the request is sent, for members with a private owner. */
+  principal_id?: string | null;
+  /** The text to send; a short question by default. */
+  prompt?: string | null;
+};
+
+/** The treatment of a request that exceeds a limit. */
+export type Enforcement = "hard" | "warn";
+
+/** The treatment of a request that exceeds a limit. */
+export type EnforcementBody = "hard" | "warn";
+
+/** The evidence about one connection. An error is kept until the same check succeeds. */
+export type Evidence = {
+  catalog: CatalogReadEvidence;
+  inference: InferenceEvidence;
+  reachable: ReachableEvidence;
+};
+
+/** One of several requests to explain. Without a key or human of its own, it is explained for that of the whole request. */
+export type ExplainCase = {
+  /** The body that a client would send. */
+  body: unknown;
+  key_id?: string | null;
+  name: string;
+  path: string;
+  principal_id?: string | null;
+};
+
+/** An assumed failure. */
+export type ExplainFault = {
+  fault: FaultName;
+  /** Absent for all models of the provider. */
+  model?: string | null;
+  provider: string;
+  /** The error status, for the fault `status` only. */
+  status?: number | null;
+};
+
+/** A request to explain. */
+export type ExplainRequest = {
+  /** The body that a client would send. */
+  body?: unknown;
+  /** Several requests to explain, instead of `path` and `body`. */
+  cases?: ExplainCase[] | null;
+  /** An endpoint that is assumed to be stored. */
+  draft?: DraftEndpoint | null;
+  /** Providers and models that are assumed to fail. */
+  faults?: ExplainFault[] | null;
+  /** The project key to explain for. */
+  key_id?: string | null;
+  /** A path of the data plane. */
+  path?: string | null;
+  /** The human to explain for, as a key without limits that acts as them would. With neither field, the administrator who asks. */
+  principal_id?: string | null;
+};
+
+/** A source of facts about models, in order of precedence. */
+export type FactSource = "override" | "config" | "upstream" | "list";
+
+/** A failed check. */
+export type Failure = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** A hint for the operator about the likely cause; null if there is none. */
+  hint: string | null;
+  message: string;
+  /** The status of the upstream's response; null if there was no response. */
+  status: number | null;
+};
+
+export type FaultName = "status" | "hang" | "cut";
+
+/** The kind of a found object, in the order of results that fit equally well. */
+export type FoundKind = "request" | "endpoint" | "provider" | "project" | "human" | "key" | "model" | "quota";
+
+/** A found object. */
+export type FoundObject = {
+  /** The id or name by which its routes address it; for a model `provider/model`. */
+  id: string;
+  kind: FoundKind;
+  /** A further description; null if there is none. */
+  subtitle: string | null;
+  title: string;
+};
+
+/** One page of a list. */
+export type FoundObjectPage = {
+  data: FoundObject[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The state of the gateway. It is read without the database, so that it works when the database fails. */
 export type GatewayState = {
-  version: string;
-  commit: string;
+  /** Always true: the admin API requires authentication. */
+  auth_required: boolean;
+  /** The time of the build, in RFC 3339. */
   built_at: string;
-  started_at_ms: Ms;
-  uptime_seconds: number;
+  /** The git commit, or `unknown`. */
+  commit: string;
+  counts: StateCounts;
+  /** The number of the routing view in use; it grows with each change that affects requests. */
   generation: number;
-  counts: { providers: number; endpoints: number; models: number; keys: number };
+  /** The date of the price list in use. */
   prices_as_of: string;
-  reload: { reloads: number; last_ok_at_ms: Ms; last_error_at_ms: Ms | null; last_error: string | null };
-  usage: { failing_since_ms: Ms | null; failing_error: string | null; lost: number; has_room: boolean; stored: number };
+  reload: Reload;
+  retention: RetentionState;
+  /** The time at which that view was made, in milliseconds since the Unix epoch. */
+  snapshot_created_at_ms: number;
+  /** In milliseconds since the Unix epoch. */
+  started_at_ms: number;
+  /** The target triple. */
+  target: string;
+  /** In seconds. */
+  uptime_seconds: number;
+  usage: UsageState;
+  /** How the gateway is doing, since when, and why. */
+  verdict: Verdict;
+  /** The release version. */
+  version: string;
+  /** The warnings of the start. */
   warnings: string[];
 };
 
-export type Metric = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
-export type Period = "minute" | "hour" | "day" | "week" | "month" | "total";
-
-/** A limit of a key as it is sent with a new key. */
-export type KeyLimit = {
-  model?: string | null;
-  endpoint?: string | null;
-  metric: Metric;
-  window: Period | null;
-  limit: number;
-  enforcement?: "hard" | "warn";
-};
-
-export type Subject = { kind: "key" | "project" | "principal" | "provider" | "gateway"; id: string };
-
-export type Quota = {
-  id: string;
-  subject: Subject;
-  model: string | null;
-  endpoint: string | null;
-  metric: Metric;
-  window: Period | null;
-  limit: number;
-  enforcement: "hard" | "warn";
-  used: number;
-  reserved: number;
-  remaining: number;
-  exceeded: boolean;
-  resets_at_ms: Ms | null;
-  version: number;
-};
-
-export type Allowlist = { models: string[] | null; endpoints: string[] | null; routes: string[] | null };
-
-export type Principal = {
-  id: string;
-  name: string;
-  email: string | null;
-  disabled: boolean;
-  version: number;
-  created_at_ms: Ms;
-  updated_at_ms: Ms;
-};
-
-export type Project = Allowlist & {
-  id: string;
-  name: string;
-  disabled: boolean;
-  key_defaults: KeyLimit[];
-  version: number;
-  created_at_ms: Ms;
-  updated_at_ms: Ms;
-};
-
-export type Role = "owner" | "admin" | "member" | "viewer";
-export type Member = { project: string; principal: string; role: Role; created_at_ms: Ms };
-
-export type Key = Allowlist & {
-  id: string;
-  name: string;
-  project: string;
-  acts_as: string | null;
-  prefix: string;
-  state: "active" | "expired" | "disabled" | "revoked";
-  expires_at_ms: Ms | null;
-  recoverable: boolean;
-  /** The start of the hour in which it was used last. */
-  last_used_hour_ms: Ms | null;
-  rotated_from: string | null;
-  /** The first of the keys that rotation has made from one; limits count for all of them. */
-  family: string;
-  version: number;
-  created_at_ms: Ms;
-  updated_at_ms: Ms;
-};
-
-/** The answer that contains a new or revealed key; null if the answer was lost and the key cannot be revealed. */
-export type KeyWithSecret = Key & { key: string | null };
-
-export type Endpoint = {
-  name: string;
-  source: "file" | "api";
-  shadowed: boolean;
-  failover: Target[];
-  passed_over: (Target & { reason: string })[];
-  preamble: string | null;
-  version: number | null;
-};
-
-export type Target = { provider: string; model: string };
-
-export type Figures = {
-  requests: number;
-  /** Attempts whose cost is unknown. They are not in the sum of the cost. */
-  requests_unpriced: number;
-  cost_micro_usd: MicroUsd;
-  lost_micro_usd: MicroUsd;
-  tokens: Record<string, number> & { total: number };
-  duration_us_avg: Us | null;
-  first_content_us_avg: Us | null;
-};
-
-export type UsageLine = Figures & {
-  bucket_start_ms?: Ms;
+/** The figures of a group. */
+export type GroupSeries = {
+  /** The ids of the group; null for exchanges without one. */
   group: Record<string, string | null>;
+  /** The names of the keys, projects and humans among the ids; null if unknown. */
   names?: Record<string, string | null>;
+  points: SeriesPoints;
 };
 
-export type Usage = Page<UsageLine> & { from_ms: Ms; to_ms: Ms; totals: Figures | null };
+/** The upstream completed a request. */
+export type InferenceEvidence = {
+  /** The failure since then; null if there was none. */
+  last_error: Failure | null;
+  /** The model that answered; null if there was no success. */
+  model: string | null;
+  /** The time of the last success, in milliseconds since the Unix epoch; null if there was none. */
+  proven_at_ms: number | null;
+  /** The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success. */
+  request_id: string | null;
+};
 
-export type Model = {
+/** A project key, as the API shows it. Contains no secret. */
+export type Key = {
+  /** The ID of the human that the key acts as; null for none. */
+  acts_as: string | null;
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  /** In milliseconds since the Unix epoch; null if it does not expire. */
+  expires_at_ms: number | null;
+  /** The id of the first key of its rotations. All keys of this family share its limits. */
+  family: string;
   id: string;
-  provider: string;
-  model: string;
-  display_name: string | null;
-  vision: boolean | null;
-  tools: boolean | null;
-  reasoning: boolean | null;
-  audio: boolean | null;
-  protocols: string[] | null;
-  lacks: string[];
-  context_window: number | null;
-  max_output_tokens: number | null;
-  prices: Record<string, unknown> | null;
-  prices_from: unknown;
-  owned_by: string | null;
-  sources: string[];
-};
-
-export type Failure = { at_ms: Ms; status: number | null; message: string; hint: string | null };
-
-export type Evidence = {
-  reachable: { at_ms: Ms | null; by: string | null; last_error: Failure | null };
-  catalog: { synced_at_ms: Ms | null; models: number; skipped: Record<string, number>; last_error: Failure | null };
-  inference: { proven_at_ms: Ms | null; model: string | null; request_id: string | null; last_error: Failure | null };
-};
-
-export type ProviderState = "ready" | "disabled" | "not_connected" | "shadowed" | "faulty";
-
-export type Provider = {
-  id: string;
-  type: string;
-  source: "file" | "api";
-  state: ProviderState;
-  reason: string | null;
-  shadowed: boolean;
-  disabled: boolean;
-  auth: "api_key" | "local" | "oauth" | null;
-  owner: string | null;
-  /** The projects that may use a private provider. */
-  bindings?: string[];
-  base_url: string | null;
-  region: string | null;
-  location: string | null;
-  project: string | null;
-  registry_id: string | null;
-  protocols: string[];
-  credential: { set: boolean; last_four?: string | null; reference?: string | null; updated_at_ms?: Ms | null };
-  evidence?: Evidence;
-  timeout: number;
-  stream_idle_timeout: number;
-  version: number | null;
-};
-
-export type RegistryEntry = {
-  id: string;
+  /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
+  last_used_hour_ms: number | null;
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
   name: string;
-  type: string;
-  base_url?: string;
-  api_key_env?: string;
-  docs: string;
+  /** The key's first characters, by which people recognize it. */
+  prefix: string;
+  /** The ID of the project. */
+  project: string;
+  /** True if a sealed copy is kept, from which it can be revealed. */
+  recoverable: boolean;
+  /** The ID of the key that this one replaced; null if it replaced none. */
+  rotated_from: string | null;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  state: KeyState;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
 };
 
-export type Detected = { registry_id: string; name: string; base_url: string; models: string[]; providers: string[] };
-
-export type Circuit = {
-  state: "closed" | "open" | "half_open";
-  open_since_ms: Ms | null;
-  retry_in_ms: number | null;
-  failures: number;
-  failures_max: number;
+/** The selectors that a key loses or gains. */
+export type KeyEffect = {
+  /** The id of the key. */
+  key: string;
+  /** The name of the key; null for a key that the change creates. */
+  key_name: string | null;
+  /** The selectors in alphabetical order; at most 20. */
+  selectors: string[];
+  /** The number of selectors. */
+  selectors_total: number;
 };
 
-export type ProviderHealth = {
-  provider: string;
-  type: string;
+/** A limit that a key gets when it is created. */
+export type KeyLimit = {
+  /** The endpoint, if only requests that name it count. */
+  endpoint: string | null;
+  enforcement: Enforcement;
+  /** In the unit of the metric; money in millionths of a dollar. */
+  limit: number;
+  metric: Metric;
+  /** `provider/model`, if only requests to one model count. */
+  model: string | null;
+  /** Null for concurrent requests only. */
+  window: Period | null;
+};
+
+/** A limit that a key gets when it is created. */
+export type KeyLimitBody = {
+  /** The endpoint, if only requests that name it count. */
+  endpoint?: string | null;
+  enforcement?: EnforcementBody;
+  /** In the unit of the metric; money in millionths of a dollar. */
+  limit: number;
+  metric: MetricBody;
+  /** `provider/model`, if only requests to one model count. */
+  model?: string | null;
+  /** Null for concurrent requests only. */
+  window?: PeriodBody | null;
+};
+
+/** Changes to a key. Absent members are kept. */
+export type KeyPatch = {
+  /** Null for none. */
+  acts_as?: string | null;
+  /** Null restricts nothing. */
+  endpoints?: string[] | null;
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. Null: it does not expire. */
+  expires_at?: unknown;
+  /** Null restricts nothing. */
+  models?: string[] | null;
+  name?: string | null;
+  /** False deletes the sealed copy. */
+  recoverable?: boolean | null;
+  /** Null permits all. */
+  routes?: string[] | null;
+  /** `active`, `disabled` or `revoked`. A revoked key stays revoked. */
+  state?: string | null;
+};
+
+/** The state of a key. */
+export type KeyState = "active" | "disabled" | "revoked" | "expired";
+
+/** A new key with its plain text, which is never stored unsealed. */
+export type KeyWithSecret = {
+  /** The ID of the human that the key acts as; null for none. */
+  acts_as: string | null;
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  /** In milliseconds since the Unix epoch; null if it does not expire. */
+  expires_at_ms: number | null;
+  /** The id of the first key of its rotations. All keys of this family share its limits. */
+  family: string;
+  id: string;
+  /** The key itself. Null in a repeated answer if the key cannot be revealed; rotate it then. */
+  key: string | null;
+  /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
+  last_used_hour_ms: number | null;
+  /** The limits that were created with the key. */
+  limits?: StoredQuota[];
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
+  name: string;
+  /** The key's first characters, by which people recognize it. */
+  prefix: string;
+  /** The ID of the project. */
+  project: string;
+  /** True if a sealed copy is kept, from which it can be revealed. */
+  recoverable: boolean;
+  /** The ID of the key that this one replaced; null if it replaced none. */
+  rotated_from: string | null;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  state: KeyState;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** Exchanges with the same change of their price label. */
+export type LabelChange = {
+  /** Null if the prices are unknown. */
+  after: string | null;
+  /** Null if the prices were unknown. */
+  before: string | null;
+  records: number;
+};
+
+/** A key, with the names of its project and human. */
+export type ListedKey = {
+  /** The ID of the human that the key acts as; null for none. */
+  acts_as: string | null;
+  /** The name of the human that the key acts as; null if there is none. */
+  acts_as_name: string | null;
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  /** In milliseconds since the Unix epoch; null if it does not expire. */
+  expires_at_ms: number | null;
+  /** The id of the first key of its rotations. All keys of this family share its limits. */
+  family: string;
+  id: string;
+  /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
+  last_used_hour_ms: number | null;
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
+  name: string;
+  /** The key's first characters, by which people recognize it. */
+  prefix: string;
+  /** The ID of the project. */
+  project: string;
+  /** Null if it is unknown. */
+  project_name: string | null;
+  /** True if a sealed copy is kept, from which it can be revealed. */
+  recoverable: boolean;
+  /** The ID of the key that this one replaced; null if it replaced none. */
+  rotated_from: string | null;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  state: KeyState;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ListedKeyPage = {
+  data: ListedKey[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** A membership, with the human's name. */
+export type ListedMember = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The ID of the human. */
+  principal: string;
+  principal_email: string | null;
+  principal_name: string | null;
+  /** The ID of the project. */
+  project: string;
+  role: Role;
+};
+
+/** One page of a list. */
+export type ListedMemberPage = {
+  data: ListedMember[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** `bye`: the last event. */
+export type LiveBye = {
+  reason: ByeReason;
+};
+
+/** `change`: an action of an administrator, a publication, a reload, or a circuit that opened or closed. */
+export type LiveChange = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The audit record of the change; null if the gateway made it by itself. */
+  audit_id: number | null;
+  /** The action of the audit, such as `endpoint.update`, or `publication`, `reload`, `reload_failed`, `circuit_open` or `circuit_closed`. */
+  kind: string;
+  /** The object as `kind/id`, such as `endpoint/line`. */
+  object: string;
+  /** One sentence. */
+  text: string;
+};
+
+/** The events of the stream, by name. */
+export type LiveEvents = {
+  bye: LiveBye;
+  change: LiveChange;
+  figures: LiveFigures;
+  hello: LiveHello;
+  providers: LiveProvider[];
+  running: LiveRunning;
+  seen: SeenRequest;
+};
+
+/** `figures`: the gateway at one moment, and the exchanges that ended in the time before it. */
+export type LiveFigures = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The attempts that failed for no fault of the client, and those whose answer broke off. */
+  attempt_failures: number;
+  /** Requests to upstreams. */
+  attempts: number;
+  cache_read: number;
+  /** The client left. */
+  cancelled: number;
+  completed: number;
+  /** Client connections. */
+  connections: number;
+  /** The known cost, including failed attempts. */
+  cost_micro_usd: MicroUsd;
+  /** The answer broke off after output had started. */
+  cut: number;
+  /** The duration of completed exchanges, in microseconds with two digits; null if there was none. */
+  duration_us_p50: number | null;
+  duration_us_p99: number | null;
+  /** Failed for no fault of the client. */
+  failed: number;
+  /** The completed ones whose first target did not serve them. */
+  failed_over: number;
+  /** The time from the request to the first content, in microseconds with two digits; null if there was none. */
+  first_content_us_p50: number | null;
+  first_content_us_p99: number | null;
+  /** Tokens by disjoint classes. */
+  input: number;
+  output: number;
+  /** Failed because of the request, or rejected with 4xx before any target was tried. */
+  refused: number;
+  /** The sum of `completed`, `failed`, `cut`, `cancelled` and `refused`. */
+  requests: number;
+  /** Attempts whose cost is unknown and not in the sum. */
+  requests_unpriced: number;
+  /** Exchanges that have not ended. */
+  running: number;
+  /** The length of the time in which the exchanges ended, in milliseconds. */
+  span_ms: number;
+  verdict: Verdict;
+};
+
+/** `hello`: the first event. */
+export type LiveHello = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The generation of the routing snapshot. */
+  generation: number;
+  /** The version of the gateway. A page of another version should be loaded again. */
+  version: string;
+};
+
+/** An item of `providers`: a provider instance that has changed. */
+export type LiveProvider = {
+  /** The attempts of the last five minutes. */
+  attempts: number;
   circuit: Circuit;
-  last_failure: { at_ms: Ms; result: string; status: number | null } | null;
-  models: { model: string; circuit: Circuit; last_failure: { at_ms: Ms; result: string; status: number | null } | null }[];
-  recent: { since_ms: Ms; requests: number; duration_us_avg: Us | null; first_content_us_avg: Us | null };
-};
-
-export type SyncOutcome = {
+  /** Those of them that failed. */
+  failures: number;
   provider: string;
-  ok: boolean;
-  at_ms: Ms;
-  models: number;
-  added: number;
-  removed: number;
-  error: Failure | null;
+  /** Attempts in flight. */
+  running: number;
 };
 
-export type Trial = {
-  ok: boolean;
-  status: number;
-  request_id: string;
-  latency_ms: number;
-  first_content_ms: number | null;
-  served_model: string | null;
-  answer: string;
-  error: string | null;
-  hint: string | null;
-  billable: boolean;
-  record: { tokens: Record<string, number>; cost_micro_usd: MicroUsd | null } | null;
+/** `running`: the running exchanges that have begun or changed, and those that have ended. */
+export type LiveRunning = {
+  /** The exchanges, as in `GET running`. At most 200 are listed, those that have been silent longest. */
+  begun_or_changed: RunningRequest[];
+  /** The ids of those that have ended or are no longer listed. */
+  ended: string[];
+  /** The number of running exchanges that are not listed. */
+  more: number;
 };
 
+/** The consumption of a failed attempt, as the API shows it. */
+export type LostUsage = {
+  /** Null if it is unknown. */
+  cost_micro_usd: MicroUsd | null;
+  picture?: string | null;
+  tier?: string | null;
+  /** Tokens by class. */
+  tokens: Record<string, number>;
+  /** Other billed units by class. */
+  units: Record<string, number>;
+  vendor_cost_micro_usd?: MicroUsd | null;
+};
+
+/** The membership of a human in a project, as stored and as the API shows it. */
+export type Member = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The ID of the human. */
+  principal: string;
+  /** The ID of the project. */
+  project: string;
+  role: Role;
+};
+
+/** The role of a human in a project. */
+export type Membership = {
+  /** `owner`, `admin`, `member` or `viewer`. */
+  role: string;
+};
+
+/** What a limit counts. */
+export type Metric = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
+
+/** What a limit counts. */
+export type MetricBody = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
+
+/** An amount in millionths of a dollar, with three decimals. */
+export type MicroUsd = number;
+
+/** A model as the API shows it; null means unknown. */
+export type Model = {
+  /** True if it accepts audio. */
+  audio: boolean | null;
+  /** In tokens. */
+  context_window: number | null;
+  /** The time of its creation as the upstream states it, in seconds since the Unix epoch. */
+  created: number | null;
+  display_name: string | null;
+  /** The exact model ID that requests use. */
+  id: string;
+  /** Features of the Responses API that the model lacks. */
+  lacks: string[];
+  /** In tokens. */
+  max_output_tokens: number | null;
+  /** The provider's name of the model. */
+  model: string;
+  /** The operations that the model serves, natively or by adaptation. */
+  operations: string[];
+  owned_by: string | null;
+  /** In dollars per million tokens. */
+  prices: Prices | null;
+  prices_from: PricesFrom | null;
+  /** The protocols that it speaks, if they are fewer than those of the provider, else null. */
+  protocols: Protocol[] | null;
+  /** The time of the test that the model answered last, if it is the last one that its provider answered, in milliseconds since the Unix epoch; else null. */
+  proven_at_ms: number | null;
+  /** The ID of the provider. */
+  provider: string;
+  /** True if it reasons before it answers. */
+  reasoning: boolean | null;
+  /** The sources of these facts. */
+  sources: FactSource[];
+  /** True if it can call tools. */
+  tools: boolean | null;
+  /** True if it accepts images. */
+  vision: boolean | null;
+};
+
+/** The properties of a model that one source states; those that are absent are unknown. */
+export type ModelFacts = {
+  /** Accepts audio input. */
+  audio?: boolean | null;
+  /** The context window in tokens. */
+  context_window?: number | null;
+  /** Display name. */
+  display_name?: string | null;
+  /** Features of the Responses API that the model lacks. */
+  lacks?: string[] | null;
+  /** The maximum output in tokens. */
+  max_output_tokens?: number | null;
+  /** Prices are taken from one source as a whole; prices of two sources are never mixed. */
+  prices?: Prices | null;
+  /** Protocols that the model supports, if fewer than its provider instance supports. */
+  protocols?: ProtocolBody[] | null;
+  /** Reasons before it answers. */
+  reasoning?: boolean | null;
+  /** Can call tools. */
+  tools?: boolean | null;
+  /** Accepts image input. */
+  vision?: boolean | null;
+};
+
+/** One page of a list. */
+export type ModelPage = {
+  data: Model[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The subject of a limit, with its name. */
+export type NamedSubject = {
+  /** Absent for the gateway. */
+  id?: string;
+  kind: SubjectKind;
+  /** The name of the key, project, human or provider; null for the gateway. */
+  name: string | null;
+};
+
+/** The stored override and its warnings. */
+export type NewCatalogOverride = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The time from which they hold, in milliseconds since the Unix epoch. */
+  effective_from_ms: number;
+  facts: ModelFacts;
+  id: string;
+  /** The provider's name of the model. */
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+  /** What is doubtful about it, such as a model that no list has. */
+  warnings: string[];
+};
+
+/** An endpoint to create. */
+export type NewEndpoint = {
+  /** Its targets in the order in which they are tried. */
+  failover: Target[];
+  name: string;
+  /** The system text put before that of every request. */
+  preamble?: string | null;
+};
+
+/** A key to mint. */
+export type NewKey = {
+  /** The ID of the human that it acts as. */
+  acts_as?: string | null;
+  /** Null or absent restricts nothing. */
+  endpoints?: string[] | null;
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. Absent: it does not expire. */
+  expires_at?: unknown;
+  /** Limits that it gets in addition to those of its project. */
+  limits?: KeyLimitBody[];
+  /** Null or absent restricts nothing. */
+  models?: string[] | null;
+  name: string;
+  /** The ID of the project. */
+  project: string;
+  /** True, the default, keeps a sealed copy, from which the key can be revealed. */
+  recoverable?: boolean;
+  /** Null or absent permits all. */
+  routes?: string[] | null;
+};
+
+/** An override to create. */
+export type NewOverride = {
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. Absent: from now on. */
+  effective_from?: unknown;
+  facts: ModelFacts;
+  /** The provider's name of the model. */
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+};
+
+/** A human to create. */
+export type NewPrincipal = {
+  email?: string | null;
+  /** 1 to 200 characters on one line. */
+  name: string;
+};
+
+/** A project to create. */
+export type NewProject = {
+  /** Null or absent restricts nothing. */
+  endpoints?: string[] | null;
+  /** The limits that each new key gets. */
+  key_defaults?: KeyLimitBody[] | null;
+  /** Null or absent restricts nothing. */
+  models?: string[] | null;
+  name: string;
+  /** Null or absent permits all. */
+  routes?: string[] | null;
+};
+
+/** A provider to connect. The other members are those of a provider in the configuration file. */
+export type NewProvider = {
+  /** `api_key`, `local` or `oauth`; absent: what its kind needs. */
+  auth?: string | null;
+  /** 1 to 64 letters, digits, '.', '_' or '-'. */
+  id: string;
+  /** The ID of the human to whom it is private. */
+  owner?: string | null;
+  [name: string]: unknown;
+};
+
+/** A limit to create. */
+export type NewQuota = {
+  /** The endpoint, if only requests that name it count. */
+  endpoint?: string | null;
+  enforcement?: EnforcementBody;
+  /** In the unit of the metric; money in millionths of a dollar. */
+  limit: number;
+  metric: MetricBody;
+  /** `provider/model`, if only requests to one model count. */
+  model?: string | null;
+  subject: QuotaSubject;
+  /** Absent for concurrent requests only. */
+  window?: PeriodBody | null;
+};
+
+/** The store that an object comes from. */
+export type ObjectSource = "file" | "api";
+
+/** The reason why a caller cannot use a selector, or one of its targets. */
+export type Obstacle = "not_allowed" | "private" | "not_ready" | "no_price" | "no_target" | "ambiguous" | "key_disabled" | "key_expired" | "key_revoked" | "project_disabled" | "principal_disabled";
+
+/** The recorded figures. */
+export type OurFigures = {
+  cached_input_tokens: number;
+  cost_micro_usd: MicroUsd;
+  input_tokens: number;
+  output_tokens: number;
+  requests: number;
+  /** Attempts whose cost is unknown and not in the sum. */
+  requests_unpriced: number;
+};
+
+/** How an exchange ended: with the whole answer, with an error, by a client that left, by an upstream that broke off after output had started, or by the end of the process. */
 export type Outcome = "completed" | "failed" | "cancelled" | "cut" | "interrupted";
 
-export type Step = Target & {
-  result: string;
-  status?: number;
-  /** From the start of the attempt until the head of the answer. */
-  head_us?: Us;
-  /** From the start of the attempt until its failure or its first content; absent for a target that was passed over. */
-  spent_us?: Us;
+/** A member that routing skips, with the reason. */
+export type PassedOver = {
+  model: string;
+  provider: string;
+  /** `no_such_provider`, `unknown_model`, or the state of the provider. */
+  reason: string;
 };
 
-export type RequestRecord = {
-  request_id: string;
-  started_at_ms: Ms;
-  duration_us: Us;
-  operation: string;
-  key: string;
-  key_name: string | null;
+/** The window of a limit. */
+export type Period = "minute" | "hour" | "day" | "week" | "month" | "total";
+
+/** The window of a limit. */
+export type PeriodBody = "minute" | "hour" | "day" | "week" | "month" | "total";
+
+/** The retry and circuit settings. */
+export type Policies = {
+  defaults: Policy;
+  /** Those of single providers, by provider ID. */
+  overrides: Record<string, Policy>;
+};
+
+/** A policy, with the field names of the configuration file. */
+export type Policy = {
+  /** The time for which a circuit stays open, in seconds. */
+  circuit_cooldown_seconds: number;
+  /** Consecutive failures that open the circuit; 0 disables it. */
+  circuit_failure_threshold: number;
+  /** The factor by which the pause grows from retry to retry. */
+  retry_backoff_multiplier: number;
+  /** The pause before the first retry, in seconds. */
+  retry_initial_backoff_seconds: number;
+  /** Attempts at one target. */
+  retry_max_attempts: number;
+  /** The longest pause between attempts, in seconds. */
+  retry_max_backoff_seconds: number;
+};
+
+/** The prices of longer prompts. They inherit nothing from shorter ones. */
+export type PriceStep = {
+  /** Audio input, per million tokens. */
+  audio_input?: number | null;
+  /** Audio output, per million tokens. */
+  audio_output?: number | null;
+  /** A second of audio. */
+  audio_second?: number | null;
+  /** Input written to the provider's cache for its default lifetime, per million tokens. */
+  cache_write?: number | null;
+  /** Input written to the provider's cache for an hour, per million tokens. */
+  cache_write_1h?: number | null;
+  /** Input read from the provider's cache, per million tokens. */
+  cached_input?: number | null;
+  /** Text to be spoken, per million characters. */
+  characters?: number | null;
+  /** A generated picture of any size; see `pictures`. */
+  image?: number | null;
+  /** Image input, per million tokens. */
+  image_input?: number | null;
+  /** Generated images, per million tokens. */
+  image_output?: number | null;
+  /** Input that no cache served, per million tokens. */
+  input?: number | null;
+  /** The prices apply to prompts with more input tokens than this. */
+  input_tokens: number;
+  /** Output, per million tokens. */
+  output?: number | null;
+  /** Reasoning, where it is billed apart from output, per million tokens. */
+  reasoning?: number | null;
+  /** A search that the provider makes for an answer. */
+  search?: number | null;
+  /** A call of another billed tool of the provider. */
+  tool_call?: number | null;
+  /** A second of video. */
+  video_second?: number | null;
+};
+
+/** The prices of a service tier, or a factor on the standard ones. */
+export type PriceTier = {
+  /** Prices of longer prompts. */
+  above?: PriceStep[];
+  /** Audio input, per million tokens. */
+  audio_input?: number | null;
+  /** Audio output, per million tokens. */
+  audio_output?: number | null;
+  /** A second of audio. */
+  audio_second?: number | null;
+  /** Input written to the provider's cache for its default lifetime, per million tokens. */
+  cache_write?: number | null;
+  /** Input written to the provider's cache for an hour, per million tokens. */
+  cache_write_1h?: number | null;
+  /** Input read from the provider's cache, per million tokens. */
+  cached_input?: number | null;
+  /** Text to be spoken, per million characters. */
+  characters?: number | null;
+  /** A generated picture of any size; see `pictures`. */
+  image?: number | null;
+  /** Image input, per million tokens. */
+  image_input?: number | null;
+  /** Generated images, per million tokens. */
+  image_output?: number | null;
+  /** Input that no cache served, per million tokens. */
+  input?: number | null;
+  /** Input tokens up to which these prices apply; the cost of a longer prompt is unknown. */
+  input_tokens_max?: number | null;
+  /** Output, per million tokens. */
+  output?: number | null;
+  /** The price of a generated picture, or of a second of video, by size, or by quality/size. */
+  pictures?: Record<string, number>;
+  /** Reasoning, where it is billed apart from output, per million tokens. */
+  reasoning?: number | null;
+  /** A search that the provider makes for an answer. */
+  search?: number | null;
+  /** Factor on the standard prices of tokens, instead of own prices. */
+  times?: number;
+  /** A call of another billed tool of the provider. */
+  tool_call?: number | null;
+  /** A second of video. */
+  video_second?: number | null;
+};
+
+/** Prices of a model, in dollars. Omitted prices are unknown, not zero. */
+export type Prices = {
+  /** Prices of longer prompts. */
+  above?: PriceStep[];
+  /** Audio input, per million tokens. */
+  audio_input?: number | null;
+  /** Audio output, per million tokens. */
+  audio_output?: number | null;
+  /** A second of audio. */
+  audio_second?: number | null;
+  /** Input written to the provider's cache for its default lifetime, per million tokens. */
+  cache_write?: number | null;
+  /** Input written to the provider's cache for an hour, per million tokens. */
+  cache_write_1h?: number | null;
+  /** Input read from the provider's cache, per million tokens. */
+  cached_input?: number | null;
+  /** Text to be spoken, per million characters. */
+  characters?: number | null;
+  /** A generated picture of any size; see `pictures`. */
+  image?: number | null;
+  /** Image input, per million tokens. */
+  image_input?: number | null;
+  /** Generated images, per million tokens. */
+  image_output?: number | null;
+  /** Input that no cache served, per million tokens. */
+  input?: number | null;
+  /** Input tokens up to which these prices apply; the cost of a longer prompt is unknown. */
+  input_tokens_max?: number | null;
+  /** Output, per million tokens. */
+  output?: number | null;
+  /** The price of a generated picture, or of a second of video, by size, or by quality/size. */
+  pictures?: Record<string, number>;
+  /** Reasoning, where it is billed apart from output, per million tokens. */
+  reasoning?: number | null;
+  /** A search that the provider makes for an answer. */
+  search?: number | null;
+  /** Prices of service tiers that an answer reports, such as flex, priority, batch, fast or geo:us. */
+  tiers?: Record<string, PriceTier>;
+  /** A call of another billed tool of the provider. */
+  tool_call?: number | null;
+  /** A second of video. */
+  video_second?: number | null;
+};
+
+/** The source of prices, and the date since which or on which they are valid. */
+export type PricesFrom = {
+  /** The date; null if it is unknown. */
+  as_of: string | null;
+  source: FactSource;
+};
+
+/** A human, as stored and as the API shows it. */
+export type Principal = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** True if keys that act as this human are rejected. */
+  disabled: boolean;
+  /** Null if unknown. */
+  email: string | null;
+  id: string;
+  name: string;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type PrincipalPage = {
+  data: Principal[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to a human. Absent members are kept. */
+export type PrincipalPatch = {
+  /** True rejects the keys that act as this human. */
+  disabled?: boolean | null;
+  /** Null for none. */
+  email?: string | null;
+  name?: string | null;
+};
+
+/** A project, which owns keys and quotas, as stored and as the API shows it. */
+export type Project = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** True if its keys are rejected. */
+  disabled: boolean;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  id: string;
+  /** The limits that each new key gets. */
+  key_defaults: KeyLimit[];
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
+  name: string;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ProjectPage = {
+  data: Project[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to a project. Absent members are kept. */
+export type ProjectPatch = {
+  /** True rejects its keys. */
+  disabled?: boolean | null;
+  /** Null restricts nothing. */
+  endpoints?: string[] | null;
+  /** The limits that each new key gets; null for none. */
+  key_defaults?: KeyLimitBody[] | null;
+  /** Null restricts nothing. */
+  models?: string[] | null;
+  name?: string | null;
+  /** Null permits all. */
+  routes?: string[] | null;
+};
+
+/** A wire protocol. */
+export type Protocol = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock";
+
+/** A wire protocol. */
+export type ProtocolBody = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock";
+
+/** The source of token counts: the upstream, what was relayed, an estimate; `none` if nothing was used. */
+export type Provenance = "reported" | "measured" | "estimated" | "none";
+
+/** A provider. If its state is `faulty`, the settings may be incomplete. */
+export type Provider = {
+  /** Null for kinds without versions. */
+  api_version: string | null;
+  /** The means of signing in; null if the stored settings cannot be read. */
+  auth: ConnectionAuth | null;
+  /** Null for kinds that run in the gateway. */
+  base_url: string | null;
+  /** The projects that may use it although it is private. Absent for a provider of the configuration file. */
+  bindings?: Binding[];
+  /** In milliseconds since the Unix epoch. Absent for a provider of the configuration file. */
+  created_at_ms?: number;
+  credential: Credential;
+  /** The voice of speech requests that do not name one; null if there is none. */
+  default_voice: string | null;
+  /** True if the provider receives no requests. */
+  disabled: boolean;
+  /** The options of the kind `echo`; absent for other kinds. */
+  echo?: EchoSettings;
+  /** The evidence of how it works. Absent if it is shadowed, and in answers other than those of `GET providers`. */
+  evidence?: Evidence;
+  /** True if Chat may be adapted to Responses, which is experimental. */
+  force_api_support: boolean;
+  /** Additional headers by name, with masked values. */
+  headers: Record<string, string>;
+  /** Null for kinds that run in the gateway. */
+  http_version: string | null;
+  id: string;
+  /** Null for kinds without locations. */
+  location: string | null;
+  /** The declared models, as IDs or with what is known about them. */
+  models: WrittenModel[];
+  /** The ID of the human to whom it is private; null if all may use it. */
+  owner: string | null;
+  /** The vendor's project; null for kinds without projects. */
   project: string | null;
-  project_name: string | null;
-  principal: string | null;
-  principal_name: string | null;
-  selector: string;
+  /** The protocols that the upstream speaks. */
+  protocols: Protocol[];
+  /** The reason why it receives no requests; null if it is ready. */
+  reason: string | null;
+  /** Null for kinds without regions. */
+  region: string | null;
+  /** The well-known provider that sets type and address; null if none does. */
+  registry_id: string | null;
+  /** True if the configuration file has a provider or an endpoint of the same name. */
+  shadowed: boolean;
+  source: ObjectSource;
+  /** `ready`, `disabled`, `not_connected`, `shadowed` or `faulty`. Only a ready provider receives requests. */
+  state: "ready" | "disabled" | "not_connected" | "shadowed" | "faulty";
+  /** The silence after which a stream is aborted, in seconds. */
+  stream_idle_timeout: number;
+  /** The time that an attempt may take until the response head, in seconds. */
+  timeout: number;
+  /** The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`. */
+  token?: TokenState;
+  /** The kind of provider. */
+  type: string;
+  /** In milliseconds since the Unix epoch. Absent for a provider of the configuration file. */
+  updated_at_ms?: number;
+  /** Null for a provider of the configuration file. */
+  version: number | null;
+};
+
+/** The health of a provider. */
+export type ProviderHealth = {
+  circuit: Circuit;
+  /** Null if there was none since the start. */
+  last_failure: CircuitFailure | null;
+  /** The limits that the upstream reported last, read at most once a second; empty if it reports none. */
+  limits: UpstreamLimit[];
+  /** Models with a circuit that is not closed because the upstream does not serve them. */
+  models: RestingModel[];
+  /** The ID of the provider. */
+  provider: string;
+  recent: RecentRequests;
+  /** Attempts in flight. */
+  running: number;
+  /** The kind of provider. */
+  type: string;
+};
+
+/** The health of all providers. */
+export type ProviderHealthPage = {
+  data: ProviderHealth[];
+  /** Always null: the list has one page. */
+  next_cursor: string | null;
+};
+
+/** One page of a list. */
+export type ProviderPage = {
+  data: Provider[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to a provider. Absent members are kept; null removes one. The other members are those of a provider in the configuration file. */
+export type ProviderPatch = {
+  /** `api_key`, `local` or `oauth`. */
+  auth?: string | null;
+  /** The ID of the human to whom it is private; null for none. */
+  owner?: string | null;
+  [name: string]: unknown;
+};
+
+/** A test of a provider. */
+export type ProviderTest = {
+  /** The provider's name of the model. */
+  model: string;
+};
+
+/** A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up. */
+export type Quota = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The endpoint, if only requests that name it count; otherwise null. */
   endpoint: string | null;
-  provider: string | null;
+  enforcement: Enforcement;
+  /** True if the usage exceeds the limit, which is possible for a limit that only warns. */
+  exceeded: boolean;
+  id: string;
+  /** In the unit of the metric; money in millionths of a dollar. */
+  limit: number;
+  metric: Metric;
+  /** `provider/model`, if only requests to one model count; otherwise null. */
   model: string | null;
-  stream: boolean;
-  status: number;
-  outcome: Outcome;
-  error: string | null;
-  tokens: Record<string, number>;
-  units: Record<string, number>;
-  provenance: "reported" | "measured" | "estimated" | "none";
-  tier: string | null;
+  /** The limit minus what is used and reserved; 0 if that is more. */
+  remaining: number;
+  /** Reserved by running requests. */
+  reserved: number;
+  /** The time at which all current usage has left the window, in milliseconds since the Unix epoch; null for a total limit or a limit of concurrent requests. */
+  resets_at_ms: number | null;
+  subject: NamedSubject;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Used in the current window. */
+  used: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+  /** Null only for a limit of concurrent requests. */
+  window: Period | null;
+};
+
+/** One page of a list. */
+export type QuotaPage = {
+  data: Quota[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to a limit. Absent members are kept. */
+export type QuotaPatch = {
+  enforcement?: EnforcementBody | null;
+  /** In the unit of the metric; money in millionths of a dollar. */
+  limit?: number | null;
+};
+
+/** The subject of a limit. */
+export type QuotaSubject = {
+  /** The ID; for a key, that of the first key of its rotations, which represents all of them. Absent for the gateway. */
+  id?: string;
+  kind: SubjectKindBody;
+};
+
+/** The upstream responded, even if with an error. */
+export type ReachableEvidence = {
+  /** The time of the last answer, in milliseconds since the Unix epoch; null if there was none. */
+  at_ms: number | null;
+  /** The check that found it: `sync`, `test completion`; null if there was none. */
+  by: string | null;
+  /** The failure since then; null if there was none. */
+  last_error: Failure | null;
+};
+
+/** Requests that this instance answered in the current and the previous hour. */
+export type RecentRequests = {
+  /** In microseconds; null without requests. */
+  duration_us_avg: number | null;
+  /** The time to the first content, in microseconds; null if no request had content. */
+  first_content_us_avg: number | null;
+  requests: number;
+  /** The start of the previous hour, in milliseconds since the Unix epoch. */
+  since_ms: number;
+};
+
+/** A vendor's export to compare with. */
+export type ReconcileRequest = {
+  /** The export, as one file or as several pages or files. */
+  file: VendorFiles;
+  format: VendorFormat;
+  /** The columns of a `csv` file. */
+  mapping?: Record<string, unknown> | null;
+  /** Maps the vendor's model names to ours. */
+  models?: Record<string, string>;
+  /** If set, only exchanges of this provider are compared. */
+  provider?: string | null;
+};
+
+/** The comparison with a vendor's export. */
+export type Reconciled = {
+  data: ReconciledLine[];
+  /** The vendor's model names that are recorded under another name, mapped to ours. */
+  matched: Record<string, string>;
+  /** Models with records on these days that are not in the export. */
+  models_not_in_file: string[];
+  /** Null for all. */
+  provider: string | null;
+  /** Rows of the export. */
+  rows: number;
+  rows_skipped: number;
+  /** The first skipped rows, with the reasons. */
+  skipped: SkippedRow[];
+  totals: Compared;
+  /** Models in the export without any record. */
+  unknown_models: string[];
+};
+
+/** A model on a day. */
+export type ReconciledLine = {
+  /** In UTC, as 2026-11-22. */
+  day: string;
+  /** Ours minus theirs. */
+  difference: VendorFigures;
+  model: string;
+  ours: OurFigures;
+  /** What the vendor's export says. */
+  theirs: VendorFigures;
+};
+
+/** A well-known provider. */
+export type RegistryEntry = {
+  /** The variable that its own SDK reads the key from; absent if no key is needed. */
+  api_key_env?: string;
+  /** The base URL that its own SDK uses; absent if its kind provides one. */
+  base_url?: string;
+  /** The URL of its documentation. */
+  docs: string;
+  /** The value of `registry_id`. */
+  id: string;
+  /** Features of the Responses API that it lacks, as in `shared::routing::ProviderInstance::lacks`. */
+  lacks?: string[];
+  /** Its models, if the upstream has no model list. */
+  models?: string[];
+  /** Display name. */
+  name: string;
+  /** Its native protocols, if they differ from those of its kind. */
+  protocols?: Protocol[] | null;
+  /** Its differences from other providers of its kind. */
+  quirks: Record<string, unknown>;
+  /** Its provider kind. */
+  type: string;
+};
+
+/** One page of a list. */
+export type RegistryEntryPage = {
+  data: RegistryEntry[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The reload of the configuration file. */
+export type Reload = {
+  /** The error of that failure; null if there was none. */
+  last_error: string | null;
+  /** The time of the last failure since then, in milliseconds since the Unix epoch; null if there was none. */
+  last_error_at_ms: number | null;
+  /** The time of the last one that succeeded, or of the start, in milliseconds since the Unix epoch. */
+  last_ok_at_ms: number;
+  /** Reloads since the start. */
+  reloads: number;
+};
+
+/** What to reprice. */
+export type RepriceRequest = {
+  /** The cursor of an earlier response. */
+  cursor?: string | null;
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. */
+  from: unknown;
+  /** Only exchanges of this model. */
+  model?: string | null;
+  /** Prices to use instead of the known ones; for one model of one provider. */
+  prices?: Prices | null;
+  /** Only exchanges of this provider. */
+  provider?: string | null;
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. Exclusive. */
+  to: unknown;
+};
+
+/** The result of repricing. */
+export type Repriced = {
+  /** Exchanges whose cost or label changed. */
+  changed: number;
+  cost_micro_usd: MicroUsd;
+  cost_micro_usd_before: MicroUsd;
+  /** The `cursor` to continue from; null when finished. */
+  next_cursor: string | null;
+  /** Exchanges that were changed, by their price label before and after. */
+  prices: LabelChange[];
+  /** Exchanges that were examined. */
+  records: number;
+  /** Exchanges whose cost is still unknown. */
+  unpriced: number;
+};
+
+/** One exchange, as the API shows it. */
+export type RequestRecord = {
+  /** The dialect of the target that was tried last; null if it was the client's, or no target was tried. */
+  adapted?: string | null;
+  /** The number of attempts, including retries. */
+  attempts?: number;
+  /** The length of the request body in bytes. */
+  bytes_in?: number;
+  /** The bytes of the answer's body that went to the client; null if no upstream's answer did. */
+  bytes_out?: number | null;
+  /** The originator of a cancellation, `client` or `administrator`; absent if there was none. */
+  cancelled_by?: string;
+  /** The client's product and version; null if it sent no `User-Agent`. */
+  client?: string | null;
+  /** The cost of the attempt that served; null if it is unknown. */
   cost_micro_usd: MicroUsd | null;
+  /** The names of the fields that the adaptation left out. */
+  dropped?: string[];
+  /** In microseconds. */
+  duration_us: number;
+  /** The end user that the request names, as a pseudonym unless configured otherwise; null if it names none. */
+  end_user: string | null;
+  /** The endpoint that was used; null for none. */
+  endpoint: string | null;
+  /** The code of the error; null without one. */
+  error: string | null;
+  /** True if another target was tried, or skipped because of an open circuit or a used-up quota, before the target that was tried last. */
+  failed_over?: boolean;
+  /** The reason for which the model ended its output; null if it did not, or no target reported one. */
+  finish?: string | null;
+  /** Until the first content, in microseconds; null if there was none. */
+  first_content_us: number | null;
+  /** The gateway's own time until the first content, or until the end without content, in microseconds. */
+  gateway_us?: number | null;
+  /** Until the head of the answer, in microseconds; null if there was none. */
+  head_us: number | null;
+  /** The ID of the key. */
+  key: string;
+  /** Null if it is unknown. */
+  key_name: string | null;
+  /** The sum of the known costs of failed attempts. */
+  lost_micro_usd: MicroUsd;
+  /** The model of that provider; null if none was tried. */
+  model: string | null;
+  operation: string;
+  outcome: Outcome;
+  /** The number of targets that were skipped, whatever the reason. */
+  passed_over?: number;
+  /** The sort of generated picture that prices depend on; null if there is none. */
+  picture: string | null;
+  /** The label of the prices that were used; null if they are unknown. */
+  price: string | null;
+  /** The ID of the human that the key acts as; null for none. */
+  principal: string | null;
+  /** Null if it is unknown, or the key acts as no human. */
+  principal_email: string | null;
+  /** Null if it is unknown, or the key acts as no human. */
+  principal_name: string | null;
+  /** The ID of the key's project; null if it has none. */
+  project: string | null;
+  /** Null if it is unknown, or there is no project. */
+  project_name: string | null;
+  /** The dialect that the client spoke; null for operations without one. */
+  protocol: string | null;
+  provenance: Provenance;
+  /** The provider that served it, or was tried last; null if none was tried. */
+  provider: string | null;
+  /** The ID of the quota that refused the exchange. */
+  refused_by?: string | null;
+  request_id: string;
+  /** The results of the last steps of the trace, at most 16, in order. */
+  results?: string[];
+  /** The `model` of the request. */
+  selector: string;
+  /** The pseudonym of the session; null if the request belongs to none. */
+  session?: string | null;
+  /** The longest silence of the answer after its first content, in microseconds; null if the answer was complete when it was sent. */
+  silence_us_max?: number | null;
+  /** In milliseconds since the Unix epoch. */
+  started_at_ms: number;
+  /** The status of the answer. */
+  status: number;
+  stream: boolean;
+  /** The tags by name. */
+  tags: Record<string, string>;
+  /** The service tier that the answer reports; null if it reports none. */
+  tier: string | null;
+  /** Tokens by class. */
+  tokens: Record<string, number>;
+  /** The targets that were considered, in order. Absent in lists. */
+  trace?: Step[];
+  /** Other billed units by class. */
+  units: Record<string, number>;
+  /** The upstream's ID of the request; null if it sent none. */
+  upstream_id: string | null;
+  /** The cost that the vendor reported; null if it reported none. */
+  vendor_cost_micro_usd: MicroUsd | null;
+};
+
+/** A page of requests, newest first. */
+export type RequestRecordPage = {
+  data: RequestRecord[];
+  /** The `cursor` of the next page; null on the last one. A page without rows that has one stopped for time. */
+  next_cursor: string | null;
+};
+
+/** A model that is temporarily not used. */
+export type RestingModel = {
+  circuit: Circuit;
+  last_failure: CircuitFailure | null;
+  model: string;
+};
+
+/** Records deleted since the start because their retention period had ended. */
+export type RetentionState = {
+  /** Audit records deleted. */
+  audit_records_deleted: number;
+  /** Usage rows, each of many exchanges, that are still to be deleted. */
+  backlog_rows: number;
+  /** The end of the last pass, in milliseconds since the Unix epoch; null before the first one. */
+  last_pass_at_ms: number | null;
+  /** Exchanges deleted. */
+  usage_records_deleted: number;
+  /** The longest time that one step blocked the writer, in microseconds. */
+  writer_held_us_max: number;
+};
+
+/** A key in plain text. */
+export type RevealedKey = {
+  id: string;
+  /** The key itself. */
+  key: string;
+};
+
+/** The role of a human in a project (AUTH-8). */
+export type Role = "owner" | "admin" | "member" | "viewer";
+
+/** The rotation of a key. */
+export type Rotation = {
+  /** A time: milliseconds since the Unix epoch, or RFC 3339. The end of the new key; absent: that of the old one. */
+  expires_at?: unknown;
+  /** How long the old key stays valid, in seconds. */
+  overlap_seconds?: number | null;
+};
+
+/** The running exchanges, those that have been silent longest first. */
+export type RunningPage = {
+  /** At most 200 exchanges. */
+  data: RunningRequest[];
+  /** The number of running exchanges that are not listed. */
+  more: number;
+};
+
+/** A running exchange. */
+export type RunningRequest = {
+  /** The number of attempts so far, over all targets. */
+  attempt: number;
+  /** Bytes of the answer's body that have gone to the client. */
+  bytes_out: number;
+  /** The family and version of the client's software, out of its `User-Agent`; may be empty. */
+  client: string;
+  /** The key's ID, or `admin` or `local`. */
+  key: string;
+  /** The time of the last piece, to the second, in milliseconds since the Unix epoch; null before the first. */
+  last_piece_at_ms: number | null;
+  /** The model of the latest attempt; null before the first. */
+  model: string | null;
+  operation: string;
+  /** The output tokens so far, estimated from the length of the text. */
+  output_tokens_estimate: number;
+  /** Pieces of a relayed answer that have arrived from the upstream. */
+  pieces: number;
+  /** The provider of the latest attempt; null before the first. */
+  provider: string | null;
+  request_id: string;
+  /** The client's selector; empty until the body has been read. */
+  selector: string;
+  /** `reading` the request, `waiting` for the upstream's head, `paused` between attempts, `held` until the first content, or `streaming`. */
+  stage: "reading" | "waiting" | "paused" | "held" | "streaming";
+  /** The time at which the request's head had arrived, in milliseconds since the Unix epoch. */
+  started_at_ms: number;
+};
+
+/** `seen`: a request with the watched key, or one that was rejected and left no record. */
+export type SeenRequest = {
+  address: string;
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The family and version of the client's software, out of its `User-Agent`; may be empty. */
+  client: string;
+  /** The error code; null if the answer is not an error. */
+  code: string | null;
+  /** The part of the presented key that may be shown; null without a key. */
+  key_prefix: string | null;
+  method: string;
+  /** The `model` of the request; null if the request was rejected before it was read. */
+  model: string | null;
+  /** The path without the query, at most 256 characters. */
+  path: string;
+  request_id: string;
+  status: number;
+};
+
+/** A selector, and the caller's access to it. Quotas that are used up and open circuits do not count, because they pass. */
+export type SelectorAccess = {
+  /** True if the caller may use at least one target. */
+  allowed: boolean;
+  kind: SelectorKind;
+  /** The obstacles, each once. If `allowed` is true, they concern some of the targets only. */
+  reasons: Obstacle[];
+  /** The value of `model` in requests. */
+  selector: string;
+  /** The number of targets of the selector. */
+  targets: number;
+  /** The number of targets that the caller may use. */
+  usable: number;
+};
+
+/** One page of a list. */
+export type SelectorAccessPage = {
+  data: SelectorAccess[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The kind of a selector. */
+export type SelectorKind = "endpoint" | "model" | "alias";
+
+/** Figures by time. */
+export type Series = {
+  /** The moment from which no exchange is missing; `from_ms` unless the answer is partial. */
+  complete_from_ms: number;
+  /** The start of the first point, in milliseconds since the Unix epoch. */
+  from_ms: number;
+  /** The groups with the most requests, in that order, at most 50. One group without names if the query has no `group_by`. */
+  groups: GroupSeries[];
+  /** The number of further groups. */
+  groups_omitted: number;
+  /** True if exchanges of this time are missing, because reading them took too long or they are no longer kept. */
+  partial: boolean;
+  /** The length of a point, in milliseconds. */
+  step_ms: number;
+  /** The end of the last point, in milliseconds since the Unix epoch. */
+  to_ms: number;
+};
+
+/** The figures of a group. Each list has one item for each point. */
+export type SeriesPoints = {
+  /** The attempts that failed for no fault of the client, and those whose answer broke off. */
+  attempt_failures: number[];
+  /** Requests to upstreams. Grouped by provider or model, each counts for its own target. */
+  attempts: number[];
+  cache_read: number[];
+  /** The client left. */
+  cancelled: number[];
+  completed: number[];
+  /** The known cost, including failed attempts. */
+  cost_micro_usd: MicroUsd[];
+  /** The answer broke off after output had started. */
+  cut: number[];
+  /** The duration of completed exchanges, in microseconds with two digits; null if there was none. */
+  duration_us_p50: (number | null)[];
+  duration_us_p99: (number | null)[];
+  /** Failed for no fault of the client. */
+  failed: number[];
+  /** The completed ones after a failover. */
+  failed_over: number[];
+  /** The time from the request to the first content, in microseconds with two digits; null if there was none. */
+  first_content_us_p50: (number | null)[];
+  first_content_us_p99: (number | null)[];
+  /** Tokens by disjoint classes. */
+  input: number[];
+  output: number[];
+  /** Failed because of the request (400, 413, 415, 422), or rejected with 4xx before any target was tried. */
+  refused: number[];
+  /** The exchanges that started in the point: the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`. */
+  requests: number[];
+  /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
+  requests_unpriced: number[];
+};
+
+/** The caller and its session. */
+export type Session = {
+  /** True for an administrator; false for a caller without a session and without a key, to whom all else is null. */
+  administrator: boolean;
+  /** The means of authentication: `session`, or `key` for a key in a header. */
+  by: string | null;
+  /** The token that requests of the session send in `x-csrf-token` if they change something. Null without a session. */
+  csrf_token: string | null;
+  /** The latest end of the session, in milliseconds since the Unix epoch. Null without a session. */
+  expires_at_ms: number | null;
+  /** The time without a request after which a session ends, in seconds. */
+  idle_seconds_max: number;
+  /** The key's id, which includes the name of its holder if it has one. */
+  key: string | null;
+};
+
+/** One setting of the process. */
+export type Setting = {
+  /** The moment at which a change applies: always `start`, the next start of the gateway. Providers and endpoints, which are no settings, change while it runs. */
+  applies: "start";
+  /** The value that applies if nothing sets one; null if there is none, and for secrets. */
+  default: string | null;
+  /** A description in one line. */
+  doc: string;
+  /** The line of the configuration file that sets the value, counted from 1. Null if the file does not set it, or is larger than 1 MiB. */
+  line: number | null;
+  /** The name of its environment variable, or its path in the file if there is no variable. */
+  name: string;
+  /** Its path in the configuration file, such as `server.port`; null if only the variable can set it. */
+  path: string | null;
+  /** True if the value is not shown. */
+  secret: boolean;
+  /** The layer that sets the value: `default`, `file` or `environment`. */
+  source: "default" | "file" | "environment";
+  /** The effective value; dots if it is secret, null if there is none. */
+  value: string | null;
+};
+
+/** The steps of the set-up. */
+export type Setup = {
+  /** True if there is an endpoint with a target. */
+  endpoint: boolean;
+  /** The request ID of the first request that a project key completed, among the records that are kept. Null if there is none, or none was found within half a second. */
+  first_request: string | null;
+  /** True if there is a human who is not disabled. */
+  human: boolean;
+  /** True if a project key can be used. */
+  key: boolean;
+  /** True if a human who is not disabled owns a project that is not disabled. */
+  owner: boolean;
+  /** True if there is a project that is not disabled. */
+  project: boolean;
+  /** True if a ready provider has completed a test request. */
+  proven: boolean;
+  /** True if a provider is ready to receive requests. */
+  provider: boolean;
+  /** True if the list of models of a ready provider was read, or the provider is built in and has no list to read. */
+  synced: boolean;
+};
+
+/** The body of a sign-in. */
+export type SignIn = {
+  /** The administrator key; not needed if the request has it in a header. */
+  key?: string | null;
+};
+
+/** Counts of skipped entries. */
+export type SkippedEntries = {
+  /** Entries beyond the limit. */
+  over_limit: number;
+  /** Entries with the id of an earlier one. */
+  repeated: number;
+  /** Entries without an id, or with an id that no request could name. */
+  without_usable_id: number;
+};
+
+/** A row of the export that could not be used. */
+export type SkippedRow = {
+  reason: string;
+  /** Counted from 1. */
+  row: number;
+};
+
+/** What requests can use. */
+export type StateCounts = {
+  endpoints: number;
+  /** Keys that can be used, administrators' keys included. */
+  keys: number;
+  models: number;
+  providers: number;
+};
+
+/** A target that was considered. */
+export type Step = {
+  /** The number of the attempt among those at its target, from 1; absent for a skipped target. */
+  attempt?: number;
+  /** The time from the request's head to the first content, in microseconds; absent unless the attempt served. */
+  first_content_us?: number;
+  /** From the start of the attempt until the head of the answer, in microseconds; absent without an answer. */
+  head_us?: number;
+  /** The consumption of a failed attempt; absent if there was none. */
+  lost?: LostUsage;
+  /** The error of a failed attempt, sanitized, at most 200 characters; absent if there was none. */
+  message?: string;
+  model: string;
+  provider: string;
+  /** `served`, or why the target did not serve. */
+  result: string;
+  /** The wait that the upstream asked for, in milliseconds; absent if it asked for none. */
+  retry_after_ms?: number;
+  /** From the start of the attempt until its failure or its first content, in microseconds; absent for a target that was passed over. */
+  spent_us?: number;
+  /** The time from the request's head to the start of the attempt, in microseconds; absent for a skipped target, and in records of earlier releases. */
+  start_us?: number;
+  /** The status of the upstream's answer; absent without one. */
+  status?: number;
+};
+
+/** A limit, as stored and as the API shows it. */
+export type StoredQuota = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The endpoint, if only requests that name it count, else null. */
+  endpoint: string | null;
+  enforcement: Enforcement;
+  id: string;
+  /** The limit in the unit of the metric; money in micro-dollars. */
+  limit: number;
+  metric: Metric;
+  /** `provider/model`, if only requests to one model count, else null. */
+  model: string | null;
+  subject: QuotaSubject;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+  /** Null for concurrent requests only. */
+  window: Period | null;
+};
+
+/** The kind of a limit's subject. */
+export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";
+
+/** The kind of a limit's subject. */
+export type SubjectKindBody = "key" | "project" | "principal" | "provider" | "gateway";
+
+/** A name that occurs in usage records. */
+export type Suggestion = {
+  /** The name of a key, project or human; null for other fields, and if it is unknown. */
+  name: string | null;
+  /** The number of requests of the last 30 days. */
+  requests: number;
+  /** The value for the filter of the same name. */
+  value: string;
+};
+
+/** One page of a list. */
+export type SuggestionPage = {
+  data: Suggestion[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The result of reading one instance's list. */
+export type SyncOutcome = {
+  /** Models that the list before did not have. */
+  added: number;
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** Null if the list was read. */
+  error: Failure | null;
+  /** The current number of models. */
+  models: number;
+  ok: boolean;
+  /** The ID of the provider. */
+  provider: string;
+  /** Models that only the list before had. */
+  removed: number;
+  skipped: SkippedEntries;
+};
+
+/** The result of reading all model lists. */
+export type SyncedCatalog = {
+  data: SyncOutcome[];
+  /** Providers that were not synced for lack of time; the next sync starts with them. */
+  not_reached: string[];
+  /** The date of the price list in use. */
+  prices_as_of: string;
+};
+
+/** A provider instance and one of its models. */
+export type Target = {
+  model: string;
+  provider: string;
+};
+
+/** The state of a grant's token for the API. */
+export type TokenState = {
+  /** The error of the last attempt; null if it succeeded. */
+  error: string | null;
+  /** The expiry of the current token, in milliseconds since the Unix epoch; null if there is no token. */
+  expires_at_ms: number | null;
+  /** The time of the next renewal or retry, in milliseconds since the Unix epoch. */
+  next_at_ms: number;
+};
+
+/** The result of a test, with the record of its exchange. */
+export type Trial = {
+  /** The start of the answer. */
+  answer: string;
+  /** True if the provider may bill the test. */
+  billable: boolean;
+  /** The error that a client would have received; null if it would have received none. */
+  error: string | null;
+  /** Until the first content, in milliseconds; null if there was none. */
+  first_content_ms: number | null;
+  /** A hint for the operator; null if there is none. */
+  hint: string | null;
+  /** Until the end of the answer, in milliseconds. */
+  latency_ms: number;
+  /** True if the response was complete and not empty. */
+  ok: boolean;
+  /** The dialect of the request. */
+  protocol: string;
+  /** The record, including the trace of the targets that were considered; null if it could not be read in time. */
+  record: RequestRecord | null;
+  request_id: string;
+  /** The model that served the request, as reported by the upstream; null if it was not. */
+  served_model: string | null;
+  /** The status that a client would have received. */
+  status: number;
+  /** The usage as the upstream reports it; null if it does not. */
+  usage: unknown;
+};
+
+/** A limit as the upstream reports it in its headers. */
+export type UpstreamLimit = {
+  /** Null if the upstream does not name it. */
+  limit: number | null;
+  /** The limited unit, such as `requests` or `input-tokens`; `retry-after` for a wait before any request. */
+  name: string;
+  /** Null if the upstream does not name it. */
+  remaining: number | null;
+  /** The time at which the limit is full again, or the wait ends; null if the upstream does not name it. */
+  resets_at_ms: number | null;
+  /** The time of the answer that named the limit. */
+  seen_at_ms: number;
+};
+
+/** A report of usage. */
+export type Usage = {
+  /** The mark-up and the currency of every `amount`; absent without them. */
+  charge?: Charge;
+  data: UsageLine[];
+  /** The start of the time, in milliseconds since the Unix epoch. */
+  from_ms: number;
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+  /** The end of the time, exclusive, in milliseconds since the Unix epoch. */
+  to_ms: number;
+  /** The sums over all pages; null if an answer computed from records has several pages. */
+  totals: ChargedFigures | null;
+  /** The time zone of the buckets. */
+  tz: string;
+};
+
+/** The sums of a group in a bucket of time. */
+export type UsageLine = {
+  /** The charge for the cost, in the report's currency; absent without a mark-up and a currency. */
+  amount?: string;
+  /** The start of the bucket in local time of the requested time zone; absent without buckets. */
+  bucket_start?: string;
+  /** In milliseconds since the Unix epoch; absent without buckets. */
+  bucket_start_ms?: number;
+  /** The known cost, including failed attempts. */
+  cost_micro_usd: MicroUsd;
+  /** In microseconds; null without requests. */
+  duration_us_avg: number | null;
+  /** The time to the first content, in microseconds; null if no request had content. */
+  first_content_us_avg: number | null;
+  /** The ids of the group; null for exchanges without one. */
+  group: Record<string, string | null>;
   /** The known cost of failed attempts. */
   lost_micro_usd: MicroUsd;
-  /** The label of the prices that were used. */
-  price: string | null;
-  upstream_id: string | null;
-  tags: Record<string, string>;
-  end_user: string | null;
-  head_us: Us | null;
-  first_content_us: Us | null;
-  trace?: Step[];
+  /** The names of the keys, projects and humans among the ids; null if unknown. */
+  names?: Record<string, string | null>;
+  requests: number;
+  /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
+  requests_unpriced: number;
+  tokens: UsageTokens;
+  /** Other billed units by class. */
+  units: Record<string, number>;
+  /** The cost that vendors reported. */
+  vendor_cost_micro_usd: MicroUsd;
 };
 
-export type AuditRecord = {
-  id: number;
-  at_ms: Ms;
-  actor: string;
-  action: string;
-  object_kind: string;
-  object_id: string;
-  outcome: "done" | "refused";
-  address: string | null;
-  request_id: string | null;
-  detail: { before?: unknown; after?: unknown } | null;
+/** The way of usage records into the database. */
+export type UsageState = {
+  /** Reads of rows that a failing disk has changed. The log names each row. */
+  damaged_reads: number;
+  /** The error of storing; null if it works. */
+  failing_error: string | null;
+  /** The time since which storing has been failing, in milliseconds since the Unix epoch; null if it works. */
+  failing_since_ms: number | null;
+  /** False while requests are rejected with 503 because the journal has no space to record their usage. */
+  has_room: boolean;
+  /** Failures to read or write files of the journal. */
+  journal_failures: number;
+  /** Parts of journal files that contained no valid record. */
+  journal_garbage_lines: number;
+  /** Files of the journal. */
+  journal_segments: number;
+  /** Bytes of the journal files that are waiting to be stored or deleted. */
+  journal_waiting_bytes: number;
+  /** Events that could not be written to any journal file; their clients received an incomplete response. */
+  lost: number;
+  /** Queued events at the writer thread's last poll. */
+  queued: number;
+  /** Exchanges rejected because their sums exceed the range of the table. */
+  rejected: number;
+  /** The file that contains them. */
+  store: UsageStore;
+  /** Exchanges stored since the start. */
+  stored: number;
+  /** The time of the last storing, in milliseconds since the Unix epoch; 0 before the first one. */
+  stored_at_ms: number;
 };
 
-export type Backup = { name: string; bytes: number; manifest?: { created_at: string; gateway_version: string }; error?: string };
-export type Backups = Page<Backup> & { is_running: boolean; last_failure: { at_ms: Ms; message: string } | null; kept: number };
-
-export type Config = {
+/** The name and size of the file that stores the usage. */
+export type UsageStore = {
+  /** Size in bytes, including the write-ahead log that is not yet checkpointed. */
+  bytes: number;
+  /** File name within the state directory. */
   file: string;
-  settings: { name: string; value: string | null; source: string }[];
-  policies: { defaults: Record<string, number>; overrides: Record<string, Record<string, number>> };
 };
 
-export type CatalogOverride = {
-  id: string;
-  provider: string;
-  model: string;
-  effective_from_ms: Ms | null;
-  facts: Record<string, unknown>;
-  created_at_ms: Ms;
+/** Tokens by class, and their sum. */
+export type UsageTokens = {
+  total: number;
+  [name: string]: number;
 };
+
+/** Figures that an export may lack. */
+export type VendorFigures = {
+  cached_input_tokens: number | null;
+  cost_micro_usd: MicroUsd | null;
+  input_tokens: number | null;
+  output_tokens: number | null;
+  requests: number | null;
+};
+
+export type VendorFiles = string | string[];
+
+export type VendorFormat = "openai" | "anthropic" | "csv";
+
+/** The verdict on the gateway. */
+export type Verdict = {
+  /** What is wrong, the worst first; then the requests of the last hour. */
+  reasons: VerdictReason[];
+  /** The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process or with the end of the last trouble. */
+  since_ms: number;
+  state: VerdictState;
+};
+
+/** One reason for a verdict. */
+export type VerdictReason = {
+  /** `usage_unrecorded`, `draining`, `requests_failing`, `no_eligible_target`, `circuit_open`, `provider_failing`, `first_content_slow`, `no_provider`, `no_request` or `requests`. */
+  code: string;
+  /** Counts, and times in milliseconds or microseconds as their names state. */
+  figures: Record<string, number>;
+  /** The endpoint, selector, provider or model; null if the reason concerns all of the gateway. */
+  object: string | null;
+};
+
+/** The state of the gateway, the worst one first. */
+export type VerdictState = "unrecorded" | "draining" | "failing" | "degraded" | "serving" | "quiet" | "set_up";
+
+/** A declared model as it may have been written. */
+export type WrittenModel = string | DeclaredModel;
+

@@ -73,7 +73,7 @@ function Archives({ of }: { of: Backups }) {
                 </tr>
               </thead>
               <tbody>
-                {newest.map(({ name, bytes: size, manifest, error }) => {
+                {newest.map(({ name, bytes: size, manifest, fault, checked_at_ms }) => {
                   const at = manifest ? Date.parse(manifest.created_at) : null;
                   return (
                     <tr key={name}>
@@ -84,9 +84,9 @@ function Archives({ of }: { of: Backups }) {
                       <td class="num">{bytes(size)}</td>
                       <td>{manifest?.gateway_version}</td>
                       <td>
-                        {error ? (
-                          <State kind="bad" word={error} />
-                        ) : manifest ? (
+                        {fault ? (
+                          <State kind="bad" word={fault} />
+                        ) : checked_at_ms ? (
                           <State kind="ok" word="whole" />
                         ) : (
                           <State kind="busy" word="not yet" />

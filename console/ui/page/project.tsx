@@ -57,8 +57,7 @@ export function ProjectPage({ id }: { id: string }) {
 
 const list = (entries: string[] | null): string => (entries === null ? "all" : entries.length ? entries.join(", ") : "none");
 const defaults = (limits: KeyLimit[]): string =>
-  limits.map((limit) => `${limitName({ model: null, endpoint: null, ...limit })}: ${amount(limit.metric, limit.limit)}`).join("; ") ||
-  "none";
+  limits.map((limit) => `${limitName(limit)}: ${amount(limit.metric, limit.limit)}`).join("; ") || "none";
 
 function One({ of, etag }: { of: Project; etag: string | null }) {
   const [deleting, setDeleting] = useState(false);

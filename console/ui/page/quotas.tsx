@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Key, Metric, Page as PageOf, Period, Principal, Project, Provider, Quota, Subject } from "../api/types";
+import type { Key, Metric, Page as PageOf, Period, Principal, Project, Provider, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
@@ -113,7 +113,7 @@ function useNames(kind: string): Names {
 }
 
 function SubjectOf({ of, names }: { of: Subject; names: Names }) {
-  if (of.kind === "gateway") return <>the gateway</>;
+  if (of.kind === "gateway" || of.id === undefined) return <>the gateway</>;
   const kind = of.kind === "principal" ? "human" : of.kind;
   return (
     <>

@@ -1,6 +1,6 @@
 // What was used and what it cost, by anything, over time.
 import { useResource } from "../api/resource";
-import type { Figures, Usage, UsageLine } from "../api/types";
+import type { ChargedFigures as Figures, Usage, UsageLine } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Bars, type Series } from "../part/chart";
 import { Empty, Loaded } from "../part/feedback";

@@ -16,17 +16,25 @@ use crate::selector_access::{Obstacle, SelectorAccess};
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys/{}/access", |call| {
         Box::pin(list(call, AccessHolder::key, "There is no such key."))
-    }),
+    })
+    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the key may not use them.")
+    .query(FILTERS),
     route_of(Method::GET, "projects/{}/access", |call| {
         Box::pin(list(call, AccessHolder::project, "There is no such project."))
-    }),
+    })
+    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the project may not use them.")
+    .query(FILTERS),
     route_of(Method::GET, "principals/{}/access", |call| {
         Box::pin(list(call, AccessHolder::human, "There is no such principal."))
-    }),
+    })
+    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the human may not use them.")
+    .query(FILTERS),
 ];
 
 /// A selector, and the caller's access to it. Quotas that are used up and open circuits do not count, because they pass.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SelectorAccess"))]
 struct SelectorRow {
     /// The value of `model` in requests.
     selector: String,
@@ -43,6 +51,7 @@ struct SelectorRow {
 
 /// The kind of a selector.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum SelectorKind {
     Endpoint,
@@ -52,6 +61,8 @@ enum SelectorKind {
     Alias,
 }
 
+/// The query parameters of the lists.
+const FILTERS: &[&str] = &["limit", "cursor", "q", "kind", "allowed"];
 const KINDS: &[(&str, SelectorKind)] =
     &[("endpoint", SelectorKind::Endpoint), ("model", SelectorKind::Model), ("alias", SelectorKind::Alias)];
 

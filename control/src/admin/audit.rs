@@ -11,6 +11,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::query::Query;
+use super::reference::{FileContent, NoMembers};
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, csv, json, route_of};
 use crate::command::Done;
@@ -22,14 +23,22 @@ use crate::db::readers::Readers;
 use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "audit", |call| Box::pin(list(call))),
-    route_of(Method::GET, "audit/export", |call| Box::pin(export(call))),
-    route_of(Method::POST, "audit/verify", |call| Box::pin(verify(call))),
-    route_of(Method::GET, "audit/{}", |call| Box::pin(show(call))),
+    route_of(Method::GET, "audit", |call| Box::pin(list(call)))
+        .answers::<AuditPage>("Lists the audit records, newest first.")
+        .query(&["limit", "cursor", "actor", "action", "object", "outcome", "from", "to"]),
+    route_of(Method::GET, "audit/export", |call| Box::pin(export(call)))
+        .answers::<FileContent>("Sends the audit records as a file.")
+        .query(&["format", "actor", "action", "object", "outcome", "from", "to"]),
+    route_of(Method::POST, "audit/verify", |call| Box::pin(verify(call)))
+        .answers::<AuditVerification>("Verifies the chain of the audit records.")
+        .takes::<NoMembers>(),
+    route_of(Method::GET, "audit/{}", |call| Box::pin(show(call)))
+        .answers::<AuditRow>("Shows an audit record."),
 ];
 
 /// A page of audit records, newest first.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AuditPage {
     data: Vec<AuditRow>,
     /// The `cursor` of the next page; null on the last one.
@@ -38,6 +47,7 @@ struct AuditPage {
 
 /// The result of verifying the chain of audit records.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AuditVerification {
     /// True if no record was changed, removed or inserted.
     ok: bool,

@@ -5,10 +5,13 @@ use shared::port::Body;
 
 use super::{ApiError, Call, Route, write_of};
 use crate::command::bindings::{Bind, Unbind};
+use crate::connection::ShownProvider;
 
 pub(super) static ROUTES: &[Route] = &[
-    write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call))),
-    write_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call))),
+    write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call)))
+        .answers::<ShownProvider>("Permits a project to use a private provider."),
+    write_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call)))
+        .answers::<ShownProvider>("Withdraws that permission."),
 ];
 
 async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -17,6 +17,7 @@ use shared::usage::Class;
 
 use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
+use super::reference::NoMembers;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::cache::models_url;
 use crate::catalog::evidence::Inference;
@@ -28,9 +29,26 @@ use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) })),
-    route_of(Method::POST, "catalog/sync", |call| Box::pin(sync_all(call))),
-    route_of(Method::POST, "providers/{}/sync", |call| Box::pin(sync_one(call))),
+    route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) }))
+        .answers::<ListPage<CatalogRow>>("Lists the models of all providers.")
+        .query(&[
+            "limit",
+            "cursor",
+            "provider",
+            "q",
+            "capability",
+            "priced",
+            "operation",
+            "context_min",
+            "price_max",
+            "proven",
+        ]),
+    route_of(Method::POST, "catalog/sync", |call| Box::pin(sync_all(call)))
+        .answers::<AllModels>("Reads the model lists of all providers.")
+        .takes::<NoMembers>(),
+    route_of(Method::POST, "providers/{}/sync", |call| Box::pin(sync_one(call)))
+        .answers::<SyncOutcome>("Reads the model list of a provider.")
+        .takes::<NoMembers>(),
 ];
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -177,31 +195,46 @@ impl CatalogFilter {
 
 /// A model as the API shows it; null means unknown.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Model"))]
 struct CatalogRow {
     /// The exact model ID that requests use.
     id: String,
+    /// The ID of the provider.
     provider: String,
+    /// The provider's name of the model.
     model: String,
     display_name: Option<String>,
+    /// True if it accepts images.
     vision: Option<bool>,
+    /// True if it can call tools.
     tools: Option<bool>,
+    /// True if it reasons before it answers.
     reasoning: Option<bool>,
+    /// True if it accepts audio.
     audio: Option<bool>,
-    /// Set if narrower than the provider's protocols.
+    /// The protocols that it speaks, if they are fewer than those of the provider, else null.
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::shared_shapes::Protocol>>"))]
     protocols: Option<Vec<Dialect>>,
     /// Features of the Responses API that the model lacks.
     lacks: Vec<String>,
+    /// In tokens.
     context_window: Option<u64>,
+    /// In tokens.
     max_output_tokens: Option<u64>,
     /// In dollars per million tokens.
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
     prices_from: Option<PricesFrom>,
+    /// The time of its creation as the upstream states it, in seconds since the Unix epoch.
     created: Option<u64>,
     owned_by: Option<String>,
+    /// The sources of these facts.
     sources: Vec<FactSource>,
     /// The operations that the model serves, natively or by adaptation.
     operations: Vec<&'static str>,
-    /// The time of the test that the model answered last, if it is the last one that its provider answered.
+    /// The time of the test that the model answered last, if it is the last one that its provider answered, in
+    /// milliseconds since the Unix epoch; else null.
     proven_at_ms: Option<u64>,
 }
 
@@ -258,11 +291,15 @@ async fn sync_one(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::OK, AuditOnly(done)).await
 }
 
+/// The result of reading all model lists.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SyncedCatalog"))]
 struct AllModels {
     data: Vec<SyncOutcome>,
     /// Providers that were not synced for lack of time; the next sync starts with them.
     not_reached: Vec<String>,
+    /// The date of the price list in use.
     prices_as_of: String,
 }
 

@@ -13,7 +13,8 @@ use crate::config::Setting;
 use crate::connection::{ShownEndpoint, ShownProvider};
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, "config", |call| Box::pin(async move { show(&call) }))];
+    &[route_of(Method::GET, "config", |call| Box::pin(async move { show(&call) }))
+        .answers::<ShownConfig<'_>>("Shows the effective configuration.")];
 
 fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
@@ -36,6 +37,8 @@ fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// The effective configuration.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Config"))]
 struct ShownConfig<'a> {
     /// The path of the configuration file.
     file: String,
@@ -50,6 +53,8 @@ struct ShownConfig<'a> {
 
 /// One setting of the process.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Setting"))]
 struct ShownSetting<'a> {
     /// The name of its environment variable, or its path in the file if there is no variable.
     name: &'a str,
@@ -60,12 +65,14 @@ struct ShownSetting<'a> {
     /// The value that applies if nothing sets one; null if there is none, and for secrets.
     default: Option<&'a str>,
     /// The layer that sets the value: `default`, `file` or `environment`.
+    #[cfg_attr(test, schemars(extend("enum" = ["default", "file", "environment"])))]
     source: &'static str,
     /// The line of the configuration file that sets the value, counted from 1. Null if the file does not set it, or is
     /// larger than 1 MiB.
     line: Option<u64>,
     /// The moment at which a change applies: always `start`, the next start of the gateway. Providers and endpoints, which
     /// are no settings, change while it runs.
+    #[cfg_attr(test, schemars(extend("enum" = ["start"])))]
     applies: &'static str,
     /// True if the value is not shown.
     secret: bool,
@@ -92,6 +99,8 @@ impl<'a> ShownSetting<'a> {
 
 /// The retry and circuit settings.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Policies"))]
 struct ShownPolicies<'a> {
     defaults: ShownPolicy,
     /// Those of single providers, by provider ID.
@@ -100,6 +109,8 @@ struct ShownPolicies<'a> {
 
 /// A policy, with the field names of the configuration file.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Policy"))]
 struct ShownPolicy {
     /// Attempts at one target.
     retry_max_attempts: u32,

@@ -10,14 +10,19 @@ use crate::connection::ViewCell;
 use crate::detect::{Detected, local_servers};
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, "providers/detect", |call| Box::pin(detect(call)))];
+    &[route_of(Method::GET, "providers/detect", |call| Box::pin(detect(call)))
+        .answers::<ListPage<DetectedServer>>("Looks for model servers on the usual ports of this machine.")];
 
 /// A detected server, and the provider instances already configured for its address.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Detected"))]
 struct DetectedServer {
+    /// Its entry in the registry.
     registry_id: &'static str,
     name: &'static str,
     base_url: &'static str,
+    /// Its models.
     models: Vec<String>,
     /// Ids of the provider instances with this address.
     providers: Vec<String>,

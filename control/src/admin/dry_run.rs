@@ -17,7 +17,9 @@ use crate::usage::names::{Labels, NamedKind};
 
 /// The answer to a dry run.
 #[derive(Serialize)]
-struct DryRunAnswer {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "DryRun"))]
+pub(super) struct DryRunAnswer {
     /// The object as the write would have returned it; null if the write has no content. IDs of new objects differ from
     /// those of the write. A new key is null.
     object: Value,

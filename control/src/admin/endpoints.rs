@@ -11,17 +11,29 @@ use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 use crate::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::db::endpoints::StoredMember;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "endpoints", |call| Box::pin(list(call))),
-    write_of(Method::POST, "endpoints", |call| Box::pin(create(call))),
-    route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call))),
-    write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call))),
-    write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "endpoints", |call| Box::pin(list(call)))
+        .answers::<ListPage<ShownEndpoint>>("Lists the endpoints of the file and of the API.")
+        .query(&["limit", "cursor", "source", "provider", "q"]),
+    write_of(Method::POST, "endpoints", |call| Box::pin(create(call)))
+        .answers::<ShownEndpoint>("Creates an endpoint (201).")
+        .takes::<NewEndpoint>(),
+    route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call)))
+        .answers::<ShownEndpoint>("Shows an endpoint.")
+        .query(&["source"]),
+    write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call)))
+        .answers::<ShownEndpoint>("Replaces the content of an endpoint of the API.")
+        .takes::<Whole>()
+        .query(&["source"]),
+    write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes an endpoint of the API.")
+        .query(&["source"]),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -71,11 +83,15 @@ fn shown(listed: &ListedEndpoint, known: &HashMap<&str, RoutedProvider>) -> Show
     listed.shown(passed_over)
 }
 
+/// An endpoint to create.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewEndpoint {
     name: String,
+    /// Its targets in the order in which they are tried.
     failover: Vec<StoredMember>,
+    /// The system text put before that of every request.
     #[serde(default)]
     preamble: Option<String>,
 }
@@ -90,10 +106,15 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, create).await
 }
 
+/// The new content of an endpoint.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "EndpointContent"))]
 #[serde(deny_unknown_fields)]
 struct Whole {
+    /// Its targets in the order in which they are tried.
     failover: Vec<StoredMember>,
+    /// The system text put before that of every request.
     #[serde(default)]
     preamble: Option<String>,
 }

@@ -21,9 +21,13 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::test_completion::{HERE, request};
 use crate::db::endpoints::StoredMember;
 
-pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))];
+pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
+    .answers::<Value>("Shows which targets a request would try, without sending anything.")
+    .takes::<ExplainRequest>()];
 
+/// A request to explain.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExplainRequest {
     /// The project key to explain for.
@@ -36,6 +40,7 @@ struct ExplainRequest {
     /// A path of the data plane.
     #[serde(default)]
     path: Option<String>,
+    /// The body that a client would send.
     #[serde(default)]
     body: Option<Value>,
     /// Several requests to explain, instead of `path` and `body`.
@@ -51,6 +56,7 @@ struct ExplainRequest {
 
 /// One of several requests to explain. Without a key or human of its own, it is explained for that of the whole request.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExplainCase {
     name: String,
@@ -59,10 +65,13 @@ struct ExplainCase {
     #[serde(default)]
     principal_id: Option<String>,
     path: String,
+    /// The body that a client would send.
     body: Value,
 }
 
+/// An endpoint that is not stored.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct DraftEndpoint {
     name: String,
@@ -71,11 +80,13 @@ struct DraftEndpoint {
     preamble: Option<String>,
 }
 
+/// An assumed failure.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ExplainFault {
     provider: String,
-    /// `None` for all models of the provider.
+    /// Absent for all models of the provider.
     #[serde(default)]
     model: Option<String>,
     fault: FaultName,
@@ -85,6 +96,7 @@ struct ExplainFault {
 }
 
 #[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum FaultName {
     Status,
@@ -94,11 +106,14 @@ enum FaultName {
 
 /// The explanations of several requests, in their order.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExplainedCases {
     cases: Vec<ExplainedCase>,
 }
 
+/// The explanation of one request.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExplainedCase {
     name: String,
     /// The explanation, as for a single request.

@@ -22,7 +22,9 @@ use crate::usage::requests::Column;
 use crate::usage::sums::UsageSums;
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call)))];
+    &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call))).answers::<HealthPage<'_>>(
+        "Shows the circuits of all providers and how they have answered recently.",
+    )];
 
 async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
@@ -59,20 +61,30 @@ async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, 
     Ok(named.collect())
 }
 
+/// The health of all providers.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ProviderHealthPage"))]
 struct HealthPage<'a> {
     data: Vec<Health<'a>>,
+    /// Always null: the list has one page.
     next_cursor: Option<String>,
 }
 
+/// The health of a provider.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ProviderHealth"))]
 struct Health<'a> {
+    /// The ID of the provider.
     provider: &'a str,
+    /// The kind of provider.
     #[serde(rename = "type")]
     kind: &'static str,
     /// Attempts in flight.
     running: u32,
     circuit: ShownCircuit,
+    /// Null if there was none since the start.
     last_failure: Option<ShownFailure>,
     /// Models with a circuit that is not closed because the upstream does not serve them.
     models: Vec<Resting>,
@@ -81,13 +93,17 @@ struct Health<'a> {
     limits: Vec<ShownLimit>,
 }
 
+/// The failure memory of a provider or model. It is lost at a restart.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Circuit"))]
 pub(super) struct ShownCircuit {
     /// `closed`, `open`, or `half_open`, in which the next request is the probe.
+    #[cfg_attr(test, schemars(extend("enum" = ["closed", "open", "half_open"])))]
     state: &'static str,
-    /// The time at which the circuit left the closed state.
+    /// The time at which the circuit left the closed state, in milliseconds since the Unix epoch; null if it is closed.
     open_since_ms: Option<u64>,
-    /// The time until the probe is allowed.
+    /// The time until the probe is allowed, in milliseconds; null if it is closed.
     retry_in_ms: Option<u64>,
     /// Consecutive failures.
     failures: u32,
@@ -95,10 +111,17 @@ pub(super) struct ShownCircuit {
     failures_max: u32,
 }
 
+/// A failed attempt.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CircuitFailure"))]
 struct ShownFailure {
+    /// In milliseconds since the Unix epoch.
     at_ms: u64,
+    /// As in the trace of a request.
+    #[cfg_attr(test, schemars(with = "String"))]
     result: StepResult,
+    /// The status of the upstream's answer; null if there was none.
     status: Option<u16>,
 }
 
@@ -110,6 +133,8 @@ impl ShownFailure {
 
 /// A limit as the upstream reports it in its headers.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "UpstreamLimit"))]
 struct ShownLimit {
     /// The limited unit, such as `requests` or `input-tokens`; `retry-after` for a wait before any request.
     name: Box<str>,
@@ -132,6 +157,8 @@ impl From<ReportedLimit> for ShownLimit {
 
 /// A model that is temporarily not used.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RestingModel"))]
 struct Resting {
     model: String,
     circuit: ShownCircuit,
@@ -140,10 +167,14 @@ struct Resting {
 
 /// Requests that this instance answered in the current and the previous hour.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RecentRequests {
+    /// The start of the previous hour, in milliseconds since the Unix epoch.
     since_ms: u64,
     requests: u64,
+    /// In microseconds; null without requests.
     duration_us_avg: Option<u64>,
+    /// The time to the first content, in microseconds; null if no request had content.
     first_content_us_avg: Option<u64>,
 }
 

@@ -12,21 +12,33 @@ use super::field::Lists;
 use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
+use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
-use crate::command::keys::{DeleteKey, EditKey, IssueKey, KeyOperation, Reveal, Rotate};
+use crate::command::keys::{DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate};
 use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::quotas::KeyLimit;
 use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "keys", |call| Box::pin(list(call))),
-    write_of(Method::POST, "keys", |call| Box::pin(create(call))),
-    route_of(Method::GET, "keys/{}", |call| Box::pin(show(call))),
-    write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call))),
-    write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call))),
-    route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call))),
-    write_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call))),
+    route_of(Method::GET, "keys", |call| Box::pin(list(call)))
+        .answers::<ListPage<ListedKey>>("Lists the project keys.")
+        .query(&["limit", "cursor", "project", "acts_as", "state", "prefix", "q"]),
+    write_of(Method::POST, "keys", |call| Box::pin(create(call)))
+        .answers::<Issued>("Mints a project key (201).")
+        .takes::<NewKey>(),
+    route_of(Method::GET, "keys/{}", |call| Box::pin(show(call))).answers::<ListedKey>("Shows a key."),
+    write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call)))
+        .answers::<StoredKey>("Changes a key.")
+        .takes::<KeyPatch>(),
+    write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes a revoked key."),
+    route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call)))
+        .answers::<Revealed>("Shows the key itself, if a sealed copy is kept. The audit records it.")
+        .takes::<NoMembers>(),
+    write_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call)))
+        .answers::<Issued>("Mints a successor (201); the old key stays valid for a while.")
+        .takes::<Rotation>(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -52,9 +64,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// A key, with the names of its project and human.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ListedKey {
     #[serde(flatten)]
     key: StoredKey,
+    /// Null if it is unknown.
     project_name: Option<String>,
     /// The name of the human that the key acts as; null if there is none.
     acts_as_name: Option<String>,
@@ -79,23 +93,33 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json_of_version(&listed, listed.key.version)
 }
 
+/// A key to mint.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewKey {
     name: String,
+    /// The ID of the project.
     project: String,
+    /// The ID of the human that it acts as.
     #[serde(default)]
     acts_as: Option<String>,
+    /// A time: milliseconds since the Unix epoch, or RFC 3339. Absent: it does not expire.
     #[serde(default)]
     expires_at: Option<Value>,
+    /// Null or absent restricts nothing.
     #[serde(default)]
     models: FieldChange<Vec<String>>,
+    /// Null or absent restricts nothing.
     #[serde(default)]
     endpoints: FieldChange<Vec<String>>,
+    /// Null or absent permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// True, the default, keeps a sealed copy, from which the key can be revealed.
     #[serde(default = "yes")]
     recoverable: bool,
+    /// Limits that it gets in addition to those of its project.
     #[serde(default)]
     limits: Vec<KeyLimit>,
 }
@@ -120,23 +144,32 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, create).await
 }
 
+/// Changes to a key. Absent members are kept.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct KeyPatch {
     #[serde(default)]
     name: Option<String>,
+    /// Null for none.
     #[serde(default)]
     acts_as: FieldChange<String>,
+    /// A time: milliseconds since the Unix epoch, or RFC 3339. Null: it does not expire.
     #[serde(default)]
     expires_at: FieldChange<Value>,
+    /// Null restricts nothing.
     #[serde(default)]
     models: FieldChange<Vec<String>>,
+    /// Null restricts nothing.
     #[serde(default)]
     endpoints: FieldChange<Vec<String>>,
+    /// Null permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// False deletes the sealed copy.
     #[serde(default)]
     recoverable: Option<bool>,
+    /// `active`, `disabled` or `revoked`. A revoked key stays revoked.
     #[serde(default)]
     state: Option<String>,
 }
@@ -178,11 +211,15 @@ async fn reveal(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute_each_time(StatusCode::OK, Reveal { id: call.argument().to_owned() }).await
 }
 
+/// The rotation of a key.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Rotation {
+    /// How long the old key stays valid, in seconds.
     #[serde(default)]
     overlap_seconds: Option<u64>,
+    /// A time: milliseconds since the Unix epoch, or RFC 3339. The end of the new key; absent: that of the old one.
     #[serde(default)]
     expires_at: Option<Value>,
 }

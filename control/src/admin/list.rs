@@ -28,8 +28,11 @@ impl PageOf {
 
 /// One page of a list.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "{T}Page"))]
 pub(crate) struct ListPage<T> {
     data: Vec<T>,
+    /// The `cursor` of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 

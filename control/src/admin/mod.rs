@@ -30,6 +30,7 @@ mod projects;
 mod providers;
 mod query;
 mod quotas;
+mod reference;
 mod registry;
 mod request_checks;
 mod requests;
@@ -64,6 +65,7 @@ pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
 use self::live::hub::LiveHub;
 use self::observer::Observer;
+use self::reference::{Reference, Shape};
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
@@ -256,6 +258,28 @@ pub(crate) struct Route {
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
     /// True if the route is a write that takes `dry_run`.
     has_dry_run: bool,
+    /// What the documentation says of it.
+    reference: Reference,
+}
+
+impl Route {
+    /// Describes the route in a sentence, and its answer by the type `A`.
+    const fn answers<A: Shape>(mut self, doc: &'static str) -> Self {
+        self.reference = self.reference.answers::<A>(doc);
+        self
+    }
+
+    /// Describes the body of its requests by the type `B`.
+    const fn takes<B: Shape>(mut self) -> Self {
+        self.reference = self.reference.takes::<B>();
+        self
+    }
+
+    /// Names its query parameters.
+    const fn query(mut self, parameters: &'static [&'static str]) -> Self {
+        self.reference = self.reference.query(parameters);
+        self
+    }
 }
 
 const fn route_of(
@@ -263,7 +287,7 @@ const fn route_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    Route { method, pattern, handle, has_dry_run: false }
+    Route { method, pattern, handle, has_dry_run: false, reference: Reference::NONE }
 }
 
 /// A write whose only effect is its command, so that it can be applied and rolled back.
@@ -272,7 +296,7 @@ const fn write_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    Route { method, pattern, handle, has_dry_run: true }
+    Route { method, pattern, handle, has_dry_run: true, reference: Reference::NONE }
 }
 
 static TABLES: &[&[Route]] = &[

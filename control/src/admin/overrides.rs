@@ -8,18 +8,25 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
 use crate::catalog::merge::KnownModel;
-use crate::command::catalog::{CreateOverride, DeleteOverride};
+use crate::command::catalog::{CreateOverride, DeleteOverride, StoredOverride};
 use crate::config::{did_you_mean, is_model_id};
-use crate::db::overrides::{self, Which};
+use crate::db::overrides::{self, Override, Which};
 use crate::model_facts::Facts;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call))),
-    write_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call))),
-    route_of(Method::GET, "catalog/overrides/{}", |call| Box::pin(show(call))),
-    write_of(Method::DELETE, "catalog/overrides/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "catalog/overrides", |call| Box::pin(list(call)))
+        .answers::<ListPage<Override>>("Lists the overrides of facts about models.")
+        .query(&["limit", "cursor", "provider", "model"]),
+    write_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call)))
+        .answers::<StoredOverride>("Overrides facts about a model, such as its prices, from a time on (201).")
+        .takes::<NewOverride>(),
+    route_of(Method::GET, "catalog/overrides/{}", |call| Box::pin(show(call)))
+        .answers::<Override>("Shows an override."),
+    write_of(Method::DELETE, "catalog/overrides/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes an override."),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -40,11 +47,16 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such catalog override."))?)
 }
 
+/// An override to create.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewOverride {
+    /// The ID of the provider.
     provider: String,
+    /// The provider's name of the model.
     model: String,
+    /// A time: milliseconds since the Unix epoch, or RFC 3339. Absent: from now on.
     #[serde(default)]
     effective_from: Option<Value>,
     facts: Facts,

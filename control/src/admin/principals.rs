@@ -6,17 +6,26 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 use crate::db::principals;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "principals", |call| Box::pin(list(call))),
-    write_of(Method::POST, "principals", |call| Box::pin(create(call))),
-    route_of(Method::GET, "principals/{}", |call| Box::pin(show(call))),
-    write_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call))),
-    write_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "principals", |call| Box::pin(list(call)))
+        .answers::<ListPage<principals::Principal>>("Lists the humans.")
+        .query(&["limit", "cursor", "q"]),
+    write_of(Method::POST, "principals", |call| Box::pin(create(call)))
+        .answers::<principals::Principal>("Creates a human (201).")
+        .takes::<NewPrincipal>(),
+    route_of(Method::GET, "principals/{}", |call| Box::pin(show(call)))
+        .answers::<principals::Principal>("Shows a human."),
+    write_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call)))
+        .answers::<principals::Principal>("Changes a human.")
+        .takes::<PrincipalPatch>(),
+    write_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes a human as whom no key acts."),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -38,9 +47,12 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json_of_version(&principal, principal.version)
 }
 
+/// A human to create.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewPrincipal {
+    /// 1 to 200 characters on one line.
     name: String,
     #[serde(default)]
     email: Option<String>,
@@ -54,13 +66,17 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, CreatePrincipal { name, email }).await
 }
 
+/// Changes to a human. Absent members are kept.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct PrincipalPatch {
     #[serde(default)]
     name: Option<String>,
+    /// Null for none.
     #[serde(default)]
     email: FieldChange<String>,
+    /// True rejects the keys that act as this human.
     #[serde(default)]
     disabled: Option<bool>,
 }

@@ -10,6 +10,7 @@ use super::field::Lists;
 use super::list::{ListPage, PageOf};
 use super::query::choose;
 use super::quotas::key_limits;
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::members::{PutMember, RemoveMember};
@@ -21,14 +22,27 @@ use crate::db::{members, projects};
 use crate::usage::names::{Labels, NameLabel, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "projects", |call| Box::pin(list(call))),
-    write_of(Method::POST, "projects", |call| Box::pin(create(call))),
-    route_of(Method::GET, "projects/{}", |call| Box::pin(show(call))),
-    write_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call))),
-    write_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call))),
-    route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call))),
-    write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call))),
-    write_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call))),
+    route_of(Method::GET, "projects", |call| Box::pin(list(call)))
+        .answers::<ListPage<projects::StoredProject>>("Lists the projects.")
+        .query(&["limit", "cursor", "principal", "q"]),
+    write_of(Method::POST, "projects", |call| Box::pin(create(call)))
+        .answers::<projects::StoredProject>("Creates a project (201).")
+        .takes::<NewProject>(),
+    route_of(Method::GET, "projects/{}", |call| Box::pin(show(call)))
+        .answers::<projects::StoredProject>("Shows a project."),
+    write_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call)))
+        .answers::<projects::StoredProject>("Changes a project.")
+        .takes::<ProjectPatch>(),
+    write_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes a project that has no keys."),
+    route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
+        .answers::<ListPage<ListedMember>>("Lists the members of a project.")
+        .query(&["limit", "cursor"]),
+    write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call)))
+        .answers::<ProjectMember>("Adds a human to a project, or changes the role.")
+        .takes::<Membership>(),
+    write_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call)))
+        .answers::<NoContent>("Removes a human from a project."),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -49,16 +63,22 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json_of_version(&project, project.version)
 }
 
+/// A project to create.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewProject {
     name: String,
+    /// Null or absent restricts nothing.
     #[serde(default)]
     models: FieldChange<Vec<String>>,
+    /// Null or absent restricts nothing.
     #[serde(default)]
     endpoints: FieldChange<Vec<String>>,
+    /// Null or absent permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// The limits that each new key gets.
     #[serde(default)]
     key_defaults: FieldChange<Vec<KeyLimit>>,
 }
@@ -72,19 +92,26 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, CreateProject { name, allowlist, key_defaults }).await
 }
 
+/// Changes to a project. Absent members are kept.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ProjectPatch {
     #[serde(default)]
     name: Option<String>,
+    /// True rejects its keys.
     #[serde(default)]
     disabled: Option<bool>,
+    /// Null restricts nothing.
     #[serde(default)]
     models: FieldChange<Vec<String>>,
+    /// Null restricts nothing.
     #[serde(default)]
     endpoints: FieldChange<Vec<String>>,
+    /// Null permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// The limits that each new key gets; null for none.
     #[serde(default)]
     key_defaults: FieldChange<Vec<KeyLimit>>,
 }
@@ -136,6 +163,7 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// A membership, with the human's name.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ListedMember {
     #[serde(flatten)]
     member: ProjectMember,
@@ -150,9 +178,12 @@ impl ListedMember {
     }
 }
 
+/// The role of a human in a project.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct Membership {
+    /// `owner`, `admin`, `member` or `viewer`.
     role: String,
 }
 

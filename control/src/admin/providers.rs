@@ -9,6 +9,7 @@ use shared::port::Body;
 
 use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
+use super::reference::NoContent;
 use super::{ApiError, App, Call, Route, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
@@ -17,11 +18,22 @@ use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, Provide
 use crate::credential::Sign;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "providers", |call| Box::pin(list(call))),
-    write_of(Method::POST, "providers", |call| Box::pin(create(call))),
-    route_of(Method::GET, "providers/{}", |call| Box::pin(show(call))),
-    write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call))),
-    write_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "providers", |call| Box::pin(list(call)))
+        .answers::<ListPage<ShownProvider>>("Lists the providers of the file and of the API.")
+        .query(&["limit", "cursor", "source", "owner", "state", "q"]),
+    write_of(Method::POST, "providers", |call| Box::pin(create(call)))
+        .answers::<ShownProvider>("Connects a provider (201).")
+        .takes::<NewProvider>(),
+    route_of(Method::GET, "providers/{}", |call| Box::pin(show(call)))
+        .answers::<ShownProvider>("Shows a provider.")
+        .query(&["source"]),
+    write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call)))
+        .answers::<ShownProvider>("Changes a provider of the API.")
+        .takes::<ProviderPatch>()
+        .query(&["source"]),
+    write_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes a provider of the API that no endpoint uses.")
+        .query(&["source"]),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -85,11 +97,16 @@ fn shown(app: &App, connection: &ProviderConnection) -> ShownProvider {
     shown
 }
 
+/// A provider to connect. The other members are those of a provider in the configuration file.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NewProvider {
+    /// 1 to 64 letters, digits, '.', '_' or '-'.
     id: String,
+    /// `api_key`, `local` or `oauth`; absent: what its kind needs.
     #[serde(default)]
     auth: Option<String>,
+    /// The ID of the human to whom it is private.
     #[serde(default)]
     owner: Option<String>,
     /// The same fields as in the configuration file, validated by the same rules.
@@ -108,10 +125,15 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, create).await
 }
 
+/// Changes to a provider. Absent members are kept; null removes one. The other members are those of a provider in the
+/// configuration file.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ProviderPatch {
+    /// `api_key`, `local` or `oauth`.
     #[serde(default)]
     auth: Option<String>,
+    /// The ID of the human to whom it is private; null for none.
     #[serde(default)]
     owner: FieldChange<String>,
     #[serde(flatten)]

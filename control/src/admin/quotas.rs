@@ -12,21 +12,32 @@ use shared::quota::{Counters, Metric, Period, Subject};
 
 use super::list::{ListPage, PageOf};
 use super::query::Query;
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
 use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "quotas", |call| Box::pin(list(call))),
-    write_of(Method::POST, "quotas", |call| Box::pin(create(call))),
-    route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call))),
-    write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call))),
-    write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call))),
+    route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
+        .answers::<ListPage<QuotaStanding>>("Lists the limits and their use.")
+        .query(&["limit", "cursor", "kind", "key", "project", "principal", "provider"]),
+    write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
+        .answers::<QuotaRow>("Creates a limit (201).")
+        .takes::<NewQuota>(),
+    route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call)))
+        .answers::<QuotaStanding>("Shows a limit and its use."),
+    write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call)))
+        .answers::<QuotaRow>("Changes a limit.")
+        .takes::<QuotaPatch>(),
+    write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call)))
+        .answers::<NoContent>("Deletes a limit."),
 ];
 
 /// A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Quota"))]
 struct QuotaStanding {
     id: String,
     subject: NamedSubject,
@@ -34,27 +45,38 @@ struct QuotaStanding {
     model: Option<String>,
     /// The endpoint, if only requests that name it count; otherwise null.
     endpoint: Option<String>,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
     metric: Metric,
     /// Null only for a limit of concurrent requests.
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
     window: Option<Period>,
+    /// In the unit of the metric; money in millionths of a dollar.
     limit: u64,
     enforcement: Enforcement,
+    /// Grows with each change; the `ETag` of the object.
     version: u64,
+    /// In milliseconds since the Unix epoch.
     created_at_ms: u64,
+    /// In milliseconds since the Unix epoch.
     updated_at_ms: u64,
+    /// Used in the current window.
     used: u64,
     /// Reserved by running requests.
     reserved: u64,
+    /// The limit minus what is used and reserved; 0 if that is more.
     remaining: u64,
     /// True if the usage exceeds the limit, which is possible for a limit that only warns.
     exceeded: bool,
-    /// The time at which all current usage has left the window; null for a total limit or a limit of concurrent requests.
+    /// The time at which all current usage has left the window, in milliseconds since the Unix epoch; null for a total
+    /// limit or a limit of concurrent requests.
     resets_at_ms: Option<u64>,
 }
 
 /// The subject of a limit, with its name.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct NamedSubject {
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::SubjectKind"))]
     kind: Subject,
     /// Absent for the gateway.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -164,17 +186,25 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json_of_version(&found, found.version)
 }
 
+/// A limit to create.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct NewQuota {
     subject: Of,
+    /// `provider/model`, if only requests to one model count.
     #[serde(default)]
     model: Option<String>,
+    /// The endpoint, if only requests that name it count.
     #[serde(default)]
     endpoint: Option<String>,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
     metric: Metric,
+    /// Absent for concurrent requests only.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
     window: Option<Period>,
+    /// In the unit of the metric; money in millionths of a dollar.
     limit: u64,
     #[serde(default)]
     enforcement: Enforcement,
@@ -190,9 +220,12 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.execute(StatusCode::CREATED, create).await
 }
 
+/// Changes to a limit. Absent members are kept.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct QuotaPatch {
+    /// In the unit of the metric; money in millionths of a dollar.
     #[serde(default)]
     limit: Option<u64>,
     #[serde(default)]

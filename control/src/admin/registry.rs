@@ -5,10 +5,11 @@ use shared::port::Body;
 
 use super::list::ListPage;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::config::registry_entries;
+use crate::config::{RegistryEntry, registry_entries};
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, "registry", |call| Box::pin(async move { list(&call) }))];
+    &[route_of(Method::GET, "registry", |call| Box::pin(async move { list(&call) }))
+        .answers::<ListPage<RegistryEntry>>("Lists the well-known providers.")];
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;

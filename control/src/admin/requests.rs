@@ -17,8 +17,41 @@ use crate::usage::requests::{
 };
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "requests", |call| Box::pin(list(call))),
-    route_of(Method::GET, "requests/{}", |call| Box::pin(show(call))),
+    route_of(Method::GET, "requests", |call| Box::pin(list(call)))
+        .answers::<RequestPage>("Lists the records of finished requests, newest first, without traces.")
+        .query(&[
+            "limit",
+            "cursor",
+            "from",
+            "to",
+            "model",
+            "provider",
+            "endpoint",
+            "key",
+            "project",
+            "principal",
+            "operation",
+            "outcome",
+            "tag.NAME",
+            "end_user",
+            "status",
+            "error",
+            "request_id_prefix",
+            "duration_us_min",
+            "cost_micro_usd_min",
+            "cost_micro_usd_max",
+            "status_class",
+            "failed",
+            "failed_over",
+            "attempted",
+            "result",
+            "first_content_us_min",
+            "client",
+            "session",
+            "q",
+        ]),
+    route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
+        .answers::<RequestRow>("Shows the record of a request, with its trace."),
 ];
 
 /// Returns a page of exchanges, without their traces.
@@ -110,9 +143,13 @@ fn cursor(text: &str) -> Result<RequestCursor, ApiError> {
         .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
+/// A page of requests, newest first.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RequestRecordPage"))]
 struct RequestPage {
     data: Vec<RequestRow>,
+    /// The `cursor` of the next page; null on the last one. A page without rows that has one stopped for time.
     next_cursor: Option<String>,
 }
 

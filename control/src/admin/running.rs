@@ -6,6 +6,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::running::{RunningExchange, Stage};
 
+use super::reference::NoMembers;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
@@ -13,12 +14,16 @@ use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "running", |call| Box::pin(list(call))),
-    route_of(Method::POST, "requests/{}/cancel", |call| Box::pin(cancel(call))),
+    route_of(Method::GET, "running", |call| Box::pin(list(call)))
+        .answers::<RunningPage>("Lists the requests that have not ended."),
+    route_of(Method::POST, "requests/{}/cancel", |call| Box::pin(cancel(call)))
+        .answers::<CancelledRequest>("Cancels a running request (202). The audit records it.")
+        .takes::<NoMembers>(),
 ];
 
 /// The running exchanges, those that have been silent longest first.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RunningPage {
     /// At most 200 exchanges.
     data: Vec<Running>,
@@ -28,9 +33,11 @@ struct RunningPage {
 
 /// A running exchange.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RunningRequest"))]
 pub(crate) struct Running {
     request_id: Box<str>,
-    /// The time at which the request's head had arrived.
+    /// The time at which the request's head had arrived, in milliseconds since the Unix epoch.
     started_at_ms: u64,
     /// The key's ID, or `admin` or `local`.
     key: String,
@@ -47,12 +54,13 @@ pub(crate) struct Running {
     attempt: u32,
     /// `reading` the request, `waiting` for the upstream's head, `paused` between attempts, `held` until the first
     /// content, or `streaming`.
+    #[cfg_attr(test, schemars(with = "String", extend("enum" = ["reading", "waiting", "paused", "held", "streaming"])))]
     stage: Stage,
     /// Bytes of the answer's body that have gone to the client.
     bytes_out: u64,
     /// Pieces of a relayed answer that have arrived from the upstream.
     pieces: u64,
-    /// The time of the last piece, to the second; null before the first.
+    /// The time of the last piece, to the second, in milliseconds since the Unix epoch; null before the first.
     last_piece_at_ms: Option<u64>,
     /// The output tokens so far, estimated from the length of the text.
     output_tokens_estimate: u64,
@@ -89,6 +97,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// The answer to a cancellation.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct CancelledRequest {
     request_id: String,
 }

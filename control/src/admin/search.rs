@@ -22,12 +22,21 @@ use crate::usage::report::{ReportGroup, ReportQuestion, sums};
 use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "search", |call| Box::pin(find(call))),
-    route_of(Method::GET, "suggest", |call| Box::pin(suggest(call))),
+    route_of(Method::GET, "search", |call| Box::pin(find(call)))
+        .answers::<ListPage<FoundObject>>(
+            "Finds objects of every kind by name, ID or prefix, the best first.",
+        )
+        .query(&["q", "limit"]),
+    route_of(Method::GET, "suggest", |call| Box::pin(suggest(call)))
+        .answers::<ListPage<Suggestion>>(
+            "Lists the names in the records of the last 30 days, the most frequent first.",
+        )
+        .query(&["field", "q", "limit"]),
 ];
 
 /// The kind of a found object, in the order of results that fit equally well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum FoundKind {
     Request,
@@ -42,6 +51,7 @@ enum FoundKind {
 
 /// A found object.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct FoundObject {
     kind: FoundKind,
     /// The id or name by which its routes address it; for a model `provider/model`.
@@ -175,6 +185,7 @@ fn best(mut objects: Vec<FoundObject>, limit: usize) -> Vec<FoundObject> {
 
 /// A name that occurs in usage records.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Suggestion {
     /// The value for the filter of the same name.
     value: String,

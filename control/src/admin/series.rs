@@ -19,7 +19,30 @@ use crate::usage::requests::{Column, RequestFilter};
 use crate::usage::series::figures::PeriodFigures;
 use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
 
-pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))];
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
+    .answers::<SeriesAnswer>("Shows figures by equal steps of time, as columns.")
+    .query(&[
+        "step",
+        "group_by",
+        "from",
+        "to",
+        "model",
+        "provider",
+        "endpoint",
+        "key",
+        "project",
+        "principal",
+        "operation",
+        "outcome",
+        "tag.NAME",
+        "end_user",
+        "status",
+        "error",
+        "request_id_prefix",
+        "duration_us_min",
+        "cost_micro_usd_min",
+        "cost_micro_usd_max",
+    ])];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
@@ -126,13 +149,16 @@ fn names(db: &Connection, question: &SeriesQuestion, found: &Series) -> rusqlite
     found.groups.iter().map(|group| of_group(&group.names)).collect()
 }
 
+/// Figures by time.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Series"))]
 struct SeriesAnswer {
     /// The start of the first point, in milliseconds since the Unix epoch.
     from_ms: u64,
-    /// The end of the last point.
+    /// The end of the last point, in milliseconds since the Unix epoch.
     to_ms: u64,
-    /// The length of a point.
+    /// The length of a point, in milliseconds.
     step_ms: u64,
     /// True if exchanges of this time are missing, because reading them took too long or they are no longer kept.
     partial: bool,
@@ -145,18 +171,22 @@ struct SeriesAnswer {
     groups_omitted: usize,
 }
 
+/// The figures of a group.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct GroupSeries {
     /// The ids of the group; null for exchanges without one.
     group: BTreeMap<&'static str, Option<String>>,
     /// The names of the keys, projects and humans among the ids; null if unknown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Option<String>>"))]
     names: GroupNames,
     points: SeriesPoints,
 }
 
 /// The figures of a group. Each list has one item for each point.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SeriesPoints {
     /// The exchanges that started in the point: the sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
     requests: Vec<u64>,

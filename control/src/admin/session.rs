@@ -7,18 +7,24 @@ use shared::clock::unix_ms;
 use shared::port::{Body, full};
 
 use super::gate::{IDLE_MAX, SignedIn, key_in_header};
+use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::Actor;
 use crate::db::audit::AuditEntry;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) })),
-    route_of(Method::POST, PATH, |call| Box::pin(sign_in(call))),
-    route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call))),
+    route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) }))
+        .answers::<ShownSession>("Shows the caller and its session."),
+    route_of(Method::POST, PATH, |call| Box::pin(sign_in(call)))
+        .answers::<ShownSession>("Opens a session: 201 and a cookie.")
+        .takes::<super::gate::SignIn>(),
+    route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call))).answers::<NoContent>("Ends the session."),
 ];
 
 /// The caller and its session.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Session"))]
 struct ShownSession {
     /// True for an administrator; false for a caller without a session and without a key, to whom all else is null.
     administrator: bool,

@@ -15,10 +15,13 @@ use crate::catalog::cache::models_url;
 use crate::db::setup::{StoredSteps, steps};
 use crate::usage::first_request::first_request;
 
-pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "setup", |call| Box::pin(show(call)))];
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "setup", |call| Box::pin(show(call)))
+    .answers::<SetupSteps>("Shows which steps of the set-up are done.")];
 
 /// The steps of the set-up.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Setup"))]
 struct SetupSteps {
     /// True if there is a human who is not disabled.
     human: bool,

@@ -13,7 +13,8 @@ use crate::state::UsageStore;
 use crate::usage::gauge::read;
 use crate::verdict::GatewayVerdict;
 
-pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "state", |call| Box::pin(show(call)))];
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "state", |call| Box::pin(show(call)))
+    .answers::<ShownState<'_>>("Shows the state of the gateway.")];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
@@ -37,17 +38,25 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })
 }
 
+/// The state of the gateway. It is read without the database, so that it works when the database fails.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "GatewayState"))]
 struct ShownState<'a> {
     /// Always true: the admin API requires authentication.
     auth_required: bool,
     /// How the gateway is doing, since when, and why.
     verdict: GatewayVerdict,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Build"))]
     build: BuildIdentity,
+    /// In milliseconds since the Unix epoch.
     started_at_ms: u64,
+    /// In seconds.
     uptime_seconds: u64,
+    /// The number of the routing view in use; it grows with each change that affects requests.
     generation: u64,
+    /// The time at which that view was made, in milliseconds since the Unix epoch.
     snapshot_created_at_ms: u64,
     counts: Counts,
     /// The date of the price list in use.
@@ -55,14 +64,19 @@ struct ShownState<'a> {
     reload: Reload,
     usage: ShownUsage,
     retention: ShownRetention,
+    /// The warnings of the start.
     warnings: &'a [String],
 }
 
+/// What requests can use.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StateCounts"))]
 struct Counts {
     providers: usize,
     endpoints: usize,
     models: usize,
+    /// Keys that can be used, administrators' keys included.
     keys: usize,
 }
 
@@ -77,11 +91,18 @@ impl Counts {
     }
 }
 
+/// The reload of the configuration file.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Reload"))]
 struct Reload {
+    /// Reloads since the start.
     reloads: u64,
+    /// The time of the last one that succeeded, or of the start, in milliseconds since the Unix epoch.
     last_ok_at_ms: u64,
+    /// The time of the last failure since then, in milliseconds since the Unix epoch; null if there was none.
     last_error_at_ms: Option<u64>,
+    /// The error of that failure; null if there was none.
     last_error: Option<String>,
 }
 
@@ -95,13 +116,18 @@ impl Reload {
 
 /// Records deleted since the start because their retention period had ended.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RetentionState"))]
 struct ShownRetention {
     /// Usage rows, each of many exchanges, that are still to be deleted.
     backlog_rows: u64,
+    /// Exchanges deleted.
     usage_records_deleted: u64,
+    /// Audit records deleted.
     audit_records_deleted: u64,
-    /// The longest time that one step blocked the writer.
+    /// The longest time that one step blocked the writer, in microseconds.
     writer_held_us_max: u64,
+    /// The end of the last pass, in milliseconds since the Unix epoch; null before the first one.
     last_pass_at_ms: Option<u64>,
 }
 
@@ -118,13 +144,18 @@ impl ShownRetention {
     }
 }
 
+/// The way of usage records into the database.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "UsageState"))]
 struct ShownUsage {
+    /// The file that contains them.
     store: UsageStore,
     /// Queued events at the writer thread's last poll.
     queued: usize,
     /// Exchanges stored since the start.
     stored: u64,
+    /// The time of the last storing, in milliseconds since the Unix epoch; 0 before the first one.
     stored_at_ms: u64,
     /// Events that could not be written to any journal file; their clients received an incomplete response.
     lost: u64,
@@ -132,16 +163,19 @@ struct ShownUsage {
     has_room: bool,
     /// Exchanges rejected because their sums exceed the range of the table.
     rejected: u64,
+    /// Files of the journal.
     journal_segments: u64,
     /// Bytes of the journal files that are waiting to be stored or deleted.
     journal_waiting_bytes: u64,
+    /// Failures to read or write files of the journal.
     journal_failures: u64,
     /// Parts of journal files that contained no valid record.
     journal_garbage_lines: u64,
     /// Reads of rows that a failing disk has changed. The log names each row.
     damaged_reads: u64,
-    /// The time since which storing has been failing.
+    /// The time since which storing has been failing, in milliseconds since the Unix epoch; null if it works.
     failing_since_ms: Option<u64>,
+    /// The error of storing; null if it works.
     failing_error: Option<String>,
 }
 

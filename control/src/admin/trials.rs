@@ -30,12 +30,18 @@ use crate::publish::Touched;
 use crate::usage::requests::{self, RequestRow};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call))),
-    route_of(Method::POST, "endpoints/{}/test", |call| Box::pin(endpoint(call))),
+    route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call)))
+        .answers::<TrialReport>("Sends one real request to a provider, which may be billable.")
+        .takes::<ProviderTest>(),
+    route_of(Method::POST, "endpoints/{}/test", |call| Box::pin(endpoint(call)))
+        .answers::<TrialReport>("Sends one real request through an endpoint, which may be billable.")
+        .takes::<EndpointTest>(),
 ];
 
 /// The result of a test, with the record of its exchange.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Trial"))]
 struct TrialReport {
     #[serde(flatten)]
     trial: Trial,
@@ -47,9 +53,12 @@ struct TrialReport {
     record: Option<RequestRow>,
 }
 
+/// A test of a provider.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct ProviderTest {
+    /// The provider's name of the model.
     model: String,
 }
 
@@ -146,13 +155,18 @@ async fn remember(
     save(&app.catalog).await;
 }
 
+/// A test of an endpoint.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 struct EndpointTest {
+    /// The text to send; a short question by default.
     #[serde(default)]
     prompt: Option<String>,
+    /// The conversation to send, instead of `prompt`.
     #[serde(default)]
     messages: Option<Vec<Value>>,
+    /// The longest answer, in tokens; 128 by default.
     #[serde(default)]
     max_tokens: Option<u32>,
     /// The human on whose behalf the request is sent, for members with a private owner.

@@ -17,6 +17,8 @@ use crate::regular_file;
 
 /// An archive in the default directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Backup"))]
 pub struct Archive {
     /// The file name.
     pub name: String,

@@ -12,6 +12,8 @@ use crate::db::files::USAGE;
 
 /// The contents of an archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "BackupManifest"))]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     /// The version of the archive layout.
@@ -30,6 +32,8 @@ pub struct Manifest {
 
 /// A file of the archive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "BackupFile"))]
 #[serde(deny_unknown_fields)]
 pub struct ManifestFile {
     /// The file name; one of the fixed names that an archive may contain.

@@ -10,6 +10,8 @@ use super::listing::SkippedEntries;
 
 /// The evidence about one connection. An error is kept until the same check succeeds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Evidence"))]
 #[serde(default)]
 pub(crate) struct CatalogEvidence {
     pub(crate) reachable: Reachable,
@@ -19,43 +21,61 @@ pub(crate) struct CatalogEvidence {
 
 /// The upstream responded, even if with an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ReachableEvidence"))]
 #[serde(default)]
 pub(crate) struct Reachable {
+    /// The time of the last answer, in milliseconds since the Unix epoch; null if there was none.
     pub(crate) at_ms: Option<u64>,
+    /// The check that found it: `sync`, `test completion`; null if there was none.
     pub(crate) by: Option<Cow<'static, str>>,
+    /// The failure since then; null if there was none.
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// The model list was read.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CatalogReadEvidence"))]
 #[serde(default)]
 pub(crate) struct CatalogRead {
+    /// The time of the last reading, in milliseconds since the Unix epoch; null if there was none.
     pub(crate) synced_at_ms: Option<u64>,
+    /// The number of models in the list.
     pub(crate) models: u64,
     pub(crate) skipped: SkippedEntries,
+    /// The failure since then; null if there was none.
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// The upstream completed a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "InferenceEvidence"))]
 #[serde(default)]
 pub(crate) struct Inference {
+    /// The time of the last success, in milliseconds since the Unix epoch; null if there was none.
     pub(crate) proven_at_ms: Option<u64>,
+    /// The model that answered; null if there was no success.
     pub(crate) model: Option<String>,
-    /// The request id of the test that proved it; its record is `GET requests/{request_id}`.
+    /// The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success.
     pub(crate) request_id: Option<String>,
+    /// The failure since then; null if there was none.
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
 /// A failed check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Failure"))]
 #[serde(default)]
 pub(crate) struct CatalogFailure {
+    /// In milliseconds since the Unix epoch.
     pub(crate) at_ms: u64,
-    /// The status of the upstream's response; `None` if there was no response.
+    /// The status of the upstream's response; null if there was no response.
     pub(crate) status: Option<u16>,
     pub(crate) message: String,
-    /// A hint for the operator about the likely cause.
+    /// A hint for the operator about the likely cause; null if there is none.
     pub(crate) hint: Option<Cow<'static, str>>,
 }
 

@@ -33,15 +33,21 @@ pub(crate) struct Syncer<'a> {
 
 /// The result of reading one instance's list.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct SyncOutcome {
+    /// The ID of the provider.
     pub(crate) provider: String,
     pub(crate) ok: bool,
+    /// In milliseconds since the Unix epoch.
     at_ms: u64,
     /// The current number of models.
     models: usize,
+    /// Models that the list before did not have.
     added: usize,
+    /// Models that only the list before had.
     removed: usize,
     skipped: SkippedEntries,
+    /// Null if the list was read.
     error: Option<CatalogFailure>,
 }
 

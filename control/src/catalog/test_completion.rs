@@ -17,6 +17,7 @@ use super::test_request::{TestEvent, TestProtocol, TestQuestion, message};
 
 /// The result of a test request.
 #[derive(Clone, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Trial {
     /// True if the response was complete and not empty.
     pub(crate) ok: bool,
@@ -25,15 +26,17 @@ pub(crate) struct Trial {
     pub(crate) request_id: String,
     /// The dialect of the request.
     pub(crate) protocol: &'static str,
+    /// Until the end of the answer, in milliseconds.
     pub(crate) latency_ms: u64,
+    /// Until the first content, in milliseconds; null if there was none.
     pub(crate) first_content_ms: Option<u64>,
-    /// The model that served the request, as reported by the upstream.
+    /// The model that served the request, as reported by the upstream; null if it was not.
     pub(crate) served_model: Option<String>,
     /// The start of the answer.
     pub(crate) answer: String,
-    /// The usage as the upstream reports it.
+    /// The usage as the upstream reports it; null if it does not.
     pub(crate) usage: Option<Value>,
-    /// The error that a client would have received.
+    /// The error that a client would have received; null if it would have received none.
     pub(crate) error: Option<String>,
 }
 

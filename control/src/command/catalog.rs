@@ -26,9 +26,12 @@ pub(crate) struct CreateOverride {
 
 /// The stored override and its warnings.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "NewCatalogOverride"))]
 pub(crate) struct StoredOverride {
     #[serde(flatten)]
     pub(crate) stored: Override,
+    /// What is doubtful about it, such as a model that no list has.
     warnings: Vec<String>,
 }
 

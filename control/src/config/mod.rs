@@ -41,12 +41,16 @@ pub use model::{
 pub use offline::{Offline, offline};
 pub use plain_secrets::missing_keys;
 pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
+#[cfg(test)]
+pub(crate) use prices::Prices as PricesShape;
 pub use registry::{RegistryEntry, entries as registry_entries};
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};
 pub use secrets::{SecretsError, SecretsFile, keep_secrets, secrets_file};
 pub use seed::{Seed, write_new};
 pub use show::show;
+#[cfg(test)]
+pub(crate) use stored::shown::ProviderSettings;
 pub(crate) use stored::shown::shown_provider;
 pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of};
 

@@ -312,6 +312,7 @@ pub enum KeptKey {
 
 /// The sign-in method of a provider instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ConnectionAuth {
     /// An API key.

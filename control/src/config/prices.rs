@@ -10,7 +10,7 @@ use shared::prices::fields;
 /// Prices as they are written in the file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(transparent)]
-pub(super) struct Prices(pub(super) shared::prices::Prices);
+pub(crate) struct Prices(pub(super) shared::prices::Prices);
 
 /// The schema of an entry of `above`.
 struct PriceStepSchema;

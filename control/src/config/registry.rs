@@ -8,6 +8,7 @@ use shared::provider::quirks::Differing;
 
 /// A well-known provider.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct RegistryEntry {
     /// The value of `registry_id`.
@@ -17,20 +18,22 @@ pub struct RegistryEntry {
     /// Its provider kind.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The base URL that its own SDK uses; `None` if its kind provides one.
+    /// The base URL that its own SDK uses; absent if its kind provides one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,
-    /// The variable that its own SDK reads the key from; `None` if no key is needed.
+    /// The variable that its own SDK reads the key from; absent if no key is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_key_env: Option<String>,
     /// Its native protocols, if they differ from those of its kind.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::shared_shapes::Protocol>>"))]
     pub protocols: Option<Vec<Dialect>>,
     /// Its models, if the upstream has no model list.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<String>,
     /// Its differences from other providers of its kind.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "serde_json::Map<String, serde_json::Value>"))]
     pub quirks: Differing,
     /// Features of the Responses API that it lacks, as in [`shared::routing::ProviderInstance::lacks`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -24,6 +24,7 @@ pub(crate) struct ListedEndpoint {
 
 /// A member that routing skips, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PassedOver {
     pub(crate) provider: String,
     pub(crate) model: String,
@@ -100,6 +101,8 @@ impl ListedEndpoint {
 
 /// An endpoint.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Endpoint"))]
 pub(crate) struct ShownEndpoint {
     name: String,
     source: ObjectSource,

@@ -13,6 +13,7 @@ use crate::db::providers::Binding;
 
 /// The store that an object comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ObjectSource {
     /// The configuration file.
@@ -193,10 +194,13 @@ impl ProviderConnection {
 
 /// A provider. If its state is `faulty`, the settings may be incomplete.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Provider"))]
 pub(crate) struct ShownProvider {
     id: String,
     source: ObjectSource,
     /// `ready`, `disabled`, `not_connected`, `shadowed` or `faulty`. Only a ready provider receives requests.
+    #[cfg_attr(test, schemars(extend("enum" = ["ready", "disabled", "not_connected", "shadowed", "faulty"])))]
     pub(crate) state: &'static str,
     /// The reason why it receives no requests; null if it is ready.
     pub(crate) reason: Option<String>,
@@ -219,6 +223,7 @@ pub(crate) struct ShownProvider {
     #[serde(skip_serializing_if = "Option::is_none")]
     updated_at_ms: Option<u64>,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::config::ProviderSettings"))]
     settings: Map<String, Value>,
     /// The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -250,6 +255,8 @@ impl ShownProvider {
 
 /// The credential of a provider, which is never shown.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Credential"))]
 struct ShownCredential {
     /// True if there is one.
     set: bool,
@@ -259,6 +266,7 @@ struct ShownCredential {
 
 /// A credential that was stored through the API.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct StoredCredential {
     /// Its last four characters; null if there is none, it is short, or it is a reference.
     last_four: Option<String>,

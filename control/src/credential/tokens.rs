@@ -41,6 +41,8 @@ struct HeldToken {
 
 /// The state of a grant's token for the API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "TokenState"))]
 pub(crate) struct TokenStanding {
     /// The expiry of the current token, in milliseconds since the Unix epoch; null if there is no token.
     pub(crate) expires_at_ms: Option<u64>,

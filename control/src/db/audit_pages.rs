@@ -7,6 +7,8 @@ use serde_json::value::RawValue;
 
 /// One row, as the API shows it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "AuditRecord"))]
 pub(crate) struct AuditRow {
     /// IDs ascend by one from record to record.
     pub(crate) id: i64,
@@ -25,7 +27,8 @@ pub(crate) struct AuditRow {
     pub(crate) address: Option<String>,
     /// Null for actions of the gateway.
     pub(crate) request_id: Option<String>,
-    /// `{"before": ..., "after": ...}`, as written.
+    /// The object before and after, with secrets masked.
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::AuditDetail"))]
     pub(crate) detail: Box<RawValue>,
 }
 

@@ -17,6 +17,8 @@ pub(crate) struct EndpointRow {
 
 /// A provider instance and one of its models.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Target"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StoredMember {
     pub(crate) provider: String,

@@ -15,33 +15,42 @@ use crate::vault::SealPlace;
 
 /// A project key, as the API shows it. Contains no secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Key"))]
 pub(crate) struct StoredKey {
     pub(crate) id: String,
     pub(crate) name: String,
+    /// The ID of the project.
     pub(crate) project: String,
-    /// The human that the key acts as.
+    /// The ID of the human that the key acts as; null for none.
     pub(crate) acts_as: Option<String>,
     /// The key's first characters, by which people recognize it.
     pub(crate) prefix: String,
     pub(crate) state: KeyState,
+    /// In milliseconds since the Unix epoch; null if it does not expire.
     pub(crate) expires_at_ms: Option<u64>,
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Allowlist"))]
     pub(crate) allowlist: Allowlist,
-    /// True if a sealed copy is kept.
+    /// True if a sealed copy is kept, from which it can be revealed.
     pub(crate) recoverable: bool,
-    /// The start of the latest hour in which the key was used.
+    /// The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never.
     pub(crate) last_used_hour_ms: Option<u64>,
-    /// The key that this one replaced.
+    /// The ID of the key that this one replaced; null if it replaced none.
     pub(crate) rotated_from: Option<String>,
     /// The id of the first key of its rotations. All keys of this family share its limits.
     pub(crate) family: String,
+    /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) updated_at_ms: u64,
 }
 
 /// The state of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum KeyState {
     Active,

@@ -6,15 +6,22 @@ use serde::{Deserialize, Serialize};
 
 /// The membership of a human in a project, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Member"))]
 pub(crate) struct ProjectMember {
+    /// The ID of the project.
     pub(crate) project: String,
+    /// The ID of the human.
     pub(crate) principal: String,
     pub(crate) role: MemberRole,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
 }
 
 /// The role of a human in a project (AUTH-8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Role"))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum MemberRole {
     Owner,

@@ -8,12 +8,18 @@ use crate::model_facts::Facts;
 
 /// An override, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CatalogOverride"))]
 pub(crate) struct Override {
     pub(crate) id: String,
+    /// The ID of the provider.
     pub(crate) provider: String,
+    /// The provider's name of the model.
     pub(crate) model: String,
+    /// The time from which they hold, in milliseconds since the Unix epoch.
     pub(crate) effective_from_ms: u64,
     pub(crate) facts: Facts,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
 }
 

@@ -5,13 +5,19 @@ use serde::Serialize;
 
 /// A human, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Principal {
     pub(crate) id: String,
     pub(crate) name: String,
+    /// Null if unknown.
     pub(crate) email: Option<String>,
+    /// True if keys that act as this human are rejected.
     pub(crate) disabled: bool,
+    /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) updated_at_ms: u64,
 }
 

@@ -10,17 +10,24 @@ use super::quotas::KeyLimit;
 
 /// A project, which owns keys and quotas, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Project"))]
 pub(crate) struct StoredProject {
     pub(crate) id: String,
     pub(crate) name: String,
+    /// True if its keys are rejected.
     pub(crate) disabled: bool,
     /// The models, endpoints and routes to which all of its keys are restricted, whatever their own allowlists contain.
     #[serde(flatten)]
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Allowlist"))]
     pub(crate) allowlist: Allowlist,
     /// The limits that each new key gets.
     pub(crate) key_defaults: Vec<KeyLimit>,
+    /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) updated_at_ms: u64,
 }
 

@@ -26,8 +26,11 @@ pub(crate) struct ProviderRow {
 
 /// A project that may use a private provider instance.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Binding {
+    /// The ID of the project.
     pub(crate) project: String,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
 }
 

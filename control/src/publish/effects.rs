@@ -18,6 +18,7 @@ use crate::selector_access::{Obstacle, SelectorAccess, listed, obstacle};
 
 /// The effects of a change.
 #[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct Effects {
     /// Keys that lose selectors, in the order of their ids; at most 100.
     pub(crate) loses: Vec<KeyEffect>,
@@ -36,6 +37,7 @@ pub(crate) struct Effects {
 
 /// The selectors that a key loses or gains.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct KeyEffect {
     /// The id of the key.
     pub(crate) key: String,
@@ -49,6 +51,7 @@ pub(crate) struct KeyEffect {
 
 /// A consequence that does not prevent the change.
 #[derive(Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EffectWarning {
     /// `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target` or `key_without_selector`.
     pub(crate) code: &'static str,

@@ -51,10 +51,15 @@ impl Labels {
 
 /// The names that belong to the ids of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct OwnerNames {
+    /// Null if it is unknown.
     pub(crate) key_name: Option<String>,
+    /// Null if it is unknown, or there is no project.
     pub(crate) project_name: Option<String>,
+    /// Null if it is unknown, or the key acts as no human.
     pub(crate) principal_name: Option<String>,
+    /// Null if it is unknown, or the key acts as no human.
     pub(crate) principal_email: Option<String>,
 }
 

@@ -157,7 +157,7 @@ export function NeedsYou({ quotas, unpriced, names, now }: { quotas: Quota[]; un
       <ul>
         {near.slice(0, 5).map((quota) => {
           const at = reachedAt(quota, now);
-          const name = names.get(quota.subject.id) ?? (quota.subject.kind === "gateway" ? "the gateway" : quota.subject.id);
+          const name = names.get(quota.subject.id ?? "") ?? quota.subject.id ?? "the gateway";
           return (
             <li key={quota.id} class="two-line">
               <span class="state wrap">

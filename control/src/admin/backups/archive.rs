@@ -27,7 +27,9 @@ use crate::publish::Touched;
 
 /// An archive and the state of its verification.
 #[derive(Serialize)]
-struct CheckedArchive {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CheckedBackup"))]
+pub(super) struct CheckedArchive {
     #[serde(flatten)]
     archive: Archive,
     /// True if the verification has not ended (202); `GET backups` shows its result later.

@@ -17,6 +17,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
@@ -27,11 +28,20 @@ use crate::publish::Touched;
 use crate::writer::WriterHandle;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "backups", |call| Box::pin(list(call))),
-    route_of(Method::POST, "backups", |call| Box::pin(create(call))),
-    route_of(Method::GET, "backups/{}", |call| Box::pin(archive::download(call))),
-    route_of(Method::DELETE, "backups/{}", |call| Box::pin(archive::delete(call))),
-    route_of(Method::POST, "backups/{}/verify", |call| Box::pin(archive::verify(call))),
+    route_of(Method::GET, "backups", |call| Box::pin(list(call)))
+        .answers::<BackupPage>("Lists the archives in `<state>/backups`."),
+    route_of(Method::POST, "backups", |call| Box::pin(create(call)))
+        .answers::<BackupStarted>("Begins a backup (202).")
+        .takes::<NoMembers>(),
+    route_of(Method::GET, "backups/{}", |call| Box::pin(archive::download(call)))
+        .answers::<FileContent>("Sends an archive. The audit records it."),
+    route_of(Method::DELETE, "backups/{}", |call| Box::pin(archive::delete(call)))
+        .answers::<NoContent>("Deletes an archive."),
+    route_of(Method::POST, "backups/{}/verify", |call| Box::pin(archive::verify(call)))
+        .answers::<archive::CheckedArchive>(
+            "Compares an archive with its checksums; 202 if that takes over 20 s.",
+        )
+        .takes::<NoMembers>(),
 ];
 
 /// The backups of the state and the status of a running one.
@@ -53,6 +63,7 @@ struct Now {
 
 /// A backup that failed.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct BackupFailure {
     /// In milliseconds since the Unix epoch.
     at_ms: u64,
@@ -147,6 +158,8 @@ impl RunningBackup {
 
 /// The archives of the gateway's state.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Backups"))]
 struct BackupPage {
     /// All archives, newest first.
     data: Vec<Archive>,
@@ -165,6 +178,7 @@ struct BackupPage {
 
 /// A backup that has begun.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct BackupStarted {
     /// Always `running`.
     status: &'static str,

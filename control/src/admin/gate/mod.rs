@@ -214,8 +214,10 @@ fn administrator(key: KeyId, parts: &Parts, address: IpAddr) -> Actor {
 
 /// The body of a sign-in.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct SignIn {
+pub(super) struct SignIn {
+    /// The administrator key; not needed if the request has it in a header.
     #[serde(default)]
     key: Option<String>,
 }

@@ -9,9 +9,25 @@ use crate::money::MicroUsd;
 use crate::usage::series::figures::PeriodFigures;
 use crate::verdict::GatewayVerdict;
 
+/// The events of the stream, by name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct LiveEvents {
+    hello: Hello,
+    figures: LiveFigures,
+    providers: Vec<LiveProvider<'static>>,
+    running: LiveRunning<'static>,
+    change: LiveChange,
+    seen: SeenRequest<'static>,
+    bye: Bye,
+}
+
 /// `hello`: the first event.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "LiveHello"))]
 pub(super) struct Hello {
+    /// In milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
     /// The version of the gateway. A page of another version should be loaded again.
     pub(super) version: &'static str,
@@ -21,9 +37,11 @@ pub(super) struct Hello {
 
 /// `figures`: the gateway at one moment, and the exchanges that ended in the time before it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LiveFigures {
+    /// In milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
-    /// The length of the time in which the exchanges ended.
+    /// The length of the time in which the exchanges ended, in milliseconds.
     pub(super) span_ms: u64,
     /// Exchanges that have not ended.
     pub(super) running: usize,
@@ -36,6 +54,8 @@ pub(super) struct LiveFigures {
 
 /// The figures of a set of exchanges, as in `series`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ExchangeFigures"))]
 pub(super) struct ShownFigures {
     /// The sum of `completed`, `failed`, `cut`, `cancelled` and `refused`.
     requests: u64,
@@ -97,6 +117,7 @@ impl ShownFigures {
 
 /// An item of `providers`: a provider instance that has changed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LiveProvider<'a> {
     pub(super) provider: &'a str,
     pub(super) circuit: ShownCircuit,
@@ -110,8 +131,10 @@ pub(super) struct LiveProvider<'a> {
 
 /// `running`: the running exchanges that have begun or changed, and those that have ended.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LiveRunning<'a> {
     /// The exchanges, as in `GET running`. At most 200 are listed, those that have been silent longest.
+    #[cfg_attr(test, schemars(with = "Vec<crate::admin::running::Running>"))]
     pub(super) begun_or_changed: Vec<&'a RawValue>,
     /// The ids of those that have ended or are no longer listed.
     pub(super) ended: Vec<&'a str>,
@@ -121,7 +144,9 @@ pub(super) struct LiveRunning<'a> {
 
 /// `change`: an action of an administrator, a publication, a reload, or a circuit that opened or closed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct LiveChange {
+    /// In milliseconds since the Unix epoch.
     pub(super) at_ms: u64,
     /// The audit record of the change; null if the gateway made it by itself.
     pub(super) audit_id: Option<i64>,
@@ -136,7 +161,9 @@ pub(super) struct LiveChange {
 
 /// `seen`: a request with the watched key, or one that was rejected and left no record.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct SeenRequest<'a> {
+    /// In milliseconds since the Unix epoch.
     at_ms: u64,
     address: String,
     /// The family and version of the client's software, out of its `User-Agent`; may be empty.
@@ -173,12 +200,15 @@ impl<'a> SeenRequest<'a> {
 
 /// `bye`: the last event.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "LiveBye"))]
 pub(super) struct Bye {
     pub(super) reason: ByeReason,
 }
 
 /// The reason for the end of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ByeReason {
     /// The session has ended, or the key is no longer valid.

@@ -19,14 +19,16 @@ use shared::id::KeyId;
 use shared::port::{Body, full};
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-use self::events::{Bye, ByeReason, Hello, LiveRunning, SeenRequest, put};
+use self::events::{Bye, ByeReason, Hello, LiveEvents, LiveRunning, SeenRequest, put};
 use self::hub::{LISTENERS_MAX, LiveFrame, WatchedKey};
 use super::gate::{Admission, Gate};
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, route_of};
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, PATH, |call| Box::pin(async move { live(&call) }))];
+    &[route_of(Method::GET, PATH, |call| Box::pin(async move { live(&call) }))
+        .answers::<LiveEvents>("Streams events once a second (`text/event-stream`).")
+        .query(&["watch"])];
 
 fn live(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;

@@ -7,6 +7,7 @@ mod hygiene;
 mod principals;
 mod process;
 mod reconcile;
+mod reference;
 mod report;
 mod requests;
 mod series;

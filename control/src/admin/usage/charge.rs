@@ -18,9 +18,14 @@ pub(super) struct Charge {
 
 /// A charge as the response shows it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Charge"))]
 pub(super) struct ShownCharge {
+    /// Added to the cost, in percent.
     markup_percent: String,
+    /// The ISO 4217 code.
     currency: String,
+    /// The price of a dollar in that currency.
     rate: String,
 }
 

@@ -21,6 +21,7 @@ use shared::usage::{Class, TokenCounts, Units};
 
 use self::charge::Charge;
 use super::query::{Query, choose};
+use super::reference::FileContent;
 use super::requests::{FLUSH_TIME_MAX, marks, names};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::money::MicroUsd;
@@ -35,10 +36,65 @@ use crate::usage::requests::{Column, by_class, units_by_class};
 use crate::usage::sums::{Figure, UsageSums};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "usage", |call| Box::pin(report(call))),
-    route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call))),
-    route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call))),
-    route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call))),
+    route_of(Method::GET, "usage", |call| Box::pin(report(call)))
+        .answers::<UsageAnswer>("Sums usage by groups and buckets of time.")
+        .query(&[
+            "from",
+            "to",
+            "tz",
+            "bucket",
+            "group_by",
+            "sort",
+            "order",
+            "limit",
+            "cursor",
+            "model",
+            "provider",
+            "endpoint",
+            "key",
+            "project",
+            "principal",
+            "operation",
+            "outcome",
+            "tag.NAME",
+            "end_user",
+            "markup_percent",
+            "currency",
+            "rate",
+            "format",
+        ]),
+    route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call)))
+        .answers::<FileContent>("Sends the records as a file.")
+        .query(&[
+            "format",
+            "from",
+            "to",
+            "model",
+            "provider",
+            "endpoint",
+            "key",
+            "project",
+            "principal",
+            "operation",
+            "outcome",
+            "tag.NAME",
+            "end_user",
+            "status",
+            "error",
+            "request_id_prefix",
+            "duration_us_min",
+            "cost_micro_usd_min",
+            "cost_micro_usd_max",
+            "markup_percent",
+            "currency",
+            "rate",
+        ]),
+    route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
+        .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
+        .takes::<reconcile::ReconcileRequest>(),
+    route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call)))
+        .answers::<reprice::RepriceAnswer>("Computes the costs of past requests again.")
+        .takes::<reprice::RepriceRequest>(),
 ];
 
 /// Sums the exchanges that started at or after `from` and before `to`.
@@ -194,31 +250,42 @@ fn owner(column: Column) -> Option<(NamedKind, &'static str, Option<&'static str
     }
 }
 
+/// A report of usage.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Usage"))]
 struct UsageAnswer {
+    /// The start of the time, in milliseconds since the Unix epoch.
     from_ms: u64,
+    /// The end of the time, exclusive, in milliseconds since the Unix epoch.
     to_ms: u64,
+    /// The time zone of the buckets.
     tz: String,
-    /// The mark-up and the currency of every `amount`.
+    /// The mark-up and the currency of every `amount`; absent without them.
     #[serde(skip_serializing_if = "Option::is_none")]
     charge: Option<charge::ShownCharge>,
     /// The sums over all pages; null if an answer computed from records has several pages.
     totals: Option<ChargedSums>,
     data: Vec<UsageLine>,
+    /// The `cursor` of the next page; null on the last one.
     next_cursor: Option<String>,
 }
 
+/// The sums of a group in a bucket of time.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct UsageLine {
+    /// In milliseconds since the Unix epoch; absent without buckets.
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start_ms: Option<u64>,
-    /// The start of the bucket in local time of the requested time zone.
+    /// The start of the bucket in local time of the requested time zone; absent without buckets.
     #[serde(skip_serializing_if = "Option::is_none")]
     bucket_start: Option<String>,
     /// The ids of the group; null for exchanges without one.
     group: BTreeMap<String, Option<String>>,
     /// The names of the keys, projects and humans among the ids; null if unknown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Option<String>>"))]
     names: Owners,
     #[serde(flatten)]
     figures: ChargedSums,
@@ -258,9 +325,12 @@ impl UsageAnswer {
     }
 }
 
+/// Sums, with the charge for them.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "ChargedFigures"))]
 struct ChargedSums {
-    /// The charge for the cost, if the report has a mark-up or a currency.
+    /// The charge for the cost, in the report's currency; absent without a mark-up and a currency.
     #[serde(skip_serializing_if = "Option::is_none")]
     amount: Option<String>,
     #[serde(flatten)]
@@ -278,7 +348,9 @@ impl ChargedSums {
     }
 }
 
+/// Sums over requests.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Figures {
     requests: u64,
     /// Attempts, failed ones included, whose cost is unknown and not in the sum.
@@ -290,15 +362,22 @@ struct Figures {
     /// The cost that vendors reported.
     vendor_cost_micro_usd: MicroUsd,
     tokens: UsageTokens,
+    /// Other billed units by class.
     #[serde(serialize_with = "units_by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     units: Units,
+    /// In microseconds; null without requests.
     duration_us_avg: Option<u64>,
+    /// The time to the first content, in microseconds; null if no request had content.
     first_content_us_avg: Option<u64>,
 }
 
+/// Tokens by class, and their sum.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct UsageTokens {
     #[serde(flatten, serialize_with = "by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     classes: [u64; TokenCounts::COUNT],
     total: u64,
 }

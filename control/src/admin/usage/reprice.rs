@@ -24,27 +24,38 @@ use crate::money::MicroUsd;
 use crate::publish::Touched;
 use crate::usage::reprice::{Repriced, Repricing};
 
+/// What to reprice.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct RepriceRequest {
+pub(super) struct RepriceRequest {
+    /// A time: milliseconds since the Unix epoch, or RFC 3339.
     from: Value,
+    /// A time: milliseconds since the Unix epoch, or RFC 3339. Exclusive.
     to: Value,
+    /// Only exchanges of this provider.
     #[serde(default)]
     provider: Option<String>,
+    /// Only exchanges of this model.
     #[serde(default)]
     model: Option<String>,
     /// Prices to use instead of the known ones; for one model of one provider.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
     /// The cursor of an earlier response.
     #[serde(default)]
     cursor: Option<String>,
 }
 
+/// The result of repricing.
 #[derive(Serialize)]
-struct RepriceAnswer {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Repriced"))]
+pub(super) struct RepriceAnswer {
     /// Exchanges that were examined.
     records: u64,
+    /// Exchanges whose cost or label changed.
     changed: u64,
     /// Exchanges whose cost is still unknown.
     unpriced: u64,
@@ -52,13 +63,17 @@ struct RepriceAnswer {
     cost_micro_usd: MicroUsd,
     /// Exchanges that were changed, by their price label before and after.
     prices: Vec<LabelChange>,
-    /// The cursor to continue from; null when finished.
+    /// The `cursor` to continue from; null when finished.
     next_cursor: Option<String>,
 }
 
+/// Exchanges with the same change of their price label.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct LabelChange {
+    /// Null if the prices were unknown.
     before: Option<String>,
+    /// Null if the prices are unknown.
     after: Option<String>,
     records: u64,
 }

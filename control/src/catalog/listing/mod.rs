@@ -30,6 +30,7 @@ pub(crate) struct ListedModel {
 
 /// Counts of skipped entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(default)]
 pub(crate) struct SkippedEntries {
     /// Entries without an id, or with an id that no request could name.

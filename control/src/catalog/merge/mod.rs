@@ -36,6 +36,7 @@ pub(crate) struct KnownModel {
 
 /// A source of facts about models, in order of precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum FactSource {
     Override,
@@ -46,8 +47,10 @@ pub(crate) enum FactSource {
 
 /// The source of prices, and the date since which or on which they are valid.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct PricesFrom {
     pub(crate) source: FactSource,
+    /// The date; null if it is unknown.
     pub(crate) as_of: Option<String>,
 }
 

@@ -35,9 +35,13 @@ pub(crate) struct IssueKey {
 
 /// A new key with its plain text, which is never stored unsealed.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "KeyWithSecret"))]
 pub(crate) struct Issued {
     #[serde(flatten)]
     pub(crate) shown: StoredKey,
+    /// The key itself. Null in a repeated answer if the key cannot be revealed; rotate it then.
+    #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) key: PlainKey,
     /// The limits that were created with the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]

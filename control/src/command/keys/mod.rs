@@ -11,9 +11,9 @@ mod rotate;
 mod tests;
 
 pub(crate) use edit::{DeleteKey, EditKey};
-pub(crate) use issue::IssueKey;
+pub(crate) use issue::{IssueKey, Issued};
 pub(crate) use lifecycle::KeyOperation;
-pub(crate) use reveal::Reveal;
+pub(crate) use reveal::{Reveal, Revealed};
 pub(crate) use rotate::Rotate;
 
 use super::{CommandRefusal, Write};

@@ -22,8 +22,12 @@ pub(crate) struct Reveal {
 
 /// A key in plain text.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RevealedKey"))]
 pub(crate) struct Revealed {
     id: String,
+    /// The key itself.
+    #[cfg_attr(test, schemars(with = "String"))]
     key: PlainKey,
 }
 

@@ -15,6 +15,7 @@ use crate::config::model::Provider;
 /// The settings of a provider. Settings that the API has stored are shown as they were written, which may leave out
 /// defaults in `models` and `headers`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ProviderSettings {
     /// The kind of provider.
     #[serde(rename = "type")]
@@ -42,10 +43,12 @@ pub(crate) struct ProviderSettings {
     /// True if Chat may be adapted to Responses, which is experimental.
     force_api_support: bool,
     /// The declared models, as IDs or with what is known about them.
+    #[cfg_attr(test, schemars(with = "Vec<WrittenModel>"))]
     models: Vec<DeclaredModel>,
     /// Additional headers by name, with masked values.
     headers: BTreeMap<String, &'static str>,
     /// The protocols that the upstream speaks.
+    #[cfg_attr(test, schemars(with = "Vec<crate::shared_shapes::Protocol>"))]
     protocols: Vec<&'static str>,
     /// Null for kinds that run in the gateway.
     http_version: Option<&'static str>,
@@ -56,6 +59,7 @@ pub(crate) struct ProviderSettings {
 
 /// A declared model. Absent members are unknown.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct DeclaredModel {
     id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +75,7 @@ struct DeclaredModel {
     reasoning: Option<bool>,
     /// The protocols that it speaks, if they are fewer than those of the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<Vec<crate::shared_shapes::Protocol>>"))]
     protocols: Option<Vec<&'static str>>,
     /// Features of the Responses API that it lacks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -82,11 +87,24 @@ struct DeclaredModel {
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
+}
+
+/// A declared model as it may have been written.
+#[cfg(test)]
+#[derive(schemars::JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "only its schema is used")]
+enum WrittenModel {
+    Id(String),
+    Model(Box<DeclaredModel>),
 }
 
 /// The options of a provider of the kind `echo`.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "EchoSettings"))]
 struct ShownEcho {
     /// The pause before the response head, in milliseconds.
     delay_ms: u64,

@@ -20,53 +20,72 @@ use super::keys;
 
 /// A limit, as stored and as the API shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StoredQuota"))]
 pub(crate) struct QuotaRow {
     pub(crate) id: String,
     #[serde(flatten)]
     pub(crate) counted: Counted,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
     pub(crate) metric: Metric,
-    /// `None` only for concurrent requests.
+    /// Null for concurrent requests only.
     #[serde(rename = "window")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
     pub(crate) period: Option<Period>,
     /// The limit in the unit of the metric; money in micro-dollars.
     pub(crate) limit: u64,
     pub(crate) enforcement: Enforcement,
+    /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) created_at_ms: u64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) updated_at_ms: u64,
 }
 
 /// The requests that a limit counts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CountedRequests"))]
 pub(crate) struct Counted {
     pub(crate) subject: Of,
-    /// `provider/model`, if only requests to one model count.
+    /// `provider/model`, if only requests to one model count, else null.
     pub(crate) model: Option<String>,
-    /// The endpoint, if only requests that name it count.
+    /// The endpoint, if only requests that name it count, else null.
     pub(crate) endpoint: Option<String>,
 }
 
 /// The subject of a limit.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "QuotaSubject"))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Of {
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::SubjectKind"))]
     pub(crate) kind: Subject,
-    /// The id; for a key, that of the first key of its rotations, which represents all of them. Empty for the gateway.
+    /// The ID; for a key, that of the first key of its rotations, which represents all of them. Absent for the gateway.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub(crate) id: String,
 }
 
 /// A limit that a key gets when it is created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub(crate) struct KeyLimit {
+    /// `provider/model`, if only requests to one model count.
     #[serde(default)]
     pub(crate) model: Option<String>,
+    /// The endpoint, if only requests that name it count.
     #[serde(default)]
     pub(crate) endpoint: Option<String>,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
     pub(crate) metric: Metric,
+    /// Null for concurrent requests only.
     #[serde(default, rename = "window")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
     pub(crate) period: Option<Period>,
+    /// In the unit of the metric; money in millionths of a dollar.
     pub(crate) limit: u64,
     #[serde(default)]
     pub(crate) enforcement: Enforcement,
@@ -83,6 +102,7 @@ impl KeyLimit {
 
 /// The treatment of a request that exceeds a limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Enforcement {
     /// The request is rejected.

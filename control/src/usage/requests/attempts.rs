@@ -6,6 +6,7 @@ use shared::usage::{Outcome, StepResult};
 
 /// The attempts of an exchange in short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct AttemptSummary {
     /// The number of attempts, including retries.
     pub(crate) attempts: u64,

@@ -14,43 +14,69 @@ use crate::usage::names::OwnerNames;
 
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RequestRecord"))]
 pub(crate) struct RequestRow {
     pub(crate) request_id: String,
+    /// In milliseconds since the Unix epoch.
     pub(super) started_at_ms: u64,
+    /// In microseconds.
     duration_us: u64,
     operation: String,
+    /// The ID of the key.
     pub(super) key: String,
+    /// The ID of the key's project; null if it has none.
     pub(super) project: Option<String>,
+    /// The ID of the human that the key acts as; null for none.
     pub(super) principal: Option<String>,
     #[serde(flatten)]
     pub(super) owners: OwnerNames,
+    /// The `model` of the request.
     selector: String,
+    /// The endpoint that was used; null for none.
     endpoint: Option<String>,
+    /// The provider that served it, or was tried last; null if none was tried.
     provider: Option<String>,
+    /// The model of that provider; null if none was tried.
     model: Option<String>,
     stream: bool,
+    /// The status of the answer.
     status: u16,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Outcome"))]
     outcome: String,
+    /// The code of the error; null without one.
     error: Option<String>,
+    /// Tokens by class.
     #[serde(serialize_with = "by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     tokens: [u64; TokenCounts::COUNT],
+    /// Other billed units by class.
     #[serde(serialize_with = "units_by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     units: Units,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Provenance"))]
     provenance: String,
+    /// The service tier that the answer reports; null if it reports none.
     tier: Option<String>,
+    /// The sort of generated picture that prices depend on; null if there is none.
     picture: Option<String>,
     /// The cost of the attempt that served; null if it is unknown.
     cost_micro_usd: Option<MicroUsd>,
     /// The sum of the known costs of failed attempts.
     lost_micro_usd: MicroUsd,
-    /// The cost that the vendor reported.
+    /// The cost that the vendor reported; null if it reported none.
     vendor_cost_micro_usd: Option<MicroUsd>,
+    /// The label of the prices that were used; null if they are unknown.
     price: Option<String>,
+    /// The upstream's ID of the request; null if it sent none.
     upstream_id: Option<String>,
     /// The tags by name.
     tags: BTreeMap<String, String>,
+    /// The end user that the request names, as a pseudonym unless configured otherwise; null if it names none.
     end_user: Option<String>,
+    /// Until the head of the answer, in microseconds; null if there was none.
     head_us: Option<u64>,
+    /// Until the first content, in microseconds; null if there was none.
     first_content_us: Option<u64>,
     /// The dialect that the client spoke; null for operations without one.
     protocol: Option<&'static str>,
@@ -63,12 +89,14 @@ pub(crate) struct RequestRow {
     /// The originator of a cancellation, `client` or `administrator`; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     cancelled_by: Option<&'static str>,
+    /// The targets that were considered, in order. Absent in lists.
     #[serde(skip_serializing_if = "Option::is_none")]
     trace: Option<Vec<RequestStep>>,
 }
 
 /// The facts of [`Details`](shared::usage::Details), as the API shows them.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RequestDetails {
     /// The client's product and version; null if it sent no `User-Agent`.
     client: Option<String>,
@@ -95,14 +123,22 @@ struct RequestDetails {
 
 /// A target that was considered.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Step"))]
 pub(crate) struct RequestStep {
     provider: String,
     model: String,
+    /// `served`, or why the target did not serve.
+    #[cfg_attr(test, schemars(with = "String"))]
     result: String,
+    /// The status of the upstream's answer; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) status: Option<u64>,
+    /// From the start of the attempt until the head of the answer, in microseconds; absent without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     head_us: Option<u64>,
+    /// From the start of the attempt until its failure or its first content, in microseconds; absent for a target that
+    /// was passed over.
     #[serde(skip_serializing_if = "Option::is_none")]
     spent_us: Option<u64>,
     /// The time from the request's head to the start of the attempt, in microseconds; absent for a skipped target, and in
@@ -115,23 +151,29 @@ pub(crate) struct RequestStep {
     /// The number of the attempt among those at its target, from 1; absent for a skipped target.
     #[serde(skip_serializing_if = "Option::is_none")]
     attempt: Option<u32>,
-    /// The error of a failed attempt, sanitized, at most 200 characters.
+    /// The error of a failed attempt, sanitized, at most 200 characters; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
-    /// The wait that the upstream asked for, in milliseconds.
+    /// The wait that the upstream asked for, in milliseconds; absent if it asked for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
-    /// The consumption of a failed attempt.
+    /// The consumption of a failed attempt; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostShown>,
 }
 
 /// The consumption of a failed attempt, as the API shows it.
 #[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "LostUsage"))]
 struct LostShown {
+    /// Tokens by class.
     #[serde(serialize_with = "by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     tokens: [u64; TokenCounts::COUNT],
+    /// Other billed units by class.
     #[serde(serialize_with = "units_by_class")]
+    #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, u64>"))]
     units: Units,
     #[serde(skip_serializing_if = "Option::is_none")]
     tier: Option<Box<str>>,

@@ -27,14 +27,17 @@ use crate::usage::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
 use crate::usage::requests::Column;
 use crate::usage::sums::UsageSums;
 
+/// A vendor's export to compare with.
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
-struct ReconcileRequest {
+pub(super) struct ReconcileRequest {
     format: VendorFormat,
     /// The export, as one file or as several pages or files.
     file: VendorFiles,
     /// The columns of a `csv` file.
     #[serde(default)]
+    #[cfg_attr(test, schemars(with = "Option<serde_json::Map<String, serde_json::Value>>"))]
     mapping: Option<Mapping>,
     /// If set, only exchanges of this provider are compared.
     #[serde(default)]
@@ -45,6 +48,7 @@ struct ReconcileRequest {
 }
 
 #[derive(Clone, Copy, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 enum VendorFormat {
     Openai,
@@ -53,6 +57,7 @@ enum VendorFormat {
 }
 
 #[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(untagged)]
 enum VendorFiles {
     One(String),
@@ -143,6 +148,8 @@ fn day_of(at_ms: u64) -> Option<Date> {
 
 /// The recorded figures.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "OurFigures"))]
 struct Ours {
     requests: u64,
     /// Attempts whose cost is unknown and not in the sum.
@@ -150,6 +157,7 @@ struct Ours {
     input_tokens: u64,
     cached_input_tokens: u64,
     output_tokens: u64,
+    #[cfg_attr(test, schemars(with = "crate::money::MicroUsd"))]
     cost_micro_usd: SignedMicroUsd,
 }
 
@@ -177,11 +185,14 @@ impl Ours {
 
 /// Figures that an export may lack.
 #[derive(Clone, Copy, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "VendorFigures"))]
 struct ReconciledFigures<N> {
     requests: Option<N>,
     input_tokens: Option<N>,
     cached_input_tokens: Option<N>,
     output_tokens: Option<N>,
+    #[cfg_attr(test, schemars(with = "Option<crate::money::MicroUsd>"))]
     cost_micro_usd: Option<SignedMicroUsd>,
 }
 
@@ -213,10 +224,15 @@ impl ReconciledFigures<i128> {
     }
 }
 
+/// The gateway's figures and those of the vendor.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Compared {
     ours: Ours,
+    /// What the vendor's export says.
     theirs: ReconciledFigures<u64>,
+    /// Ours minus theirs.
+    #[cfg_attr(test, schemars(with = "ReconciledFigures<u64>"))]
     difference: ReconciledFigures<i128>,
 }
 
@@ -230,17 +246,25 @@ impl Compared {
     }
 }
 
+/// A model on a day.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ReconciledLine {
+    /// In UTC, as 2026-11-22.
     day: String,
     model: String,
     #[serde(flatten)]
     compared: Compared,
 }
 
+/// The comparison with a vendor's export.
 #[derive(Serialize)]
-struct ReconcileAnswer {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Reconciled"))]
+pub(super) struct ReconcileAnswer {
+    /// Null for all.
     provider: Option<String>,
+    /// Rows of the export.
     rows: u64,
     rows_skipped: u64,
     /// The first skipped rows, with the reasons.
@@ -255,8 +279,11 @@ struct ReconcileAnswer {
     data: Vec<ReconciledLine>,
 }
 
+/// A row of the export that could not be used.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 struct SkippedRow {
+    /// Counted from 1.
     row: u64,
     reason: &'static str,
 }
