@@ -66,6 +66,7 @@ async fn recorded(gateway: &Gateway, request_id: &str) -> Value {
         (&json!("cancelled"), &json!("cancelled")),
         "{record}"
     );
+    assert_eq!(record["cancelled_by"], "administrator");
     record
 }
 

@@ -109,7 +109,8 @@ impl<'a> Record<'a> {
             text(out, at, name);
         }
         let with_quota = if self.quota_nano_usd.is_some() { WITH_QUOTA } else { 0 };
-        let with_more = if rare_fields::is_empty(self) { 0 } else { WITH_MORE };
+        let which = rare_fields::which(self);
+        let with_more = if which == 0 { 0 } else { WITH_MORE };
         let parts = WITH_COST | with_quota | with_more | WITH_STEP_PARTS;
         varint::put(out, parts | u64::from(self.status) << 1 | u64::from(self.stream));
         let TokenCounts { input, cache_read, cache_write, output, reasoning, .. } = self.tokens;
@@ -124,7 +125,7 @@ impl<'a> Record<'a> {
             varint::put(out, nano);
         }
         if with_more != 0 {
-            rare_fields::put(self, out, text);
+            rare_fields::put(self, which, out, text);
         }
     }
 

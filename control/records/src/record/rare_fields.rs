@@ -19,14 +19,13 @@ use shared::usage::{Class, Lost, TokenCounts, Units, counted};
 use super::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
 use crate::varint;
 
-/// True if all of these fields of `record` are empty.
-pub(super) fn is_empty(record: &Record<'_>) -> bool {
-    which(record) == 0
-}
-
-/// Appends the fields; `text` is the same as in [`Record::put`].
-pub(super) fn put(record: &Record<'_>, out: &mut Vec<u8>, mut text: impl FnMut(&mut Vec<u8>, usize, &str)) {
-    let which = which(record);
+/// Appends the fields that [`which`] marks; `text` is the same as in [`Record::put`].
+pub(super) fn put(
+    record: &Record<'_>,
+    which: u64,
+    out: &mut Vec<u8>,
+    mut text: impl FnMut(&mut Vec<u8>, usize, &str),
+) {
     varint::put(out, which);
     if which & COUNTS != 0 {
         put_counts(out, counted(&record.tokens, &record.units).filter(|(class, _)| !is_fixed(*class)));
@@ -146,7 +145,8 @@ fn take_lost(bytes: &mut &[u8]) -> Option<Lost> {
     Some(lost)
 }
 
-fn which(record: &Record<'_>) -> u64 {
+/// Returns the bits of the fields that are not empty.
+pub(super) fn which(record: &Record<'_>) -> u64 {
     let TokenCounts { cache_write_1h, audio_input, audio_output, image_input, image_output, .. } =
         record.tokens;
     let tokens = cache_write_1h | audio_input | audio_output | image_input | image_output;
