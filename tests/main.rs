@@ -63,6 +63,7 @@ mod recorded;
 mod reported;
 mod request_records;
 mod responses;
+mod run;
 mod running;
 mod search;
 mod secrets;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,7 @@ use crate::admin::gate::Gate;
 use crate::admin::in_flight::InFlightRequests;
 use crate::admin::live::hub::LiveHub;
 use crate::admin::observer::Observer;
+use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
 use crate::catalog::cache::CatalogCache;
@@ -155,6 +156,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         started_at_ms: shared::clock::unix_ms(),
         plane: params.plane,
         exchanges: params.exchanges,
+        recordings: Recordings::default(),
         http: params.http,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX);
@@ -253,6 +255,8 @@ struct Rooms {
     strangers: Arc<Semaphore>,
     /// Requests of key holders about their own keys; these queue for a slot.
     holders: Arc<Semaphore>,
+    /// Runs whose answer has not begun.
+    runs: Arc<Semaphore>,
     /// Bodies that are being received.
     bodies: Arc<Semaphore>,
 }
@@ -282,21 +286,28 @@ impl ControlHandle {
     /// small.
     async fn enter(&self, parts: Head, body: Body, peer: SocketAddr) -> Result<Response<Body>, ApiError> {
         if parts.extensions.get::<KeyHolder>().is_some() {
-            let request = admin::Request { parts, body: Bytes::new(), actor: None };
+            let request = admin::Request::new(parts, Bytes::new(), None);
             let turn = Arc::clone(&self.rooms.holders).acquire_owned();
             let turn = tokio::time::timeout(TURN_TIME_MAX, turn).await.ok().and_then(Result::ok);
             return self.send(request, turn.ok_or_else(|| refusal(NO_TURN).retry_after(1))?).await;
         }
         if !admin::asks_who(parts.uri.path()) {
-            let request = admin::Request { parts, body: Bytes::new(), actor: None };
+            let request = admin::Request::new(parts, Bytes::new(), None);
             return self.visit(request, &self.rooms.strangers).await;
         }
         if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
             return admin::signed_out();
         }
+        if admin::run::is_run(&parts) {
+            let admitted = self.gate.admit(&parts, peer.ip());
+            let actor = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
+            let mut request = admin::Request::new(parts, Bytes::new(), Some(actor));
+            request.unread = Mutex::new(Some(body));
+            return self.visit(request, &self.rooms.runs).await;
+        }
         let admitted = self.admit(&parts, body, peer).await;
         let (actor, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
-        let request = admin::Request { parts, body, actor: Some(actor) };
+        let request = admin::Request::new(parts, body, Some(actor));
         self.visit(request, &self.rooms.administrators).await
     }
 
@@ -355,6 +366,7 @@ impl Rooms {
             administrators: room(VISITS_MAX),
             strangers: room(STRANGERS_MAX),
             holders: room(HOLDERS_MAX),
+            runs: room(RUNS_MAX),
             bodies: room(BODIES_MAX),
         }
     }
@@ -418,11 +430,17 @@ fn spawn_vital(
 }
 
 async fn receive(app: Arc<App>, visit: ControlRequest) {
-    let id = RequestId::of(&visit.request.parts.headers);
-    let time_max = admin::answer_time_max(visit.request.parts.uri.path());
-    let answer = tokio::time::timeout(time_max, admin::answer(&app, &visit.request, &id)).await;
-    drop(visit.permit);
-    let _ = visit.reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW).response(&id)));
+    let ControlRequest { request, mut reply, permit } = visit;
+    let id = RequestId::of(&request.parts.headers);
+    let time_max = admin::answer_time_max(request.parts.uri.path());
+    let is_run = admin::run::is_run(&request.parts);
+    let answer = tokio::select! {
+        answer = tokio::time::timeout(time_max, admin::answer(&app, &request, &id)) => answer,
+        // Other requests are completed even if their client has left.
+        () = reply.closed(), if is_run => return,
+    };
+    drop(permit);
+    let _ = reply.send(answer.unwrap_or_else(|_| refusal(TOO_SLOW).response(&id)));
 }
 
 /// Concurrent requests of administrators inside the control plane.
@@ -431,6 +449,7 @@ const STRANGERS_MAX: usize = 32;
 /// Requests of key holders run one at a time, so that they do not keep administrators from the database.
 const HOLDERS_MAX: usize = 1;
 const TURN_TIME_MAX: Duration = Duration::from_secs(5);
+const RUNS_MAX: usize = 16;
 const BODIES_MAX: usize = 64;
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);

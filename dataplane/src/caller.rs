@@ -3,9 +3,10 @@
 use std::cell::OnceCell;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use http::HeaderValue;
-use shared::port::{Insider, Rehearsal};
+use shared::port::{Insider, Rehearsal, UpstreamTap};
 
 use crate::admit::authenticate::LastKey;
 use crate::server::io::ConnectionState;
@@ -37,6 +38,11 @@ impl Exchange {
     /// Returns true if the request asks for the plan instead of an answer.
     pub(crate) fn explains(&self) -> bool {
         self.caller.insider.as_ref().is_some_and(|insider| insider.explain)
+    }
+
+    /// Returns the observer of the request's exchanges with upstreams.
+    pub(crate) fn tap(&self) -> Option<&Arc<dyn UpstreamTap>> {
+        self.caller.insider.as_ref()?.tap.as_ref()
     }
 
     pub(crate) fn worker(&self) -> &Rc<Worker> {

@@ -14,7 +14,7 @@ use shared::answer_head::X_REQUEST_ID;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
-use shared::port::{BoxError, KeyHolder, full};
+use shared::port::{BoxError, KeyHolder, RUN_PATH, full};
 use wire::envelope::EnvelopeFamily;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
@@ -239,7 +239,13 @@ impl Exchange {
         };
         // The body stays on this thread; its frames are forwarded as they arrive.
         let (pump, body) = pipe(body);
-        let body = http_body_util::Limited::new(body, ADMIN_BODY_BYTES_MAX).map_err(BoxError::from);
+        // A run's body is rejected by the data plane, which must get the piece that crosses its limit.
+        let bytes_max = match parts.uri.path().starts_with(RUN_PATH) {
+            true => self.worker().process.settings.body_bytes_max.saturating_add(ADMIN_BODY_BYTES_MAX),
+            false => ADMIN_BODY_BYTES_MAX,
+        };
+        let bytes_max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
+        let body = http_body_util::Limited::new(body, bytes_max).map_err(BoxError::from);
         let mut request = Request::new(body.boxed_unsync());
         *request.method_mut() = parts.method.clone();
         *request.uri_mut() = parts.uri.clone();
@@ -258,7 +264,7 @@ const STORED: &str = "llmgw does not store responses, so they cannot be fetched,
                       counted here. Send the conversation with each request, or ask the provider itself.";
 
 /// The maximum body of a request to the control service, in bytes.
-const ADMIN_BODY_BYTES_MAX: usize = 1 << 20;
+const ADMIN_BODY_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the error envelope of a path (MSG-4). For paths of both vendors or of neither, the client's SDK determines it.
 fn family(path: &str, headers: &HeaderMap) -> EnvelopeFamily {

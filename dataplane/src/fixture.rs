@@ -173,7 +173,7 @@ fn settings() -> Settings {
 
 /// Returns an insider that acts as `access`, without a forced target and without `explain`.
 pub(crate) fn insider(access: Access) -> Insider {
-    Insider { access: Arc::new(access), only: None, explain: false }
+    Insider::new(Arc::new(access))
 }
 
 /// Returns the body of a chat completions request for `model`.

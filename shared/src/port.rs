@@ -64,6 +64,10 @@ pub struct Insider {
     /// The only target of the request, regardless of its selector and of the target's circuit. It need not be in the
     /// snapshot. `access` must still permit it.
     pub only: Option<Target>,
+    /// The only target that the request may use out of those that its selector names.
+    pub restricted_to: Option<(ProviderId, ModelId)>,
+    /// Observes what is exchanged with upstreams.
+    pub tap: Option<Arc<dyn UpstreamTap>>,
     /// Stops after the plan and responds with the plan as JSON: no upstream call, no record, no quota (FAIL-8).
     pub explain: bool,
 }
@@ -106,6 +110,29 @@ impl AssumedFault {
             && self.model.as_ref().is_none_or(|model| *model == target.model.id)
     }
 }
+
+impl Insider {
+    /// Creates an authorization by `access` without further conditions.
+    pub fn new(access: Arc<Access>) -> Self {
+        Self { access, only: None, restricted_to: None, tap: None, explain: false }
+    }
+}
+
+/// Observes what one request exchanges with upstreams, attempt by attempt.
+pub trait UpstreamTap: fmt::Debug + Send + Sync {
+    /// A request is sent: its head as text, without credentials, and its body.
+    fn request(&self, head: String, body: &[Bytes]);
+
+    /// The head of the answer to the latest request has arrived.
+    fn answer(&self, head: String);
+
+    /// A piece of the body of the latest answer has arrived.
+    fn piece(&self, piece: &Bytes);
+}
+
+/// The path below which the control service takes requests of the data plane with bodies of any type, up to the data
+/// plane's limit.
+pub const RUN_PATH: &str = "/admin/api/run/";
 
 /// A request extension for the control service: the access of a caller whom the data plane has authenticated and who
 /// asks about their own key.

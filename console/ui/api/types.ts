@@ -1834,6 +1834,30 @@ export type Rotation = {
   overlap_seconds?: number | null;
 };
 
+/** What was exchanged in a run. */
+export type RunExchange = {
+  request_id: string;
+  /** The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides. */
+  sides: RunSide[];
+};
+
+/** One side of a run. */
+export type RunSide = {
+  /** The number of the upstream request; null on the client's sides. */
+  attempt: number | null;
+  /** True if `body` is base64, because the bytes are not text. */
+  base64: boolean;
+  /** The body, or its first 256 KiB. Secrets of providers are redacted. */
+  body: string;
+  /** True if the head, the body or the times are incomplete. */
+  cut: boolean;
+  /** The first line and the header fields. Values that contain the provider's credential are `[hidden]`. */
+  head: string;
+  /** The arrival times of the body's pieces, in microseconds since the run began. */
+  pieces_us: number[];
+  side: Side;
+};
+
 /** The running exchanges, those that have been silent longest first. */
 export type RunningPage = {
   /** At most 200 exchanges. */
@@ -2029,6 +2053,9 @@ export type Setup = {
   /** True if the list of models of a ready provider was read, or the provider is built in and has no list to read. */
   synced: boolean;
 };
+
+/** The side of a recorded request or response. */
+export type Side = "client_request" | "upstream_request" | "upstream_response" | "client_response";
 
 /** The body of a sign-in. */
 export type SignIn = {

@@ -1,5 +1,7 @@
 //! A request to the admin API as handlers see it: arguments, query, body, and helpers that build the response.
 
+use std::sync::Mutex;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, ETAG, IF_MATCH};
 use http::request::Parts;
@@ -26,6 +28,8 @@ pub(crate) struct Call<'a> {
     pub(crate) actor: &'a Actor,
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Bytes,
+    /// The body of a run.
+    pub(super) unread: &'a Mutex<Option<Body>>,
     /// The decoded path segments that match the `{}` of the route's pattern.
     pub(super) arguments: Vec<String>,
     /// True if the write is to be applied and rolled back.

@@ -177,12 +177,11 @@ async fn plan(
     rehearsal: &Rehearsal,
     (path, body): (&str, &Value),
 ) -> Result<Response<Body>, ApiError> {
-    let operation = path.strip_prefix("/v1").unwrap_or(path);
-    if !PATHS.contains(&operation) {
+    if !is_client_path(path) {
         let message = "path must be a path for client POST requests, such as /v1/chat/completions.";
         return Err(ApiError::parameter("path", message));
     }
-    let insider = Insider { access, only: None, explain: true };
+    let insider = Insider { explain: true, ..Insider::new(access) };
     let mut request = request(insider, path, body.to_string())
         .map_err(|_| ApiError::parameter("path", "path must be the path of a URL."))?;
     request.extensions_mut().insert(rehearsal.clone());
@@ -271,6 +270,11 @@ fn assumed(app: &App, faults: Vec<ExplainFault>) -> Result<Vec<AssumedFault>, Ap
         Ok(AssumedFault { provider, model: model.as_deref().map(ModelId::new), kind })
     };
     faults.into_iter().enumerate().map(assume).collect()
+}
+
+/// True for a path of the data plane that clients post to.
+pub(super) fn is_client_path(path: &str) -> bool {
+    PATHS.contains(&path.strip_prefix("/v1").unwrap_or(path))
 }
 
 /// Paths that clients post to, after `/v1`.

@@ -34,6 +34,7 @@ mod reference;
 mod registry;
 mod request_checks;
 mod requests;
+pub(crate) mod run;
 mod running;
 mod search;
 mod series;
@@ -48,7 +49,7 @@ pub(crate) mod usage;
 mod tests;
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -56,7 +57,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder};
+use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, RUN_PATH};
 use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
@@ -116,6 +117,7 @@ pub(crate) struct App {
     pub(crate) http: Arc<dyn HttpClient>,
     /// The running exchanges of the data plane.
     pub(crate) exchanges: Arc<dyn Exchanges>,
+    pub(crate) recordings: run::recording::Recordings,
 }
 
 /// A fully received request with its caller; `actor` is `None` on paths that need no authentication.
@@ -123,7 +125,16 @@ pub(crate) struct App {
 pub(crate) struct Request {
     pub(crate) parts: Parts,
     pub(crate) body: Bytes,
+    /// The body of a [run](run), which is not read before the handler runs.
+    pub(crate) unread: Mutex<Option<Body>>,
     pub(crate) actor: Option<Actor>,
+}
+
+impl Request {
+    /// Creates a request whose body has been read.
+    pub(crate) fn new(parts: Parts, body: Bytes, actor: Option<Actor>) -> Self {
+        Self { parts, body, unread: Mutex::new(None), actor }
+    }
 }
 
 /// True for a sign-in, the only request to the admin API whose key may be in the body.
@@ -154,9 +165,15 @@ pub(crate) fn route_name(method: &Method, path: &str) -> String {
     format!("{method} {ADMIN_API}/{pattern}")
 }
 
-/// Returns the time limit of a response. A test sends a request to a model, which may have to be loaded first.
+/// Returns the time limit of a response. A test or a run sends a request to a model, which may have to be loaded first.
 pub(crate) fn answer_time_max(path: &str) -> Duration {
-    if path.ends_with("/test") { TIME_MAX + ANSWER_TIME_MAX } else { ANSWER_TIME_MAX }
+    if path.starts_with(RUN_PATH) {
+        RUN_TIME_MAX
+    } else if path.ends_with("/test") {
+        TIME_MAX + ANSWER_TIME_MAX
+    } else {
+        ANSWER_TIME_MAX
+    }
 }
 
 /// Answers a request outside the data plane.
@@ -195,7 +212,8 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
     let (route, arguments) = find(asked, path)?;
     let (parts, body) = (&request.parts, &request.body);
     let dry_run = dry_run::is_wanted(asked, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
-    (route.handle)(Call { app, actor, parts, body, arguments, dry_run, under_way: None }).await
+    let unread = &request.unread;
+    (route.handle)(Call { app, actor, parts, body, unread, arguments, dry_run, under_way: None }).await
 }
 
 /// Returns the route of a method and path, and the decoded segments that match its pattern's `{}`.
@@ -320,6 +338,7 @@ static TABLES: &[&[Route]] = &[
     trials::ROUTES,
     explain::ROUTES,
     requests::ROUTES,
+    run::ROUTES,
     running::ROUTES,
     series::ROUTES,
     search::ROUTES,
@@ -331,5 +350,7 @@ static TABLES: &[&[Route]] = &[
 ];
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// The time limit of a run until its answer begins, beyond any time limit of the data plane.
+const RUN_TIME_MAX: Duration = Duration::from_secs(3_600);
 const ADMIN_API: &str = "/admin/api";
 const OAUTH_CALLBACK: &str = "/oauth/callback/partner";

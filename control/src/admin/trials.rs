@@ -84,11 +84,8 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         chat_bound: instance.quirks.output_limit.field(),
     };
     // Acts as the instance's owner, so that an administrator can test a private connection.
-    let insider = Insider {
-        access: Arc::new(administrator(&call, instance.owner.clone())),
-        only: Some(target.clone()),
-        explain: false,
-    };
+    let access = Arc::new(administrator(&call, instance.owner.clone()));
+    let insider = Insider { only: Some(target.clone()), ..Insider::new(access) };
     let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let failure = failure(&trial, record.as_ref(), &instance);
@@ -211,7 +208,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         output_tokens_max: asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
         chat_bound: "max_tokens",
     };
-    let insider = Insider { access: Arc::new(administrator(&call, acts_as)), only: None, explain: false };
+    let insider = Insider::new(Arc::new(administrator(&call, acts_as)));
     let trial = run(&call.app.plane, insider, protocol, &question).await;
     let record = record_of(call.app, &trial).await;
     let billable = found.targets.iter().any(|target| is_hosted(&target.provider));

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::operation::Dialect;
+use shared::port::UpstreamTap;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
@@ -51,6 +52,8 @@ pub(crate) struct Job {
     /// The client's headers that are forwarded to a target of its dialect.
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
+    /// Observes what is exchanged with upstreams.
+    pub(crate) tap: Option<Arc<dyn UpstreamTap>>,
     pub(crate) budget: Duration,
 }
 

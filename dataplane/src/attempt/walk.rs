@@ -110,6 +110,7 @@ impl<'a> Walk<'a> {
                 path,
                 forwarded: if native { &job.forwarded } else { &[] },
                 request_id: &job.request_id,
+                tap: job.tap.as_ref(),
                 content_type: job.content_type.as_ref().filter(|_| native).unwrap_or(&request::JSON),
                 accept: match reader {
                     AnswerReader::Proxied => &request::ANYTHING,

@@ -11,6 +11,7 @@ use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::policy::FAILOVER_BUDGET_DEFAULT;
+use shared::port::Insider;
 use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
 use wire::multipart::{self, FormFault, FormScan};
@@ -126,11 +127,14 @@ impl AuthorizedRequest<'_> {
     /// may force one.
     pub(super) fn select(&self, head: &Head) -> (Result<Route, Fault>, bool) {
         self.running.select(&head.model);
-        if let Some(target) = self.exchange.caller.insider.as_ref().and_then(|insider| insider.only.clone()) {
-            return (Ok(Route::Model(target)), true);
-        }
         let stored = || plan::select(self.snapshot, &head.model, self.access);
-        (self.draft(&head.model).map_or_else(stored, Ok), false)
+        match &self.exchange.caller.insider {
+            Some(Insider { only: Some(target), .. }) => (Ok(Route::Model(target.clone())), true),
+            Some(Insider { restricted_to: Some(target), .. }) => {
+                (stored().and_then(|route| plan::restricted(route, target)), false)
+            }
+            Some(_) | None => (self.draft(&head.model).map_or_else(stored, Ok), false),
+        }
     }
 
     /// Returns the route of an endpoint that exists in an explanation only.
@@ -180,6 +184,7 @@ impl AuthorizedRequest<'_> {
             content_type: self.form_type(),
             forwarded: request::forwarded(self.dialect, self.headers),
             request_id: self.exchange.request_id.clone(),
+            tap: self.exchange.tap().cloned(),
         };
         Ok((job, record))
     }

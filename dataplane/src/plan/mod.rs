@@ -1,10 +1,12 @@
 //! Resolves a selector and orders its targets by capabilities and affinity.
 
+use std::sync::Arc;
+
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
-use shared::id::EndpointName;
+use shared::id::{EndpointName, ModelId, ProviderId};
 use shared::operation::Dialect;
-use shared::routing::Target;
+use shared::routing::{Endpoint, Target};
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
 
@@ -43,6 +45,27 @@ pub(crate) fn select(snapshot: &Snapshot, selector: &str, access: &Access) -> Re
         let message =
             format!("The model '{shown}' does not exist. GET /v1/models lists the available models.");
         Fault::new(ErrorKind::ModelNotFound, message).param("model")
+    })
+}
+
+/// Returns `route` with only the target named by `only`.
+pub(crate) fn restricted(route: Route, (provider, model): &(ProviderId, ModelId)) -> Result<Route, Fault> {
+    let found =
+        route.targets().iter().find(|target| target.provider.id == *provider && target.model.id == *model);
+    let target = found.cloned().ok_or_else(|| {
+        let message = format!(
+            "The selector does not name the target '{provider}/{model}', to which the run is restricted."
+        );
+        Fault::new(ErrorKind::InvalidRequest, message)
+    })?;
+    Ok(match route {
+        Route::Endpoint(endpoint) => {
+            let Endpoint { name, preamble, .. } = &*endpoint;
+            let (name, preamble) = (name.clone(), preamble.clone());
+            Route::Endpoint(Arc::new(Endpoint { name, targets: vec![target], preamble }))
+        }
+        Route::Model(_) => Route::Model(target),
+        Route::Alias(_) | Route::Ambiguous(_) => Route::Alias(target),
     })
 }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue};
+use http::{HeaderMap, HeaderValue, response};
 use http_body::Body as _;
 use hyper::body::Incoming;
 use hyper::client::conn::http2;
@@ -27,6 +27,7 @@ mod limits;
 pub(crate) mod pool;
 pub(crate) mod request;
 pub(crate) mod resolve;
+mod tap;
 pub(crate) mod voice;
 
 use self::dial::{DialError, Tls, UpstreamIo, dial, is_local};
@@ -34,6 +35,7 @@ use self::http1::{Progress, Unanswered, UpstreamConnection};
 use self::interim::{Counted, INTERIM_WITHOUT_END};
 use self::pool::{Pool, SharedConnection};
 use self::request::{RequestKind, UpstreamRequest};
+use self::tap::TappedBody;
 use self::voice::Voices;
 use crate::clock::CoarseClock;
 
@@ -48,9 +50,10 @@ pub(crate) struct Upstreams {
 
 impl Upstreams {
     /// Returns the kept header fields of an answer, and stores the limits that it reports.
-    fn keep(&self, request: &UpstreamRequest<'_>, headers: &HeaderMap) -> KeptHeaders {
-        limits::keep(&request.provider, headers, self.clock.now());
-        KeptHeaders::of(headers)
+    fn keep(&self, request: &UpstreamRequest<'_>, head: &response::Parts) -> KeptHeaders {
+        limits::keep(&request.provider, &head.headers, self.clock.now());
+        tap::note_answer(request, head);
+        KeptHeaders::of(&head.headers)
     }
 }
 
@@ -233,6 +236,7 @@ pub(crate) enum UpstreamBody {
     },
     Echo(Box<echo::EchoBody>),
     Voice(Box<voice::VoiceBody>),
+    Tapped(Box<TappedBody>),
     /// The body has ended.
     Ended,
 }
@@ -260,6 +264,7 @@ impl UpstreamBody {
             }
             Self::Echo(echo) => echo.poll_data(cx),
             Self::Voice(voice) => voice.poll_data(cx),
+            Self::Tapped(tapped) => tapped.poll_data(cx),
             Self::Ended => Poll::Ready(None),
         }
     }
@@ -283,7 +288,10 @@ impl UpstreamBody {
 
     /// Ends the body after its last piece and returns a reusable connection to the pool.
     pub(crate) fn recycle(&mut self, upstreams: &Upstreams, provider: &ProviderInstance) {
-        let body = std::mem::replace(self, Self::Ended);
+        let body = match std::mem::replace(self, Self::Ended) {
+            Self::Tapped(tapped) => tapped.body,
+            body => body,
+        };
         if let (Self::Http1(connection), InstanceReach::Network(origin)) = (body, &provider.reach) {
             upstreams.pool.put(origin, connection, upstreams.clock.now());
         }
@@ -321,7 +329,9 @@ pub(crate) async fn send(
     request: &UpstreamRequest<'_>,
 ) -> Result<UpstreamResponse, SendError> {
     match &request.provider.reach {
-        InstanceReach::Network(origin) => send_network(upstreams, origin, request).await,
+        InstanceReach::Network(origin) => {
+            send_network(upstreams, origin, request).await.map(|answer| tap::around(request, answer))
+        }
         InstanceReach::Echo(options) => {
             Ok(Box::pin(echo::answer(&request.provider.id, options, request)).await)
         }
@@ -385,8 +395,10 @@ async fn send_http1(
     mut connection: Box<UpstreamConnection>,
     (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, Unanswered> {
-    let head = connection.send(request.http1(origin)).await?;
-    let kept = upstreams.keep(request, &head.headers);
+    let sent = request.http1(origin);
+    tap::note_request(request, &sent);
+    let head = connection.send(sent).await?;
+    let kept = upstreams.keep(request, &head);
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body: UpstreamBody::Http1(connection) })
 }
 
@@ -414,7 +426,9 @@ async fn send_http2(
     shared.live.set(shared.live.get() + 1);
     let lease = StreamLease(Rc::clone(&shared.live));
     shared.sender.ready().await.map_err(|_| NotSent::Request)?;
-    let sent = shared.sender.try_send_request(request.http2(origin)).await;
+    let sent = request.http2(origin);
+    tap::note_request(request, &sent);
+    let sent = shared.sender.try_send_request(sent).await;
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
             Some(_) => NotSent::Request,
@@ -422,7 +436,7 @@ async fn send_http2(
             None => NotSent::Error(error.into_error().into()),
         })?
         .into_parts();
-    let kept = upstreams.keep(request, &head.headers);
+    let kept = upstreams.keep(request, &head);
     let body = UpstreamBody::Http2 { incoming, _lease: lease };
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
 }

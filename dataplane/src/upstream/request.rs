@@ -14,6 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
+use shared::port::UpstreamTap;
 use shared::provider::sigv4::{Signable, sha256};
 use shared::routing::{Origin, ProviderInstance};
 
@@ -54,6 +55,8 @@ pub(crate) struct UpstreamRequest<'a> {
     /// The client's forwarded headers, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
+    /// Observes what is exchanged with the upstream.
+    pub(crate) tap: Option<&'a Arc<dyn UpstreamTap>>,
     /// The type of the body.
     pub(crate) content_type: &'a HeaderValue,
     /// The accepted type of the answer.
@@ -148,7 +151,8 @@ impl UpstreamRequest<'_> {
         }
     }
 
-    fn is_fixed(&self, name: &HeaderName) -> bool {
+    /// True if the provider instance sets this field.
+    pub(super) fn is_fixed(&self, name: &HeaderName) -> bool {
         self.provider.headers.iter().any(|(own, _)| own == name)
     }
 
@@ -304,6 +308,7 @@ mod tests {
             path: PathAndQuery::from_static("/v1/x"),
             forwarded: &forwarded,
             request_id: &id.parse().unwrap(),
+            tap: None,
             content_type: &JSON,
             accept: &ANYTHING,
             segments: vec![Bytes::from_static(b"12345"); 2],

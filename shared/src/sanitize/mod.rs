@@ -35,6 +35,14 @@ pub fn diagnostic<'a>(text: &'a str, known: &[&str]) -> Cow<'a, str> {
     Cow::Owned(MARK.to_owned())
 }
 
+/// Returns `text` with the secrets of all providers replaced by `[redacted]`, and nothing else changed. For records of
+/// what was exchanged, which must stay faithful.
+pub fn guarded(text: &str) -> Cow<'_, str> {
+    let mut spans = Vec::new();
+    guarded::mark(text, &mut spans);
+    if spans.is_empty() { Cow::Borrowed(text) } else { Cow::Owned(redacted(text, spans)) }
+}
+
 /// Returns `None` if there is nothing to redact.
 fn replaced(text: &str, known: &[&str]) -> Option<String> {
     let mut spans = Vec::new();
@@ -44,9 +52,11 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
     guarded::mark(text, &mut spans);
     shape::mark(text, &mut spans);
     label::mark(text, &mut spans);
-    if spans.is_empty() {
-        return None;
-    }
+    (!spans.is_empty()).then(|| redacted(text, spans))
+}
+
+/// Replaces the marked spans.
+fn redacted(text: &str, mut spans: Spans) -> String {
     spans.sort_unstable_by_key(|span| span.start);
     let mut clean = String::with_capacity(text.len());
     let mut kept_from = 0;
@@ -62,7 +72,7 @@ fn replaced(text: &str, known: &[&str]) -> Option<String> {
         kept_from = text.ceil_char_boundary(span.end);
     }
     clean.push_str(&text[kept_from..]);
-    Some(clean)
+    clean
 }
 
 /// Returns true for letters, digits and the characters that join them in keys and names; `*` because keys are often

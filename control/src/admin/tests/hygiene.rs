@@ -100,6 +100,10 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
     assert_eq!(status, 201, "{made}");
     let mut asked = 0;
     for route in routes.filter(|route| [Method::POST, Method::PUT, Method::PATCH].contains(&route.method)) {
+        // Their bodies are those of the data plane.
+        if route.pattern.starts_with("run/") {
+            continue;
+        }
         let path = route.pattern.replace("{}", "x");
         let body = match (route.method.as_str(), route.pattern) {
             // The fields other than the id are validated in a second step, which needs a valid id and type.

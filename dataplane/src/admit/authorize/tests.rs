@@ -59,7 +59,7 @@ fn administrator() -> Access {
 /// Returns the target that serves `selector`, or the error code; the explanation must agree.
 async fn outcome(fixture: &Fixture, access: Access, selector: &str) -> String {
     let access = Arc::new(access);
-    let ask = Insider { access: Arc::clone(&access), only: None, explain: false };
+    let ask = Insider::new(Arc::clone(&access));
     let response = fixture.chat(&asks(selector, false), Some(ask.clone())).await;
     let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     let served = header("x-llmgw-provider").zip(header("x-llmgw-model"));
@@ -185,7 +185,7 @@ async fn listed(fixture: &Fixture, access: Arc<Access>, path: &str, anthropic: b
     if anthropic {
         request.headers_mut().insert("anthropic-version", "2023-06-01".parse().unwrap());
     }
-    request.extensions_mut().insert(Insider { access, only: None, explain: false });
+    request.extensions_mut().insert(Insider::new(access));
     whole(fixture.send(request).await).await
 }
 

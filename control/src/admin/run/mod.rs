@@ -1,0 +1,244 @@
+//! `POST /admin/api/run/{path}` and `GET run/{request_id}`: sends a request of the data plane as a key or a human, whose
+//! permissions and quotas apply, and shows what was exchanged on both sides of the gateway.
+
+pub(crate) mod recording;
+
+use std::fmt::Write as _;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN, PROXY_AUTHORIZATION, REFERER,
+    TE, TRANSFER_ENCODING, UPGRADE,
+};
+use http::request::Parts;
+use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use serde::Serialize;
+use serde_json::{Value, json};
+use shared::access::{Access, Role};
+use shared::error_kind::ErrorKind;
+use shared::id::{ModelId, PrincipalId, ProviderId};
+use shared::port::{Body, Insider, RUN_PATH, UpstreamTap, full};
+use shared::quota::Subject;
+use shared::sanitize;
+use shared::snapshot::Snapshot;
+
+use self::recording::{RecordedSide, Side};
+use super::{ApiError, Call, Route, explain, json, route_of};
+use crate::catalog::test_completion::HERE;
+use crate::db::audit::AuditEntry;
+use crate::db::principals;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::POST, "run/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
+    route_of(Method::POST, "run/{}/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
+    route_of(Method::POST, "run/{}/{}/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
+    route_of(Method::GET, "run/{}", |call| Box::pin(show(call)))
+        .answers::<RunExchange>("Shows what a run exchanged on both sides of the gateway."),
+];
+
+const DOC: &str = "Sends the request of the data plane whose path follows `run/` as a key or a human.";
+
+/// True for a run, whose body has any type and is not read before the handler runs.
+pub(crate) fn is_run(parts: &Parts) -> bool {
+    parts.method == Method::POST && parts.uri.path().starts_with(RUN_PATH)
+}
+
+async fn run(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let began = Instant::now();
+    let uri = uri(&call)?;
+    let (acting_as, access) = caller(&call).await?;
+    let restricted_to = restriction(&call.parts.headers)?;
+    let body = call.unread.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let body = body.unwrap_or_else(|| full(""));
+    let request_id = call.actor.request_id.clone().unwrap_or_default();
+    let after = json!({"path": uri.path(), "as": acting_as});
+    call.record(AuditEntry::done("request.run", "request", &request_id).after(after)).await?;
+    let recording = call.app.recordings.begin(request_id, began);
+    let mut request = Request::post(uri).body(()).map_err(|_| no_path())?;
+    *request.headers_mut() = forwarded(&call.parts.headers);
+    let first = format!("POST {} HTTP/1.1", request.uri());
+    recording.begin_side(Side::ClientRequest, head(first, request.headers()));
+    let tap: Arc<dyn UpstreamTap> = Arc::clone(&recording) as _;
+    let insider = Insider { restricted_to, tap: Some(tap), ..Insider::new(access) };
+    request.extensions_mut().insert(insider);
+    let request = request.map(|()| recording.around(Side::ClientRequest, body));
+    let (parts, body) = call.app.plane.handle(request, HERE).await.into_parts();
+    let first = format!("HTTP/1.1 {}", parts.status);
+    recording.begin_side(Side::ClientResponse, head(first, &parts.headers));
+    Ok(Response::from_parts(parts, recording.around(Side::ClientResponse, body)))
+}
+
+/// Returns the target of the request on the data plane, with its query.
+fn uri(call: &Call<'_>) -> Result<Uri, ApiError> {
+    let uri = &call.parts.uri;
+    let path = uri.path().strip_prefix(RUN_PATH).unwrap_or_default().trim_end_matches('/');
+    if !explain::is_client_path(&format!("/{path}")) {
+        return Err(no_path());
+    }
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    format!("/{path}{query}").parse().map_err(|_| no_path())
+}
+
+fn no_path() -> ApiError {
+    let message =
+        "There is no such path. Below run/ are the paths that clients post to, such as v1/chat/completions.";
+    ApiError::new(ErrorKind::NotFound, message)
+}
+
+/// Returns the key or human in `X-LLMGW-Run-As`, and its access.
+async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
+    let id = text(&call.parts.headers, RUN_AS)?.ok_or_else(|| {
+        let message = "Send X-LLMGW-Run-As with the ID of a key (key_…) or a human (prn_…): a run is never sent \
+                       as the administrator.";
+        ApiError::parameter(RUN_AS, message)
+    })?;
+    let snapshot = call.app.snapshot.load();
+    let access = if id.starts_with("prn_") {
+        let wanted = id.to_owned();
+        let found = call.app.readers.ask(move |db| principals::find(db, &wanted)).await?;
+        let is_active = found.is_some_and(|principal| !principal.disabled);
+        is_active.then(|| Arc::new(of_human(&snapshot, PrincipalId::new(id))))
+    } else {
+        let found = snapshot.access.keys.values().find(|access| access.key.as_str() == id);
+        found.filter(|access| access.role == Role::Project).cloned()
+    };
+    let message = "X-LLMGW-Run-As does not name a usable key or human: it does not exist, or it is disabled, \
+                   revoked or expired.";
+    let access = access.ok_or_else(|| ApiError::parameter(RUN_AS, message))?;
+    Ok((id.to_owned(), access))
+}
+
+/// Returns the access of a key without lists and project that acts as a human. The quotas are those of the human, of
+/// provider instances and of the gateway.
+fn of_human(snapshot: &Snapshot, human: PrincipalId) -> Access {
+    let mut quotas = Vec::new();
+    for access in snapshot.access.keys.values().filter(|access| access.role == Role::Project) {
+        let is_theirs = access.acts_as.as_ref() == Some(&human);
+        let counts = |subject| match subject {
+            Subject::Principal => is_theirs,
+            Subject::Provider | Subject::Gateway => true,
+            Subject::Key | Subject::Project => false,
+        };
+        quotas.extend(access.quotas.iter().filter(|quota| counts(quota.subject)).cloned());
+    }
+    quotas.sort_by(|one, other| one.id.cmp(&other.id));
+    quotas.dedup_by(|one, other| one.id == other.id);
+    Access { acts_as: Some(human), quotas: quotas.into(), ..Access::new(RUN_KEY, Role::Project) }
+}
+
+/// Returns the target in `X-LLMGW-Run-Only`.
+fn restriction(headers: &HeaderMap) -> Result<Option<(ProviderId, ModelId)>, ApiError> {
+    let Some(only) = text(headers, RUN_ONLY)? else { return Ok(None) };
+    let (provider, model) = only.split_once('/').ok_or_else(|| {
+        ApiError::parameter(RUN_ONLY, "X-LLMGW-Run-Only must be a target, such as openai-main/gpt-5.1.")
+    })?;
+    Ok(Some((ProviderId::new(provider), ModelId::new(model))))
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &'static str) -> Result<Option<&'a str>, ApiError> {
+    let Some(value) = headers.get(name) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| ApiError::parameter(name, "The value must be ASCII."))?;
+    Ok(Some(text.trim()))
+}
+
+/// Returns the headers of the request on the data plane: without those that authenticate the administrator, and those of
+/// the connection and of the page.
+fn forwarded(headers: &HeaderMap) -> HeaderMap {
+    let own =
+        [RUN_AS, RUN_ONLY, "x-api-key", "x-csrf-token", "idempotency-key", "keep-alive", "proxy-connection"];
+    let is_own = |name: &HeaderName| NOT_FORWARDED.contains(name) || own.contains(&name.as_str());
+    let is_forwarded = |name: &HeaderName| !is_own(name) && !name.as_str().starts_with("sec-");
+    let kept = headers.iter().filter(|(name, _)| is_forwarded(name));
+    kept.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+static NOT_FORWARDED: [HeaderName; 12] = [
+    AUTHORIZATION,
+    CONNECTION,
+    CONTENT_LENGTH,
+    COOKIE,
+    EXPECT,
+    HOST,
+    ORIGIN,
+    PROXY_AUTHORIZATION,
+    REFERER,
+    TE,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// Returns a head as text, one line per field.
+fn head(first: String, headers: &HeaderMap) -> String {
+    let mut head = first;
+    for (name, value) in headers {
+        let _ = write!(head, "\n{name}: {}", String::from_utf8_lossy(value.as_bytes()));
+    }
+    head
+}
+
+/// What was exchanged in a run.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RunExchange {
+    request_id: String,
+    /// The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides.
+    sides: Vec<ShownSide>,
+}
+
+/// One side of a run.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "RunSide"))]
+struct ShownSide {
+    side: Side,
+    /// The number of the upstream request; null on the client's sides.
+    attempt: Option<u32>,
+    /// The first line and the header fields. Values that contain the provider's credential are `[hidden]`.
+    head: String,
+    /// The body, or its first 256 KiB. Secrets of providers are redacted.
+    body: String,
+    /// True if `body` is base64, because the bytes are not text.
+    base64: bool,
+    /// True if the head, the body or the times are incomplete.
+    cut: bool,
+    /// The arrival times of the body's pieces, in microseconds since the run began.
+    pieces_us: Vec<u64>,
+}
+
+impl From<RecordedSide> for ShownSide {
+    fn from(recorded: RecordedSide) -> Self {
+        let RecordedSide { side, attempt, head, body, cut, pieces_us } = recorded;
+        let head = sanitize::guarded(&head).into_owned();
+        let (body, base64) = shown(&body);
+        Self { side, attempt, head, body, base64, cut, pieces_us }
+    }
+}
+
+/// Returns a body as text without secrets, and true if it is in base64.
+fn shown(body: &[u8]) -> (String, bool) {
+    let text = String::from_utf8_lossy(body);
+    let clean = sanitize::guarded(&text);
+    // A text that was cut may end inside a character.
+    let is_text = std::str::from_utf8(body).err().is_none_or(|error| error.error_len().is_none());
+    if is_text || clean != text { (clean.into_owned(), false) } else { (BASE64_STANDARD.encode(body), true) }
+}
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let found = call.app.recordings.find(call.argument(), Instant::now());
+    let recording = found.ok_or_else(|| {
+        let message =
+            "There is no recording of a run with this ID: the latest 16 runs are kept for ten minutes.";
+        ApiError::new(ErrorKind::NotFound, message)
+    })?;
+    let sides = recording.sides().into_iter().map(ShownSide::from).collect();
+    json(&RunExchange { request_id: recording.request_id.clone(), sides })
+}
+
+const RUN_AS: &str = "x-llmgw-run-as";
+const RUN_ONLY: &str = "x-llmgw-run-only";
+/// The key in the records of runs as a human.
+const RUN_KEY: &str = "run";
