@@ -35,6 +35,7 @@ impl Rig {
         let quota = admin.create("quotas", quota).await;
         let client = Client::new(gateway.address(), Some(&key.key));
         let mut request = String::new();
+        let client = client.with("user-agent", "aider/0.86.1");
         for model in ["line", "line", "lab/other"] {
             let answer = client.chat(chat::request(model)).await;
             assert_eq!(answer.status, 200);
@@ -89,6 +90,9 @@ async fn suggestions_are_the_names_of_records_with_how_often_they_occur() {
     let keys = rig.data("suggest?field=key&q=a%20k").await;
     assert_eq!(keys, [json!({"value": rig.key.id, "name": "a key", "requests": 3})]);
     assert_eq!(rig.data("suggest?field=endpoint").await[0]["value"], "line");
+    let clients = json!({"value": "aider/0.86.1", "name": null, "requests": 3});
+    assert_eq!(rig.data("suggest?field=client&q=AIDER").await, [clients]);
+    assert!(rig.data("suggest?field=error").await.is_empty(), "every request was served");
     assert_eq!(rig.data("suggest?field=principal&q=ada").await[0]["value"], json!(rig.ada));
     for path in ["suggest", "suggest?field=weather"] {
         let answer = rig.admin.call("GET", path, Value::Null).await;

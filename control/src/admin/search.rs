@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use records::RecordName;
 use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::unix_ms;
@@ -17,6 +18,7 @@ use crate::connection::{ListedEndpoint, ProviderConnection};
 use crate::db::search::{self, FoundRow};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::names::{Labels, NamedKind};
+use crate::usage::occurrences::occurrences;
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportGroup, ReportQuestion, sums};
 use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
@@ -195,10 +197,22 @@ struct Suggestion {
     requests: u64,
 }
 
+/// A field of records whose names can be suggested.
+#[derive(Clone, Copy)]
+enum SuggestedField {
+    /// A field that the sums of usage contain.
+    Column(Column),
+    /// A field that only the records contain.
+    Recorded(RecordName),
+}
+
 async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
-    let fields: Vec<(&str, Column)> = Column::ALL.iter().map(|column| (column.name(), *column)).collect();
+    let columns = Column::ALL.iter().map(|column| (column.name(), SuggestedField::Column(*column)));
+    let recorded = [("client", RecordName::Client), ("error", RecordName::Error)];
+    let recorded = recorded.map(|(name, kind)| (name, SuggestedField::Recorded(kind)));
+    let fields: Vec<(&str, SuggestedField)> = columns.chain(recorded).collect();
     let field = query.choice("field", &fields)?;
     let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
     let field = field.ok_or_else(|| {
@@ -211,38 +225,50 @@ async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&ListPage::whole(asked.await?))
 }
 
-/// Returns the names of `column` that contain `text`, the most frequent first.
+/// Returns the names of a field that contain `text`, the most frequent first.
 fn suggestions(
     db: &Connection,
-    column: Column,
+    field: SuggestedField,
     text: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<Suggestion>> {
-    let now_ms = unix_ms();
-    let question = ReportQuestion {
-        from_ms: now_ms.saturating_sub(SUGGESTED_MS),
-        to_ms: now_ms.saturating_add(1),
-        calendar: Calendar::whole(),
-        group_by: vec![Dimension::Column(column)],
-        filters: Vec::new(),
-        marks: Marks::default(),
+    let from_ms = unix_ms().saturating_sub(SUGGESTED_MS);
+    let (mut counts, kind) = match field {
+        SuggestedField::Column(column) => (summed(db, column, from_ms)?, kind_of(column)),
+        SuggestedField::Recorded(kind) => {
+            let counts = occurrences(db, kind, from_ms, Instant::now() + SCANNING_TIME)?;
+            (counts.into_iter().collect(), None)
+        }
     };
-    let mut groups = sums(db, &question, Instant::now() + READING_TIME)?;
-    groups.sort_by_key(|group| std::cmp::Reverse(group.sums.requests));
+    counts.sort_by(|(one, more), (other, less)| less.cmp(more).then_with(|| one.cmp(other)));
     let (mut labels, mut found) = (Labels::default(), Vec::new());
-    for ReportGroup { names, sums, .. } in groups.into_iter().take(NAMED_MAX) {
-        let Some(value) = names.into_iter().next().flatten() else { continue };
-        let named = kind_of(column).map(|kind| labels.find(db, kind, &value)).transpose()?;
+    for (value, requests) in counts.into_iter().take(NAMED_MAX) {
+        let named = kind.map(|kind| labels.find(db, kind, &value)).transpose()?;
         let name = named.and_then(|label| label.name);
         let has_text = |name: &String| name.to_lowercase().contains(text);
         if has_text(&value) || name.as_ref().is_some_and(has_text) {
-            found.push(Suggestion { value, name, requests: sums.requests });
+            found.push(Suggestion { value, name, requests });
         }
         if found.len() >= limit {
             break;
         }
     }
     Ok(found)
+}
+
+/// Returns the names in a column, with the number of requests.
+fn summed(db: &Connection, column: Column, from_ms: u64) -> rusqlite::Result<Vec<(String, u64)>> {
+    let question = ReportQuestion {
+        from_ms,
+        to_ms: unix_ms().saturating_add(1),
+        calendar: Calendar::whole(),
+        group_by: vec![Dimension::Column(column)],
+        filters: Vec::new(),
+        marks: Marks::default(),
+    };
+    let groups = sums(db, &question, Instant::now() + READING_TIME)?;
+    let named = |ReportGroup { names, sums, .. }| Some((names.into_iter().next()??, sums.requests));
+    Ok(groups.into_iter().filter_map(named).collect())
 }
 
 /// Returns the kind of object whose ids a column holds.
@@ -267,3 +293,5 @@ const NAMED_MAX: usize = 5_000;
 /// The time from which `suggest` takes names: 30 days.
 const SUGGESTED_MS: u64 = 30 * 86_400_000;
 const READING_TIME: Duration = Duration::from_secs(3);
+/// The time for reading records; names of older ones are then missing.
+const SCANNING_TIME: Duration = Duration::from_secs(1);

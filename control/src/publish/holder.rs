@@ -44,7 +44,7 @@ impl AccessHolder {
         Self::of(db, opening, obstacles)
     }
 
-    /// Returns the access of a key of a project that has no lists of its own and acts as no one.
+    /// Returns the access of a key of a project that has no lists of its own and acts for no human.
     pub(crate) fn project(db: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
         Self::of(db, bare_key(id, None), Vec::new())
     }

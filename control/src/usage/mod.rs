@@ -21,6 +21,7 @@ pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod names;
+pub(crate) mod occurrences;
 pub(crate) mod read_positions;
 pub(crate) mod recent;
 pub(crate) mod report;
