@@ -5,6 +5,7 @@ import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
 import { Gateway } from "./gateway.mjs";
 import { overviewChecks } from "./overview.mjs";
+import { playgroundChecks } from "./playground.mjs";
 import { requestChecks } from "./requests.mjs";
 import { setupChecks } from "./setup.mjs";
 
@@ -15,7 +16,7 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...playgroundChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

@@ -10,6 +10,7 @@ import { KeyPage } from "../page/key";
 import { KeysPage } from "../page/keys";
 import { ModelsPage } from "../page/models";
 import { OverviewPage } from "../page/overview";
+import { PlaygroundPage } from "../page/playground";
 import { ProjectPage } from "../page/project";
 import { ProviderPage } from "../page/provider";
 import { ProvidersPage } from "../page/providers";
@@ -46,6 +47,7 @@ export const GROUPS: Group[] = [
       { title: "Providers", path: "/providers", icon: "plug", key: "p" },
       { title: "Routes", path: "/routes", icon: "route", key: "t" },
       { title: "Models", path: "/models", icon: "boxes", key: "m" },
+      { title: "Playground", path: "/playground", icon: "flask-conical", key: "y" },
     ],
   },
   {
@@ -84,6 +86,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/routes", RoutesPage],
   ["/routes/:name", RoutePage],
   ["/models", ModelsPage],
+  ["/playground", PlaygroundPage],
   ["/access", AccessPage],
   ["/access/humans/:id", HumanPage],
   ["/access/humans/:id/access", HumanAccessPage],

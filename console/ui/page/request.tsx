@@ -132,7 +132,10 @@ function One({ of }: { of: FullRecord }) {
           </Card>
           <TokensCard of={of} />
           <Card title="Content">
-            <p class="muted">Prompts and answers are not kept.</p>
+            <p class="muted">
+              Prompts and answers are not kept. The <a href={href("/playground", { model: of.selector })}>Playground</a> shows what a
+              request carries on both sides of the gateway.
+            </p>
           </Card>
         </div>
         <FactsCard of={of} />

@@ -1,0 +1,281 @@
+// The playground: sends a request of any operation as a key or a human, never as the administrator, and shows both sides of the
+// gateway.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { changed, useResource } from "../api/resource";
+import { sendRun } from "../api/run";
+import type { Endpoint, Key, Page as PageOf, Principal } from "../api/types";
+import { param, setParams } from "../app/router";
+import { Field, Select, Text } from "../part/form";
+import { Card, Page } from "../part/page";
+import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf, StreamText, textOf } from "./playground/operations";
+import { type Outcome, Result } from "./playground/result";
+
+const EMPTY: Draft = { model: "", system: "", turns: [], message: "", stream: true, voice: "alloy", tools: "", image: null, file: null };
+const BEGUN: Outcome = { requestId: null, status: null, text: "", images: [], audio: null, raw: "", error: null, isOver: false };
+
+export function PlaygroundPage() {
+  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
+  const humans = useResource<PageOf<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
+  const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data.filter(({ shadowed }) => !shadowed) ?? [];
+  const operation = operationOf(param("path"));
+  const callers = [...keys, ...humans];
+  const as = callers.find(({ id }) => id === param("as"))?.id ?? callers[0]?.id ?? "";
+  const model = param("model") || endpoints[0]?.name || "";
+  const targets = endpoints.find(({ name }) => name === model)?.failover ?? [];
+  const only = targets.some(({ provider, model }) => `${provider}/${model}` === param("only")) ? param("only") : "";
+  const [draft, setDraft] = useState<Draft>(EMPTY);
+  const { outcome, send, stop } = useRun();
+  const set = (change: Partial<Draft>): void => setDraft((old) => ({ ...old, ...change }));
+  const isBusy = outcome !== null && !outcome.isOver;
+  const submit = async (): Promise<void> => {
+    if (isBusy || !as) return;
+    const text = await send({ operation: operation.id, path: operation.path, as, only, draft: { ...draft, model } });
+    if (text && operation.isConversation) {
+      const turns: Draft["turns"] = [...draft.turns, { role: "user", text: draft.message }, { role: "assistant", text }];
+      set({ turns, message: "", image: null });
+    }
+  };
+  return (
+    <Page
+      title="Playground"
+      lead="Sends a request as a key or a human, with their permissions and limits. Both sides of the gateway are shown."
+    >
+      <div class="filters">
+        <Labelled label="As">
+          <Select
+            aria-label="As"
+            value={as}
+            onValue={(as) => setParams({ as }, "replace")}
+            options={
+              callers.length
+                ? [...keys.map(({ id, name }) => [id, `key ${name}`]), ...humans.map(({ id, name }) => [id, `human ${name}`])].map(
+                    ([id = "", name = ""]): [string, string] => [id, name],
+                  )
+                : [["", "no key yet"]]
+            }
+          />
+        </Labelled>
+        <Labelled label="To">
+          <Text
+            aria-label="To"
+            class="mono"
+            value={model}
+            onValue={(model) => setParams({ model, only: null }, "replace")}
+            list="selectors"
+          />
+          <datalist id="selectors">
+            {endpoints.map(({ name }) => (
+              <option key={name} value={name} />
+            ))}
+          </datalist>
+        </Labelled>
+        <Labelled label="Only target">
+          <Select
+            aria-label="Only target"
+            value={only}
+            onValue={(only) => setParams({ only }, "replace")}
+            options={[
+              ["", "any"],
+              ...targets.map(({ provider, model }): [string, string] => [`${provider}/${model}`, `${provider}/${model}`]),
+            ]}
+          />
+        </Labelled>
+      </div>
+      <span class="seg wrapping" role="group" aria-label="Through">
+        {OPERATIONS.map(({ id, title }) => (
+          <button key={id} type="button" aria-pressed={id === operation.id} onClick={() => setParams({ path: id }, "replace")}>
+            {title}
+          </button>
+        ))}
+      </span>
+      <div class="cols halves">
+        <Card title={operation.title}>
+          <form
+            class="form"
+            aria-label="Request"
+            onSubmit={(event) => {
+              event.preventDefault();
+              void submit();
+            }}
+            onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void submit();
+            }}
+          >
+            <Fields operation={operation.id} isConversation={operation.isConversation} draft={draft} set={set} />
+            <p class="help">
+              Hosted requests may be billable. It counts for {callers.find(({ id }) => id === as)?.name ?? "the key"} and its limits.
+            </p>
+            <div class="dialog-foot">
+              {draft.turns.length > 0 && (
+                <button type="button" class="btn plain" onClick={() => set({ turns: [], message: "" })}>
+                  New conversation
+                </button>
+              )}
+              {isBusy && (
+                <button type="button" class="btn" onClick={stop}>
+                  Stop
+                </button>
+              )}
+              <button type="submit" class="btn primary" disabled={isBusy || !as || !model}>
+                Send <span class="kbd">Ctrl Enter</span>
+              </button>
+            </div>
+          </form>
+        </Card>
+        {outcome ? (
+          <Result of={outcome} />
+        ) : (
+          <Card title="Result">
+            <p class="muted">The answer, its route and the bytes of both sides appear here. Nothing of it is stored.</p>
+          </Card>
+        )}
+      </div>
+    </Page>
+  );
+}
+
+function Labelled({ label, children }: { label: string; children: preact.ComponentChildren }) {
+  return (
+    <span class="labelled">
+      <span class="faint" aria-hidden="true">
+        {label}
+      </span>
+      {children}
+    </span>
+  );
+}
+
+type FieldsProps = { operation: OperationId; isConversation: boolean; draft: Draft; set: (change: Partial<Draft>) => void };
+
+const PROMPTS: Partial<Record<OperationId, string>> = { embeddings: "Input", speech: "Text to speak", image: "Prompt", video: "Prompt" };
+
+function Fields({ operation, isConversation, draft, set }: FieldsProps) {
+  if (operation === "transcription") {
+    return (
+      <Field label="Recording" name="file">
+        <input
+          type="file"
+          class="input file"
+          accept="audio/*,video/*"
+          onChange={(e) => set({ file: e.currentTarget.files?.[0] ?? null })}
+        />
+      </Field>
+    );
+  }
+  return (
+    <>
+      {isConversation && draft.turns.length > 0 && (
+        <ol class="turns" aria-label="Conversation">
+          {draft.turns.map(({ role, text }, i) => (
+            <li key={i} class={`turn ${role}`}>
+              <span class="faint">{role === "user" ? "You" : "Model"}</span>
+              <p class="wrap answer">{text}</p>
+            </li>
+          ))}
+        </ol>
+      )}
+      <Field label={PROMPTS[operation] ?? "Message"} name="message">
+        <textarea class="input" rows={4} value={draft.message} onInput={(e) => set({ message: e.currentTarget.value })} />
+      </Field>
+      {operation === "speech" && (
+        <Field label="Voice" name="voice">
+          <Text value={draft.voice} onValue={(voice) => set({ voice })} />
+        </Field>
+      )}
+      {isConversation && <More draft={draft} set={set} />}
+    </>
+  );
+}
+
+/** What a conversation may have besides its message. */
+function More({ draft, set }: Pick<FieldsProps, "draft" | "set">) {
+  const attach = (file: File | undefined): void => {
+    if (!file) return set({ image: null });
+    const reader = new FileReader();
+    reader.onload = () => set({ image: String(reader.result) });
+    reader.readAsDataURL(file);
+  };
+  return (
+    <details>
+      <summary>System text, tools, image, stream</summary>
+      <div class="form more">
+        <Field label="System" name="system" optional>
+          <textarea class="input" rows={2} value={draft.system} onInput={(e) => set({ system: e.currentTarget.value })} />
+        </Field>
+        <Field label="Tools" name="tools" optional help="A JSON list, as the protocol has them.">
+          <textarea class="input mono" rows={3} value={draft.tools} onInput={(e) => set({ tools: e.currentTarget.value })} />
+        </Field>
+        <Field label="Image" name="image" optional>
+          <input type="file" class="input file" accept="image/*" onChange={(e) => attach(e.currentTarget.files?.[0])} />
+        </Field>
+        <label class="pick">
+          <input type="checkbox" checked={draft.stream} onChange={(e) => set({ stream: e.currentTarget.checked })} />
+          <span>Stream the answer</span>
+        </label>
+      </div>
+    </details>
+  );
+}
+
+type Sending = { operation: OperationId; path: string; as: string; only: string; draft: Draft };
+
+/** Sends runs, one at a time, and follows what comes back. */
+function useRun() {
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const running = useRef<AbortController | null>(null);
+  useEffect(() => () => running.current?.abort(), []);
+  const audio = outcome?.audio ?? null;
+  useEffect(() => () => (audio ? URL.revokeObjectURL(audio) : undefined), [audio]);
+  const stop = (): void => running.current?.abort();
+  /** Returns the answer's text, or an empty one after a failure. */
+  const send = async ({ operation, path, as, only, draft }: Sending): Promise<string> => {
+    const controller = new AbortController();
+    running.current = controller;
+    let now = BEGUN;
+    const take = (change: Partial<Outcome>): void => {
+      now = { ...now, ...change };
+      setOutcome(now);
+    };
+    take({});
+    try {
+      const response = await sendRun({ path, as, only, body: bodyOf(operation, draft), signal: controller.signal });
+      take({ status: response.status, requestId: response.headers.get("x-request-id") });
+      await read(response, take);
+    } catch (error) {
+      take({ error: controller.signal.aborted ? "Stopped." : (error as Error).message });
+    }
+    take({ isOver: true });
+    changed("requests");
+    return now.error ? "" : now.text;
+  };
+  return { outcome, send, stop };
+}
+
+/** Reads an answer as it comes: a stream of events, a sound, or JSON. */
+async function read(response: Response, take: (change: Partial<Outcome>) => void): Promise<void> {
+  const type = response.headers.get("content-type") ?? "";
+  if (response.ok && type.startsWith("text/event-stream") && response.body) {
+    const stream = new StreamText();
+    const decoder = new TextDecoder();
+    const reader = response.body.getReader();
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) break;
+      stream.push(decoder.decode(value, { stream: true }));
+      take({ text: stream.text });
+    }
+    return;
+  }
+  if (response.ok && type.startsWith("audio/")) {
+    take({ audio: URL.createObjectURL(await response.blob()) });
+    return;
+  }
+  const raw = await response.text();
+  try {
+    const answer = JSON.parse(raw);
+    if (response.ok) take({ raw: JSON.stringify(answer, null, 2), text: textOf(answer), images: imagesOf(answer) });
+    else take({ raw, error: String(answer?.error?.message ?? raw) });
+  } catch {
+    take(response.ok ? { raw, text: raw } : { raw, error: raw || "The answer is empty." });
+  }
+}

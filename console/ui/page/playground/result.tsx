@@ -1,0 +1,180 @@
+// What came back from a run: the answer, the route that it took, both sides of the gateway, and the raw stream.
+import { useState } from "preact/hooks";
+import { useResource } from "../../api/resource";
+import type { FullRecord } from "../../api/shapes";
+import type { RunExchange, RunSide as Side } from "../../api/types";
+import { href } from "../../app/router";
+import { Loaded } from "../../part/feedback";
+import { duration, plural } from "../../part/format";
+import { Card } from "../../part/page";
+import { Waterfall } from "../../part/waterfall";
+import { lined, rowsOf } from "./bytes";
+
+/** A run as far as it has come. */
+export type Outcome = {
+  requestId: string | null;
+  status: number | null;
+  text: string;
+  images: string[];
+  /** The address of a sound, and its type. */
+  audio: string | null;
+  /** The answer as it came, if it is not a stream. */
+  raw: string;
+  error: string | null;
+  isOver: boolean;
+};
+
+const TABS = ["Answer", "Route trace", "What was sent", "Raw stream"] as const;
+
+export function Result({ of }: { of: Outcome }) {
+  const [tab, setTab] = useState<(typeof TABS)[number]>("Answer");
+  return (
+    <Card
+      title="Result"
+      aside={
+        <span class="seg" role="group" aria-label="Show">
+          {TABS.map((name) => (
+            <button key={name} type="button" aria-pressed={name === tab} onClick={() => setTab(name)}>
+              {name}
+            </button>
+          ))}
+        </span>
+      }
+      bare
+    >
+      <div class="result">{tab === "Answer" ? <AnswerView of={of} /> : <Kept of={of} tab={tab} />}</div>
+    </Card>
+  );
+}
+
+function AnswerView({ of }: { of: Outcome }) {
+  return (
+    <>
+      {of.error && (
+        <p class="alert bad wrap" role="alert">
+          {of.status !== null && `${of.status}: `}
+          {of.error}
+        </p>
+      )}
+      {of.text && <p class="answer wrap">{of.text}</p>}
+      {of.images.map((address) => (
+        <img key={address.slice(-40)} class="answer-image" src={address} alt="The model's output" />
+      ))}
+      {/* biome-ignore lint/a11y/useMediaCaption: a model's speech; its text is the request */}
+      {of.audio && <audio controls src={of.audio} aria-label="The model's speech" />}
+      {!of.text && !of.error && of.images.length === 0 && !of.audio && of.isOver && (
+        <Text text={of.raw || "The answer is empty."} label="Answer" />
+      )}
+      {!of.isOver && <p class="muted">Waiting…</p>}
+      <p class="sr" role="status">
+        {of.isOver && !of.error ? "Answered" : ""}
+      </p>
+    </>
+  );
+}
+
+/** What the gateway keeps of a run once it is over. */
+function Kept({ of, tab }: { of: Outcome; tab: string }) {
+  if (!of.isOver) return <p class="muted">It is there when the answer has ended.</p>;
+  if (!of.requestId) return <p class="muted">The request did not reach the data plane.</p>;
+  return tab === "Route trace" ? <Trace id={of.requestId} /> : <Exchange id={of.requestId} isRaw={tab === "Raw stream"} />;
+}
+
+function Trace({ id }: { id: string }) {
+  const record = useResource<FullRecord>(`requests/${encodeURIComponent(id)}`);
+  return (
+    <Loaded resource={record} missing={<p class="muted">It was refused before it was admitted: there is no record of it.</p>}>
+      {(data) => (
+        <>
+          {data.trace?.length ? <Waterfall record={data} /> : <p class="muted">No target was tried.</p>}
+          <p>
+            <a href={href(`/requests/${encodeURIComponent(id)}`)}>See the request</a>
+          </p>
+        </>
+      )}
+    </Loaded>
+  );
+}
+
+const SIDES: Record<string, string> = {
+  client_request: "From the client",
+  upstream_request: "To the upstream",
+  upstream_response: "From the upstream",
+  client_response: "To the client",
+};
+
+const titleOf = ({ side, attempt }: Side): string => `${SIDES[side] ?? side}${attempt === null ? "" : `, attempt ${attempt}`}`;
+
+function Exchange({ id, isRaw }: { id: string; isRaw: boolean }) {
+  const exchange = useResource<RunExchange>(`run/${encodeURIComponent(id)}`);
+  return (
+    <Loaded resource={exchange} missing={<p class="muted">The latest 16 runs are kept for ten minutes. This one is gone.</p>}>
+      {({ sides }) => {
+        const [client, ...more] = sides.filter(({ side }) => side === (isRaw ? "client_response" : "client_request"));
+        const upstream = sides.filter(({ side }) => side === (isRaw ? "upstream_response" : "upstream_request"));
+        const shown = [...upstream, ...(isRaw ? [client, ...more] : [])].filter((side) => side !== undefined);
+        if (isRaw) return shown.map((side) => <Pieces key={titleOf(side)} of={side} />);
+        if (!client) return <p class="muted">Nothing was recorded.</p>;
+        if (upstream.length === 0) return <Compared left={client} right={null} />;
+        return upstream.map((side) => <Compared key={titleOf(side)} left={client} right={side} />);
+      }}
+    </Loaded>
+  );
+}
+
+/** A text that scrolls by itself. */
+function Text({ text, label }: { text: string; label: string }) {
+  return (
+    <pre class="code" role="group" aria-label={label} tabIndex={0}>
+      <code>{text}</code>
+    </pre>
+  );
+}
+
+/** A side as lines: its head, an empty line, its body. */
+const linesOf = ({ head, body, base64 }: Side): string[] => [...head.split("\n"), "", ...(base64 ? [`base64: ${body}`] : lined(body))];
+
+/** The request as the client made it, beside what the gateway made of it; lines that differ are marked. */
+function Compared({ left, right }: { left: Side; right: Side | null }) {
+  const lines = linesOf(left);
+  const rows = right ? rowsOf(lines, linesOf(right)) : lines.map((line) => ({ left: line, right: null, same: true }));
+  return (
+    <div class="table-wrap" role="group" aria-label={right ? titleOf(right) : titleOf(left)} tabIndex={0}>
+      <table class="table compared">
+        <thead>
+          <tr>
+            <th scope="col">{titleOf(left)}</th>
+            <th scope="col">{right ? titleOf(right) : "No upstream: it was answered inside the gateway"}</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map(({ left, right, same }, i) => (
+            <tr key={i} class={same ? undefined : "changed"}>
+              <td class="mono">{left !== null && (same ? left : <del class="diff-del">{left}</del>)}</td>
+              <td class="mono">{right !== null && (same ? right : <ins class="diff-ins">{right}</ins>)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+const TIMES_SHOWN = 12;
+
+/** A body with the arrival times of its pieces. */
+function Pieces({ of }: { of: Side }) {
+  const { pieces_us: times } = of;
+  const shown = times.slice(0, TIMES_SHOWN).map((us) => duration(us));
+  return (
+    <section aria-label={titleOf(of)}>
+      <h3 class="group-title">{titleOf(of)}</h3>
+      <p class="help">
+        {plural(times.length, "piece")}
+        {times.length > 0 && ` at ${shown.join(", ")}${times.length > TIMES_SHOWN ? `, … ${duration(times.at(-1))}` : ""}`}
+        {of.cut && ", cut off"}
+      </p>
+      <Text text={`${of.head}\n\n${of.body}`} label={titleOf(of)} />
+    </section>
+  );
+}
