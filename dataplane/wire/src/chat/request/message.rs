@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde_json::value::RawValue;
+
 use super::content::{CacheMark, ChatContent, ChatPart};
 use super::thought::{SignedThought, signed_thoughts};
 use super::tools::ToolKind;
@@ -268,7 +270,7 @@ impl<'t, 'i> CallInput<'t, 'i> {
         if text.is_empty() {
             return Some("{}".into());
         }
-        json::parse(&mut text.as_bytes().to_vec()).is_ok().then_some(text.into())
+        is_object(text).then_some(text.into())
     }
 
     /// Returns the text, or an object as text. `None` if it is neither.
@@ -279,6 +281,15 @@ impl<'t, 'i> CallInput<'t, 'i> {
             Self::Absent | Self::Malformed => None,
         }
     }
+}
+
+/// True if `text` is a JSON object.
+fn is_object(text: &str) -> bool {
+    if text.contains("\\u") {
+        // Only the parser finds surrogates without their other half.
+        return json::parse(&mut text.as_bytes().to_vec()).is_ok();
+    }
+    text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
 }
 
 fn written(value: Tree<'_, '_>) -> String {
@@ -311,6 +322,10 @@ mod tests {
             ("\"x\"", None),
             ("{\"a\":", None),
             ("null", None),
+            (r#"{"a":"\u00fc\n"}"#, Some(r#"{"a":"\u00fc\n"}"#)),
+            (r#"{"a":"\ud800"}"#, None),
+            (r#"{"a":"\x"}"#, None),
+            ("{} x", None),
         ];
         for (text, want) in rows {
             assert_eq!(CallInput::Text(text).object().as_deref(), want, "{text:?}");
