@@ -109,7 +109,10 @@ mod tests {
     /// 2026-11-22T03:00:00Z.
     const NOW_MS: u64 = 1_795_316_400_000;
 
-    fn of(fields: &[(&str, &str)]) -> Vec<(String, Option<u64>, Option<u64>, Option<u64>)> {
+    /// Name, limit, remaining amount, and milliseconds until the reset.
+    type Told = (String, Option<u64>, Option<u64>, Option<u64>);
+
+    fn of(fields: &[(&str, &str)]) -> Vec<Told> {
         let field = |(name, value): &(&str, &str)| {
             (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
         };
