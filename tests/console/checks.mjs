@@ -207,6 +207,12 @@ export const checks = {
     await page.getByRole("menuitem", { name: "Rotate" }).waitFor();
     await page.keyboard.press("Escape");
     assert.ok(await page.evaluate(() => document.activeElement.matches("[data-menu]")), "the focus is back");
+    await page.keyboard.press("Control+k");
+    await page.keyboard.type("default");
+    await page.getByRole("option", { name: "default endpoint" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
     await page.keyboard.press("?");
     await page.getByRole("dialog", { name: "Keys" }).waitFor();
     assert.deepEqual(await axe(page), []);

@@ -22,4 +22,4 @@ fi
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-timeout --kill-after=5 600 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
+timeout --kill-after=5 1200 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"

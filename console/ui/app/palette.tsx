@@ -1,5 +1,7 @@
-// The search that `Ctrl K` opens: pages, actions, and a pasted request id.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+// The search that `Ctrl K` opens: pages, actions, and everything that the gateway finds by name, id or prefix.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { call } from "../api/client";
+import type { FoundKind, FoundObject, FoundObjectPage } from "../api/types";
 import { Icon, type IconName } from "../part/icon";
 import { PAGES } from "./nav";
 import { preferences } from "./preferences";
@@ -28,7 +30,8 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
-  const entries = [...pasted(text), ...matching(all(onHelp), text)];
+  const found = useFound(text);
+  const entries = [...pasted(text), ...matching(all(onHelp), text), ...found];
   const run = (entry: Entry | undefined): void => {
     if (!entry) return;
     onClose();
@@ -80,7 +83,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
         <div id="palette" role="listbox" aria-label="Found" class="palette-list">
           {entries.map((entry, i) => (
             <div
-              key={entry.title}
+              key={`${entry.note} ${entry.title} ${i}`}
               id={`palette-${i}`}
               role="option"
               tabIndex={-1}
@@ -91,7 +94,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
             >
               <Icon name={entry.icon} small />
               <span class="clip">{entry.title}</span>
-              <span class="faint">{entry.note}</span>
+              <span class="faint clip">{entry.note}</span>
             </div>
           ))}
         </div>
@@ -100,6 +103,54 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
     </dialog>
   );
 }
+
+const PAGES_OF: Record<FoundKind, [icon: IconName, path: (id: string) => string]> = {
+  request: ["list", (id) => `/requests/${id}`],
+  endpoint: ["route", (id) => `/routes/${id}`],
+  provider: ["plug", (id) => `/providers/${id}`],
+  project: ["folder", (id) => `/access/projects/${id}`],
+  human: ["user", (id) => `/access/humans/${id}`],
+  key: ["key-round", (id) => `/keys/${id}`],
+  model: ["boxes", () => "/models"],
+  quota: ["gauge", () => "/quotas"],
+};
+
+/** The part of a text that may be sent: of a pasted key, its public beginning alone. */
+export const searchable = (text: string): string => {
+  const wanted = text.trim();
+  return wanted.startsWith("llmgw_") ? wanted.slice(0, KEY_PREFIX) : wanted;
+};
+
+/** What the gateway finds by name, id or prefix, once the text has not changed for a moment. */
+function useFound(text: string): Entry[] {
+  const [known, setKnown] = useState<{ wanted: string; found: FoundObject[] }>({ wanted: "", found: [] });
+  const wanted = searchable(text);
+  useEffect(() => {
+    if (wanted.length < 2) return;
+    let isOver = false;
+    const timer = setTimeout(() => {
+      const search = new URLSearchParams({ q: wanted, limit: "8" });
+      call<FoundObjectPage>("GET", `search?${search}`).then(
+        ({ data }) => !isOver && setKnown({ wanted, found: data.data }),
+        () => !isOver && setKnown({ wanted, found: [] }),
+      );
+    }, DELAY_MS);
+    return () => {
+      isOver = true;
+      clearTimeout(timer);
+    };
+  }, [wanted]);
+  if (known.wanted !== wanted) return [];
+  return known.found.map(({ kind, id, title, subtitle }) => {
+    const [icon, path] = PAGES_OF[kind];
+    const to = href(path(encodeURIComponent(id)), kind === "model" ? { q: id.slice(id.indexOf("/") + 1) } : {});
+    return { title, note: [kind, subtitle].filter(Boolean).join(", "), icon, run: () => go(to) };
+  });
+}
+
+const DELAY_MS = 150;
+/** The length of the part of a key that is shown. */
+const KEY_PREFIX = 12;
 
 /** A pasted request id opens that request. */
 function pasted(text: string): Entry[] {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { Fault } from "../api/client";
 import type { RequestRecord, UsageLine } from "../api/types";
-import { matching } from "../app/palette";
+import { matching, searchable } from "../app/palette";
 import { match } from "../app/router";
 import { wordsOf } from "../app/sign_in";
 import { differences } from "../page/audit";
@@ -54,6 +54,11 @@ test("the search finds entries by every word", () => {
   const entries = ["API keys", "Mint a project key", "Keys of the house"].map((title) => ({ title }));
   expect(matching(entries, "key").map(({ title }) => title)).toEqual(["Keys of the house", "API keys", "Mint a project key"]);
   expect(matching(entries, "key mint").map(({ title }) => title)).toEqual(["Mint a project key"]);
+});
+
+test("a pasted key is never sent whole", () => {
+  expect(searchable(" llmgw_Q68EAbCdEfGhIjKlMnOp ")).toBe("llmgw_Q68EAb");
+  expect(searchable("coding")).toBe("coding");
 });
 
 test("items move within their list", () => {
