@@ -6,12 +6,12 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export class Gateway {
-  constructor(binary, home) {
-    Object.assign(this, { binary, home, port: "0" });
+  constructor(binary, home, variables = {}) {
+    Object.assign(this, { binary, home, variables, port: "0" });
   }
 
   async start() {
-    const env = { HOME: this.home, PATH: process.env.PATH, LLMGW_PORT: this.port };
+    const env = { HOME: this.home, PATH: process.env.PATH, LLMGW_PORT: this.port, ...this.variables };
     this.child = spawn(this.binary, ["quickstart"], { env, stdio: ["ignore", "pipe", "pipe"] });
     let log = "";
     this.origin = await new Promise((resolve, reject) => {

@@ -141,7 +141,7 @@ export function ProvidersPage() {
             { head: "Last failure", width: 112, cell: ({ id }) => ago(healthOf(id)?.last_failure?.at_ms) },
             {
               head: "Defined in",
-              width: 96,
+              width: 116,
               cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
             },
           ]}

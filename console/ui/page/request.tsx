@@ -65,7 +65,7 @@ function One({ of }: { of: FullRecord }) {
   const lost = lostOf(of);
   const isAfterFailover = of.outcome === "completed" && (of.failed_over ?? (of.trace?.length ?? 0) > 1);
   const streaming = of.first_content_us === null ? 0 : of.duration_us - of.first_content_us;
-  const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? `${Math.round(outputOf(of) / (streaming / 1e6))}` : UNKNOWN;
+  const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? count(Math.round(outputOf(of) / (streaming / 1e6))) : UNKNOWN;
   return (
     <Page
       title={titleOf(of)}
@@ -229,7 +229,10 @@ function TokensCard({ of }: { of: RequestRecord }) {
                 <b>{of.provenance === "none" ? UNKNOWN : count(total)}</b>
               </td>
               <td class="num">
-                <span class="faint">{of.price}</span> <b>{dollars(of.cost_micro_usd)}</b>
+                <span class="faint" title={of.price ?? ""}>
+                  {of.price?.split(" in ")[0]}
+                </span>{" "}
+                <b>{dollars(of.cost_micro_usd)}</b>
               </td>
             </tr>
           </tbody>

@@ -207,12 +207,15 @@ function Shapes({ bar, record, at }: ShapeProps) {
 
 function Note({ bar, record, end, at }: ShapeProps & { end: number }) {
   const words = wordsOf(bar, record);
-  const isLate = bar.until > end * 0.6;
+  // On the side with more room, and cut off at the edge.
+  const isLate = bar.from > end - bar.until;
+  const room = `calc(${at(isLate ? bar.from : end - bar.until)} - 8px)`;
   if (bar.kind === "served") return <span class="sr">{words}</span>;
   return (
     <span
       class={`wf-note ${bar.kind === "failed" ? "bad" : ""} ${isLate ? "before" : ""}`}
-      style={{ left: at(isLate ? bar.from : bar.until), ...(isLate ? { marginLeft: "-8px" } : { marginLeft: "8px" }) }}
+      style={{ left: at(isLate ? bar.from : bar.until), maxWidth: room, marginLeft: isLate ? "-8px" : "8px" }}
+      title={words}
     >
       {words}
     </span>

@@ -1,0 +1,136 @@
+// Takes the pictures of docs/images: fills a gateway with a week of plausible traffic and visits its pages.
+
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+
+import { Browser, settled } from "./browser.mjs";
+import { Gateway } from "./gateway.mjs";
+import { Upstream } from "./upstream.mjs";
+
+const [binary, home, chromium, faketime, folder] = process.argv.slice(2);
+const MINUTES = 60;
+const DAY = 24 * 60;
+
+const upstream = new Upstream();
+await upstream.start();
+const clock = join(home, "clock");
+/** Sets the gateway's clock back by so many minutes. */
+const setBack = (minutes) => writeFileSync(clock, minutes ? `-${minutes}m` : "+0");
+setBack(6 * DAY);
+const gateway = new Gateway(binary, home, {
+  LD_PRELOAD: faketime,
+  FAKETIME_TIMESTAMP_FILE: clock,
+  FAKETIME_NO_CACHE: "1",
+  FAKETIME_DONT_FAKE_MONOTONIC: "1",
+  DONT_FAKE_MONOTONIC: "1",
+});
+await gateway.start();
+const browser = new Browser();
+await browser.start(chromium, gateway.origin);
+
+await picture("set-up", "/setup?step=providers");
+const keys = await configure();
+await fill(keys);
+await takeAll();
+
+await browser.stop();
+upstream.stop();
+await gateway.stop();
+if (browser.faults.length) throw new Error(browser.faults.join("\n"));
+
+/** Makes projects, people, providers, endpoints, keys and limits. */
+async function configure() {
+  const { api } = gateway;
+  const post = (path, body) => api.call(gateway, "POST", path, body);
+  const ada = await post("principals", { name: "Ada", email: "ada@example.org" });
+  const projects = {};
+  for (const name of ["agents", "website", "research"]) {
+    projects[name] = (await post("projects", { name })).id;
+    await api.call(gateway, "PUT", `projects/${projects[name]}/members/${ada.id}`, { role: "owner" });
+  }
+  const provider = async (id, type, models, behaviour, more = {}) => {
+    upstream.behaviour[id] = { models, ...behaviour };
+    const path = type === "anthropic" ? "" : "/v1";
+    await post("providers", { id, type, base_url: `${upstream.origin}/${id}${path}`, models, ...more });
+    await post(`providers/${id}/sync`).catch(() => {});
+    await post(`providers/${id}/test`, { model: models[0] });
+  };
+  await provider("openai-main", "openai", ["gpt-5.4", "gpt-5.4-mini"], { delay: 210, pace: 14, tokens: { input: 1810, cached: 2400, output: 420 } }, { api_key: "sk-of-the-pictures-0001" });
+  await provider("anthropic-main", "anthropic", ["claude-opus-5-5", "claude-sonnet-5-5"], { delay: 320, pace: 11, tokens: { input: 5200, cached: 31_400, output: 810 } }, { api_key: "sk-ant-of-the-pictures-0002" });
+  await provider("openai-eu", "openai", ["gpt-5.4", "gpt-5.4-mini"], { delay: 260, pace: 16, tokens: { input: 1790, cached: 900, output: 430 } }, { api_key: "sk-of-the-pictures-0003" });
+  await provider("workstation", "local_server", ["llama3.2"], { delay: 90, pace: 9, tokens: { input: 640, output: 180 } });
+  const target = (selector) => ({ provider: selector.split("/")[0], model: selector.split("/")[1] });
+  const endpoints = {
+    coding: ["anthropic-main/claude-opus-5-5", "openai-main/gpt-5.4", "openai-eu/gpt-5.4"],
+    chat: ["openai-main/gpt-5.4-mini", "openai-eu/gpt-5.4-mini", "workstation/llama3.2"],
+    drafts: ["workstation/llama3.2", "openai-eu/gpt-5.4-mini"],
+  };
+  for (const [name, targets] of Object.entries(endpoints)) await post("endpoints", { name, failover: targets.map(target) });
+  const key = async (name, project, dollars) => {
+    const limits = dollars ? [{ metric: "cost_micro_usd", window: "month", limit: dollars * 1_000_000 }] : undefined;
+    return (await post("keys", { name, project: projects[project], ...(limits ? { limits } : {}) })).key;
+  };
+  const limit = (project, dollars) => post("quotas", { subject: { kind: "project", id: projects[project] }, metric: "cost_micro_usd", window: "month", limit: dollars * 1_000_000 });
+  await limit("agents", 120);
+  await limit("website", 4).catch((error) => console.error(error.message));
+  return { agents: await key("ci-agents", "agents"), ada: await key("ada-laptop", "agents"), widget: await key("chat-widget", "website"), notebooks: await key("notebooks", "research") };
+}
+
+/** One request as a client of a kind sends it. */
+async function ask(key, model, { agent, isMessages = false }) {
+  const response = await fetch(`${gateway.origin}/v1/${isMessages ? "messages" : "chat/completions"}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${key}`, "content-type": "application/json", "anthropic-version": "2023-06-01", "user-agent": agent },
+    body: JSON.stringify({ model, stream: true, max_tokens: 1000, messages: [{ role: "user", content: "Which target answers?" }] }),
+  });
+  await response.text();
+}
+
+/** A few requests on each day before, then an hour by the minute in which one provider begins to fail, and requests that go on. */
+async function fill(keys) {
+  const claude = { agent: "claude-cli/2.1.329 (external, cli)", isMessages: true };
+  const python = { agent: "OpenAI/Python 2.8.1" };
+  const kinds = [
+    [keys.agents, "coding", claude],
+    [keys.widget, "chat", { agent: "OpenAI/JS 6.9.0" }],
+    [keys.widget, "chat", { agent: "OpenAI/JS 6.9.0" }],
+    [keys.ada, "coding", claude],
+    [keys.notebooks, "drafts", python],
+    [keys.widget, "chat", { agent: "OpenAI/JS 6.9.0" }],
+    [keys.notebooks, "openai-main/gpt-5.4", python],
+  ];
+  let turn = 0;
+  const round = (count) => Promise.all(Array.from({ length: count }, () => ask(...kinds[turn++ % kinds.length])));
+  for (let day = 6; day > 0; day -= 1) {
+    setBack(day * DAY);
+    await round(70 + ((day * 37) % 60));
+  }
+  for (let minute = MINUTES; minute >= 0; minute -= 1) {
+    setBack(minute);
+    upstream.behaviour["openai-main"].status = minute <= 21 ? 503 : 200;
+    await round(8 + Math.round(4 * Math.sin(minute / 7)) + (minute % 3));
+  }
+  for (const behaviour of Object.values(upstream.behaviour)) behaviour.pace *= 1000;
+  for (let n = 0; n < 5; n += 1) void ask(...kinds[turn++ % kinds.length]).catch(() => {});
+}
+
+async function takeAll() {
+  const { data } = await gateway.api("GET", "requests?failed_over=true&outcome=completed&limit=200");
+  const told = data.toSorted((a, b) => (b.results?.length ?? 0) - (a.results?.length ?? 0))[0];
+  const pages = { overview: "/", request: `/requests/${told.request_id}`, route: "/routes/coding", usage: "/usage?by=model", providers: "/providers" };
+  for (const [name, path] of Object.entries(pages)) await picture(name, path);
+  await picture("overview-narrow", "/", { width: 390, themes: ["light"] });
+}
+
+async function picture(name, path, { width = 1440, themes = ["light", "dark"] } = {}) {
+  for (const theme of themes) {
+    const page = await browser.signedIn(gateway.key, path, { width, theme });
+    await settled(page);
+    await page.mouse.move(0, 0);
+    await page.evaluate(() => document.activeElement?.blur());
+    const height = await page.evaluate(() => document.documentElement.scrollHeight);
+    await page.setViewportSize({ width, height: Math.min(Math.max(height, 700), width < 500 ? 1400 : 1150) });
+    await page.screenshot({ path: join(folder, `${name}${theme === "dark" ? "-dark" : ""}.png`) });
+    await page.context().close();
+  }
+}

@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# usage: screenshots.sh PATH-OF-LLMGW [FOLDER]   takes the pictures of docs/images: a gateway with a week of scripted traffic, in Chromium.
+# Root installs chromium and faketime (Debian's packages) where they are missing. It takes about two minutes and is no part of CI.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+binary=$(realpath "$1")
+folder=$(realpath -m "${2:-$here/../../docs/images}")
+ui=$here/../../console/ui
+
+faketime() { compgen -G '/usr/lib/*/faketime/libfaketimeMT.so.1'; }
+command -v chromium >/dev/null && faketime >/dev/null || apt-get install -y -qq --no-install-recommends chromium faketime >&2
+[ -d "$ui/node_modules/playwright-core" ] || (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
+
+home=$(mktemp -d)
+trap 'rm -rf "$home"' EXIT
+mkdir -p "$folder"
+timeout --kill-after=5 600 node "$here/screenshots.mjs" "$binary" "$home" "$(command -v chromium)" "$(faketime | head -n 1)" "$folder"

@@ -1,0 +1,76 @@
+// A scripted upstream that speaks Chat Completions and Messages. The first part of the path is a provider's name.
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+
+const WORDS = "The gateway tried each target in its order until one of them began to answer.".split(" ");
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export class Upstream {
+  /** Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and the `tokens` it reports. */
+  behaviour = {};
+
+  async start() {
+    this.server = createServer((request, response) => void this.answer(request, response).catch(() => response.destroy()));
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    this.origin = `http://127.0.0.1:${this.server.address().port}`;
+  }
+
+  stop() {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+
+  async answer(request, response) {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    const [, provider] = request.url.split("/");
+    const { status = 200, delay = 0, pace = 0, tokens = {}, models = [] } = this.behaviour[provider] ?? {};
+    await pause(delay);
+    if (request.method === "GET") return json(response, 200, { object: "list", data: models.map((id) => ({ id, object: "model", type: "model" })) });
+    if (status !== 200) return json(response, status, { error: { type: "overloaded_error", message: "The engine is overloaded." } });
+    const { model, stream } = JSON.parse(Buffer.concat(chunks).toString());
+    const { input = 12, cached = 0, output = WORDS.length } = tokens;
+    const write = request.url.endsWith("/messages") ? messages : chat;
+    const [whole, events] = write({ model, input, cached, output });
+    if (!stream) return json(response, 200, whole);
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    for (const event of events) {
+      if (pace) await pause(pace);
+      response.write(event);
+    }
+    response.end();
+  }
+}
+
+function json(response, status, body) {
+  response.writeHead(status, { "content-type": "application/json" });
+  response.end(JSON.stringify(body));
+}
+
+function chat({ model, input, cached, output }) {
+  const usage = { prompt_tokens: input + cached, completion_tokens: output, total_tokens: input + cached + output, prompt_tokens_details: { cached_tokens: cached } };
+  const base = { id: "chatcmpl-1", created: 1, model };
+  const piece = (delta, finish_reason = null) => ({ ...base, object: "chat.completion.chunk", choices: [{ index: 0, delta, finish_reason }] });
+  const pieces = [piece({ role: "assistant", content: "" }), ...WORDS.map((word) => piece({ content: `${word} ` })), piece({}, "stop")];
+  const last = { ...base, object: "chat.completion.chunk", choices: [], usage };
+  const events = [...pieces, last].map((value) => `data: ${JSON.stringify(value)}\n\n`);
+  const message = { role: "assistant", content: WORDS.join(" ") };
+  return [{ ...base, object: "chat.completion", choices: [{ index: 0, message, finish_reason: "stop" }], usage }, [...events, "data: [DONE]\n\n"]];
+}
+
+function messages({ model, input, cached, output }) {
+  const usage = { input_tokens: input, cache_read_input_tokens: cached, cache_creation_input_tokens: 0, output_tokens: output };
+  const base = { id: "msg_1", type: "message", role: "assistant", model, stop_sequence: null };
+  const values = [
+    { type: "message_start", message: { ...base, content: [], stop_reason: null, usage: { ...usage, output_tokens: 1 } } },
+    { type: "content_block_start", index: 0, content_block: { type: "text", text: "" } },
+    ...WORDS.map((word) => ({ type: "content_block_delta", index: 0, delta: { type: "text_delta", text: `${word} ` } })),
+    { type: "content_block_stop", index: 0 },
+    { type: "message_delta", delta: { stop_reason: "end_turn", stop_sequence: null }, usage: { output_tokens: output } },
+    { type: "message_stop" },
+  ];
+  const whole = { ...base, content: [{ type: "text", text: WORDS.join(" ") }], stop_reason: "end_turn", usage };
+  return [whole, values.map((value) => `event: ${value.type}\ndata: ${JSON.stringify(value)}\n\n`)];
+}
