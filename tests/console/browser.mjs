@@ -20,8 +20,8 @@ export class Browser {
     this.browser = await chromium.launch({ executablePath, args });
   }
 
-  async context({ width = 1440, theme = "light" } = {}) {
-    const context = await this.browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme });
+  async context({ width = 1440, theme = "light", timezone } = {}) {
+    const context = await this.browser.newContext({ viewport: { width, height: 900 }, colorScheme: theme, timezoneId: timezone });
     context.setDefaultTimeout(30_000);
     context.on("request", (request) => {
       const url = new URL(request.url());

@@ -6,6 +6,7 @@ import { effectChecks } from "./effects.mjs";
 import { Gateway } from "./gateway.mjs";
 import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
+import { proofChecks } from "./proofs.mjs";
 import { requestChecks } from "./requests.mjs";
 import { setupChecks } from "./setup.mjs";
 
@@ -16,7 +17,7 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...playgroundChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

@@ -13,16 +13,16 @@ export class Gateway {
   async start() {
     const env = { HOME: this.home, PATH: process.env.PATH, LLMGW_PORT: this.port, ...this.variables };
     this.child = spawn(this.binary, ["quickstart"], { env, stdio: ["ignore", "pipe", "pipe"] });
-    let log = "";
+    this.log = "";
     this.origin = await new Promise((resolve, reject) => {
       const read = (piece) => {
-        log += piece;
-        const found = /console\s+(http:\/\/127\.0\.0\.1:(\d+))\/console/.exec(log);
+        this.log += piece;
+        const found = /console\s+(http:\/\/127\.0\.0\.1:(\d+))\/console/.exec(this.log);
         if (found) resolve(found[1]);
       };
       this.child.stdout.on("data", read);
       this.child.stderr.on("data", read);
-      this.child.on("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${log}`)));
+      this.child.on("exit", (code) => reject(new Error(`the gateway ended with ${code}: ${this.log}`)));
     });
     this.port = new URL(this.origin).port;
     this.key = /^LLMGW_API_KEY=(.*)$/m.exec(readFileSync(join(this.home, ".llmgw.secrets"), "utf8"))[1];
