@@ -27,7 +27,7 @@ macro_rules! names {
     };
 }
 
-names!(Metric, "What a limit counts.", quota::Metric::ALL.iter().map(|metric| metric.name()).collect());
+names!(Metric, "The metric of a limit.", quota::Metric::ALL.iter().map(|metric| metric.name()).collect());
 names!(Period, "The window of a limit.", quota::Period::ALL.iter().map(|period| period.name()).collect());
 names!(
     SubjectKind,
@@ -41,7 +41,7 @@ names!(
 );
 names!(
     Outcome,
-    "How an exchange ended: with the whole answer, with an error, by a client that left, by an upstream that broke off \
+    "The end of an exchange: with the whole answer, with an error, by a client that left, by an upstream that broke off \
      after output had started, or by the end of the process.",
     vec!["completed", "failed", "cancelled", "cut", "interrupted"]
 );
@@ -77,7 +77,7 @@ pub(crate) struct Build {
     target: String,
 }
 
-/// What an audit record says of its object.
+/// The object of an audit record before and after the action.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub(crate) struct AuditDetail {

@@ -4,7 +4,7 @@
 /** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
 
-/** What an audit record says of its object. */
+/** The object of an audit record before and after the action. */
 export type AuditDetail = {
   /** The object after the action, or what is known of the action; null if there is nothing. */
   after: unknown;
@@ -19,7 +19,7 @@ export type AuditPage = {
   next_cursor: string | null;
 };
 
-/** One row, as the API shows it. */
+/** An audit record. */
 export type AuditRecord = {
   /** The action, such as `key.create`. */
   action: string;
@@ -252,7 +252,7 @@ export type Compared = {
   /** Ours minus theirs. */
   difference: VendorFigures;
   ours: OurFigures;
-  /** What the vendor's export says. */
+  /** The figures of the vendor's export. */
   theirs: VendorFigures;
 };
 
@@ -920,10 +920,10 @@ export type Membership = {
   role: string;
 };
 
-/** What a limit counts. */
+/** The metric of a limit. */
 export type Metric = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
 
-/** What a limit counts. */
+/** The metric of a limit. */
 export type MetricBody = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
 
 /** An amount in millionths of a dollar, with three decimals. */
@@ -1020,7 +1020,7 @@ export type NewCatalogOverride = {
   model: string;
   /** The ID of the provider. */
   provider: string;
-  /** What is doubtful about it, such as a model that no list has. */
+  /** Doubts about it, such as a model that no list has. */
   warnings: string[];
 };
 
@@ -1128,7 +1128,7 @@ export type OurFigures = {
   requests_unpriced: number;
 };
 
-/** How an exchange ended: with the whole answer, with an error, by a client that left, by an upstream that broke off after output had started, or by the end of the process. */
+/** The end of an exchange: with the whole answer, with an error, by a client that left, by an upstream that broke off after output had started, or by the end of the process. */
 export type Outcome = "completed" | "failed" | "cancelled" | "cut" | "interrupted";
 
 /** A member that routing skips, with the reason. */
@@ -1610,7 +1610,7 @@ export type ReconciledLine = {
   difference: VendorFigures;
   model: string;
   ours: OurFigures;
-  /** What the vendor's export says. */
+  /** The figures of the vendor's export. */
   theirs: VendorFigures;
 };
 
@@ -1657,7 +1657,7 @@ export type Reload = {
   reloads: number;
 };
 
-/** What to reprice. */
+/** The requests to reprice. */
 export type RepriceRequest = {
   /** The cursor of an earlier response. */
   cursor?: string | null;
@@ -2080,7 +2080,7 @@ export type SkippedRow = {
   row: number;
 };
 
-/** What requests can use. */
+/** The numbers of objects that requests can use. */
 export type StateCounts = {
   endpoints: number;
   /** Keys that can be used, administrators' keys included. */

@@ -276,7 +276,7 @@ pub(crate) struct Route {
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
     /// True if the route is a write that takes `dry_run`.
     has_dry_run: bool,
-    /// What the documentation says of it.
+    /// Its description in the documentation.
     reference: Reference,
 }
 

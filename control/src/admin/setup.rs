@@ -70,7 +70,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })
 }
 
-/// What is known about a provider that is ready to receive requests.
+/// The evidence about a provider that is ready to receive requests.
 struct ReadyProvider {
     is_synced: bool,
     is_proven: bool,

@@ -68,7 +68,7 @@ struct ShownState<'a> {
     warnings: &'a [String],
 }
 
-/// What requests can use.
+/// The numbers of objects that requests can use.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "StateCounts"))]

@@ -31,7 +31,7 @@ pub(crate) struct CreateOverride {
 pub(crate) struct StoredOverride {
     #[serde(flatten)]
     pub(crate) stored: Override,
-    /// What is doubtful about it, such as a model that no list has.
+    /// Doubts about it, such as a model that no list has.
     warnings: Vec<String>,
 }
 

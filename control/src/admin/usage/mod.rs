@@ -61,7 +61,6 @@ pub(super) static ROUTES: &[Route] = &[
             "markup_percent",
             "currency",
             "rate",
-            "format",
         ]),
     route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call)))
         .answers::<FileContent>("Sends the records as a file.")

@@ -24,7 +24,7 @@ use crate::money::MicroUsd;
 use crate::publish::Touched;
 use crate::usage::reprice::{Repriced, Repricing};
 
-/// What to reprice.
+/// The requests to reprice.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -229,7 +229,7 @@ impl ReconciledFigures<i128> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct Compared {
     ours: Ours,
-    /// What the vendor's export says.
+    /// The figures of the vendor's export.
     theirs: ReconciledFigures<u64>,
     /// Ours minus theirs.
     #[cfg_attr(test, schemars(with = "ReconciledFigures<u64>"))]
