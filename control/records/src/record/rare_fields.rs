@@ -237,6 +237,32 @@ mod tests {
         Record::take(bytes, Texts::Inline)
     }
 
+    /// A value for each name of a record, in their order.
+    const NAMES: [&str; RecordName::COUNT] = [
+        "o",
+        "k",
+        "",
+        "",
+        "s",
+        "",
+        "p",
+        "m",
+        "oc",
+        "",
+        "rp",
+        "",
+        "flex",
+        "hd/1x1",
+        "a=b",
+        "u",
+        "curl/8",
+        "5e55",
+        "gemini",
+        "seed, logit_bias",
+        "quo_1",
+        "stop",
+    ];
+
     #[test]
     fn rare_fields_round_trip_together_and_alone() {
         let lost = Lost {
@@ -248,30 +274,7 @@ mod tests {
         let whole = Record {
             request_id: "r",
             status: 200,
-            names: [
-                "o",
-                "k",
-                "",
-                "",
-                "s",
-                "",
-                "p",
-                "m",
-                "oc",
-                "",
-                "rp",
-                "",
-                "flex",
-                "hd/1x1",
-                "a=b",
-                "u",
-                "curl/8",
-                "5e55",
-                "gemini",
-                "seed, logit_bias",
-                "quo_1",
-                "stop",
-            ],
+            names: NAMES,
             tokens: TokenCounts::of_list([1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
             units: Units::of_list([1, 2, 3, 4, 5, 6]),
             vendor_cost_nano_usd: Some(0),
