@@ -173,8 +173,8 @@ async fn the_seventeenth_listener_is_rejected_until_one_leaves() {
     let message = rejected.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(message.contains("16") && message.contains("Close"), "{message}");
     let browser = client.clone().with("accept", "text/event-stream");
-    let told = browser.get("/admin/api/live").await.unwrap();
-    assert_eq!(told.body, "event: bye\ndata: {\"reason\":\"too_many\"}\n\n");
+    let full = browser.get("/admin/api/live").await.unwrap();
+    assert_eq!(full.body, "event: bye\ndata: {\"reason\":\"too_many\"}\n\n");
     drop(open_streams.pop());
     wait::eventually("room for a listener", async || {
         let flow = client.open("GET", "/admin/api/live", Bytes::new()).await.ok()?;
@@ -186,12 +186,12 @@ async fn the_seventeenth_listener_is_rejected_until_one_leaves() {
 #[tokio::test]
 async fn a_live_stream_ends_with_its_session_and_with_the_process() {
     let mut gateway = Gateway::start(&Yaml::new()).await;
-    let nobody = Client::new(gateway.address(), None);
-    assert_eq!(nobody.get("/admin/api/live").await.unwrap().status, 401);
-    let signed_in = nobody.post("/admin/api/session", format!(r#"{{"key": "{ADMIN_KEY}"}}"#)).await;
+    let stranger = Client::new(gateway.address(), None);
+    assert_eq!(stranger.get("/admin/api/live").await.unwrap().status, 401);
+    let signed_in = stranger.post("/admin/api/session", format!(r#"{{"key": "{ADMIN_KEY}"}}"#)).await;
     let cookie = signed_in.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();
     let token = signed_in.json()["csrf_token"].as_str().unwrap().to_owned();
-    let page = nobody.clone().with("cookie", &cookie);
+    let page = stranger.clone().with("cookie", &cookie);
     let mut live = open(&page, "live").await;
     event(&mut live, "figures", |_| true).await;
     let signing_out = page.clone().with("x-csrf-token", &token);
@@ -224,10 +224,12 @@ async fn the_state_names_the_failing_model_and_the_start_of_the_failure() {
         })
         .await
     };
+    let project = Admin(gateway.client()).project("agents").await;
     for _ in 0..4 {
         client.chat(chat::request("up/m")).await;
     }
-    state("serving", &["requests"]).await;
+    let serving = state("serving", &["requests"]).await;
+    assert!(serving["change_before"].is_null(), "nothing to explain");
     client.chat(chat::request("up/m")).await;
     let failing = state("failing", &["requests_failing", "requests"]).await;
     let reason = &failing["reasons"][0];
@@ -236,6 +238,11 @@ async fn the_state_names_the_failing_model_and_the_start_of_the_failure() {
         (&json!("up/m"), &json!({"requests": 5, "failed": 5}))
     );
     assert!(failing["since_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    let change = &failing["change_before"];
+    assert_eq!(
+        (&change["action"], &change["object"]),
+        (&json!("project.create"), &json!(format!("project/{project}")))
+    );
     for _ in 0..7 {
         client.chat(chat::request("up/m")).await;
     }

@@ -98,6 +98,29 @@ pub(crate) struct GatewayVerdict {
     pub(crate) reasons: Vec<VerdictReason>,
 }
 
+/// A verdict with the change that may have caused it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ExplainedVerdict {
+    #[serde(flatten)]
+    pub(crate) verdict: GatewayVerdict,
+    /// The last action of an administrator up to the minute in which the trouble began; null without trouble, or if the
+    /// audit has none.
+    pub(crate) change_before: Option<ChangeBefore>,
+}
+
+/// An action of an administrator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct ChangeBefore {
+    /// The audit record.
+    pub(crate) audit_id: i64,
+    pub(crate) at_ms: i64,
+    pub(crate) actor: String,
+    /// Such as `endpoint.update`.
+    pub(crate) action: String,
+    /// The object as `kind/id`.
+    pub(crate) object: String,
+}
+
 /// One reason for a verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -116,6 +139,13 @@ struct Finding {
     state: VerdictState,
     since_ms: u64,
     reason: VerdictReason,
+}
+
+impl GatewayVerdict {
+    /// True if an operator should look after the gateway.
+    pub(crate) fn is_trouble(&self) -> bool {
+        self.state <= VerdictState::Degraded
+    }
 }
 
 /// Returns the verdict on a situation.

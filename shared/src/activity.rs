@@ -17,7 +17,7 @@ pub struct Activity {
     pub connections: Arc<AtomicUsize>,
     /// The end of the process; empty until it begins.
     pub draining: OnceLock<Draining>,
-    /// The requests that somebody waits for.
+    /// The requests that the console watches.
     pub watch: RequestWatch,
 }
 

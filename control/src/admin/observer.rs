@@ -10,12 +10,14 @@ use shared::health::{Circuit, CircuitState};
 use shared::routing::{Endpoint, ProviderInstance, Target};
 use shared::snapshot::{Snapshot, SnapshotReader};
 
+use crate::db::audit_pages::last_change;
 use crate::db::readers::Readers;
 use crate::usage::gauge::{Gauge, read};
 use crate::usage::journal::Journal;
 use crate::usage::recent::RecentUsage;
 use crate::verdict::{
-    Drain, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint, UnrecordedUsage, verdict,
+    ChangeBefore, Drain, ExplainedVerdict, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint,
+    UnrecordedUsage, verdict,
 };
 
 /// The sources of the verdict.
@@ -47,9 +49,30 @@ impl Observer {
     }
 
     /// Returns the verdict. If the database does not answer in time, it is based on the exchanges that are known.
-    pub(crate) async fn verdict(&self) -> GatewayVerdict {
+    pub(crate) async fn verdict(&self) -> ExplainedVerdict {
         self.catch_up().await;
-        self.known(|recent| verdict(&self.situation(recent, unix_ms())))
+        let verdict = self.known(|recent| verdict(&self.situation(recent, unix_ms())));
+        self.explained(verdict).await
+    }
+
+    /// Adds the last change before the trouble.
+    pub(crate) async fn explained(&self, verdict: GatewayVerdict) -> ExplainedVerdict {
+        let mut change_before = None;
+        if verdict.is_trouble() {
+            // The beginning of trouble is known to the minute.
+            let before_ms = verdict.since_ms.saturating_add(60_000);
+            let found = self.readers.ask(move |db| last_change(db, before_ms));
+            let found =
+                tokio::time::timeout(ANSWER_TIME_MAX, found).await.ok().and_then(Result::ok).flatten();
+            change_before = found.map(|row| ChangeBefore {
+                audit_id: row.id,
+                at_ms: row.at_ms,
+                actor: row.actor,
+                action: row.action,
+                object: format!("{}/{}", row.object_kind, row.object_id),
+            });
+        }
+        ExplainedVerdict { verdict, change_before }
     }
 
     /// Reads the exchanges that were stored since the last call.

@@ -11,7 +11,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
-use crate::verdict::GatewayVerdict;
+use crate::verdict::ExplainedVerdict;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "state", |call| Box::pin(show(call)))
     .answers::<ShownState<'_>>("Shows the state of the gateway.")];
@@ -46,7 +46,7 @@ struct ShownState<'a> {
     /// Always true: the admin API requires authentication.
     auth_required: bool,
     /// How the gateway is doing, since when, and why.
-    verdict: GatewayVerdict,
+    verdict: ExplainedVerdict,
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "crate::shared_shapes::Build"))]
     build: BuildIdentity,

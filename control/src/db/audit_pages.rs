@@ -127,6 +127,18 @@ pub(crate) fn newest(db: &Connection, after: i64, rows: i64) -> rusqlite::Result
     Ok(found)
 }
 
+/// Returns the newest completed change from before `before_ms`. Sign-ins, and actions that change nothing, do not count.
+/// Only the newest [`LOOKED_AT_MAX`] rows are examined.
+pub(crate) fn last_change(db: &Connection, before_ms: u64) -> rusqlite::Result<Option<AuditRow>> {
+    let mut statement = db.prepare_cached(LAST_CHANGE)?;
+    let parameters = named_params! {":before": before_ms, ":rows": LOOKED_AT_MAX};
+    statement.query_row(parameters, AuditRow::of).optional()
+}
+
+const LOOKED_AT_MAX: i64 = 1_000;
+const LAST_CHANGE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) \
+     WHERE at_ms < :before AND outcome = 'done' AND action NOT LIKE 'session.%' AND action NOT LIKE '%.reveal' \
+     ORDER BY id DESC LIMIT 1";
 const NEWEST: &str = "SELECT * FROM audit WHERE id > :after ORDER BY id DESC LIMIT :rows";
 const PAGE: &str = "SELECT * FROM audit WHERE id < :before \
      AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \

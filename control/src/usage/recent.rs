@@ -1,5 +1,5 @@
 //! The exchanges that ended lately, by second and by minute, for the verdict and the live stream. They are read from
-//! the records when somebody asks: the first time the last hour, afterwards what has been stored since. Storing an
+//! the records on demand: the first time the last hour, afterwards what has been stored since. Storing an
 //! exchange costs nothing more, and a restart loses nothing.
 
 use std::collections::{BTreeMap, HashMap};

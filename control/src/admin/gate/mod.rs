@@ -252,7 +252,7 @@ fn set_cookie(id: &str, life: Duration, is_secure: bool) -> Result<HeaderValue, 
     Ok(value)
 }
 
-/// True for the live stream, which a page keeps open without anybody using it: it does not prolong the session.
+/// True for the live stream, which a page keeps open while it is not used: it does not prolong the session.
 fn is_live(parts: &Parts) -> bool {
     let path = parts.uri.path().strip_prefix(PATH);
     path.is_some_and(|path| path.trim_matches('/') == live::PATH)

@@ -7,7 +7,7 @@ use shared::activity::WatchedRequest;
 use crate::admin::health::ShownCircuit;
 use crate::money::MicroUsd;
 use crate::usage::series::figures::PeriodFigures;
-use crate::verdict::GatewayVerdict;
+use crate::verdict::ExplainedVerdict;
 
 /// The events of the stream, by name.
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ pub(super) struct LiveFigures {
     pub(super) running: usize,
     /// Client connections.
     pub(super) connections: u64,
-    pub(super) verdict: GatewayVerdict,
+    pub(super) verdict: ExplainedVerdict,
     #[serde(flatten)]
     pub(super) exchanges: ShownFigures,
 }

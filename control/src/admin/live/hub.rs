@@ -1,4 +1,4 @@
-//! The one task behind all live streams. It runs while anybody listens: once a second it observes the gateway and
+//! The one task behind all live streams. It runs while there are listeners: once a second it observes the gateway and
 //! publishes a frame. A frame contains the changes of the last minutes, each with the number of the frame in which it
 //! first occurred, so that a listener who missed frames gets each change once.
 
@@ -23,7 +23,7 @@ use crate::admin::running::Running;
 use crate::db::audit_pages::{self, AuditRow};
 use crate::publish::StatusCell;
 use crate::usage::recent::{SPAN_SECONDS, Share};
-use crate::verdict::{OpenCircuit, verdict};
+use crate::verdict::{ExplainedVerdict, OpenCircuit, verdict};
 use crate::writer::WriterHandle;
 
 /// What all live streams have in common.
@@ -33,7 +33,7 @@ pub(crate) struct LiveHub {
     exchanges: Arc<dyn Exchanges>,
     writer: WriterHandle,
     reload: StatusCell,
-    /// The frames of the running task; `None` while nobody listens.
+    /// The frames of the running task; `None` without listeners.
     frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
     /// The keys that listeners watch, one for each listener.
     watched: Mutex<Vec<KeyId>>,
@@ -116,7 +116,7 @@ impl LiveHub {
         self.observer.activity.watch.set_keys(watched.clone());
     }
 
-    /// Publishes a frame. Returns false if nobody listens any more; then the task must end.
+    /// Publishes a frame. Returns false if there are no listeners left; then the task must end.
     fn publish(&self, frame: LiveFrame) -> bool {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         match frames.as_ref().filter(|sender| sender.receiver_count() > 0) {
@@ -153,11 +153,28 @@ async fn run(hub: Arc<LiveHub>) {
         hub.observer.catch_up().await;
         let after = maker.audit_id;
         let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after, AUDIT_ROWS)).await;
-        let running = hub.exchanges.running().await;
-        if !hub.publish(maker.frame(&hub, audit.unwrap_or_default(), running)) {
+        let now_ms = unix_ms();
+        let situation = hub.observer.known(|recent| hub.observer.situation(recent, now_ms));
+        let observed = Observed {
+            now_ms,
+            verdict: hub.observer.explained(verdict(&situation)).await,
+            circuits: situation.circuits,
+            audit: audit.unwrap_or_default(),
+            running: hub.exchanges.running().await,
+        };
+        if !hub.publish(maker.frame(&hub, observed)) {
             return;
         }
     }
+}
+
+/// What a frame is made of, besides what can be read at once.
+struct Observed {
+    now_ms: u64,
+    verdict: ExplainedVerdict,
+    circuits: Vec<OpenCircuit>,
+    audit: Vec<AuditRow>,
+    running: RunningExchanges,
 }
 
 /// Makes frames; it knows the previous one.
@@ -178,17 +195,16 @@ struct FrameMaker {
 }
 
 impl FrameMaker {
-    fn frame(&mut self, hub: &LiveHub, audit: Vec<AuditRow>, running: RunningExchanges) -> LiveFrame {
-        let (observer, now_ms) = (&hub.observer, unix_ms());
+    fn frame(&mut self, hub: &LiveHub, observed: Observed) -> LiveFrame {
+        let Observed { now_ms, verdict, circuits, audit, running } = observed;
+        let observer = &hub.observer;
         self.number += 1;
         let snapshot = observer.snapshot.load();
-        let (span, attempts, situation) = observer.known(|recent| {
-            (recent.span(now_ms), recent.attempts(now_ms), observer.situation(recent, now_ms))
-        });
+        let (span, attempts) = observer.known(|recent| (recent.span(now_ms), recent.attempts(now_ms)));
         self.take_audit(audit, now_ms);
         self.take_publications(&snapshot, now_ms);
         self.take_reloads(&hub.reload, now_ms);
-        self.take_circuits(&situation.circuits, now_ms);
+        self.take_circuits(&circuits, now_ms);
         self.take_providers(&snapshot, &attempts, &running);
         for request in observer.activity.watch.take() {
             keep(&mut self.seen, self.number, Arc::new(request));
@@ -201,7 +217,7 @@ impl FrameMaker {
             span_ms: SPAN_SECONDS * 1_000,
             running: total,
             connections: observer.connections(),
-            verdict: verdict(&situation),
+            verdict,
             exchanges: ShownFigures::of(&span),
         };
         put(&mut figures, "figures", &shown);

@@ -1,5 +1,5 @@
-//! `GET /admin/api/live`: the state of the gateway once a second, as an event stream. Nothing is computed while nobody
-//! listens. A listener who reads slowly misses frames; no frame waits for it.
+//! `GET /admin/api/live`: the state of the gateway once a second, as an event stream. Nothing is computed without
+//! listeners. A listener who reads slowly misses frames; no frame waits for it.
 
 mod events;
 pub(crate) mod hub;
@@ -91,7 +91,7 @@ struct Listener {
 }
 
 impl Listener {
-    /// Sends frames until the client disconnects, takes nothing for [`STALL_MAX`], or is told the reason for the end.
+    /// Sends frames until the client disconnects, takes nothing for [`STALL_MAX`], or has been sent `bye`.
     async fn run(mut self, feed: Feed, mut piece: Vec<u8>) {
         loop {
             let sent = tokio::time::timeout(STALL_MAX, feed.send(Bytes::from(std::mem::take(&mut piece))));
