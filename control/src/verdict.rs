@@ -88,7 +88,6 @@ pub(crate) enum VerdictState {
 /// The verdict on the gateway.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Verdict"))]
 pub(crate) struct GatewayVerdict {
     pub(crate) state: VerdictState,
     /// The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process
@@ -100,6 +99,8 @@ pub(crate) struct GatewayVerdict {
 
 /// A verdict with the change that may have caused it.
 #[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Verdict"))]
 pub(crate) struct ExplainedVerdict {
     #[serde(flatten)]
     pub(crate) verdict: GatewayVerdict,
@@ -110,10 +111,13 @@ pub(crate) struct ExplainedVerdict {
 
 /// An action of an administrator.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct ChangeBefore {
     /// The audit record.
     pub(crate) audit_id: i64,
+    /// In milliseconds since the Unix epoch.
     pub(crate) at_ms: i64,
+    /// The key or human.
     pub(crate) actor: String,
     /// Such as `endpoint.update`.
     pub(crate) action: String,
