@@ -168,7 +168,7 @@ export const proofChecks = {
     assert.deepEqual(faults, []);
   },
 
-  async the_first_paint_is_early_and_nothing_moves_after_it({ gateway, browser }) {
+  async the_first_paint_is_early({ gateway, browser }) {
     const page = await browser.signedIn(gateway.key, "/");
     for (const path of ["/", "/usage", "/keys"]) {
       await page.goto(`${browser.origin}/console${path}`);
