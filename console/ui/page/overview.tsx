@@ -120,8 +120,10 @@ export function OverviewPage() {
       ) : (
         <div class="verdict" aria-hidden="true" />
       )}
-      {head && (
+      {head ? (
         <Figures of={head} length={length} usage={usage.data.value} running={live.figures.value?.running} now={now} series={series} />
+      ) : (
+        !series.error.value && <div class="card figures-place" aria-hidden="true" />
       )}
       <Charts series={series} length={length} changes={changes} />
       <div class="cols two-one">
@@ -274,7 +276,7 @@ const EACH: Record<number, string> = { 10: "per 10 seconds", 60: "per minute", 3
 
 function Charts({ series, length, changes }: { series: Resource<SeriesAnswer>; length: Length; changes: Change[] }) {
   return (
-    <Loaded resource={series} rows={6}>
+    <Loaded resource={series} rows={8}>
       {(data) => {
         const times = timesOf(data);
         const points = data.groups[0]?.points;
