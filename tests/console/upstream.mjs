@@ -4,7 +4,8 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 
 const WORDS = "The gateway tried each target in its order until one of them began to answer.".split(" ");
-const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+/** A pause under way does not keep the process alive. */
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 
 export class Upstream {
   /** Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and the `tokens` it reports. */
@@ -38,6 +39,7 @@ export class Upstream {
     response.writeHead(200, { "content-type": "text/event-stream" });
     for (const event of events) {
       if (pace) await pause(pace);
+      if (response.destroyed) return;
       response.write(event);
     }
     response.end();
