@@ -1,5 +1,6 @@
 // Names of the console for generated types.
 export type {
+  ChangeBefore,
   Effects,
   KeyEffect,
   LiveChange as Change,

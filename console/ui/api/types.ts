@@ -175,6 +175,20 @@ export type CatalogReadEvidence = {
   synced_at_ms: number | null;
 };
 
+/** An action of an administrator. */
+export type ChangeBefore = {
+  /** Such as `endpoint.update`. */
+  action: string;
+  /** The key or human. */
+  actor: string;
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The audit record. */
+  audit_id: number;
+  /** The object as `kind/id`. */
+  object: string;
+};
+
 /** A charge as the response shows it. */
 export type Charge = {
   /** The ISO 4217 code. */
@@ -2352,8 +2366,10 @@ export type VendorFiles = string | string[];
 
 export type VendorFormat = "openai" | "anthropic" | "csv";
 
-/** The verdict on the gateway. */
+/** A verdict with the change that may have caused it. */
 export type Verdict = {
+  /** The last action of an administrator up to the minute in which the trouble began; null without trouble, or if the audit has none. */
+  change_before: ChangeBefore | null;
   /** What is wrong, the worst first; then the requests of the last hour. */
   reasons: VerdictReason[];
   /** The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process or with the end of the last trouble. */

@@ -111,15 +111,7 @@ export function OverviewPage() {
         </>
       }
     >
-      {verdict ? (
-        <VerdictCard
-          verdict={verdict}
-          setup={setup}
-          change={changes.findLast(({ at_ms, kind }) => at_ms <= verdict.since_ms && !kind.startsWith("circuit"))}
-        />
-      ) : (
-        <div class="verdict" aria-hidden="true" />
-      )}
+      {verdict ? <VerdictCard verdict={verdict} setup={setup} /> : <div class="verdict" aria-hidden="true" />}
       {head ? (
         <Figures of={head} length={length} usage={usage.data.value} running={live.figures.value?.running} now={now} series={series} />
       ) : (

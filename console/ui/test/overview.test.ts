@@ -137,6 +137,7 @@ test("the verdict has a sentence for each reason, and for what clients notice", 
   const verdict: Verdict = {
     state: "serving",
     since_ms: 0,
+    change_before: null,
     reasons: [reason("requests", null, { requests: 46302, failed: 2, cut: 1, failed_over: 7 })],
   };
   expect(noticed(verdict)).toBe("46,302 requests in the hour, 3 errors. 7 went to another target instead.");

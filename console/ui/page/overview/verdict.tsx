@@ -1,5 +1,5 @@
 // The sentence about how the gateway is doing. The gateway decides; this file has the words.
-import type { Change, Reason, Setup, Verdict } from "../../api/shapes";
+import type { Change, ChangeBefore, Reason, Setup, Verdict } from "../../api/shapes";
 import { href } from "../../app/router";
 import { clock, count, duration, plural, zoneName } from "../../part/format";
 import { Icon, type IconName } from "../../part/icon";
@@ -96,15 +96,13 @@ function requestsOf({ code, object }: Reason): string {
 type Props = {
   verdict: Verdict;
   setup: Setup | null;
-  /** The last change before the verdict's time. */
-  change: Change | undefined;
 };
 
 /** The address of the audit record of a change. */
 export const auditOf = ({ audit_id }: Change): string | undefined =>
   audit_id === null ? undefined : href("/audit", { open: String(audit_id) });
 
-export function VerdictCard({ verdict, setup, change }: Props) {
+export function VerdictCard({ verdict, setup }: Props) {
   const [kind, icon, word] = KINDS[verdict.state] ?? ["", "info", verdict.state];
   const [first, ...others] = verdict.reasons.filter(({ code }) => code !== "requests");
   const isCalm = verdict.state === "quiet" || verdict.state === "serving" || verdict.state === "set_up";
@@ -124,7 +122,7 @@ export function VerdictCard({ verdict, setup, change }: Props) {
           {said && `${said.text} `}
           {!isCalm && noticed(verdict)}
           {others.length > 0 && ` Also: ${others.map((reason) => reasonWords(reason).title).join("; ")}.`}
-          {change && !isCalm && <LastChange of={change} />}
+          {verdict.change_before && !isCalm && <LastChange of={verdict.change_before} />}
           {isCalm && next && `The next step of the set-up: ${next.title}.`}
         </p>
       </div>
@@ -140,13 +138,12 @@ export function VerdictCard({ verdict, setup, change }: Props) {
   );
 }
 
-function LastChange({ of }: { of: Change }) {
-  const to = auditOf(of);
+function LastChange({ of }: { of: ChangeBefore }) {
   return (
     <>
       {" Last change before: "}
-      {clock(of.at_ms)}, {to ? <a href={to}>{of.text}</a> : of.text}
-      {of.text.endsWith(".") ? "" : "."}
+      {clock(of.at_ms)}, <a href={href("/audit", { open: String(of.audit_id) })}>{`${of.action} of ${of.object}`}</a>
+      {` by ${of.actor}.`}
     </>
   );
 }
