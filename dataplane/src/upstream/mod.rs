@@ -395,9 +395,7 @@ async fn send_http1(
     mut connection: Box<UpstreamConnection>,
     (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, Unanswered> {
-    let sent = request.http1(origin);
-    tap::note_request(request, &sent);
-    let head = connection.send(sent).await?;
+    let head = connection.send(tap::noted(request, request.http1(origin))).await?;
     let kept = upstreams.keep(request, &head);
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body: UpstreamBody::Http1(connection) })
 }
@@ -426,9 +424,7 @@ async fn send_http2(
     shared.live.set(shared.live.get() + 1);
     let lease = StreamLease(Rc::clone(&shared.live));
     shared.sender.ready().await.map_err(|_| NotSent::Request)?;
-    let sent = request.http2(origin);
-    tap::note_request(request, &sent);
-    let sent = shared.sender.try_send_request(sent).await;
+    let sent = shared.sender.try_send_request(tap::noted(request, request.http2(origin))).await;
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
             Some(_) => NotSent::Request,

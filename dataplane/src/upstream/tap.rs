@@ -20,13 +20,15 @@ pub(crate) struct TappedBody {
     tap: Arc<dyn UpstreamTap>,
 }
 
-/// Reports a request that is about to be sent. The values of fields that the provider instance sets are left out,
-/// because they contain its credential.
-pub(super) fn note_request(request: &UpstreamRequest<'_>, sent: &Request<SegmentedBody>) {
-    let Some(tap) = request.tap else { return };
+/// Reports a request that is about to be sent, and returns it: a caller that kept it in a variable would make every
+/// exchange's future larger. The values of fields that the provider instance sets are left out, because they contain
+/// its credential.
+pub(super) fn noted(request: &UpstreamRequest<'_>, sent: Request<SegmentedBody>) -> Request<SegmentedBody> {
+    let Some(tap) = request.tap else { return sent };
     let target = sent.uri().path_and_query().map_or("/", |path| path.as_str());
     let first = format!("{} {target} {:?}", sent.method(), sent.version());
     tap.request(head(first, sent.headers(), |name| is_secret(request, name)), &request.segments);
+    sent
 }
 
 /// Reports the head of an answer.
