@@ -298,6 +298,12 @@ impl Route {
         self.reference = self.reference.query(parameters);
         self
     }
+
+    /// Names query parameters that it shares with other routes.
+    const fn filters(mut self, parameters: &'static [&'static str]) -> Self {
+        self.reference = self.reference.filters(parameters);
+        self
+    }
 }
 
 const fn route_of(

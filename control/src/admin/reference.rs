@@ -19,6 +19,9 @@ pub(super) struct Reference {
     pub(super) doc: &'static str,
     #[cfg(test)]
     pub(super) query: &'static [&'static str],
+    /// Query parameters shared with other routes.
+    #[cfg(test)]
+    pub(super) filters: &'static [&'static str],
     #[cfg(test)]
     pub(super) body: Option<ShapeOf>,
     #[cfg(test)]
@@ -31,7 +34,7 @@ type ShapeOf = fn(&mut schemars::SchemaGenerator) -> schemars::Schema;
 
 #[cfg(test)]
 impl Reference {
-    pub(super) const NONE: Self = Self { doc: "", query: &[], body: None, answer: None };
+    pub(super) const NONE: Self = Self { doc: "", query: &[], filters: &[], body: None, answer: None };
 
     pub(super) const fn answers<A: Shape>(mut self, doc: &'static str) -> Self {
         self.doc = doc;
@@ -46,6 +49,11 @@ impl Reference {
 
     pub(super) const fn query(mut self, parameters: &'static [&'static str]) -> Self {
         self.query = parameters;
+        self
+    }
+
+    pub(super) const fn filters(mut self, parameters: &'static [&'static str]) -> Self {
+        self.filters = parameters;
         self
     }
 }
@@ -63,6 +71,10 @@ impl Reference {
     }
 
     pub(super) const fn query(self, _: &'static [&'static str]) -> Self {
+        self
+    }
+
+    pub(super) const fn filters(self, _: &'static [&'static str]) -> Self {
         self
     }
 }

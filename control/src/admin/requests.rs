@@ -19,37 +19,8 @@ use crate::usage::requests::{
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call)))
         .answers::<RequestPage>("Lists the records of finished requests, newest first, without traces.")
-        .query(&[
-            "limit",
-            "cursor",
-            "from",
-            "to",
-            "model",
-            "provider",
-            "endpoint",
-            "key",
-            "project",
-            "principal",
-            "operation",
-            "outcome",
-            "tag.NAME",
-            "end_user",
-            "status",
-            "error",
-            "request_id_prefix",
-            "duration_us_min",
-            "cost_micro_usd_min",
-            "cost_micro_usd_max",
-            "status_class",
-            "failed",
-            "failed_over",
-            "attempted",
-            "result",
-            "first_content_us_min",
-            "client",
-            "session",
-            "q",
-        ]),
+        .query(&["limit", "cursor"])
+        .filters(FILTERS),
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
         .answers::<RequestRow>("Shows the record of a request, with its trace."),
 ];
@@ -72,6 +43,37 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)),
     })
 }
+
+/// The parameters that [`filter`] takes.
+pub(crate) const FILTERS: &[&str] = &[
+    "from",
+    "to",
+    "model",
+    "provider",
+    "endpoint",
+    "key",
+    "project",
+    "principal",
+    "operation",
+    "outcome",
+    "tag.NAME",
+    "end_user",
+    "status",
+    "error",
+    "request_id_prefix",
+    "duration_us_min",
+    "cost_micro_usd_min",
+    "cost_micro_usd_max",
+    "status_class",
+    "failed",
+    "failed_over",
+    "attempted",
+    "result",
+    "first_content_us_min",
+    "client",
+    "session",
+    "q",
+];
 
 /// Takes the filters from a query.
 pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiError> {

@@ -10,7 +10,7 @@ use shared::clock::unix_ms;
 use shared::port::Body;
 
 use super::query::{Query, choose};
-use super::requests::{FLUSH_TIME_MAX, filter};
+use super::requests::{FILTERS, FLUSH_TIME_MAX, filter};
 use super::usage::names_of_group;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::money::MicroUsd;
@@ -21,28 +21,8 @@ use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestio
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
     .answers::<SeriesAnswer>("Shows figures by equal steps of time, as columns.")
-    .query(&[
-        "step",
-        "group_by",
-        "from",
-        "to",
-        "model",
-        "provider",
-        "endpoint",
-        "key",
-        "project",
-        "principal",
-        "operation",
-        "outcome",
-        "tag.NAME",
-        "end_user",
-        "status",
-        "error",
-        "request_id_prefix",
-        "duration_us_min",
-        "cost_micro_usd_min",
-        "cost_micro_usd_max",
-    ])];
+    .query(&["step", "group_by"])
+    .filters(FILTERS)];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);

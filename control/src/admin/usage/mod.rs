@@ -22,7 +22,7 @@ use shared::usage::{Class, TokenCounts, Units};
 use self::charge::Charge;
 use super::query::{Query, choose};
 use super::reference::FileContent;
-use super::requests::{FLUSH_TIME_MAX, marks, names};
+use super::requests::{FILTERS, FLUSH_TIME_MAX, marks, names};
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::money::MicroUsd;
 use crate::usage::dimension::{Dimension, END_USER, TAG};
@@ -64,30 +64,8 @@ pub(super) static ROUTES: &[Route] = &[
         ]),
     route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call)))
         .answers::<FileContent>("Sends the records as a file.")
-        .query(&[
-            "format",
-            "from",
-            "to",
-            "model",
-            "provider",
-            "endpoint",
-            "key",
-            "project",
-            "principal",
-            "operation",
-            "outcome",
-            "tag.NAME",
-            "end_user",
-            "status",
-            "error",
-            "request_id_prefix",
-            "duration_us_min",
-            "cost_micro_usd_min",
-            "cost_micro_usd_max",
-            "markup_percent",
-            "currency",
-            "rate",
-        ]),
+        .query(&["format", "markup_percent", "currency", "rate"])
+        .filters(FILTERS),
     route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
         .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
         .takes::<reconcile::ReconcileRequest>(),

@@ -43,8 +43,14 @@ fn group_of(described: &DescribedRoute) -> &'static str {
 fn row(reference: &ApiReference, described: &DescribedRoute) -> String {
     let route = described.route;
     let dry_run: &[&str] = if route.has_dry_run { &["dry_run"] } else { &[] };
-    let query: Vec<String> =
-        route.reference.query.iter().chain(dry_run).map(|name| format!("`{name}`")).collect();
+    let query: Vec<String> = route
+        .reference
+        .query
+        .iter()
+        .chain(route.reference.filters)
+        .chain(dry_run)
+        .map(|name| format!("`{name}`"))
+        .collect();
     let shape =
         |schema: &Option<Value>| schema.as_ref().map_or_else(String::new, |schema| linked(reference, schema));
     format!(
