@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::usage::recent::{FAILING_PERCENT, Median, PROVIDER_FAILING_PERCENT, RecentFigures, Share, Trend};
 
-/// What is known about the gateway at one moment. Times are in milliseconds since the Unix epoch.
+/// The figures of the gateway at one moment. Times are in milliseconds since the Unix epoch.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Situation {
     /// The start of the process.
@@ -93,7 +93,7 @@ pub(crate) struct GatewayVerdict {
     /// The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process
     /// or with the end of the last trouble.
     pub(crate) since_ms: u64,
-    /// What is wrong, the worst first; then the requests of the last hour.
+    /// The faults, the worst first; then the requests of the last hour.
     pub(crate) reasons: Vec<VerdictReason>,
 }
 

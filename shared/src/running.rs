@@ -49,7 +49,7 @@ pub struct RunningExchange {
     pub output_tokens_estimate: u64,
 }
 
-/// What a running exchange waits for.
+/// The stage of a running exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {

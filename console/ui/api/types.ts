@@ -52,7 +52,7 @@ export type AuditVerification = {
   ok: boolean;
   /** The number of records that are kept. */
   rows: number;
-  /** The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if there is none. */
+  /** The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if the audit is empty. */
   since_ms: number | null;
 };
 
@@ -736,7 +736,7 @@ export type LabelChange = {
 export type ListedKey = {
   /** The ID of the human that the key acts as; null for none. */
   acts_as: string | null;
-  /** The name of the human that the key acts as; null if there is none. */
+  /** The name of the human that the key acts as; null if it acts as no human. */
   acts_as_name: string | null;
   /** In milliseconds since the Unix epoch. */
   created_at_ms: number;
@@ -1848,7 +1848,7 @@ export type Rotation = {
   overlap_seconds?: number | null;
 };
 
-/** What was exchanged in a run. */
+/** The recorded bytes of both sides of a run. */
 export type RunExchange = {
   request_id: string;
   /** The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides. */
@@ -2028,7 +2028,7 @@ export type Session = {
 export type Setting = {
   /** The moment at which a change applies: always `start`, the next start of the gateway. Providers and endpoints, which are no settings, change while it runs. */
   applies: "start";
-  /** The value that applies if nothing sets one; null if there is none, and for secrets. */
+  /** The value that applies if nothing sets one; null if the setting has no default, and for secrets. */
   default: string | null;
   /** A description in one line. */
   doc: string;
@@ -2042,7 +2042,7 @@ export type Setting = {
   secret: boolean;
   /** The layer that sets the value: `default`, `file` or `environment`. */
   source: "default" | "file" | "environment";
-  /** The effective value; dots if it is secret, null if there is none. */
+  /** The effective value; dots if it is secret, null if nothing sets it and it has no default. */
   value: string | null;
 };
 
@@ -2370,7 +2370,7 @@ export type VendorFormat = "openai" | "anthropic" | "csv";
 export type Verdict = {
   /** The last action of an administrator up to the minute in which the trouble began; null without trouble, or if the audit has none. */
   change_before: ChangeBefore | null;
-  /** What is wrong, the worst first; then the requests of the last hour. */
+  /** The faults, the worst first; then the requests of the last hour. */
   reasons: VerdictReason[];
   /** The beginning of the state, in milliseconds since the Unix epoch. States without trouble begin with the process or with the end of the last trouble. */
   since_ms: number;

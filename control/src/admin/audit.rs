@@ -53,7 +53,7 @@ struct AuditVerification {
     ok: bool,
     /// The number of records that are kept.
     rows: u64,
-    /// The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if there is none.
+    /// The time of the oldest record that is kept, in milliseconds since the Unix epoch; null if the audit is empty.
     since_ms: Option<u64>,
     /// The ID of the first record that was changed, removed or inserted. Null if `ok`, and if the sealed ends of the
     /// chain were changed.

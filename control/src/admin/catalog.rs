@@ -76,7 +76,7 @@ struct KnownInstances<'a> {
     proofs: HashMap<String, Inference>,
 }
 
-/// What is known of a model from its instance.
+/// The properties of a model that its provider instance determines.
 struct Served {
     /// The operations that the model serves.
     operations: Vec<Operation>,

@@ -60,9 +60,9 @@ struct ShownSetting<'a> {
     name: &'a str,
     /// Its path in the configuration file, such as `server.port`; null if only the variable can set it.
     path: Option<String>,
-    /// The effective value; dots if it is secret, null if there is none.
+    /// The effective value; dots if it is secret, null if nothing sets it and it has no default.
     value: Option<&'a str>,
-    /// The value that applies if nothing sets one; null if there is none, and for secrets.
+    /// The value that applies if nothing sets one; null if the setting has no default, and for secrets.
     default: Option<&'a str>,
     /// The layer that sets the value: `default`, `file` or `environment`.
     #[cfg_attr(test, schemars(extend("enum" = ["default", "file", "environment"])))]

@@ -70,7 +70,7 @@ struct ListedKey {
     key: StoredKey,
     /// Null if it is unknown.
     project_name: Option<String>,
-    /// The name of the human that the key acts as; null if there is none.
+    /// The name of the human that the key acts as; null if it acts as no human.
     acts_as_name: Option<String>,
 }
 

@@ -91,7 +91,7 @@ struct Comparison<'a> {
     is_complete: bool,
 }
 
-/// What determines the access of a caller. Callers of one class may use the same selectors.
+/// The properties that determine the access of a caller. Callers of one class may use the same selectors.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct CallerClass {
     /// The addresses of the allowlists and of the hard limits on cost, which are shared.

@@ -16,7 +16,7 @@ use crate::db::signed;
 /// The exchanges that ended in the last minutes.
 #[derive(Debug, Default)]
 pub(crate) struct RecentUsage {
-    /// How far the table was read; `None` if it was not.
+    /// The last row that was read; `None` before the first reading.
     read: Option<RowPlace>,
     /// By the second in which the exchanges ended.
     seconds: BTreeMap<u64, PeriodFigures>,
@@ -82,7 +82,7 @@ pub(crate) struct Median {
     pub(crate) value: u64,
 }
 
-/// What the verdict needs to know about the recent exchanges.
+/// Figures of the recent exchanges, for the verdict.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentFigures {
     /// The last hour.

@@ -45,7 +45,7 @@ struct RehearsedAttempt {
     ends_at_ms: u64,
 }
 
-/// What is known of a request before its attempts.
+/// The properties of a request that are known before its attempts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RehearsedRequest<'a> {
     pub(crate) faults: &'a [AssumedFault],

@@ -1,5 +1,5 @@
 //! `backups/{name}`: verifies, downloads and deletes one archive. A name is compared with the names that the gateway
-//! gives to archives, so that no other file can be reached.
+//! gives to archives, so a name cannot refer to any other file.
 
 use std::fs::File;
 use std::io::Read as _;

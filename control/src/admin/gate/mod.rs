@@ -50,7 +50,7 @@ pub(super) struct SignedIn {
     pub(super) left: Duration,
 }
 
-/// What the admission of a request rests on.
+/// The session or key that admitted a request.
 #[derive(Debug)]
 pub(super) enum Admission {
     /// A key in a header, by its hash.
@@ -185,7 +185,7 @@ impl Gate {
         stands.then(|| access.key.clone())
     }
 
-    /// Returns what the admission of a request rests on, for a response that lasts.
+    /// Returns the session or key that admits a request, for a response that stays open.
     pub(super) fn admission(&self, parts: &Parts) -> Option<Admission> {
         if let Ok(Some(key)) = key_in_header(parts) {
             return Some(Admission::Key(self.snapshot.load().key_hasher.hash(key)));

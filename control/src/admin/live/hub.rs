@@ -26,7 +26,7 @@ use crate::usage::recent::{SPAN_SECONDS, Share};
 use crate::verdict::{ExplainedVerdict, OpenCircuit, verdict};
 use crate::writer::WriterHandle;
 
-/// What all live streams have in common.
+/// State shared by all live streams.
 #[derive(Debug)]
 pub(crate) struct LiveHub {
     observer: Arc<Observer>,
@@ -168,7 +168,7 @@ async fn run(hub: Arc<LiveHub>) {
     }
 }
 
-/// What a frame is made of, besides what can be read at once.
+/// The values of a frame that need a reading of the database or an answer of the workers.
 struct Observed {
     now_ms: u64,
     verdict: ExplainedVerdict,

@@ -129,7 +129,7 @@ impl Listener {
     }
 }
 
-/// What a listener has been sent.
+/// The position of a listener in the stream.
 #[derive(Debug, Default)]
 struct Progress {
     /// The number of the last frame.

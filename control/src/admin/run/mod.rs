@@ -179,7 +179,7 @@ fn head(first: String, headers: &HeaderMap) -> String {
     head
 }
 
-/// What was exchanged in a run.
+/// The recorded bytes of both sides of a run.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct RunExchange {

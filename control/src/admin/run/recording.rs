@@ -1,4 +1,4 @@
-//! What was exchanged by the requests that were run from the console, on both sides of the gateway. It is kept in
+//! Recordings of the requests that were run from the console, on both sides of the gateway. They are kept in
 //! memory only, for the latest requests and a short time, and with bounds on every part.
 
 use std::collections::VecDeque;
