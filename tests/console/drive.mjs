@@ -8,6 +8,7 @@ import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
 import { proofChecks } from "./proofs.mjs";
 import { requestChecks } from "./requests.mjs";
+import { routeChecks } from "./routes.mjs";
 import { setupChecks } from "./setup.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
@@ -17,7 +18,7 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...routeChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

@@ -1,7 +1,8 @@
 // Suggestions for pickers, from the lists that the admin API has.
 import type { Suggestion } from "../part/combobox";
-import { price } from "../part/format";
+import { price, short, UNKNOWN } from "../part/format";
 import { call } from "./client";
+import { phraseOf } from "./phrase";
 import type { Endpoint, Model, Page } from "./types";
 
 const FOUND_MAX = 20;
@@ -22,19 +23,38 @@ async function catalog(filter: Record<string, string>): Promise<Model[]> {
   return (await call<Page<Model>>("GET", `catalog?${search}`)).data.data;
 }
 
-/** Models of the catalog whose name holds `text`. Before a slash stands a provider; a text that fits no model may be one. */
+/**
+ * Models of the catalog whose name holds `text`, those that a test has proven first. Before a slash stands a provider; a text that
+ * fits no model may be one. A text may also name what the model has to be, such as "images under $2".
+ */
 export async function suggestModels(text: string): Promise<Suggestion[]> {
-  const wanted = text.trim();
-  const slash = wanted.indexOf("/");
-  let found = slash > 0 ? await catalog({ provider: wanted.slice(0, slash), q: wanted.slice(slash + 1) }) : await catalog({ q: wanted });
-  if (found.length === 0) found = await catalog(slash > 0 ? { q: wanted } : { provider: wanted });
+  const { filters, rest } = phraseOf(text);
+  let found = await ranked({ ...filters, ...nameOf(rest) });
+  if (found.length === 0 && rest) found = await ranked(rest.includes("/") ? { ...filters, q: rest } : { ...filters, provider: rest });
+  if (found.length === 0 && Object.keys(filters).length) found = await ranked({ q: text.trim() });
   return found.map((model) => ({ value: model.id, text: model.id, title: model.id, note: notes(model) }));
 }
 
-function notes({ prices, context_window }: Model): string {
-  const input = prices?.input;
-  const context = context_window ? `${Math.round(context_window / 1000)} k context` : "";
-  return [typeof input === "number" ? price(input) : "", context].filter(Boolean).join(" · ");
+function nameOf(text: string): Record<string, string> {
+  const slash = text.indexOf("/");
+  return slash > 0 ? { provider: text.slice(0, slash), q: text.slice(slash + 1) } : { q: text };
+}
+
+/** The proven models that fit, and then others. */
+async function ranked(filter: Record<string, string>): Promise<Model[]> {
+  const [proven, all] = await Promise.all([catalog({ ...filter, proven: "true" }), catalog(filter)]);
+  return [...proven, ...all.filter(({ id }) => !proven.some((model) => model.id === id))].slice(0, FOUND_MAX);
+}
+
+function notes({ prices, context_window, vision, proven_at_ms }: Model): string {
+  const both = [prices?.input, prices?.output].map((amount) => (typeof amount === "number" ? price(amount) : UNKNOWN));
+  const words = [
+    proven_at_ms === null ? "" : "proven",
+    vision ? "images" : "",
+    context_window ? `${short(context_window)} context` : "",
+    prices ? both.join(" in, ").concat(" out") : "price unknown",
+  ];
+  return words.filter(Boolean).join(" · ");
 }
 
 /** Models, and all models of each provider. */

@@ -1,6 +1,7 @@
 // Setting up a client: texts for each, filled with the gateway's address and an endpoint.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api/client";
+import type { Explained } from "../api/explain";
 import { useResource } from "../api/resource";
 import type { Endpoint, Key, Model, Page as PageOf, Target } from "../api/types";
 import { href, param, setParams } from "../app/router";
@@ -142,16 +143,13 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: 
   );
 }
 
-/** The part of an explanation that the page reads. */
-type Explained = { passed_over?: (Target & { reason: string })[] };
-
 /** Warns if the first target of an endpoint would be passed over for a request in the Responses protocol. */
 function SpeaksResponses({ keyId, model, first }: { keyId: string; model: string; first: Target }) {
   const [isRefused, setRefused] = useState(false);
   useEffect(() => {
     const body = { model, stream: true, store: false, include: ["reasoning.encrypted_content"], input: "Say hello." };
     void call<Explained>("POST", "explain", { body: { path: "/v1/responses", key_id: keyId, body } }).then(
-      ({ data }) => setRefused(data.passed_over?.some((other) => UNSPOKEN.includes(other.reason) && sameTarget(other, first)) ?? false),
+      ({ data }) => setRefused(data.passed_over.some((other) => UNSPOKEN.includes(other.reason) && sameTarget(other, first))),
       () => setRefused(false),
     );
   }, []);

@@ -2,38 +2,13 @@
 // explained.
 import { useEffect, useState } from "preact/hooks";
 import { call } from "../api/client";
+import { type Explained, plainRequest } from "../api/explain";
 import type { FullRecord } from "../api/shapes";
-import type { Target } from "../api/types";
 import { Dialog } from "../part/dialog";
 import { ErrorBox } from "../part/feedback";
 import { duration } from "../part/format";
 import { Mark } from "../part/icon";
 import { stepWords } from "../part/outcome";
-
-type Explained = {
-  candidates?: Target[];
-  passed_over?: (Target & { reason: string; wait_ms?: number })[];
-  refusal?: { message: string } | null;
-};
-
-const TEXT = "Say hello.";
-
-/** The path of an operation and the body of a plain request to it; null for operations that take more than text. */
-export function plainRequest(operation: string, model: string): { path: string; body: Record<string, unknown> } | null {
-  const messages = [{ role: "user", content: TEXT }];
-  const requests: Record<string, [path: string, body: Record<string, unknown>]> = {
-    chat_completions: ["/v1/chat/completions", { messages }],
-    messages: ["/v1/messages", { messages, max_tokens: 128 }],
-    count_tokens: ["/v1/messages/count_tokens", { messages }],
-    responses: ["/v1/responses", { input: TEXT, store: false }],
-    embeddings: ["/v1/embeddings", { input: TEXT }],
-    speech: ["/v1/audio/speech", { input: TEXT, voice: "alloy" }],
-    images: ["/v1/images/generations", { prompt: TEXT }],
-    videos: ["/v1/videos/generations", { prompt: TEXT }],
-  };
-  const found = requests[operation];
-  return found ? { path: found[0], body: { model, ...found[1] } } : null;
-}
 
 export function ExplainAgain({ of, onClose }: { of: FullRecord; onClose: () => void }) {
   const [found, setFound] = useState<Explained | null>(null);

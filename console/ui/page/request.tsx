@@ -1,4 +1,5 @@
 // One request: how it ended, where its time went, what it cost.
+import { plainRequest } from "../api/explain";
 import { useResource } from "../api/resource";
 import type { FullRecord } from "../api/shapes";
 import type { RequestRecord } from "../api/types";
@@ -12,7 +13,7 @@ import { Ref } from "../part/links";
 import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
 import { Card, Facts, Meter, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
-import { ExplainAgain, plainRequest } from "./explain_again";
+import { ExplainAgain } from "./explain_again";
 import { inputOf, outputOf } from "./requests";
 
 export function RequestPage({ id }: { id: string }) {

@@ -1,27 +1,30 @@
-// The editor of an endpoint: its targets in order with what is known of each, and the test of it.
+// The editor of an endpoint: its targets in order, who would serve what, the rehearsal of failures, and the test.
 import { useEffect, useState } from "preact/hooks";
 import { call, Fault } from "../api/client";
 import { useOutlook } from "../api/dry_run";
+import { useExplained } from "../api/explain";
 import { changed, useResource } from "../api/resource";
 import type { Effects } from "../api/shapes";
-import { suggestModels } from "../api/suggest";
-import type { Endpoint, Model, Page as PageOf, Provider, ProviderHealth, Target, Trial } from "../api/types";
-import { go, href, param } from "../app/router";
-import { Combobox } from "../part/combobox";
+import type { Endpoint, Target, Trial, Usage } from "../api/types";
+import { go, href, param, setParams } from "../app/router";
 import { Conflict, contested } from "../part/conflict";
+import { CopyButton } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EffectsList, WriteOutlook } from "../part/effects";
-import { Empty, Loaded, notify } from "../part/feedback";
+import { Empty, isSettled, Loaded, notify, Skeleton } from "../part/feedback";
 import { FormError, useSubmission } from "../part/form";
-import { ago, duration, plural, short } from "../part/format";
+import { count, plural } from "../part/format";
 import { Icon } from "../part/icon";
-import { Ref } from "../part/links";
 import { Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
-import { Reorder } from "../part/reorder";
-import { priceOf, TrialResult } from "./provider";
-import { ProviderStateMark } from "./providers";
-import { EndpointState, sameTarget, targetOf } from "./routes";
+import { TrialResult } from "./provider";
+import { usePeriod } from "./requests";
+import { casesFor, FIRST_ONLY } from "./route/cases";
+import { changesOf, type Draft, draftOf, idOf, yamlOf } from "./route/draft";
+import { KEYS_MAX, Matrix } from "./route/matrix";
+import { assumed, faultsOf, faultsText, Rehearse } from "./route/rehearse";
+import { TargetsCard, usedOf, useModels } from "./route/targets";
+import { EndpointState } from "./routes";
 
 export function RoutePage({ name }: { name: string }) {
   const source = param("source");
@@ -49,36 +52,11 @@ export function RoutePage({ name }: { name: string }) {
   );
 }
 
-type Draft = { failover: Target[]; preamble: string };
-
-const draftOf = (of: Endpoint): Draft => ({ failover: of.failover, preamble: of.preamble ?? "" });
-const idOf = ({ provider, model }: Target): string => `${provider}/${model}`;
 const LABELS: Record<keyof Draft, string> = { failover: "Targets", preamble: "Preamble" };
 
 function shown(value: unknown): string {
   if (Array.isArray(value)) return value.map((target: Target, i) => `${i + 1}. ${idOf(target)}`).join("  ");
   return value ? String(value) : "–";
-}
-
-/** What a draft changes, in words. */
-export function changesOf(before: Draft, draft: Draft): string[] {
-  const said: string[] = [];
-  draft.failover.forEach((target, to) => {
-    const from = before.failover.findIndex((other) => sameTarget(other, target));
-    if (from < 0) said.push(`${idOf(target)} added`);
-    else {
-      const staying = before.failover.filter((other) => draft.failover.some((now) => sameTarget(now, other)));
-      const old = staying.findIndex((other) => sameTarget(other, target));
-      const now = draft.failover
-        .filter((other) => before.failover.some((was) => sameTarget(was, other)))
-        .findIndex((other) => sameTarget(other, target));
-      if (now < old) said.push(`${idOf(target)} moved up to ${to + 1}`);
-    }
-  });
-  for (const target of before.failover)
-    if (!draft.failover.some((other) => sameTarget(other, target))) said.push(`${idOf(target)} removed`);
-  if (before.preamble !== draft.preamble) said.push("preamble changed");
-  return said;
 }
 
 function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
@@ -87,12 +65,33 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
   const [theirs, setTheirs] = useState<{ draft: Draft; etag: string | null } | null>(null);
   const [doing, setDoing] = useState<"test" | "delete" | null>(null);
   const submission = useSubmission();
+  const used = useResource<Usage>(usagePath(of.name, usePeriod("24h")));
+  const usage = used.data.value;
+  const models = useModels(draft.failover);
+  const faults = faultsOf(param("fail"));
+  const keys = param("keys").split(",").filter(Boolean).slice(0, KEYS_MAX);
+  const explained = useExplained(
+    draft.failover.length === 0 || !isSettled(used)
+      ? null
+      : {
+          draft: { name: of.name, failover: draft.failover, preamble: draft.preamble || null },
+          cases: casesFor(
+            of.name,
+            usedOf(usage).filter((operation) => operation in FIRST_ONLY),
+            keys,
+          ),
+          faults: assumed(faults, draft.failover),
+        },
+  );
+  // Shown at once, so that nothing moves when the rest arrives.
+  const isRead =
+    isSettled(used) && models !== null && (draft.failover.length === 0 || explained.cases.length > 0 || explained.error !== null);
   const isFile = of.source === "file";
   const isChanged = contested(base.draft, base.draft, draft).length > 0;
   const suffix = of.shadowed ? "?source=api" : "";
   const path = `endpoints/${encodeURIComponent(of.name)}${suffix}`;
   const wanted = { failover: draft.failover, preamble: draft.preamble || null };
-  const { effects } = useOutlook(isChanged ? { method: "PUT", path, body: wanted, ifMatch: base.etag } : null);
+  const { effects } = useOutlook(isChanged && !isFile ? { method: "PUT", path, body: wanted, ifMatch: base.etag } : null);
   useEffect(() => {
     if (isChanged) return;
     setBase({ draft: draftOf(of), etag });
@@ -128,6 +127,10 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
             <Icon name="play" small />
             Test now
           </button>
+          <a class="btn" href={href("/connect", { model: of.name })}>
+            <Icon name="code-xml" small />
+            Use it
+          </a>
           <Menu
             label={`Actions for ${of.name}`}
             items={[{ label: "Delete", icon: "trash-2", danger: true, disabled: isFile, run: () => setDoing("delete") }]}
@@ -135,39 +138,50 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
         </>
       }
     >
-      {isFile && <p class="alert">It is defined in the configuration file. Change it there; the gateway reads the file again by itself.</p>}
-      <div class="cols main-side">
-        <div class="page-stack">
-          <TargetsCard of={of} isFile={isFile} draft={draft} before={base.draft} onDraft={setDraft} />
+      {isFile && (
+        <p class="alert">
+          It is defined in the configuration file. A change here is shown as YAML to copy into the file, which the gateway reads again by
+          itself.
+        </p>
+      )}
+      {!isRead ? (
+        <div class="card">
+          <Skeleton rows={8} />
         </div>
-        <div class="page-stack">
-          <Card bare>
-            <Facts
-              rows={[
-                ["State", <EndpointState key="s" of={of} />],
-                ["Defined in", isFile ? "the configuration file" : `this console, version ${of.version}`],
-              ]}
+      ) : (
+        <div class="cols main-side">
+          <div class="page-stack">
+            <TargetsCard of={of} draft={draft} before={base.draft} models={models} usage={usage} onDraft={setDraft} />
+            <Matrix of={explained} targets={draft.failover} keys={keys} onKeys={(next) => setParams({ keys: next.join(",") }, "replace")} />
+          </div>
+          <div class="page-stack">
+            <Rehearse
+              targets={draft.failover}
+              faults={faults}
+              onFaults={(next) => setParams({ fail: faultsText(next) }, "replace")}
+              of={explained.cases[0]}
             />
-          </Card>
-          <Card title="Preamble">
-            <textarea
-              class="input"
-              aria-label="Preamble"
-              rows={4}
-              readOnly={isFile}
-              placeholder="Put before each request's own system text. Empty: nothing is added."
-              value={draft.preamble}
-              onInput={(e) => setDraft({ ...draft, preamble: e.currentTarget.value })}
-            />
-          </Card>
+            <UsedBy of={of} usage={usage} />
+            <Card title="Preamble">
+              <textarea
+                class="input"
+                aria-label="Preamble"
+                rows={3}
+                placeholder="Put before each request's own system text. Empty: nothing is added."
+                value={draft.preamble}
+                onInput={(e) => setDraft({ ...draft, preamble: e.currentTarget.value })}
+              />
+            </Card>
+          </div>
         </div>
-      </div>
+      )}
       <FormError error={submission.error} />
       {isChanged && (
         <SaveBar
           changes={changesOf(base.draft, draft)}
           effects={effects}
           busy={submission.busy}
+          yaml={isFile ? yamlOf(of.name, draft) : null}
           onDiscard={() => {
             submission.clear();
             setDraft(base.draft);
@@ -212,9 +226,17 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
   );
 }
 
-type SaveProps = { changes: string[]; effects: Effects | null; busy: boolean; onDiscard: () => void; onSave: () => void };
+type SaveProps = {
+  changes: string[];
+  effects: Effects | null;
+  busy: boolean;
+  /** The change as text, for an endpoint of the configuration file. */
+  yaml: string | null;
+  onDiscard: () => void;
+  onSave: () => void;
+};
 
-function SaveBar({ changes, effects, busy, onDiscard, onSave }: SaveProps) {
+function SaveBar({ changes, effects, busy, yaml, onDiscard, onSave }: SaveProps) {
   return (
     <section class="savebar" aria-label="Changes">
       <b>{plural(changes.length, "change")}</b>
@@ -224,118 +246,51 @@ function SaveBar({ changes, effects, busy, onDiscard, onSave }: SaveProps) {
       <button type="button" class="btn plain" onClick={onDiscard}>
         Discard
       </button>
-      <button type="button" class="btn primary" data-save onClick={onSave} disabled={busy}>
-        {busy ? "Saving…" : "Save and publish"}
-      </button>
+      {yaml === null ? (
+        <button type="button" class="btn primary" data-save onClick={onSave} disabled={busy}>
+          {busy ? "Saving…" : "Save and publish"}
+        </button>
+      ) : (
+        <CopyButton text={yaml} label="Copy YAML with this change" primary />
+      )}
     </section>
   );
 }
 
-type TargetsProps = { of: Endpoint; isFile: boolean; draft: Draft; before: Draft; onDraft: (draft: Draft) => void };
+/** The use of the endpoint in the last day, by what the targets are used for. */
+const usagePath = (name: string, from: string): string =>
+  `usage?${new URLSearchParams({ endpoint: name, group_by: "provider,model,operation", from, limit: "500" })}`;
 
-function TargetsCard({ of, isFile, draft, before, onDraft }: TargetsProps) {
-  const models = useResource<PageOf<Model>>("catalog?limit=500").data.value?.data;
-  const providers = useResource<PageOf<Provider>>("providers?limit=500").data.value?.data;
-  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data;
-  const member = (target: Target) => (
-    <Member
-      target={target}
-      model={models?.find(({ id }) => id === idOf(target))}
-      provider={providers?.find(({ id, shadowed }) => id === target.provider && !shadowed)}
-      health={health?.find(({ provider }) => provider === target.provider)}
-      reason={of.passed_over.find((other) => sameTarget(other, target))?.reason}
-      isNew={!before.failover.some((other) => sameTarget(other, target))}
-    />
-  );
+/** How much the endpoint is used, and where that is shown. */
+function UsedBy({ of, usage }: { of: Endpoint; usage: Usage | null }) {
+  const endpoint = of.name;
   return (
-    <Card title="Targets, in order" bare>
-      {isFile ? (
-        <ol class="members">
-          {draft.failover.map((target, i) => (
-            <li key={idOf(target)} class="member fixed">
-              <span />
-              <span class="place">{i + 1}</span>
-              {member(target)}
-            </li>
-          ))}
-        </ol>
-      ) : (
-        <>
-          <Reorder items={draft.failover} keyOf={idOf} nameOf={idOf} onItems={(failover) => onDraft({ ...draft, failover })}>
-            {member}
-          </Reorder>
-          <div class="add">
-            <Combobox
-              label="Add a target"
-              placeholder="Add a target: type a model or a provider"
-              suggest={async (text) =>
-                (await suggestModels(text)).filter(({ value }) => !draft.failover.some((target) => idOf(target) === value))
-              }
-              onPick={(picked) => onDraft({ ...draft, failover: [...draft.failover, targetOf(picked)] })}
-            />
-          </div>
-        </>
-      )}
+    <Card title="Who uses it" bare>
+      <Facts
+        rows={[
+          ["State", <EndpointState key="s" of={of} />],
+          [
+            "Requests",
+            <a key="r" class="num" href={href("/requests", { endpoint, period: "24h" })}>
+              {count(usage?.totals?.requests)} in 24 h
+            </a>,
+          ],
+          [
+            "After failover",
+            <a key="f" href={href("/requests", { endpoint, period: "24h", failed_over: "true" })}>
+              Show them
+            </a>,
+          ],
+          [
+            "Keys",
+            <a key="k" href={href("/usage", { endpoint, by: "key", period: "7d" })}>
+              Show those of this week
+            </a>,
+          ],
+          ["Defined in", of.source === "file" ? "the configuration file" : `this console, version ${of.version}`],
+        ]}
+      />
     </Card>
-  );
-}
-
-type MemberProps = {
-  target: Target;
-  model: Model | undefined;
-  provider: Provider | undefined;
-  health: ProviderHealth | undefined;
-  reason: string | undefined;
-  isNew: boolean;
-};
-
-const CAPABILITIES = [
-  ["vision", "images"],
-  ["tools", "tools"],
-  ["reasoning", "reasoning"],
-  ["audio", "audio"],
-] as const;
-
-function Member({ target, model, provider, health, reason, isNew }: MemberProps) {
-  const inference = provider?.evidence?.inference;
-  const isProven = inference?.proven_at_ms != null && inference.model === target.model;
-  const isPriced = model?.prices != null;
-  return (
-    <>
-      <div>
-        <div class="member-name">
-          <Ref kind="provider" id={target.provider} name={target.provider} />
-          <span class="sep">/</span>
-          <span class="mono clip">{target.model}</span>
-        </div>
-        <div class="chips">
-          {isNew && <span class="tag accent">added</span>}
-          {isProven ? <span class="tag ok">proven {ago(inference.proven_at_ms)}</span> : <span class="tag">unproven</span>}
-          {model?.context_window && <span class="tag">{short(model.context_window)} context</span>}
-          {model &&
-            CAPABILITIES.map(
-              ([field, word]) =>
-                model[field] !== null && <span class={model[field] ? "tag" : "tag warn"}>{model[field] ? word : `no ${word}`}</span>,
-            )}
-          {model &&
-            (isPriced ? (
-              <span class="tag">{`${priceOf(model, "input")} in · ${priceOf(model, "output")} out`}</span>
-            ) : (
-              <span class="tag warn">price unknown</span>
-            ))}
-        </div>
-        {reason && (
-          <p class="warning">
-            <Icon name="triangle-alert" small />
-            Passed over: {reason}
-          </p>
-        )}
-      </div>
-      <div class="member-health">
-        {provider ? <ProviderStateMark of={provider} health={health} /> : <span class="faint">unknown provider</span>}
-        {health && <span class="num">{duration(health.recent.first_content_us_avg)} to the first token</span>}
-      </div>
-    </>
   );
 }
 

@@ -81,6 +81,9 @@ export function Empty({ icon, title, children, action, page }: EmptyProps) {
   );
 }
 
+/** True once an object was read, or could not be. */
+export const isSettled = (resource: Resource<unknown>): boolean => resource.data.value !== null || resource.error.value !== null;
+
 type LoadedProps<T> = { resource: Resource<T>; rows?: number; children: (data: T) => ComponentChildren; missing?: ComponentChildren };
 
 /** Shows an object once it is read; after an error what was there stays, greyed, with its time. */

@@ -32,6 +32,22 @@ const PASSED: Record<string, string> = {
   over_quota: "a limit is used up",
 };
 
+/** The same in one or two words, for a cell of a table. */
+const PASSED_SHORT: Record<string, string> = {
+  circuit_open: "circuit open",
+  no_vision: "no images",
+  no_dialect: "other protocol",
+  unsupported: "unsupported",
+  elsewhere: "made elsewhere",
+  not_ready: "not ready",
+  not_allowed: "not allowed",
+  private: "private",
+  no_price: "no price",
+  over_quota: "limit used up",
+};
+
+export const passedShort = (reason: string): string => PASSED_SHORT[reason] ?? reason.replace(/_/g, " ");
+
 /** Why an attempt failed. */
 const FAILED: Record<string, string> = {
   unreachable: "could not be reached",

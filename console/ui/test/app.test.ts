@@ -9,7 +9,7 @@ import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
 import { reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
-import { changesOf as changesOfRoute } from "../page/route";
+import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
 import texts from "../page/snippets.json";
 import { bucketsOf, seriesOf } from "../page/usage";

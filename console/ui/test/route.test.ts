@@ -1,0 +1,67 @@
+import { expect, test } from "vitest";
+import type { ExplainedCase } from "../api/explain";
+import { phraseOf } from "../api/phrase";
+import { rowsOf } from "../page/route/cases";
+import { yamlOf } from "../page/route/draft";
+import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
+
+test("a phrase names filters of the catalog, and names of models stay names", () => {
+  const table: [string, Record<string, string>, string][] = [
+    ["images under $2", { capability: "vision", price_max: "2" }, ""],
+    ["claude with tools and images", { capability: "vision,tools" }, "claude"],
+    ["proven models with 200k context", { proven: "true", context_min: "200000" }, ""],
+    ["over 1M tokens below 0.5", { context_min: "1000000", price_max: "0.5" }, ""],
+    ["gpt-image-1", {}, "gpt-image-1"],
+    ["openai/gpt-5.1", {}, "openai/gpt-5.1"],
+    ["GPT-4o", {}, "GPT-4o"],
+    ["qwen 32k", { context_min: "32000" }, "qwen"],
+    ["embeddings", { operation: "embeddings" }, ""],
+    ["", {}, ""],
+  ];
+  for (const [text, filters, rest] of table) expect([text, phraseOf(text)]).toEqual([text, { filters, rest }]);
+});
+
+const a = { provider: "a", model: "m" };
+const b = { provider: "b", model: "m" };
+const case_ = (name: string, more: Partial<ExplainedCase> = {}): ExplainedCase => ({
+  name,
+  candidates: [a, b],
+  passed_over: [],
+  refusal: null,
+  path: null,
+  ...more,
+});
+
+test("protocols that fare alike share a row of the matrix", () => {
+  const alike = [case_("Text through Chat"), case_("Text through Messages"), case_("Text through Responses")];
+  const images = case_("Images", { candidates: [a], passed_over: [{ ...b, reason: "no_vision" }] });
+  const rows = rowsOf([...alike, images], [a, b]);
+  expect(rows.map(({ name, cells }) => [name, ...cells.map(({ short }) => short)])).toEqual([
+    ["Text, any protocol", null, null],
+    ["Images", null, "no images"],
+  ]);
+  const unlike = [
+    ...alike.slice(0, 2),
+    case_("Text through Responses", { candidates: [a], passed_over: [{ ...b, reason: "unsupported" }] }),
+  ];
+  expect(rowsOf(unlike, [a, b])).toHaveLength(3);
+  const refused = case_("Images", { candidates: [], refusal: { status: 400, code: "x", message: "No target takes images." } });
+  expect(rowsOf([refused], [a])[0]).toMatchObject({ refusal: "No target takes images.", cells: [{ short: "refused" }] });
+  expect(rowsOf([case_("Embeddings", { candidates: [a] })], [a, b])[0]?.cells[1]?.short).toBe("never used");
+});
+
+test("chosen faults survive the address, and concern providers of the draft alone", () => {
+  const faults = faultsOf("a:529,b:hang,c:nonsense,nothing");
+  expect(faultsText(faults)).toBe("a:529,b:hang");
+  expect(assumed(faults, [a])).toEqual([{ provider: "a", fault: "status", status: 529 }]);
+  const step = { target: a, starts_at_ms: 0, ends_at_ms: 0 };
+  expect(wordsOf({ ...step, attempts: 2, result: "status", status: 529 })).toBe("a, 2 attempts: answered 529");
+  expect(wordsOf({ ...step, attempts: 0, result: "circuit_open", status: null })).toBe("a is skipped: its circuit has opened");
+});
+
+test("a draft is written as the configuration file has it", () => {
+  const failover = [a, { provider: "local", model: 'llama3.2:1b "x"' }];
+  expect(yamlOf("on", { failover, preamble: "Be brief.\nAlways." })).toBe(
+    'endpoints:\n  "on":\n    preamble: "Be brief.\\nAlways."\n    failover:\n      - {provider: a, model: m}\n      - {provider: local, model: "llama3.2:1b \\"x\\""}\n',
+  );
+});

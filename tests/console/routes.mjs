@@ -1,0 +1,82 @@
+// The checks of the route editor: who would serve what, the rehearsal of failures, and the picker.
+
+import assert from "node:assert/strict";
+
+import { axe, settled, sideways } from "./browser.mjs";
+
+const button = (page, name) => page.getByRole("button", { name, exact: true });
+
+export const routeChecks = {
+  async a_draft_shows_who_would_serve_what_and_what_a_client_would_wait_for({ gateway, browser }) {
+    for (const id of ["north", "south"]) await gateway.api("POST", "providers", { id, type: "echo", models: ["echo"], timeout: 30 });
+    await gateway.api("POST", "providers/south/test", { model: "echo" });
+    const target = (provider) => ({ provider, model: "echo" });
+    await gateway.api("POST", "endpoints", { name: "compass", failover: [target("north")] });
+    const { id } = await gateway.api("POST", "projects", { name: "sailors" });
+    const made = await gateway.api("POST", "keys", { name: "northbound", project: id, models: ["north/*"], endpoints: [] });
+    const page = await browser.signedIn(gateway.key, "/routes/compass");
+    await settled(page);
+    const matrix = page.getByRole("region", { name: "Who would serve what" });
+    await matrix.getByRole("row", { name: /^Text, any protocol serves/ }).waitFor();
+    // The picker ranks what a test has proven first, and understands what is asked of a model.
+    const picker = page.getByRole("combobox", { name: "Add a target" });
+    await picker.fill("proven echo");
+    await page.getByRole("option", { name: /^south\/echo/ }).waitFor();
+    assert.equal(await page.getByRole("option", { name: /^north\/echo/ }).count(), 0);
+    await picker.fill("images under $0.01");
+    await page.getByText("Nothing fits.").waitFor();
+    await picker.fill("echo");
+    const first = page.getByRole("listbox", { name: "Add a target" }).getByRole("option").first();
+    await page.getByRole("option", { name: /^south\/echo/ }).waitFor();
+    assert.match(await first.innerText(), /proven/);
+    await picker.fill("south/echo");
+    await page.getByRole("option", { name: /^south\/echo/ }).waitFor();
+    await page.keyboard.press("Enter");
+    await matrix.getByRole("columnheader", { name: "2 south" }).waitFor();
+    await matrix.getByRole("row", { name: /^Text, any protocol serves serves/ }).waitFor();
+    assert.equal((await gateway.api("GET", "endpoints/compass")).failover.length, 1, "nothing is kept");
+    await matrix.getByRole("combobox", { name: "Add a key" }).fill("northb");
+    await page.getByRole("option", { name: "northbound" }).click();
+    await matrix.getByRole("row", { name: /^Key northbound .*serves not allowed/ }).waitFor();
+    assert.match(page.url(), new RegExp(`keys=${made.id}`));
+    const rehearsal = page.getByRole("region", { name: "Rehearse" });
+    await rehearsal.getByText("north answers").waitFor();
+    await rehearsal.getByLabel("north").selectOption("does not answer");
+    await rehearsal.getByText(/^north, \d+ attempts?: did not answer in time/).waitFor();
+    await rehearsal.getByText("south answers").waitFor();
+    await rehearsal.getByText("A client that waits 60 s would have left.").waitFor();
+    await rehearsal.getByLabel("south").selectOption("answers 429");
+    await rehearsal.getByText("The client gets an error").waitFor();
+    assert.match(page.url(), /fail=north%3Ahang%2Csouth%3A429/);
+    assert.deepEqual(await axe(page), []);
+    await page.reload();
+    await rehearsal.getByText(/^north, \d+ attempts?: did not answer in time/).waitFor();
+    await button(page, "Move north/echo").waitFor();
+    assert.equal(await rehearsal.getByLabel("north").inputValue(), "hang", "the address has the faults");
+    await page.setViewportSize({ width: 390, height: 900 });
+    assert.equal(await sideways(page), 0);
+    await gateway.api("DELETE", "endpoints/compass");
+    for (const id of ["north", "south"]) await gateway.api("DELETE", `providers/${id}`);
+  },
+
+  async targets_that_an_operation_never_reaches_are_marked({ gateway, browser }) {
+    for (const id of ["primary", "second"]) await gateway.api("POST", "providers", { id, type: "echo", models: ["echo"] });
+    const failover = [{ provider: "primary", model: "echo" }, { provider: "second", model: "echo" }];
+    await gateway.api("POST", "endpoints", { name: "vectors", failover });
+    const { id } = await gateway.api("POST", "projects", { name: "embedders" });
+    const made = await gateway.api("POST", "keys", { name: "embedder", project: id });
+    const response = await fetch(`${gateway.origin}/v1/embeddings`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${made.key}`, "content-type": "application/json" },
+      body: JSON.stringify({ model: "vectors", input: "hi" }),
+    });
+    await response.text();
+    const page = await browser.signedIn(gateway.key, "/routes/vectors");
+    await page.getByText("Embeddings: never used for these: they go to the first target alone").waitFor();
+    assert.equal(await page.getByText("never used for these").count(), 1, "the first target is used");
+    await page.getByRole("region", { name: "Who would serve what" }).getByRole("row", { name: /^Embeddings/ }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    await gateway.api("DELETE", "endpoints/vectors");
+    for (const id of ["primary", "second"]) await gateway.api("DELETE", `providers/${id}`);
+  },
+};
