@@ -157,8 +157,8 @@ impl Gateway {
     /// stored. Returns an error at once if a thread has died; the usage recorded so far is in the journal.
     pub fn run_until_stopped(self) -> Result<(), ThreadDied> {
         let Self { dataplane, control, mut signals, .. } = self;
-        let asked = signals.until_stopped(|| control.reload());
-        if !asked {
+        let was_stopped = signals.until_stopped(|| control.reload());
+        if !was_stopped {
             // Nothing is dropped: the state stays locked until the process ends.
             std::mem::forget((dataplane, control));
             return Err(ThreadDied::of(&signals.alarm));

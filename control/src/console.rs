@@ -50,9 +50,9 @@ fn missing() -> ApiError {
 }
 
 /// Returns the page, or 304 if the browser has it. The page is small and is not compressed.
-fn page(page: &Asset, asked: &HeaderMap) -> Result<Response<Body>, ApiError> {
+fn page(page: &Asset, request_headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
     let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok()).ok_or_else(missing)?;
-    let known = asked.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    let known = request_headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
     let is_known = known.flat_map(|line| line.split(',')).any(|known| {
         let known = known.trim();
         known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag.as_bytes()
@@ -76,12 +76,12 @@ fn page(page: &Asset, asked: &HeaderMap) -> Result<Response<Body>, ApiError> {
 }
 
 /// Returns a file below `/console/assets/` in the smallest form that the client accepts.
-fn file(asset: fn(&str) -> Option<Asset>, name: &str, asked: &HeaderMap) -> Option<Response<Body>> {
+fn file(asset: fn(&str) -> Option<Asset>, name: &str, request_headers: &HeaderMap) -> Option<Response<Body>> {
     // The compressed forms are not files of their own.
     if CODINGS.iter().any(|(_, suffix)| name.ends_with(suffix)) {
         return None;
     }
-    let packed = CODINGS.iter().filter(|(coding, _)| accepts(asked, coding));
+    let packed = CODINGS.iter().filter(|(coding, _)| accepts(request_headers, coding));
     let packed =
         packed.filter_map(|(coding, suffix)| Some((Some(*coding), asset(&format!("{name}{suffix}"))?)));
     let (coding, file) = packed.chain(asset(name).map(|file| (None, file))).next()?;
@@ -98,8 +98,8 @@ fn file(asset: fn(&str) -> Option<Asset>, name: &str, asked: &HeaderMap) -> Opti
 }
 
 /// True if the request lists `coding` in `Accept-Encoding` with a weight that is not 0.
-fn accepts(asked: &HeaderMap, coding: &str) -> bool {
-    let lines = asked.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+fn accepts(request_headers: &HeaderMap, coding: &str) -> bool {
+    let lines = request_headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|item| {
         let (name, weight) = item.split_once(';').unwrap_or((item, ""));
         let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());

@@ -157,9 +157,9 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
     loop {
         let job = state.serve(jobs, pause);
         let WriterState { meter, keys, retention, .. } = &mut state;
-        let is_asked =
+        let is_ordered =
             matches!(job, Ok(WriterJob::Flush(_) | WriterJob::Stop) | Err(RecvTimeoutError::Disconnected));
-        let round = if is_asked || meter.is_due() { meter.round() } else { Round::Idle };
+        let round = if is_ordered || meter.is_due() { meter.round() } else { Round::Idle };
         pause = match round {
             Round::More => Duration::ZERO,
             Round::Worked => PAUSE_MIN,

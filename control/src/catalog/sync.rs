@@ -159,8 +159,8 @@ async fn listing_of(
     for list in lists {
         let mut url = Some(list.url.clone());
         for _ in 0..PAGES_MAX {
-            let Some(asked) = url.take() else { break };
-            let (page, next) = page_of(http, instance, &asked, list.pages).await?;
+            let Some(page_url) = url.take() else { break };
+            let (page, next) = page_of(http, instance, &page_url, list.pages).await?;
             listing.join(page);
             url = next.map(|(name, value)| with_pair(&list.url, name, &value));
         }

@@ -40,11 +40,11 @@ impl TokenRenewer {
 
     /// Requests and renews tokens for as long as the future is polled.
     pub(crate) async fn run(mut self) {
-        let mut asked = JoinSet::new();
+        let mut renewals = JoinSet::new();
         loop {
             for grant in self.tokens.take_due(unix_ms()) {
                 let http = Arc::clone(&self.http);
-                asked.spawn(async move {
+                renewals.spawn(async move {
                     let given = ask(&http, &grant).await;
                     (grant, given)
                 });
@@ -52,7 +52,7 @@ impl TokenRenewer {
             let pause = self.tokens.pause_ms(unix_ms()).map_or(PAUSE_MAX, Duration::from_millis);
             let pause = if self.is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
-                Some(done) = asked.join_next() => {
+                Some(done) = renewals.join_next() => {
                     if let Ok((grant, given)) = done {
                         self.learn(&grant, given);
                     }

@@ -29,7 +29,7 @@ struct HeldToken {
     /// Time of the next token request.
     next_at_ms: u64,
     /// True while a token request is in flight; there is at most one per grant.
-    is_asked: bool,
+    is_renewing: bool,
     /// Consecutive failures since the last success.
     failures: u32,
     trouble: Option<String>,
@@ -100,7 +100,7 @@ impl AccessTokens {
     fn refused(&self, id: &[u8; 32], serial: u64, now_ms: u64) -> bool {
         let mut by_grant = self.lock();
         let Some(held) = by_grant.get_mut(id) else { return false };
-        if held.serial != serial || held.is_asked || held.next_at_ms <= now_ms {
+        if held.serial != serial || held.is_renewing || held.next_at_ms <= now_ms {
             return held.serial > serial || held.failures == 0;
         }
         if held.forced_at_ms.is_some_and(|at_ms| now_ms < at_ms.saturating_add(FORCED_PAUSE_MS)) {
@@ -125,9 +125,9 @@ impl AccessTokens {
     /// Returns the grants whose token request is due now. Each is returned once, until its result is passed to `learn`.
     pub(super) fn take_due(&self, now_ms: u64) -> Vec<Grant> {
         let mut by_grant = self.lock();
-        let due = by_grant.values_mut().filter(|held| !held.is_asked && held.next_at_ms <= now_ms);
+        let due = by_grant.values_mut().filter(|held| !held.is_renewing && held.next_at_ms <= now_ms);
         due.map(|held| {
-            held.is_asked = true;
+            held.is_renewing = true;
             held.grant.clone()
         })
         .collect()
@@ -136,7 +136,7 @@ impl AccessTokens {
     /// Returns the time until the next request is due; `None` if no request is pending.
     pub(super) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
         let by_grant = self.lock();
-        let waiting = by_grant.values().filter(|held| !held.is_asked);
+        let waiting = by_grant.values().filter(|held| !held.is_renewing);
         waiting.map(|held| held.next_at_ms.saturating_sub(now_ms)).min()
     }
 
@@ -150,7 +150,7 @@ impl AccessTokens {
         let mut by_grant = self.lock();
         // The grant is no longer in use.
         let Some(held) = by_grant.get_mut(&grant.id) else { return false };
-        held.is_asked = false;
+        held.is_renewing = false;
         match given {
             Ok(GrantedToken { token, life_s }) => {
                 let life_ms = life_s.saturating_mul(1_000);
@@ -183,7 +183,7 @@ impl HeldToken {
             grant,
             token: None,
             next_at_ms: 0,
-            is_asked: false,
+            is_renewing: false,
             failures: 0,
             trouble: None,
             serial: 0,

@@ -31,17 +31,17 @@ pub struct Detected {
 
 /// Queries all local servers of the registry concurrently. Skips those that do not respond in time or list no model.
 pub async fn local_servers(http: &dyn HttpClient) -> Vec<Detected> {
-    let mut asked = JoinSet::new();
+    let mut probes = JoinSet::new();
     for (place, entry) in registry_entries().iter().filter(|entry| entry.kind == "local_server").enumerate() {
         let Some(base_url) = entry.base_url.as_deref() else { continue };
         let Ok(request) = http::Request::get(format!("{base_url}/models")).body(Bytes::new()) else {
             continue;
         };
         let answer = http.send(request, LIMITS);
-        asked.spawn(async move { (place, entry, base_url, answer.await) });
+        probes.spawn(async move { (place, entry, base_url, answer.await) });
     }
     let mut found = Vec::new();
-    while let Some(done) = asked.join_next().await {
+    while let Some(done) = probes.join_next().await {
         let Ok((place, entry, base_url, Ok(response))) = done else { continue };
         if response.status().is_success() {
             let models = model_ids(response.body());

@@ -186,10 +186,11 @@ impl Repricing {
 
     /// True if the exchange started in the time, and its target matches the job.
     fn is_meant(&self, record: &Record<'_>) -> bool {
-        let is_asked = |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
+        let matches_name =
+            |wanted: &Option<String>, name| wanted.as_ref().is_none_or(|w| w == record.name(name));
         (self.from_ms..self.to_ms).contains(&record.started_at_ms)
-            && is_asked(&self.provider, RecordName::Provider)
-            && is_asked(&self.model, RecordName::Model)
+            && matches_name(&self.provider, RecordName::Provider)
+            && matches_name(&self.model, RecordName::Model)
     }
 
     /// Returns the cost by the prices that applied when the exchange started, and their label.

@@ -209,7 +209,7 @@ pub(super) async fn of_status(
         None => body,
     };
     let failure = Failure {
-        retry_after: wait_asked_for(&answer.head).or_else(|| retry::retry_info(&body)),
+        retry_after: wait_hint(&answer.head).or_else(|| retry::retry_info(&body)),
         ..of_error_answer(params, provider, status, content_type, &body)
     };
     failure.having_used(params.reader.usage_in(&body))
@@ -246,7 +246,7 @@ fn of_error_answer(
 }
 
 /// Returns the wait that the upstream asks for.
-pub(crate) fn wait_asked_for(head: &KeptHeaders) -> Option<Duration> {
+pub(crate) fn wait_hint(head: &KeptHeaders) -> Option<Duration> {
     let text = |value: &Option<HeaderValue>| value.as_ref()?.to_str().ok().map(str::to_owned);
     let now_ms = shared::clock::unix_ms();
     let rare = head.rare.as_deref()?;

@@ -21,7 +21,7 @@ use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
 
-pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_asked_for};
+pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_hint};
 pub(crate) use self::final_error::{all_cooling_down, wait_of};
 pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success};
 pub(crate) use self::verdict::{Next, next_after};

@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
     fn admit<'t>(&self, target: &'t Target) -> Result<Admission<'t>, Refused> {
         let Target { provider, model } = target;
         if self.job.forced {
-            return Ok(provider.circuits.unasked(&model.id));
+            return Ok(provider.circuits.unchecked(&model.id));
         }
         provider.circuits.ask(&model.id, monotonic_ms, &provider.circuit_policy)
     }

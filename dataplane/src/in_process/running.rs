@@ -12,11 +12,11 @@ use crate::worker::Worker;
 
 impl Exchanges for InProcess {
     fn running(&self) -> BoxFuture<RunningExchanges> {
-        let asked: Vec<_> =
+        let answers: Vec<_> =
             self.workers.iter().map(|handle| handle.ask(|worker| worker.running.copy())).collect();
         Box::pin(async move {
             let mut all = RunningExchanges::default();
-            for answer in asked {
+            for answer in answers {
                 all.add(answer.await.unwrap_or_default());
             }
             all
@@ -28,10 +28,10 @@ impl Exchanges for InProcess {
             let request_id = request_id.to_owned();
             handle.ask(move |worker| worker.running.cancel(&request_id))
         };
-        let asked: Vec<_> = self.workers.iter().map(cancel).collect();
+        let answers: Vec<_> = self.workers.iter().map(cancel).collect();
         Box::pin(async move {
             let mut is_found = false;
-            for answer in asked {
+            for answer in answers {
                 is_found |= answer.await.unwrap_or_default();
             }
             is_found

@@ -35,8 +35,8 @@ pub(crate) fn decorate(origins: &[HeaderValue], request: &HeaderMap, response: &
     if response.contains_key(ACCESS_CONTROL_ALLOW_METHODS) {
         // Any requested header is allowed: SDKs add headers with each release, and the origin may send the key already.
         response.append(VARY, HeaderValue::from_static("access-control-request-headers"));
-        for asked in request.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
-            response.append(ACCESS_CONTROL_ALLOW_HEADERS, asked.clone());
+        for requested in request.get_all(ACCESS_CONTROL_REQUEST_HEADERS) {
+            response.append(ACCESS_CONTROL_ALLOW_HEADERS, requested.clone());
         }
         response.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static("600"));
     }

@@ -89,7 +89,7 @@ impl Circuit {
     ) -> Result<Pass<C>, Refused> {
         let open_until = circuit.open_until_ms.load(Ordering::Acquire);
         if open_until == 0 || policy.failure_threshold == 0 {
-            return Ok(Pass::unasked(circuit));
+            return Ok(Pass::unchecked(circuit));
         }
         let now_ms = now_ms();
         if now_ms < open_until {
@@ -100,11 +100,11 @@ impl Circuit {
             circuit.open_until_ms.compare_exchange(open_until, next, Ordering::AcqRel, Ordering::Acquire);
         match taken {
             Ok(_) => {
-                let mut probe = Pass::unasked(circuit);
+                let mut probe = Pass::unchecked(circuit);
                 probe.probe_until_ms = next;
                 Ok(probe)
             }
-            Err(0) => Ok(Pass::unasked(circuit)),
+            Err(0) => Ok(Pass::unchecked(circuit)),
             Err(other) => Err(Refused { wait_ms: other.saturating_sub(now_ms) }),
         }
     }
@@ -163,7 +163,7 @@ impl Circuit {
 
 impl<C: Deref<Target = Circuit>> Pass<C> {
     /// Returns a pass for an attempt that ignores the circuit's state.
-    pub(super) fn unasked(circuit: C) -> Self {
+    pub(super) fn unchecked(circuit: C) -> Self {
         Self { closings: circuit.closings.load(Ordering::Acquire), circuit, probe_until_ms: 0 }
     }
 

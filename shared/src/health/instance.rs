@@ -93,9 +93,9 @@ impl Circuits {
     }
 
     /// Returns an admission for an attempt that ignores the state of the circuits.
-    pub fn unasked<'a>(&'a self, model_id: &'a ModelId) -> Admission<'a> {
-        let model = self.model(model_id).map(Pass::unasked);
-        Admission { circuits: self, model_id, instance: Pass::unasked(&self.instance), model }
+    pub fn unchecked<'a>(&'a self, model_id: &'a ModelId) -> Admission<'a> {
+        let model = self.model(model_id).map(Pass::unchecked);
+        Admission { circuits: self, model_id, instance: Pass::unchecked(&self.instance), model }
     }
 
     /// Returns the remaining milliseconds for which `model` is refused, or `None` if it is not. Starts no probe.
@@ -194,7 +194,7 @@ impl Admission<'_> {
             Evidence::ModelFailed => {
                 self.instance.succeed();
                 if self.model.is_none() {
-                    self.model = self.circuits.model_or_new(self.model_id).map(Pass::unasked);
+                    self.model = self.circuits.model_or_new(self.model_id).map(Pass::unchecked);
                 }
                 let model = self.model.as_mut()?;
                 let opened = model.fail(now_ms, policy);

@@ -238,7 +238,7 @@ async fn the_model_list_holds_only_models_the_caller_may_use() {
 fn open_circuit(provider: &ProviderInstance) {
     let failed = Failed { at_ms: 0, result: StepResult::Unreachable, status: None };
     for _ in 0..provider.circuit_policy.failure_threshold {
-        let mut admission = provider.circuits.unasked(&provider.models[0].id);
+        let mut admission = provider.circuits.unchecked(&provider.models[0].id);
         admission.failed((Evidence::InstanceFailed, failed), 1, &provider.circuit_policy);
     }
 }

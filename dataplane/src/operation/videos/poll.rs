@@ -22,7 +22,7 @@ use super::address::{VideoAddress, place};
 use super::find::{KnownOperation, holder, unknown};
 use super::{POLL_AFTER, about, json};
 use crate::adapt;
-use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_asked_for};
+use crate::attempt::{ERROR_BYTES_MAX, of_send_error, secrets, wait_hint};
 use crate::error::Fault;
 use crate::memory_budget::MemoryReservation;
 use crate::relay::{Base64Video, ResponseBody, UpstreamVideo, VideoSource};
@@ -259,7 +259,7 @@ impl VideoPoll<'_> {
         Fault {
             status: Some(answer.status),
             body: Some(error_body),
-            retry_after: wait_asked_for(&answer.head).map(|wait| wait.min(WAIT_MAX)),
+            retry_after: wait_hint(&answer.head).map(|wait| wait.min(WAIT_MAX)),
             ..Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.")
         }
     }

@@ -22,7 +22,7 @@ impl Counting<'_> {
     /// Returns the counting request for `body`, an answer request. `None` if the target's protocol has no token
     /// counting.
     pub fn request(&self, body: &[u8]) -> Option<Bytes> {
-        let asked = match self.target {
+        let request = match self.target {
             Dialect::Gemini if self.takes_whole => {
                 let model = quote(&format!("models/{}", self.model));
                 let head = format!(r#"{{"generateContentRequest":{{"model":{model},"#);
@@ -41,7 +41,7 @@ impl Counting<'_> {
             | Dialect::Images
             | Dialect::Videos => return None,
         };
-        Some(asked.into())
+        Some(request.into())
     }
 
     /// Returns the number of tokens in the target's answer.

@@ -84,10 +84,10 @@ pub(super) const fn by_way_of_chat(
 pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
-    let asked = (client.ask)(tape.as_value(), asking)?;
-    let body = asked.request.write(asking.target.model, asking.body.len());
-    let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: asked.client });
-    Ok(Prepared { body: body.into(), answers, dropped: asked.dropped })
+    let client_side = (client.ask)(tape.as_value(), asking)?;
+    let body = client_side.request.write(asking.target.model, asking.body.len());
+    let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
+    Ok(Prepared { body: body.into(), answers, dropped: client_side.dropped })
 }
 
 /// Translates a chat client's request into the target's dialect.
@@ -95,9 +95,9 @@ pub(super) fn for_chat(target: &TargetSide, asking: &Asking<'_>) -> Result<Prepa
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
-    let asked = (target.ask)(&ChatRequest::read(&request)?, asking)?;
-    let answers = Box::new(ThroughChat { target: asked.target, client: Box::new(asked.form) });
-    Ok(Prepared { body: asked.body.into(), answers, dropped: asked.dropped })
+    let translated = (target.ask)(&ChatRequest::read(&request)?, asking)?;
+    let answers = Box::new(ThroughChat { target: translated.target, client: Box::new(translated.form) });
+    Ok(Prepared { body: translated.body.into(), answers, dropped: translated.dropped })
 }
 
 /// Translates the request into chat values, and these into the target's dialect.
@@ -123,11 +123,11 @@ pub(super) fn prepare(
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
-    let asked = (client.ask)(tape.as_value(), &asking)?;
-    let translated = (target.ask)(&asked.request, &Asking { target: &traits, ..asking });
+    let client_side = (client.ask)(tape.as_value(), &asking)?;
+    let translated = (target.ask)(&client_side.request, &Asking { target: &traits, ..asking });
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
-    let answers = Box::new(ThroughChat { target: translated.target, client: asked.client });
-    Ok(Prepared { body: translated.body.into(), answers, dropped: asked.dropped })
+    let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
+    Ok(Prepared { body: translated.body.into(), answers, dropped: client_side.dropped })
 }
 
 /// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.

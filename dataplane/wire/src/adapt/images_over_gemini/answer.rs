@@ -51,7 +51,7 @@ impl Answers for ImageAnswers {
     }
 
     fn stream(&self, _secrets: Vec<String>) -> Box<dyn AnswerStream> {
-        Box::new(Unasked::default())
+        Box::new(NeverStreamed::default())
     }
 
     fn call(&self, _stream: bool) -> UpstreamCall {
@@ -114,11 +114,11 @@ fn write_usage(usage: &TokenCounts, image_tokens: Option<u64>, json: &mut JsonWr
 
 /// Placeholder for a streamed answer, which is never requested. Any chunk sets an error.
 #[derive(Debug, Default)]
-struct Unasked {
+struct NeverStreamed {
     state: StreamState,
 }
 
-impl AnswerStream for Unasked {
+impl AnswerStream for NeverStreamed {
     fn push(&mut self, _chunk: Bytes, _out: &mut Vec<Bytes>) {
         let error = || StreamError::unreadable_stream("images are not streamed by this target");
         self.state.error.get_or_insert_with(error);

@@ -94,7 +94,7 @@ struct Ending<'a> {
 impl Ending<'_> {
     /// Writes `"stop_reason":..,"stop_sequence":..`.
     fn write(&self, stops: &[String], out: &mut Vec<u8>) {
-        let sequence = self.stop.filter(|stop| stops.iter().any(|asked| asked == stop));
+        let sequence = self.stop.filter(|stop| stops.iter().any(|requested| requested == stop));
         let is_cut = self.finish.is_some_and(FinishReason::is_cut);
         let reason = match self.finish {
             _ if self.has_calls && !(is_cut && self.call_is_cut) => "tool_use",

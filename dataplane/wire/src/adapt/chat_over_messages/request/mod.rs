@@ -35,7 +35,7 @@ const NAME_LENGTH_MAX: usize = 128;
 /// Translates the request into the target's dialect.
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     let ask = Ask { request, target: asking.target };
-    ask.refuse_what_cannot_be_said()?;
+    ask.reject_unsupported()?;
     let mut json = JsonWriter::with_capacity(asking.body.len().saturating_add(256));
     json.object();
     // Clouds that run Claude implement an older version of Messages with shorter tool names.
@@ -56,7 +56,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         self.request.tree(name)
     }
 
-    fn refuse_what_cannot_be_said(&self) -> Result<(), Rejection> {
+    fn reject_unsupported(&self) -> Result<(), Rejection> {
         for (name, value) in self.request.trees() {
             if let Some(row) = refused(name)
                 && asks_for_more(name, value)

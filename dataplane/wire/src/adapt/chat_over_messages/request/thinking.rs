@@ -44,7 +44,7 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
             return Self { wanted, ..Self::default() };
         }
         let (mut mode, mut effort) = (MessagesThinkingMode::Unset, None);
-        match asked_effort(ask) {
+        match requested_effort(ask) {
             Some(Effort::Off) => mode = MessagesThinkingMode::Off,
             Some(Effort::Word(word, _)) if ask.target.effort_words => effort = Some(word),
             Some(Effort::Word(_, tokens) | Effort::Tokens(tokens)) => {
@@ -115,7 +115,7 @@ enum Effort {
 }
 
 /// Reads `reasoning_effort`, or the `reasoning` object that OpenRouter's clients send instead.
-fn asked_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
+fn requested_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
     let reasoning = ask.request.tree("reasoning").and_then(|reasoning| reasoning.as_object());
     let inner = |name: &str| reasoning.as_ref().and_then(|reasoning| read::member(reasoning, name));
     let word = match ask.request.option("reasoning_effort") {
