@@ -46,4 +46,70 @@ export const requestChecks = {
     await gateway.api("DELETE", "endpoints/saved");
     await gateway.api("DELETE", "providers/shaky");
   },
+
+  async new_requests_are_announced_and_not_inserted({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "arriving" });
+    const made = await gateway.api("POST", "keys", { name: "arriving", project: id });
+    for (let n = 0; n < 2; n += 1) await gateway.chat(made.key, "default", "hi");
+    const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}`);
+    await settled(page);
+    const rows = () => page.locator("a.row-link").evaluateAll((links) => links.map((link) => new URL(link.href).pathname));
+    const before = await rows();
+    await page.locator("a.row-link").first().focus();
+    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "default", "hi");
+    const fresh = page.getByRole("button", { name: "3 new", exact: true });
+    await fresh.waitFor();
+    assert.deepEqual(await rows(), before, "nothing is inserted");
+    assert.ok(await page.evaluate(() => document.activeElement.matches("a.row-link")), "the focus stays");
+    assert.deepEqual(await axe(page), []);
+    await fresh.press("Enter");
+    await page.waitForFunction(() => document.querySelectorAll("a.row-link").length === 5);
+    assert.deepEqual((await rows()).slice(3), before);
+    assert.equal(await fresh.count(), 0);
+  },
+
+  async one_request_leads_to_its_neighbours_and_its_session_and_has_the_price_of_each_class({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "talking" });
+    const made = await gateway.api("POST", "keys", { name: "talking", project: id });
+    await gateway.api("POST", "providers", { id: "priced", type: "echo", models: ["echo"] });
+    await gateway.api("POST", "catalog/overrides", { provider: "priced", model: "echo", facts: { prices: { input: 2, output: 8 } } });
+    const session = { "user-agent": "claude-cli/2.1.329 (external, cli)", "x-claude-code-session-id": "4b2b7d1e-6a52-4f0e-9d63-2f4f5a7c9b11" };
+    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "priced/echo", "hi", true, session);
+    await gateway.chat(made.key, "default", "hi");
+    const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}&model=echo&provider=priced`);
+    await settled(page);
+    const all = await page.locator("a.row-link").evaluateAll((links) => links.map((link) => new URL(link.href).pathname));
+    assert.equal(all.length, 3);
+    const here = () => new URL(page.url()).pathname;
+    await page.locator("a.row-link").nth(1).click();
+    await button(page, "Older request (J)").click();
+    await page.waitForURL(`**${all[2]}?**`);
+    await button(page, "Older request (J)").click();
+    await page.getByText("There is no older request that fits the filter").waitFor();
+    await page.keyboard.press("k");
+    await page.waitForURL(`**${all[1]}?**`);
+    await page.keyboard.press("k");
+    await page.waitForURL(`**${all[0]}?**`);
+    await settled(page);
+    const tokens = page.getByRole("region", { name: "Tokens and cost" });
+    const { data } = await gateway.api("GET", `requests?key=${made.id}&provider=priced&limit=1`);
+    const row = tokens.getByRole("row", { name: /^Output/ });
+    const cells = await row.locator("td").allInnerTexts();
+    assert.deepEqual([cells[1], cells[4], cells[5]], [String(data[0].tokens.output), "$8.00", `$${((data[0].tokens.output * 8) / 1e6).toFixed(8)}`]);
+    assert.match(cells[3], /reported|measured|estimated/);
+    await page.getByRole("region", { name: "Its session" }).getByText(/^3 requests, /).waitFor();
+    await page.getByText("stop", { exact: true }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    assert.equal(here(), all[0]);
+    await page.keyboard.press("Escape");
+    await page.getByRole("heading", { name: "Requests", level: 1 }).waitFor();
+    await settled(page);
+    assert.equal(await page.locator("a.row-link").count(), 3, "the way back keeps the filters");
+    await page.getByLabel("Add a filter").selectOption("Client");
+    await page.getByRole("combobox", { name: "Client" }).fill("claude");
+    await page.getByRole("option", { name: /^claude-cli/ }).click();
+    await page.getByText("Client: claude-cli/2.1.329").waitFor();
+    assert.equal(await page.locator("a.row-link").count(), 3);
+    await gateway.api("DELETE", "providers/priced");
+  },
 };

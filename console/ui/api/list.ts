@@ -30,6 +30,11 @@ export class List<T> implements Cached {
     return this.pages.value.reduce((sum, page) => sum + page.count, 0);
   }
 
+  /** The path of the list with its filters, and `more`. */
+  pathOf(more: Record<string, string>): string {
+    return `${this.path}?${new URLSearchParams({ ...this.query, ...more })}`;
+  }
+
   /** True once the first page is there. */
   get isRead(): boolean {
     return this.readAt.value > 0;
@@ -83,8 +88,7 @@ export class List<T> implements Cached {
     const generation = this.generation;
     this.busy.value = true;
     try {
-      const search = new URLSearchParams({ ...this.query, limit: String(PAGE_ROWS), ...(cursor ? { cursor } : {}) });
-      const { data } = await call<Answered<T>>("GET", `${this.path}?${search}`);
+      const { data } = await call<Answered<T>>("GET", this.pathOf({ limit: String(PAGE_ROWS), ...(cursor ? { cursor } : {}) }));
       if (generation !== this.generation) return;
       take(data);
       this.next.value = data.next_cursor;
@@ -120,8 +124,8 @@ export class List<T> implements Cached {
 
   private async readAgain(page: Page<T>, index: number): Promise<void> {
     const generation = this.generation;
-    const search = new URLSearchParams({ ...this.query, limit: String(page.count), ...(page.cursor ? { cursor: page.cursor } : {}) });
-    const answer = await call<Answered<T>>("GET", `${this.path}?${search}`).catch(() => null);
+    const path = this.pathOf({ limit: String(page.count), ...(page.cursor ? { cursor: page.cursor } : {}) });
+    const answer = await call<Answered<T>>("GET", path).catch(() => null);
     if (!answer || generation !== this.generation) return;
     this.pages.value = this.pages.value.map((old, at) => (at === index ? { ...old, rows: answer.data.data } : old));
   }

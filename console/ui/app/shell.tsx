@@ -4,6 +4,7 @@ import { closeSession, offlineSince, session, signInWanted } from "../api/client
 import { forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
+import { keptParams } from "../page/requests/filters";
 import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, zoneName } from "../part/format";
@@ -170,7 +171,7 @@ function Bar({ onSearch }: { onSearch: () => void }) {
         {entry && below === null && <span aria-current="page">{entry.title}</span>}
         {entry && below !== null && (
           <>
-            <a href={href(entry.path)}>{entry.title}</a>
+            <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
             <Icon name="chevron-right" small />
             <span aria-current="page" class="clip">
               {decoded(below.split("/").at(-1) ?? "")}

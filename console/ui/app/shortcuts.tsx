@@ -14,8 +14,10 @@ function takesText(target: EventTarget | null): boolean {
 
 const isDialogOpen = (): boolean => document.querySelector("dialog[open], [role=menu]:popover-open") !== null;
 
-/** Moves the focus to the next or previous row of a list. */
+/** Moves the focus to the next or previous row of a list. The page of one record goes to the next or previous record. */
 function moveRow(step: 1 | -1): void {
+  const record = document.querySelector<HTMLElement>(step > 0 ? "[data-older]" : "[data-newer]");
+  if (record) return record.click();
   const rows = [...document.querySelectorAll<HTMLElement>("a.row-link")];
   const here = rows.indexOf(document.activeElement as HTMLElement);
   const next = rows[here < 0 ? 0 : here + step];
@@ -39,6 +41,8 @@ export function startShortcuts({ search, help }: Overlays): () => void {
     "?": help,
     j: () => moveRow(1),
     k: () => moveRow(-1),
+    // The way back stands above a record.
+    Escape: () => click(".crumbs a"),
     ".": openRowMenu,
     n: () => click("[data-new]"),
     f: () => focus("[data-filter]"),
@@ -82,7 +86,7 @@ export function Shortcuts({ onClose }: { onClose: () => void }) {
   const rows: [string[], string][] = [
     [["Ctrl K", "/"], "search"],
     ...PAGES.filter(({ key }) => key).map(({ key, title }): [string[], string] => [[`g ${key}`], title]),
-    [["j", "k"], "next and previous row"],
+    [["j", "k"], "next and previous row or record"],
     [["Enter", "Esc"], "open, close"],
     [["f", "t", "n"], "filter, period, new"],
     [["Ctrl S"], "save"],

@@ -1,7 +1,7 @@
 // One request: how it ended, where its time went, what it cost.
 import { plainRequest } from "../api/explain";
 import { useResource } from "../api/resource";
-import type { FullRecord } from "../api/shapes";
+import type { FullRecord, Points } from "../api/shapes";
 import type { RequestRecord } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { clientName } from "../part/client_name";
@@ -11,10 +11,13 @@ import { ago, bytes, clock, count, day, dollars, duration, plural, UNKNOWN, zone
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
 import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
-import { Card, Facts, Meter, Page } from "../part/page";
+import { Card, Facts, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
 import { ExplainAgain } from "./explain_again";
+import { SessionCard, sessionWords, useSession } from "./request/session";
+import { TokensCard } from "./request/tokens";
 import { inputOf, outputOf } from "./requests";
+import { Neighbours } from "./requests/neighbours";
 
 export function RequestPage({ id }: { id: string }) {
   const request = useResource<FullRecord>(`requests/${encodeURIComponent(id)}`);
@@ -64,6 +67,7 @@ function titleOf(record: RequestRecord): string {
 function One({ of }: { of: FullRecord }) {
   const [kind, word] = outcomeOf(of);
   const lost = lostOf(of);
+  const session = useSession(of).data.value;
   const isAfterFailover = of.outcome === "completed" && (of.failed_over ?? (of.trace?.length ?? 0) > 1);
   const streaming = of.first_content_us === null ? 0 : of.duration_us - of.first_content_us;
   const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? count(Math.round(outputOf(of) / (streaming / 1e6))) : UNKNOWN;
@@ -73,6 +77,7 @@ function One({ of }: { of: FullRecord }) {
       lead={<span class="wrap">{sentenceOf(of)}</span>}
       actions={
         <>
+          <Neighbours of={of} />
           <CopyButton text={`${location.origin}${href(`/requests/${encodeURIComponent(of.request_id)}`)}`} label="Copy link" />
           {of.selector && plainRequest(of.operation, of.selector) && (
             <button type="button" class="btn" onClick={() => setParams({ explain: "1" })}>
@@ -121,7 +126,7 @@ function One({ of }: { of: FullRecord }) {
                 ? "price unknown"
                 : of.lost_micro_usd
                   ? `+ ${dollars(of.lost_micro_usd)} of failed attempts`
-                  : "by known prices"
+                  : cacheWords(of)
             }
           />
         </dl>
@@ -132,6 +137,7 @@ function One({ of }: { of: FullRecord }) {
             {of.trace?.length ? <Waterfall record={of} /> : <p class="card-body muted">No target was tried.</p>}
           </Card>
           <TokensCard of={of} />
+          {session && <SessionCard of={of} series={session} />}
           <Card title="Content">
             <p class="muted">
               Prompts and answers are not kept. The <a href={href("/playground", { model: of.selector })}>Playground</a> shows what a
@@ -139,11 +145,17 @@ function One({ of }: { of: FullRecord }) {
             </p>
           </Card>
         </div>
-        <FactsCard of={of} />
+        <FactsCard of={of} session={session?.groups[0]?.points} />
       </div>
       {param("explain") && <ExplainAgain of={of} onClose={() => setParams({ explain: null })} />}
     </Page>
   );
+}
+
+/** `97 % of its input from cache`. */
+function cacheWords(of: FullRecord): string {
+  const cached = of.tokens.cache_read ?? 0;
+  return cached ? `${Math.round((cached / inputOf(of)) * 100)} % of its input from cache` : "by known prices";
 }
 
 /** The time before the attempt that answered: failed attempts, and the pauses between them where they were recorded. */
@@ -167,83 +179,7 @@ function Figure({ name, value, sub }: { name: string; value: string; sub: string
   );
 }
 
-const CLASSES: [string, string][] = [
-  ["input", "Input"],
-  ["cache_read", "Input from cache"],
-  ["cache_write", "Written to cache"],
-  ["cache_write_1h", "Written to cache for an hour"],
-  ["audio_input", "Audio in"],
-  ["image_input", "Images in"],
-  ["output", "Output"],
-  ["reasoning", "Reasoning"],
-  ["audio_output", "Audio out"],
-  ["image_output", "Images out"],
-];
-
-const PROVENANCE: Record<string, [string, string]> = {
-  reported: ["ok", "Reported by the upstream"],
-  measured: ["ok", "Measured by the gateway"],
-  estimated: ["warn", "Estimated by the gateway"],
-  none: ["", "Unknown"],
-};
-
-function TokensCard({ of }: { of: RequestRecord }) {
-  const [kind, word] = PROVENANCE[of.provenance] ?? ["", of.provenance];
-  const total = inputOf(of) + outputOf(of);
-  const rows = CLASSES.filter(([name]) => of.tokens[name]);
-  const units = Object.entries(of.units).filter(([, amount]) => amount > 0);
-  return (
-    <Card title="Tokens and cost" aside={<span class={`tag ${kind}`}>{word}</span>} bare>
-      <div class="table-wrap" role="group" aria-label="Tokens" tabIndex={0}>
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">Class</th>
-              <th scope="col" class="num">
-                Tokens
-              </th>
-              <th scope="col">Share</th>
-            </tr>
-          </thead>
-          <tbody>
-            {rows.map(([name, title]) => (
-              <tr key={name}>
-                <td>{title}</td>
-                <td class="num">{count(of.tokens[name])}</td>
-                <td>
-                  <Meter share={(of.tokens[name] ?? 0) / total} />
-                </td>
-              </tr>
-            ))}
-            {units.map(([name, amount]) => (
-              <tr key={name}>
-                <td>{name.replace(/_/g, " ")}</td>
-                <td class="num">{count(amount)}</td>
-                <td />
-              </tr>
-            ))}
-            <tr>
-              <td>
-                <b>Together</b>
-              </td>
-              <td class="num">
-                <b>{of.provenance === "none" ? UNKNOWN : count(total)}</b>
-              </td>
-              <td class="num">
-                <span class="faint" title={of.price ?? ""}>
-                  {of.price?.split(" in ")[0]}
-                </span>{" "}
-                <b>{dollars(of.cost_micro_usd)}</b>
-              </td>
-            </tr>
-          </tbody>
-        </table>
-      </div>
-    </Card>
-  );
-}
-
-function FactsCard({ of }: { of: FullRecord }) {
+function FactsCard({ of, session }: { of: FullRecord; session: Points | undefined }) {
   const tags = Object.entries(of.tags);
   return (
     <Card bare>
@@ -263,7 +199,7 @@ function FactsCard({ of }: { of: FullRecord }) {
             "Session",
             of.session && (
               <a key="s" href={href("/requests", { session: of.session })}>
-                Its requests
+                {session ? sessionWords(session) : "Its requests"}
               </a>
             ),
           ],
@@ -292,6 +228,14 @@ function FactsCard({ of }: { of: FullRecord }) {
             ) : null,
           ],
           ["Tier", of.tier],
+          [
+            "Finish",
+            of.finish && (
+              <span key="f" class="mono">
+                {of.finish}
+              </span>
+            ),
+          ],
           ["In, out", of.bytes_in == null && of.bytes_out == null ? null : `${bytes(of.bytes_in)}, ${bytes(of.bytes_out)}`],
           ["Refused by", of.refused_by && <a href={href("/quotas")}>a quota</a>],
           ["Cancelled by", of.cancelled_by && (of.cancelled_by === "client" ? "the client" : "an administrator")],

@@ -1,20 +1,21 @@
 // The records of requests, with filters that stand in the address.
-import { useMemo, useState } from "preact/hooks";
+import { useMemo } from "preact/hooks";
 import { useList } from "../api/list";
-import { useResource } from "../api/resource";
+import { changed, useResource } from "../api/resource";
 import type { FullRecord, SeriesAnswer } from "../api/shapes";
 import type { RequestRecord } from "../api/types";
-import { go, href, param, query, setParams } from "../app/router";
+import { href, param, setParams } from "../app/router";
 import { Bars } from "../part/chart";
 import { clientName } from "../part/client_name";
 import { Empty, ErrorBox } from "../part/feedback";
-import { Select, Text } from "../part/form";
 import { clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
 import { Icon } from "../part/icon";
 import { AttemptMarks, OutcomeMark } from "../part/outcome";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
 import { outcomesOf, timesOf } from "./overview/figures";
+import { chosenFilters, Filters, keptParams } from "./requests/filters";
+import { Fresh } from "./requests/fresh";
 
 /** The lengths of the periods that can be chosen, in milliseconds. */
 export const PERIODS: Record<string, [string, number]> = {
@@ -33,51 +34,16 @@ export function usePeriod(period: string): string {
   }, [period]);
 }
 
-/** Filters by an exact value, with their names on the page. */
-const EXACT: [string, string][] = [
-  ["key", "Key"],
-  ["project", "Project"],
-  ["principal", "Human"],
-  ["model", "Model"],
-  ["provider", "Provider"],
-  ["endpoint", "Endpoint"],
-  ["operation", "Operation"],
-  ["client", "Client"],
-  ["session", "Session"],
-  ["attempted", "Tried at"],
-  ["result", "With a step"],
-  ["status_class", "Status class"],
-  ["error", "Error"],
-  ["end_user", "End user"],
-  ["status", "Status"],
-  ["cost_micro_usd_min", "Cost from (µ$)"],
-];
-
-const FILTERS = [
-  "q",
-  "failed",
-  "failed_over",
-  "outcome",
-  "duration_us_min",
-  "first_content_us_min",
-  "request_id_prefix",
-  ...EXACT.map(([name]) => name),
-];
-
-const VIEWS: [string, Record<string, string>][] = [
-  ["Failed", { failed: "true" }],
-  ["After failover", { failed_over: "true" }],
-  ["Slow", { duration_us_min: "10000000" }],
-  ["Dear", { cost_micro_usd_min: "100000" }],
-  ["Refused", { status: "429" }],
-];
-
 export function RequestsPage() {
   const period = param("period");
   const from = param("from") || usePeriod(period);
-  const filters = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
+  const filters = chosenFilters();
   const asked = { ...filters, from, to: param("to") };
   const list = useList<FullRecord>("requests", asked);
+  const readAgain = (): void => {
+    void list.load();
+    changed("series");
+  };
   const isFiltered = Object.values(asked).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   return (
@@ -86,7 +52,7 @@ export function RequestsPage() {
       lead="Every exchange with a client, the newest first. Prompts and answers are not kept."
       actions={
         <>
-          <button type="button" class="btn" onClick={() => list.load()} disabled={list.busy.value}>
+          <button type="button" class="btn" onClick={readAgain} disabled={list.busy.value}>
             <Icon name="refresh-cw" small />
             Read again
           </button>
@@ -97,46 +63,49 @@ export function RequestsPage() {
         </>
       }
     >
-      <Filters />
+      <Filters list={list} />
       <OverTime filters={filters} from={from} to={param("to")} />
-      <Card bare>
-        <Table
-          list={list}
-          label="Requests"
-          rowKey={(request) => request.request_id}
-          least={1180}
-          empty={
-            <Empty
-              icon="list"
-              title={isFiltered ? "No request fits the filter" : "There was no request yet"}
-              action={
-                isFiltered ? (
-                  <a class="btn" href={href("/requests")}>
-                    Clear the filter
-                  </a>
-                ) : (
-                  <a class="btn primary" href={href("/keys", { new: "1" })}>
-                    Mint key
-                  </a>
-                )
-              }
-            >
-              {isFiltered ? null : "The first request of a client appears here as soon as it has ended."}
-            </Empty>
-          }
-          columns={[
-            { head: `Time (${zoneName()})`, width: 148, cell: (request) => <Time of={request} /> },
-            { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
-            { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
-            { head: "Attempts", width: 92, cell: ({ results }) => <AttemptMarks results={results} /> },
-            { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
-            { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
-            { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
-            { head: "Tokens", width: 136, number: true, cell: (request) => <Tokens of={request} /> },
-            { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
-          ]}
-        />
-      </Card>
+      <div>
+        {!asked.to && <Fresh list={list} onShow={readAgain} />}
+        <Card bare>
+          <Table
+            list={list}
+            label="Requests"
+            rowKey={(request) => request.request_id}
+            least={1180}
+            empty={
+              <Empty
+                icon="list"
+                title={isFiltered ? "No request fits the filter" : "There was no request yet"}
+                action={
+                  isFiltered ? (
+                    <a class="btn" href={href("/requests")}>
+                      Clear the filter
+                    </a>
+                  ) : (
+                    <a class="btn primary" href={href("/keys", { new: "1" })}>
+                      Mint key
+                    </a>
+                  )
+                }
+              >
+                {isFiltered ? null : "The first request of a client appears here as soon as it has ended."}
+              </Empty>
+            }
+            columns={[
+              { head: `Time (${zoneName()})`, width: 148, cell: (request) => <Time of={request} /> },
+              { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
+              { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
+              { head: "Attempts", width: 92, cell: ({ results }) => <AttemptMarks results={results} /> },
+              { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
+              { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
+              { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
+              { head: "Tokens", width: 136, number: true, cell: (request) => <Tokens of={request} /> },
+              { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
+            ]}
+          />
+        </Card>
+      </div>
     </Page>
   );
 }
@@ -173,7 +142,7 @@ function OverTime({ filters, from, to }: { filters: Record<string, string>; from
 function Time({ of }: { of: RequestRecord }) {
   const isToday = day(of.started_at_ms) === day(Date.now());
   return (
-    <a class="row-link num" href={href(`/requests/${encodeURIComponent(of.request_id)}`)} title={day(of.started_at_ms)}>
+    <a class="row-link num" href={href(`/requests/${encodeURIComponent(of.request_id)}`, keptParams())} title={day(of.started_at_ms)}>
       {isToday ? "" : `${day(of.started_at_ms).replace(/ \d{4}$/, "")} `}
       {clock(of.started_at_ms, "ms").slice(0, isToday ? undefined : 8)}
     </a>
@@ -215,89 +184,5 @@ function Tokens({ of }: { of: RequestRecord }) {
     <>
       {short(inputOf(of))} <span class="faint">→</span> {short(outputOf(of))}
     </>
-  );
-}
-
-function Filters() {
-  const [text, setText] = useState(param("q"));
-  const exact = EXACT.filter(([name]) => param(name));
-  const current = query.value;
-  return (
-    <div class="filters">
-      <form
-        onSubmit={(event) => {
-          event.preventDefault();
-          setParams({ q: text.trim() });
-        }}
-      >
-        <Text
-          type="search"
-          data-filter
-          value={text}
-          onValue={setText}
-          placeholder="Id, key, model, provider…"
-          aria-label="A request id, or the exact name of a key, project, human, model, provider or endpoint"
-        />
-      </form>
-      <Select
-        aria-label="Period"
-        data-period
-        value={param("period")}
-        onValue={(period) => setParams({ period, from: null, to: null })}
-        options={[
-          ["", param("from") ? "Chosen period" : "All time"],
-          ...Object.entries(PERIODS).map(([id, [name]]): [string, string] => [id, name]),
-        ]}
-      />
-      <Select
-        aria-label="Outcome"
-        value={param("outcome")}
-        onValue={(outcome) => setParams({ outcome })}
-        options={[
-          ["", "Any outcome"],
-          ["completed", "completed"],
-          ["failed", "failed"],
-          ["cancelled", "client left"],
-          ["cut", "cut off"],
-          ["interrupted", "interrupted"],
-        ]}
-      />
-      <Select
-        aria-label="Slower than"
-        value={param("duration_us_min")}
-        onValue={(duration_us_min) => setParams({ duration_us_min })}
-        options={[
-          ["", "Any duration"],
-          ["1000000", "1 s or more"],
-          ["10000000", "10 s or more"],
-          ["60000000", "1 min or more"],
-        ]}
-      />
-      <span class="seg" role="group" aria-label="Views">
-        {VIEWS.map(([name, wanted]) => {
-          const isOn = Object.entries(wanted).every(([field, value]) => current.get(field) === value);
-          const toggle = Object.fromEntries(Object.entries(wanted).map(([field, value]) => [field, isOn ? null : value]));
-          return (
-            <button key={name} type="button" aria-pressed={isOn} onClick={() => setParams(toggle)}>
-              {name}
-            </button>
-          );
-        })}
-      </span>
-      {param("request_id_prefix") && <span class="tag accent">Id begins with {param("request_id_prefix")}</span>}
-      {exact.map(([name, title]) => (
-        <span key={name} class="tag accent">
-          {title}: <span class="clip">{param(name)}</span>
-          <button type="button" class="tag-x" aria-label={`Remove the filter ${title}`} onClick={() => setParams({ [name]: null })}>
-            <Icon name="x" small />
-          </button>
-        </span>
-      ))}
-      {FILTERS.some((name) => param(name)) && (
-        <button type="button" class="btn plain small" onClick={() => go(href("/requests", { period: param("period") }))}>
-          Clear
-        </button>
-      )}
-    </div>
   );
 }

@@ -12,17 +12,22 @@ type Props = {
   "aria-invalid"?: "true";
   label: string;
   placeholder?: string;
+  autoFocus?: boolean;
   /** The suggestions for a text; they may come from the server. */
   suggest: (text: string) => Suggestion[] | Promise<Suggestion[]>;
   onPick: (value: string) => void;
 };
 
-export function Combobox({ label, placeholder, suggest, onPick, ...rest }: Props) {
+export function Combobox({ label, placeholder, autoFocus, suggest, onPick, ...rest }: Props) {
   const [text, setText] = useState("");
   const [open, setOpen] = useState(false);
   const [found, setFound] = useState<Suggestion[] | null>(null);
   const [here, setHere] = useState(0);
   const asked = useRef(0);
+  const input = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (autoFocus) input.current?.focus();
+  }, []);
   const list = useId();
   useEffect(() => {
     if (!open) return;
@@ -63,6 +68,7 @@ export function Combobox({ label, placeholder, suggest, onPick, ...rest }: Props
       <Icon name="plus" small />
       <input
         {...rest}
+        ref={input}
         class="input"
         role="combobox"
         aria-label={rest.id ? undefined : label}

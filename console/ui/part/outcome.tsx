@@ -61,6 +61,9 @@ const FAILED: Record<string, string> = {
   budget_exhausted: "the time for failover ran out",
 };
 
+/** The results that a step of a trace can have, but for those that every request has. */
+export const STEP_RESULTS = ["status", ...Object.keys(FAILED), ...Object.keys(PASSED)];
+
 export const isPassedOver = ({ result }: Pick<Step, "result">): boolean => result in PASSED;
 
 /** What happened at a target, in words. */

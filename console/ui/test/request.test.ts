@@ -1,0 +1,32 @@
+import { expect, test } from "vitest";
+import type { FullRecord, Points } from "../api/shapes";
+import { sessionWords } from "../page/request/session";
+import { classesOf } from "../page/request/tokens";
+
+const record = (more: Partial<FullRecord>): FullRecord =>
+  ({
+    tokens: { input: 1000, cache_read: 2000, output: 300, reasoning: 100 },
+    price: "list 2026-11-22 in 2.5 cached 0.25 out 15",
+    ...more,
+  }) as FullRecord;
+
+test("each class of tokens has the price and the cost that the record's label names", () => {
+  const cost = 1000 * 2.5 + 2000 * 0.25 + 400 * 15;
+  expect(classesOf(record({ cost_micro_usd: cost })).map(({ title, price, cost_micro_usd }) => [title, price, cost_micro_usd])).toEqual([
+    ["Input", 2.5, 2500],
+    ["Input from cache", 0.25, 500],
+    ["Output", 15, 4500],
+    ["Reasoning", 15, 1500],
+  ]);
+  for (const [other, label] of [
+    [cost * 2, "list 2026-11-22 in 2.5 cached 0.25 out 15 more 6acc60c3"],
+    [cost, "list 2026-11-22 in 2.5 out 15"],
+    [null, null],
+  ] as const)
+    expect(classesOf(record({ cost_micro_usd: other, price: label })).map(({ price }) => price)).toEqual([null, null, null, null]);
+});
+
+test("a session is summed up with what has no price", () => {
+  const points = { requests: [30, 7], cost_micro_usd: [600_000, 10_000], requests_unpriced: [0, 2] } as unknown as Points;
+  expect(sessionWords(points)).toBe("37 requests, $0.610 + 2 unpriced");
+});
