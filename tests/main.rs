@@ -30,6 +30,7 @@ mod durability;
 mod effective_access;
 mod every_route;
 mod explain;
+mod extensions;
 mod failover;
 mod file_systems;
 mod flipped;

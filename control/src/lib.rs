@@ -17,6 +17,7 @@ mod console;
 mod credential;
 mod db;
 pub mod detect;
+mod extension;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 #[expect(clippy::expect_used, reason = "a broken invariant must panic")]

@@ -28,4 +28,5 @@ pub mod running;
 pub mod sanitize;
 pub mod secret;
 pub mod snapshot;
+pub mod standard_webhooks;
 pub mod usage;

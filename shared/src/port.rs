@@ -153,6 +153,11 @@ impl MetadataServer {
     pub const AZURE_TOKEN_PATH: &'static str = "/metadata/identity/oauth2/token";
 }
 
+/// A request extension of the control service: the request goes to the Unix socket with this path. Its URI has the scheme
+/// `http`.
+#[derive(Clone, Debug)]
+pub struct UnixSocket(pub Box<str>);
+
 /// Limits of one outgoing request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {

@@ -135,6 +135,8 @@ pub struct Origin {
     pub host: String,
     /// The port; the scheme's default if the URL has none.
     pub port: u16,
+    /// The path of the Unix socket to connect to, instead of host and port.
+    pub socket: Option<Box<str>>,
     /// The paths of its calls.
     pub paths: Paths,
     /// The addresses of its lists of models, which are combined; empty if it has no lists.

@@ -298,6 +298,9 @@ export type Credential = {
   updated_at_ms?: number | null;
 };
 
+/** The use of a credential by a provider of an extension. */
+export type CredentialUse = "none" | "optional" | "required";
+
 /** A declared model. Absent members are unknown. */
 export type DeclaredModel = {
   /** In tokens. */
@@ -498,6 +501,79 @@ export type ExplainRequest = {
   principal_id?: string | null;
 };
 
+/** An extension: a service outside the process that provides models. */
+export type Extension = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** False if its providers receive no requests. */
+  enabled: boolean;
+  /** The last probe; null if none has ended since the address or the secret was set. */
+  last_check: ExtensionCheck | null;
+  /** The name by which providers refer to it. */
+  name: string;
+  /** The providers that the last successful probe found. */
+  providers: ExtensionProvider[];
+  /** The time at which its secret was last set, in milliseconds since the Unix epoch. */
+  secret_updated_at_ms: number;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Its address: `http://`, `https://`, or `unix:` and the path of a socket. */
+  url: string;
+  /** Grows with each change, but not with a probe; the `ETag` of the object. */
+  version: number;
+};
+
+/** The result of a probe of an extension. */
+export type ExtensionCheck = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  /** The time until the last answer, in milliseconds. */
+  duration_ms: number;
+  /** The reason why the probe failed; null if it succeeded. */
+  error: Failure | null;
+  /** True if it answered with a valid description. */
+  ok: boolean;
+  /** The name that the extension reports; null if it reports none. */
+  reported_name: string | null;
+  /** The version that the extension reports; null if it reports none. */
+  reported_version: string | null;
+};
+
+/** One page of a list. */
+export type ExtensionPage = {
+  data: Extension[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to an extension. Absent members are kept. */
+export type ExtensionPatch = {
+  /** False sends no requests to its providers. */
+  enabled?: boolean | null;
+  /** `whsec_`, followed by 24 to 64 bytes in base64. */
+  secret?: string | null;
+  /** `http://`, `https://`, or `unix:` and the absolute path of a socket. */
+  url?: string | null;
+};
+
+/** A provider that an extension has. */
+export type ExtensionProvider = {
+  /** The use of a credential, which is the `api_key` of the gateway's provider. */
+  credential: CredentialUse;
+  /** The reason why its models could not be read; null if they were read. */
+  error: Failure | null;
+  /** Its ID within the extension. */
+  id: string;
+  /** The number of its models. */
+  model_count: number;
+  /** The IDs of its models, at most 200. */
+  models: string[];
+  /** Its name for people; null if the extension reports none. */
+  name: string | null;
+  /** The protocols that it speaks: `chat`, `responses`, `messages`. */
+  protocols: Protocol[];
+};
+
 /** A source of facts about models, in order of precedence. */
 export type FactSource = "override" | "config" | "upstream" | "list";
 
@@ -515,7 +591,7 @@ export type Failure = {
 export type FaultName = "status" | "hang" | "cut";
 
 /** The kind of a found object, in the order of results that fit equally well. */
-export type FoundKind = "request" | "endpoint" | "provider" | "project" | "human" | "key" | "model" | "quota";
+export type FoundKind = "request" | "endpoint" | "provider" | "extension" | "project" | "human" | "key" | "model" | "quota";
 
 /** A found object. */
 export type FoundObject = {
@@ -1045,6 +1121,18 @@ export type NewEndpoint = {
   name: string;
   /** The system text put before that of every request. */
   preamble?: string | null;
+};
+
+/** An extension to add. */
+export type NewExtension = {
+  /** True by default. */
+  enabled?: boolean | null;
+  /** 1 to 64 letters, digits, '.', '_' or '-'; it cannot be changed. */
+  name: string;
+  /** The secret that the extension and the gateway share: `whsec_`, followed by 24 to 64 bytes in base64. */
+  secret: string;
+  /** `http://`, `https://`, or `unix:` and the absolute path of a socket. */
+  url: string;
 };
 
 /** A key to mint. */

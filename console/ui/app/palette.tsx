@@ -108,6 +108,7 @@ const PAGES_OF: Record<FoundKind, [icon: IconName, path: (id: string) => string]
   request: ["list", (id) => `/requests/${id}`],
   endpoint: ["route", (id) => `/routes/${id}`],
   provider: ["plug", (id) => `/providers/${id}`],
+  extension: ["plug", () => "/providers"],
   project: ["folder", (id) => `/access/projects/${id}`],
   human: ["user", (id) => `/access/humans/${id}`],
   key: ["key-round", (id) => `/keys/${id}`],

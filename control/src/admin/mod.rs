@@ -14,6 +14,7 @@ mod dry_run;
 mod endpoints;
 mod error;
 mod explain;
+mod extensions;
 mod field;
 pub(crate) mod gate;
 mod health;
@@ -339,6 +340,7 @@ static TABLES: &[&[Route]] = &[
     detect::ROUTES,
     registry::ROUTES,
     endpoints::ROUTES,
+    extensions::ROUTES,
     catalog::ROUTES,
     overrides::ROUTES,
     trials::ROUTES,

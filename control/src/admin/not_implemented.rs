@@ -33,10 +33,4 @@ pub(super) static ROUTES: &[Route] = &[
     later(Method::PATCH, "webhooks/{}"),
     later(Method::DELETE, "webhooks/{}"),
     later(Method::POST, "webhooks/{}/test"),
-    later(Method::GET, "extensions"),
-    later(Method::POST, "extensions"),
-    later(Method::GET, "extensions/{}"),
-    later(Method::PATCH, "extensions/{}"),
-    later(Method::DELETE, "extensions/{}"),
-    later(Method::POST, "extensions/{}/probe"),
 ];

@@ -44,6 +44,7 @@ enum FoundKind {
     Request,
     Endpoint,
     Provider,
+    Extension,
     Project,
     Human,
     Key,
@@ -96,10 +97,11 @@ fn wanted(query: &mut Query) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// Returns the people, projects, keys, limits and requests that fit, up to `limit` of each.
+/// Returns the extensions, people, projects, keys, limits and requests that fit, up to `limit` of each.
 fn of_database(db: &Connection, text: &str, limit: usize) -> rusqlite::Result<Vec<FoundObject>> {
     let mut found = Vec::new();
-    let tables: [(FoundKind, Search); 4] = [
+    let tables: [(FoundKind, Search); 5] = [
+        (FoundKind::Extension, search::extensions),
         (FoundKind::Human, search::humans),
         (FoundKind::Project, search::projects),
         (FoundKind::Key, search::keys),

@@ -15,6 +15,7 @@ pub(crate) mod audit_only;
 pub(crate) mod bindings;
 pub(crate) mod catalog;
 pub(crate) mod endpoints;
+pub(crate) mod extensions;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;

@@ -7,7 +7,7 @@ use http::Uri;
 use http::uri::Authority;
 use shared::address::is_refused;
 use shared::provider::ProviderKind;
-use shared::provider::path::{Missing, Paths, Place};
+use shared::provider::path::{Layout, Missing, Paths, Place};
 use shared::routing::{HttpVersion, Origin};
 
 /// A base URL, and whether it was configured on the instance or is the default of its kind.
@@ -32,6 +32,109 @@ impl<T: Into<String>> From<T> for AddressFault {
     }
 }
 
+/// The parts of a base URL.
+#[derive(Clone, Debug)]
+pub(crate) struct BaseUrl {
+    tls: bool,
+    authority: Authority,
+    host: String,
+    port: u16,
+    socket: Option<Box<str>>,
+    /// The path, without a trailing slash.
+    path: String,
+    /// The address of the base, without a trailing slash. Under a Unix socket, the host is `localhost`.
+    url: String,
+}
+
+impl BaseUrl {
+    /// Parses the address of an HTTP server.
+    fn http(base_url: &str) -> Result<Self, String> {
+        const SHAPE: &str = "must be an address such as https://api.example.com/v1";
+        let uri: Uri = base_url.parse().map_err(|_| SHAPE)?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            Some(_) => return Err("only http:// and https:// are supported".to_owned()),
+            None => return Err(SHAPE.to_owned()),
+        };
+        let authority = uri.authority().ok_or(SHAPE)?;
+        if authority.as_str().contains('@') {
+            return Err("must not contain a user name or password; use api_key or headers".to_owned());
+        }
+        if uri.query().is_some() || base_url.contains('#') {
+            return Err("must not contain a query or fragment".to_owned());
+        }
+        Ok(Self {
+            tls,
+            port: port(authority, tls)?,
+            host: host(authority)?,
+            authority: authority.clone(),
+            socket: None,
+            path: uri.path().trim_end_matches('/').to_owned(),
+            url: base_url.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// Parses the address of an extension: that of an HTTP server, or `unix:` and the absolute path of a socket.
+    pub(crate) fn extension(text: &str) -> Result<Self, String> {
+        let Some(path) = text.strip_prefix("unix:") else {
+            let base = Self::http(text)?;
+            return if base.path.ends_with("/v1") {
+                Err("omit /v1: llmgw adds it".to_owned())
+            } else {
+                Ok(base)
+            };
+        };
+        let is_plain = !path.contains("//") && !path.split('/').any(|part| part == "." || part == "..");
+        let is_printed = !path.chars().any(|c| c.is_control() || c.is_whitespace());
+        if !(path.starts_with('/') && is_plain && is_printed && path.len() <= SOCKET_BYTES_MAX) {
+            return Err(format!(
+                "must be the absolute path of a Unix socket of at most {SOCKET_BYTES_MAX} bytes, such as \
+                 unix:/run/extension.sock"
+            ));
+        }
+        Ok(Self {
+            tls: false,
+            authority: Authority::from_static("localhost"),
+            host: "localhost".to_owned(),
+            port: 80,
+            socket: Some(path.into()),
+            path: String::new(),
+            url: "http://localhost".to_owned(),
+        })
+    }
+
+    /// Returns the path of the Unix socket, if the address is one.
+    pub(crate) fn socket(&self) -> Option<&str> {
+        self.socket.as_deref()
+    }
+
+    /// Returns the address of `path` below the base.
+    pub(crate) fn below(&self, path: &str) -> String {
+        format!("{}{path}", self.url)
+    }
+
+    /// Returns the origin of an instance whose paths follow from `layout`.
+    pub(crate) fn origin(
+        &self,
+        layout: &Layout,
+        is_own: bool,
+        place: &Place<'_>,
+        http: HttpVersion,
+    ) -> Result<Origin, Missing> {
+        Ok(Origin {
+            tls: self.tls,
+            authority: self.authority.clone(),
+            host: self.host.clone(),
+            port: self.port,
+            socket: self.socket.clone(),
+            paths: Paths::new(layout, &self.path, place)?,
+            lists: layout.lists(&self.url, is_own, place)?,
+            http,
+        })
+    }
+}
+
 /// Parses and validates the base URL of an instance of `kind`.
 pub(super) fn origin(
     kind: &ProviderKind,
@@ -39,41 +142,14 @@ pub(super) fn origin(
     place: &Place<'_>,
     http: HttpVersion,
 ) -> Result<Origin, AddressFault> {
-    let base_url = base.url;
-    const SHAPE: &str = "must be an address such as https://api.example.com/v1";
-    let uri: Uri = base_url.parse().map_err(|_| SHAPE)?;
-    let tls = match uri.scheme_str() {
-        Some("https") => true,
-        Some("http") => false,
-        Some(_) => return Err("only http:// and https:// are supported".into()),
-        None => return Err(SHAPE.into()),
-    };
-    let authority = uri.authority().ok_or(SHAPE)?;
-    if authority.as_str().contains('@') {
-        return Err("must not contain a user name or password; use api_key or headers".into());
-    }
-    if uri.query().is_some() || base_url.contains('#') {
-        return Err("must not contain a query or fragment".into());
-    }
-    let port = port(authority, tls)?;
-    let host = host(authority)?;
-    let path = uri.path().trim_end_matches('/');
+    let parsed = BaseUrl::http(base.url)?;
+    let path = parsed.path.as_str();
     let added = ["/chat/completions", "/completions", "/models"];
     if let Some(end) = added.iter().chain(kind.added_by_sdk).find(|end| path.ends_with(*end)) {
         return Err(format!("omit {end}: llmgw adds it").into());
     }
-    let layout = kind.layout(path).ok_or(SHAPE)?;
-    Ok(Origin {
-        tls,
-        authority: authority.clone(),
-        host,
-        port,
-        paths: Paths::new(layout, path, place).map_err(AddressFault::Missing)?,
-        lists: layout
-            .lists(base_url.trim_end_matches('/'), base.is_own, place)
-            .map_err(AddressFault::Missing)?,
-        http,
-    })
+    let layout = kind.layout(path).ok_or("has a path that this type does not support")?;
+    parsed.origin(layout, base.is_own, place, http).map_err(AddressFault::Missing)
 }
 
 fn port(authority: &Authority, tls: bool) -> Result<u16, String> {
@@ -120,6 +196,8 @@ fn name(host: &str) -> Result<String, String> {
     Ok(host.to_owned())
 }
 
+/// The longest path that `sockaddr_un` takes on every platform.
+const SOCKET_BYTES_MAX: usize = 103;
 const METADATA_NAMES: &[&str] = &["metadata.google.internal", "metadata.goog", "metadata", "instance-data"];
 
 #[cfg(test)]
@@ -173,6 +251,32 @@ mod tests {
             let path = origin.paths.of(Dialect::Chat, UpstreamCall::Whole, "m").unwrap();
             assert_eq!(path.as_str(), chat, "{url}");
             assert_eq!(origin.lists[0].url, format!("{}/models", url.trim_end_matches('/')));
+        }
+    }
+
+    #[test]
+    fn the_address_of_an_extension_is_an_http_server_or_a_socket() {
+        for (text, want) in [
+            ("http://127.0.0.1:9000", Ok(("http://127.0.0.1:9000/v1/info", None))),
+            ("https://ext.example/base/", Ok(("https://ext.example/base/v1/info", None))),
+            ("unix:/run/e.sock", Ok(("http://localhost/v1/info", Some("/run/e.sock")))),
+            ("http://127.0.0.1:9000/v1/", Err("omit /v1")),
+            ("http://169.254.169.254", Err("metadata")),
+            ("ftp://ext.example", Err("only http")),
+            ("unix:run/e.sock", Err("absolute path")),
+            ("unix://run/e.sock", Err("absolute path")),
+            ("unix:/run/../e.sock", Err("absolute path")),
+            ("unix:/run/e\n.sock", Err("absolute path")),
+            ("unix:", Err("absolute path")),
+            (&format!("unix:/{}", "x".repeat(SOCKET_BYTES_MAX)), Err("absolute path")),
+        ] {
+            match (BaseUrl::extension(text), want) {
+                (Ok(base), Ok(want)) => {
+                    assert_eq!((base.below("/v1/info").as_str(), base.socket()), want, "{text}");
+                }
+                (Err(error), Err(want)) => assert!(error.contains(want), "{text}: {error}"),
+                (got, want) => panic!("{text}: {got:?}, not {want:?}"),
+            }
         }
     }
 

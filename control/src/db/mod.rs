@@ -10,6 +10,7 @@ pub(crate) mod copy;
 pub(crate) mod credentials;
 pub(crate) mod endpoints;
 pub(crate) mod error;
+pub(crate) mod extensions;
 pub(crate) mod files;
 pub(crate) mod idempotency;
 pub(crate) mod ids;

@@ -53,6 +53,12 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         id: "provider",
         select: "SELECT provider AS id, sealed AS value FROM credentials",
     },
+    SealedColumn {
+        table: "extensions",
+        column: "secret",
+        id: "name",
+        select: "SELECT name AS id, secret AS value FROM extensions",
+    },
 ];
 
 /// A sealed value that does not open.

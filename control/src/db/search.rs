@@ -1,4 +1,4 @@
-//! Searches by name, id and prefix over the tables of people, projects, keys and limits. Case is ignored for ASCII letters.
+//! Searches by name, id and prefix over the tables of extensions, people, projects, keys and limits. Case is ignored for ASCII letters.
 
 use rusqlite::{Connection, Row, named_params};
 
@@ -28,6 +28,11 @@ pub(crate) fn humans(db: &Connection, text: &str, rows: usize) -> rusqlite::Resu
     found(db, HUMANS, text, rows)
 }
 
+/// Returns up to `rows` extensions whose name or address contains `text`, best first.
+pub(crate) fn extensions(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, EXTENSIONS, text, rows)
+}
+
 /// Returns up to `rows` projects whose name or id contains `text`, best first.
 pub(crate) fn projects(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
     found(db, PROJECTS, text, rows)
@@ -52,6 +57,10 @@ const HUMANS: &str = "SELECT id, name AS title, email AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id), lower(email)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END \
      AS rank FROM principals WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(email), :q) \
      OR instr(lower(id), :q)) ORDER BY rank, name, id LIMIT :rows";
+const EXTENSIONS: &str = "SELECT name AS id, name AS title, url AS subtitle, \
+     CASE WHEN :q = lower(name) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
+     FROM extensions WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(url), :q)) \
+     ORDER BY rank, name LIMIT :rows";
 const PROJECTS: &str = "SELECT id, name AS title, NULL AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
      FROM projects WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(id), :q)) \

@@ -1,4 +1,4 @@
-//! Connecting to upstreams: name resolution, address check, socket, TLS.
+//! Connecting to upstreams: name resolution, address check, socket, TLS; or the Unix socket of an extension.
 //!
 //! Addresses are checked after the resolution and right before the connect (LIM-5): the address that a name had when it
 //! was configured may have changed since.
@@ -19,7 +19,7 @@ use shared::address::is_refused;
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
@@ -64,6 +64,7 @@ impl std::fmt::Display for DialError {
 #[derive(Debug)]
 pub(crate) enum UpstreamIo {
     Plain(TcpStream),
+    Unix(UnixStream),
     // Boxed: TLS state takes over a kilobyte, which plain connections do not need.
     Tls(Box<TlsStream<TokioIo<TokioIo<TcpStream>>>>),
 }
@@ -117,6 +118,10 @@ const DIAL_TIMEOUT: Duration = Duration::from_secs(10);
 /// Connects to `origin`; the flag is true if the connection uses HTTP/2.
 pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool), DialError> {
     let connect = async {
+        if let Some(path) = &origin.socket {
+            let unix = connect_unix(path).await?;
+            return Ok((UpstreamIo::Unix(unix), origin.http == HttpVersion::Http2));
+        }
         if origin.tls {
             return tls.connect(origin).await;
         }
@@ -162,6 +167,12 @@ impl Service<Uri> for Tcp {
             connect_tcp(&resolver, host, uri.port_u16().unwrap_or(443)).await.map(TokioIo::new)
         })
     }
+}
+
+async fn connect_unix(path: &str) -> Result<UnixStream, DialError> {
+    UnixStream::connect(path)
+        .await
+        .map_err(|error| if is_local(&error) { DialError::Local(error) } else { DialError::Io(error) })
 }
 
 async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpStream, DialError> {
@@ -229,6 +240,7 @@ impl AsyncRead for UpstreamIo {
     ) -> Poll<io::Result<()>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_read(cx, buf),
+            Self::Unix(io) => Pin::new(io).poll_read(cx, buf),
             Self::Tls(io) => Pin::new(&mut **io).poll_read(cx, buf),
         }
     }
@@ -238,6 +250,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_write(cx, buf),
+            Self::Unix(io) => Pin::new(io).poll_write(cx, buf),
             Self::Tls(io) => Pin::new(&mut **io).poll_write(cx, buf),
         }
     }
@@ -249,6 +262,7 @@ impl AsyncWrite for UpstreamIo {
     ) -> Poll<io::Result<usize>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Self::Unix(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             Self::Tls(io) => Pin::new(&mut **io).poll_write_vectored(cx, bufs),
         }
     }
@@ -256,6 +270,7 @@ impl AsyncWrite for UpstreamIo {
     fn is_write_vectored(&self) -> bool {
         match self {
             Self::Plain(io) => io.is_write_vectored(),
+            Self::Unix(io) => io.is_write_vectored(),
             Self::Tls(io) => io.is_write_vectored(),
         }
     }
@@ -263,6 +278,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_flush(cx),
+            Self::Unix(io) => Pin::new(io).poll_flush(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_flush(cx),
         }
     }
@@ -270,6 +286,7 @@ impl AsyncWrite for UpstreamIo {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match &mut *self {
             Self::Plain(io) => Pin::new(io).poll_shutdown(cx),
+            Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
         }
     }

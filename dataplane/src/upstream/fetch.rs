@@ -6,7 +6,7 @@ use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use shared::port::{BoxError, HttpLimits, MetadataServer};
+use shared::port::{BoxError, HttpLimits, MetadataServer, UnixSocket};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
@@ -33,7 +33,7 @@ async fn exchange(
     if !METHODS.contains(request.method()) {
         return Err(format!("the method {} is not supported", request.method()).into());
     }
-    let origin = origin(request.uri())?;
+    let origin = origin(request.uri(), request.extensions().get())?;
     let (io, is_http2) = if request.extensions().get::<MetadataServer>().is_some() {
         asks_for_token(&request)?;
         (dial_metadata().await?, false)
@@ -126,7 +126,7 @@ fn segments(body: &Bytes) -> Vec<Bytes> {
     Some(body.clone()).filter(|body| !body.is_empty()).into_iter().collect()
 }
 
-fn origin(uri: &Uri) -> Result<Origin, BoxError> {
+fn origin(uri: &Uri, socket: Option<&UnixSocket>) -> Result<Origin, BoxError> {
     let tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
@@ -143,6 +143,7 @@ fn origin(uri: &Uri) -> Result<Origin, BoxError> {
         authority,
         host,
         port,
+        socket: socket.map(|UnixSocket(path)| path.clone()),
         paths: Paths::default(),
         lists: Vec::new(),
         http: HttpVersion::Auto,

@@ -16,7 +16,7 @@ use super::request::SegmentedBody;
 /// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
-    /// Connections by authority, in one map for each combination of TLS and HTTP version.
+    /// Connections by authority or path of a Unix socket, in one map for each combination of TLS and HTTP version.
     slots: RefCell<[Slots; SPEECHES]>,
 }
 
@@ -61,6 +61,11 @@ fn speech(origin: &Origin) -> usize {
     version + if origin.tls { 3 } else { 0 }
 }
 
+/// Returns the authority of `origin`, or the path of its Unix socket, which no authority equals because it has a slash.
+fn place(origin: &Origin) -> &str {
+    origin.socket.as_deref().unwrap_or(origin.authority.as_str())
+}
+
 impl Pool {
     /// Takes the idle HTTP/1.1 connection to `origin` that was used last. If its upstream has closed it, it
     /// returns the next request unsent.
@@ -78,7 +83,7 @@ impl Pool {
 
     fn with_slot<T>(&self, origin: &Origin, f: impl FnOnce(&mut Slot) -> Option<T>) -> Option<T> {
         let mut slots = self.slots.borrow_mut();
-        f(slots.get_mut(speech(origin))?.get_mut(origin.authority.as_str())?)
+        f(slots.get_mut(speech(origin))?.get_mut(place(origin))?)
     }
 
     /// Returns a connection to the pool after a complete answer, if it can take another request. A connection that the
@@ -111,9 +116,9 @@ impl Pool {
     fn insert(&self, origin: &Origin, f: impl FnOnce(&mut Slot)) {
         let mut slots = self.slots.borrow_mut();
         let Some(map) = slots.get_mut(speech(origin)) else { return };
-        match map.get_mut(origin.authority.as_str()) {
+        match map.get_mut(place(origin)) {
             Some(slot) => f(slot),
-            None => f(map.entry(origin.authority.as_str().into()).or_default()),
+            None => f(map.entry(place(origin).into()).or_default()),
         }
     }
 

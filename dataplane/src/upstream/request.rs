@@ -287,6 +287,7 @@ mod tests {
             authority: "upstream.example:8080".parse().unwrap(),
             host: "upstream.example".to_owned(),
             port: 8080,
+            socket: None,
             paths: Paths::default(),
             lists: Vec::new(),
             http: HttpVersion::Auto,

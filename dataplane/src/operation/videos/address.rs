@@ -71,6 +71,7 @@ mod tests {
             authority: "google.example".parse().unwrap(),
             host: "google.example".to_owned(),
             port: 443,
+            socket: None,
             paths: Paths::default(),
             lists: Vec::new(),
             http: HttpVersion::Auto,

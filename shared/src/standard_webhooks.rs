@@ -1,0 +1,101 @@
+//! Signatures of Standard Webhooks, scheme `v1`: HMAC-SHA256 over the ID, the time and the body of a message, with a
+//! secret that both sides have.
+
+use std::fmt;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use http::{HeaderName, HeaderValue};
+use ring::hmac;
+
+/// The key of a secret that signs messages.
+#[derive(Clone)]
+pub struct WebhookKey(hmac::Key);
+
+impl fmt::Debug for WebhookKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("WebhookKey(••••)")
+    }
+}
+
+impl WebhookKey {
+    /// Reads a secret: `whsec_`, followed by 24 to 64 bytes in base64. Returns `None` if it has another form.
+    pub fn read(secret: &str) -> Option<Self> {
+        let bytes = BASE64_STANDARD.decode(secret.strip_prefix(PREFIX)?).ok()?;
+        KEY_BYTES.contains(&bytes.len()).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+
+    /// Returns the headers that sign the message `id`, sent `unix_s` seconds after the Unix epoch. The body is read piece
+    /// by piece and not copied.
+    pub fn sign<'a>(
+        &self,
+        id: &str,
+        unix_s: u64,
+        body: impl Iterator<Item = &'a [u8]>,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        let time = unix_s.to_string();
+        let mut content = hmac::Context::with_key(&self.0);
+        for part in [id, ".", &time, "."] {
+            content.update(part.as_bytes());
+        }
+        body.for_each(|piece| content.update(piece));
+        let signature = format!("v1,{}", BASE64_STANDARD.encode(content.sign()));
+        let fields = [(WEBHOOK_ID, id), (WEBHOOK_TIMESTAMP, &time), (WEBHOOK_SIGNATURE, &signature)];
+        let valid = |(name, text): (HeaderName, &str)| Some((name, HeaderValue::from_str(text).ok()?));
+        fields.into_iter().filter_map(valid).collect()
+    }
+}
+
+const PREFIX: &str = "whsec_";
+const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+/// The header of the message's ID.
+pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+/// The header of the message's time, in seconds since the Unix epoch.
+pub const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+/// The header of the message's signature.
+pub const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification's reference implementations.
+    #[test]
+    fn the_published_example_is_signed_as_published() {
+        let key = WebhookKey::read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").unwrap();
+        let body = br#"{"test": 2432232314}"#;
+        for cut in 0..body.len() {
+            let (first, second) = body.split_at(cut);
+            let pieces = [first, second].into_iter();
+            let headers = key.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, pieces);
+            let texts: Vec<_> =
+                headers.iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
+            assert_eq!(
+                texts,
+                [
+                    ("webhook-id", "msg_p5jXN8AQM9LWM0D4loKWxJek"),
+                    ("webhook-timestamp", "1614265330"),
+                    ("webhook-signature", "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE="),
+                ]
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_has_the_prefix_and_24_to_64_bytes() {
+        let secret = |bytes: usize| format!("whsec_{}", BASE64_STANDARD.encode(vec![7; bytes]));
+        for (text, good) in [
+            (secret(24), true),
+            (secret(64), true),
+            (secret(23), false),
+            (secret(65), false),
+            (secret(32).replace("whsec_", ""), false),
+            ("whsec_no base64 at all, though it is long enough".to_owned(), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(WebhookKey::read(&text).is_some(), good, "{text}");
+        }
+        let shown = format!("{:?}", WebhookKey::read(&secret(24)).unwrap());
+        assert_eq!(shown, "WebhookKey(••••)");
+    }
+}
