@@ -4,6 +4,7 @@ import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
 import { Gateway } from "./gateway.mjs";
+import { operateChecks } from "./operate.mjs";
 import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
 import { proofChecks } from "./proofs.mjs";
@@ -18,7 +19,7 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...routeChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...routeChecks, ...operateChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

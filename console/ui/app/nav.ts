@@ -1,7 +1,7 @@
 // The pages: their groups, addresses, keys and components. A page whose routes the gateway lacks is not here.
 import type { ComponentType } from "preact";
 import { AccessPage } from "../page/access";
-import { AuditPage } from "../page/audit";
+import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
 import { HumanAccessPage, KeyAccessPage, ProjectAccessPage } from "../page/effective_access";
@@ -98,6 +98,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/quotas", QuotasPage],
   ["/connect", ConnectPage],
   ["/audit", AuditPage],
+  ["/audit/:id", AuditRecordPage],
   ["/backups", BackupsPage],
   ["/settings", SettingsPage],
   [SETUP, SetupPage],

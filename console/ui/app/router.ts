@@ -90,8 +90,10 @@ function follow(event: MouseEvent): void {
   const link = event.target instanceof Element ? event.target.closest("a") : null;
   if (!link || link.target || link.hasAttribute("download") || link.origin !== location.origin) return;
   if (link.pathname !== BASE && !link.pathname.startsWith(`${BASE}/`)) return;
+  // A place on this page, such as that of the skip link, is the browser's own matter.
+  if (link.hash && link.pathname === location.pathname && link.search === location.search) return;
   event.preventDefault();
-  if (link.href !== location.href) go(link.pathname + link.search);
+  if (link.href !== location.href) go(link.pathname + link.search + link.hash);
 }
 
 export function startRouter(): void {

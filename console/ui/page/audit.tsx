@@ -1,13 +1,15 @@
 // Who changed what, and what was refused.
 
 import { useState } from "preact/hooks";
+import { call } from "../api/client";
 import { useList } from "../api/list";
-import type { AuditRecord } from "../api/types";
+import { changed, useResource } from "../api/resource";
+import type { AuditRecord, AuditVerification } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
-import { Empty } from "../part/feedback";
-import { Select, Text } from "../part/form";
-import { clock, day, zoneName } from "../part/format";
+import { Empty, ErrorBox, Loaded } from "../part/feedback";
+import { FormError, Select, Text, useSubmission } from "../part/form";
+import { clock, day, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
@@ -20,18 +22,26 @@ export function AuditPage() {
   const isFiltered = Object.values(asked).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   const open = param("open");
-  const shown = open ? list.pages.value.flatMap(({ rows }) => rows ?? []).find(({ id }) => String(id) === open) : undefined;
+  const chain = useVerification();
+  const listed = open ? list.pages.value.flatMap(({ rows }) => rows ?? []).find(({ id }) => String(id) === open) : undefined;
   return (
     <Page
       title="Audit"
       lead="Every change, every sign-in, every refusal. Records form a chain that shows if one was altered."
       actions={
-        <a class="btn" href={`/admin/api/audit/export?format=csv&${exported}`} download="audit.csv">
-          <Icon name="download" small />
-          Export CSV
-        </a>
+        <>
+          <button type="button" class="btn" onClick={chain.verify} disabled={chain.busy}>
+            <Icon name="link" small />
+            {chain.busy ? "Verifying…" : "Verify chain"}
+          </button>
+          <a class="btn" href={`/admin/api/audit/export?format=csv&${exported}`} download="audit.csv">
+            <Icon name="download" small />
+            Export CSV
+          </a>
+        </>
       }
     >
+      <ChainResult of={chain.result} error={chain.error} />
       <Filters />
       <Card bare>
         <Table
@@ -62,8 +72,89 @@ export function AuditPage() {
           ]}
         />
       </Card>
-      {shown && <Shown of={shown} />}
+      {open && list.isRead && <Opened id={open} listed={listed} />}
     </Page>
+  );
+}
+
+type Verification = { busy: boolean; result: AuditVerification | null; error: Error | null; verify: () => void };
+
+function useVerification(): Verification {
+  const [result, setResult] = useState<AuditVerification | null>(null);
+  const { busy, error, run } = useSubmission();
+  const verify = (): void =>
+    void run(Date.now(), async (repeatKey) => {
+      setResult(null);
+      setResult((await call<AuditVerification>("POST", "audit/verify", { body: {}, repeatKey })).data);
+      changed("audit?");
+    });
+  return { busy, error, result, verify };
+}
+
+/** `18,204 records, unbroken since 3 Oct 2026`. */
+export function chainWords({ ok, rows, since_ms, broken_at, fault }: AuditVerification): string {
+  if (ok) return `${plural(rows, "record")}, unbroken${since_ms === null ? "" : ` since ${day(since_ms)}`}`;
+  return `The chain is broken${broken_at === null ? "" : ` at record ${broken_at}`}: ${fault}`;
+}
+
+function ChainResult({ of, error }: { of: AuditVerification | null; error: Error | null }) {
+  return (
+    <div role="status" class="status-place">
+      <FormError error={error} />
+      {of && (
+        <p class={of.ok ? "alert ok wrap" : "alert bad wrap"}>
+          <State kind={of.ok ? "ok" : "bad"} word="" />
+          {chainWords(of)}
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** The record that the address names, out of the list or from the gateway. */
+function Opened({ id, listed }: { id: string; listed: AuditRecord | undefined }) {
+  const read = useResource<AuditRecord>(listed ? null : `audit/${encodeURIComponent(id)}`);
+  const of = listed ?? read.data.value;
+  const close = (): void => setParams({ open: null });
+  if (!of && !read.error.value) return null;
+  return (
+    <Dialog title={of?.action ?? `Record ${id}`} onClose={close} wide>
+      {of ? <Details of={of} /> : read.error.value && <ErrorBox error={read.error.value} />}
+    </Dialog>
+  );
+}
+
+/** One record by itself: an address to send to a colleague. */
+export function AuditRecordPage({ id }: { id: string }) {
+  const record = useResource<AuditRecord>(`audit/${encodeURIComponent(id)}`);
+  return (
+    <Loaded
+      resource={record}
+      missing={
+        <Empty
+          page
+          icon="scroll-text"
+          title="There is no such record"
+          action={
+            <a class="btn" href={href("/audit")}>
+              All records
+            </a>
+          }
+        >
+          Record {id} is older than the audit is kept, or never existed.
+        </Empty>
+      }
+    >
+      {(data) => (
+        <Page title={data.action} lead={`Record ${data.id} of the audit`}>
+          <Card bare>
+            <div class="card-body">
+              <Details of={data} />
+            </div>
+          </Card>
+        </Page>
+      )}
+    </Loaded>
   );
 }
 
@@ -156,14 +247,14 @@ export function differences(before: unknown, after: unknown, path = ""): [string
   return text(before) === text(after) ? [] : [[path, text(before), text(after)]];
 }
 
-function Shown({ of }: { of: AuditRecord }) {
+function Details({ of }: { of: AuditRecord }) {
   const { before, after, ...rest } = of.detail ?? {};
   const rows = [...differences(before, after), ...differences({}, rest)];
   return (
-    <Dialog title={of.action} onClose={() => setParams({ open: null })} wide>
+    <>
       <Facts
         rows={[
-          ["Record", String(of.id)],
+          ["Record", <a href={href(`/audit/${of.id}`)}>{String(of.id)}</a>],
           ["Time", `${day(of.at_ms)} ${clock(of.at_ms, "ms")} ${zoneName()}`],
           ["Actor", of.actor],
           ["Object", <ObjectOf key="o" of={of} />],
@@ -198,6 +289,6 @@ function Shown({ of }: { of: AuditRecord }) {
           </table>
         </div>
       )}
-    </Dialog>
+    </>
   );
 }

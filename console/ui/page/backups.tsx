@@ -1,23 +1,22 @@
-// The archives of the gateway's state.
-import { useEffect } from "preact/hooks";
+// The archives of the gateway's state: made, verified, downloaded, deleted, each with the evidence that it is whole.
+import { useEffect, useState } from "preact/hooks";
 import { call } from "../api/client";
-import { useResource } from "../api/resource";
-import type { Backups } from "../api/types";
+import { changed, type Resource, useResource } from "../api/resource";
+import type { Backup, Backups, CheckedBackup } from "../api/types";
+import { href } from "../app/router";
+import { Confirm } from "../part/dialog";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { FormError, useSubmission } from "../part/form";
-import { ago, bytes, moment, plural, zoneName } from "../part/format";
+import { ago, bytes, count, moment, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Page } from "../part/page";
 
 export function BackupsPage() {
   const backups = useResource<Backups>("backups");
   const submission = useSubmission();
-  const isRunning = backups.data.value?.is_running ?? false;
-  useEffect(() => {
-    if (!isRunning) return;
-    const timer = setInterval(() => !document.hidden && void backups.load(), WATCH_MS);
-    return () => clearInterval(timer);
-  }, [isRunning, backups]);
+  const data = backups.data.value;
+  const isRunning = data?.is_running ?? false;
+  useWatch(backups, isRunning || (data?.is_checking ?? false));
   const create = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
       await call("POST", "backups", { body: {}, repeatKey });
@@ -42,10 +41,34 @@ export function BackupsPage() {
   );
 }
 
+/** Reads the list again while something is under way and the page is seen. */
+function useWatch(backups: Resource<Backups>, isUnderWay: boolean): void {
+  useEffect(() => {
+    if (!isUnderWay) return;
+    const timer = setInterval(() => !document.hidden && void backups.load(), WATCH_MS);
+    return () => clearInterval(timer);
+  }, [isUnderWay, backups]);
+}
+
 const WATCH_MS = 1000;
+/** The age from which the last good archive is too old. */
+const OLD_MS = 2 * 86_400_000;
+
+const madeAt = ({ manifest }: Backup): number | null => (manifest ? Date.parse(manifest.created_at) : null);
+const isGood = ({ fault, checked_at_ms }: Backup): boolean => fault === null && checked_at_ms !== null;
+
+/** How old the last archive that was found whole is. */
+export function ageWords(archives: Backup[], now: number): { kind: "ok" | "warn" | "bad"; words: string } {
+  const made = archives.filter(isGood).flatMap((archive) => madeAt(archive) ?? []);
+  if (made.length === 0) return { kind: "bad", words: "No archive was found whole yet" };
+  const last = Math.max(...made);
+  return { kind: now - last > OLD_MS ? "warn" : "ok", words: `The last good archive is of ${moment(last, now)}, ${ago(last, now)}` };
+}
 
 function Archives({ of }: { of: Backups }) {
+  const [deleting, setDeleting] = useState<Backup | null>(null);
   const newest = [...of.data].sort((a, b) => b.name.localeCompare(a.name));
+  const { kind, words } = ageWords(newest, Date.now());
   return (
     <>
       {of.last_failure && (
@@ -68,41 +91,106 @@ function Archives({ of }: { of: Backups }) {
                   <th scope="col" class="num">
                     Size
                   </th>
-                  <th scope="col">Version</th>
-                  <th scope="col">Checked</th>
+                  <th scope="col">Holds</th>
+                  <th scope="col">Verified</th>
+                  <th scope="col">
+                    <span class="sr">Actions</span>
+                  </th>
                 </tr>
               </thead>
               <tbody>
-                {newest.map(({ name, bytes: size, manifest, fault, checked_at_ms }) => {
-                  const at = manifest ? Date.parse(manifest.created_at) : null;
-                  return (
-                    <tr key={name}>
-                      <td class="mono">{name}</td>
-                      <td>
-                        {moment(at)} <span class="faint">{at && ago(at)}</span>
-                      </td>
-                      <td class="num">{bytes(size)}</td>
-                      <td>{manifest?.gateway_version}</td>
-                      <td>
-                        {fault ? (
-                          <State kind="bad" word={fault} />
-                        ) : checked_at_ms ? (
-                          <State kind="ok" word="whole" />
-                        ) : (
-                          <State kind="busy" word="not yet" />
-                        )}
-                      </td>
-                    </tr>
-                  );
-                })}
+                {newest.map((archive) => (
+                  <Row key={archive.name} of={archive} isChecking={of.is_checking} onDelete={() => setDeleting(archive)} />
+                ))}
               </tbody>
             </table>
           </div>
         )}
         <div class="table-foot">
-          {plural(newest.length, "archive")}; the last {of.kept} are kept
+          {newest.length > 0 && <State kind={kind} word={words} />}
+          <span>
+            {plural(newest.length, "archive")}; the last {of.kept} are kept
+          </span>
+          <a class="mono" href={`${href("/settings")}#LLMGW_BACKUP_KEEP`}>
+            LLMGW_BACKUP_KEEP
+          </a>
         </div>
       </Card>
+      {deleting && (
+        <Delete of={deleting} isLast={newest.filter(isGood).length === 1 && isGood(deleting)} onClose={() => setDeleting(null)} />
+      )}
     </>
+  );
+}
+
+function Row({ of, isChecking, onDelete }: { of: Backup; isChecking: boolean; onDelete: () => void }) {
+  const { name, bytes: size, manifest } = of;
+  const at = madeAt(of);
+  const submission = useSubmission();
+  const verify = (): void =>
+    void submission.run(Date.now(), async (repeatKey) => {
+      const { data } = await call<CheckedBackup>("POST", `backups/${encodeURIComponent(name)}/verify`, { body: {}, repeatKey });
+      notify(data.is_checking ? "Verifying goes on; the list shows the result" : data.fault ? `${name} is damaged` : `${name} is whole`);
+      changed("backups");
+    });
+  return (
+    <tr>
+      <td class="mono">{name}</td>
+      <td>
+        {moment(at)} <span class="faint">{at && ago(at)}</span>
+      </td>
+      <td class="num">{bytes(size)}</td>
+      <td>{manifest && <Holds of={manifest} />}</td>
+      <td>
+        {submission.error ? (
+          <State kind="bad" word={submission.error.message} />
+        ) : (
+          <Verified of={of} isChecking={isChecking || submission.busy} />
+        )}
+      </td>
+      <td class="actions">
+        <button type="button" class="btn small" aria-label={`Verify ${name}`} onClick={verify} disabled={submission.busy}>
+          {submission.busy ? "Verifying…" : "Verify"}
+        </button>{" "}
+        <a class="btn small" aria-label={`Download ${name}`} href={`/admin/api/backups/${encodeURIComponent(name)}`} download={name}>
+          Download
+        </a>{" "}
+        <button type="button" class="btn plain square small" aria-label={`Delete ${name}`} onClick={onDelete}>
+          <Icon name="trash-2" small />
+        </button>
+      </td>
+    </tr>
+  );
+}
+
+function Holds({ of }: { of: NonNullable<Backup["manifest"]> }) {
+  const rows = Object.values(of.rows).reduce((sum, rows) => sum + rows, 0);
+  return (
+    <span title={of.files.map(({ name, bytes: size }) => `${name} ${bytes(size)}`).join(", ")}>
+      {count(rows)} rows <span class="faint">of {of.gateway_version}</span>
+    </span>
+  );
+}
+
+/** What a full read of the archive found. */
+function Verified({ of, isChecking }: { of: Backup; isChecking: boolean }) {
+  if (of.fault) return <State kind="bad" word={of.fault} />;
+  if (of.checked_at_ms) return <State kind="ok" word={`whole, ${moment(of.checked_at_ms)}`} />;
+  return <State kind="busy" word={isChecking ? "under way" : "not yet"} />;
+}
+
+function Delete({ of, isLast, onClose }: { of: Backup; isLast: boolean; onClose: () => void }) {
+  const run = async (): Promise<void> => {
+    await call("DELETE", `backups/${encodeURIComponent(of.name)}`);
+    changed("backups");
+    notify(`${of.name} was deleted`);
+  };
+  return (
+    <Confirm title="Delete the archive?" action="Delete" typed={isLast ? of.name : undefined} run={run} onClose={onClose}>
+      <p>
+        <span class="mono wrap">{of.name}</span>, {bytes(of.bytes)}, made {moment(madeAt(of))}. It cannot be restored afterwards.
+      </p>
+      {isLast && <p class="alert warn">It is the only archive that was found whole.</p>}
+    </Confirm>
   );
 }

@@ -1,11 +1,11 @@
-// The effective settings with their sources, and what a person prefers in this browser.
-import { useState } from "preact/hooks";
+// The effective settings with their layers, and what a person prefers in this browser.
+import { useEffect, useState } from "preact/hooks";
 import { useResource } from "../api/resource";
-import type { Config, GatewayState } from "../api/types";
+import type { Config, GatewayState, Policies, Policy, Setting } from "../api/types";
 import { preferences } from "../app/preferences";
-import { href } from "../app/router";
+import { href, param, setParams } from "../app/router";
 import { Loaded } from "../part/feedback";
-import { Text } from "../part/form";
+import { Select, Text } from "../part/form";
 import { ago, day, moment, UNKNOWN, zoneName } from "../part/format";
 import { Card, Facts, Page } from "../part/page";
 
@@ -20,12 +20,13 @@ export function SettingsPage() {
         </Loaded>
         <div class="page-stack">
           <Preferences />
-          {state && <Gateway of={state} />}
           <Card title="Set-up">
             <p>
               The steps from an empty gateway to the first request of a client. <a href={href("/setup")}>Set up</a>
             </p>
           </Card>
+          {state && <Gateway of={state} />}
+          {config.data.value && <PolicyCard of={config.data.value.policies} />}
         </div>
       </div>
     </Page>
@@ -133,36 +134,103 @@ function Gateway({ of }: { of: GatewayState }) {
   );
 }
 
+const LAYERS: [string, string][] = [
+  ["", "Any layer"],
+  ["set", "Not the default"],
+  ["environment", "Set by a variable"],
+  ["file", "Set by the file"],
+  ["default", "Default"],
+];
+
+/** True if a setting has the words of a search and the layer. */
+export function settingFits(of: Setting, text: string, layer: string): boolean {
+  const words = [of.name, of.path, of.value, of.doc].join(" ").toLowerCase();
+  const isOfLayer = layer === "" || (layer === "set" ? of.source !== "default" : of.source === layer);
+  return isOfLayer && words.includes(text.trim().toLowerCase());
+}
+
 function Values({ of }: { of: Config }) {
-  const [text, setText] = useState("");
-  const wanted = text.trim().toLowerCase();
-  const found = of.settings.filter(({ name, value }) => `${name} ${value ?? ""}`.toLowerCase().includes(wanted));
+  const [text, setText] = useState(param("q"));
+  const layer = param("layer");
+  const wanted = location.hash.slice(1);
+  const found = of.settings.filter((setting) => settingFits(setting, text, layer));
+  useEffect(() => document.getElementById(wanted)?.scrollIntoView({ block: "center" }), [wanted]);
   return (
     <Card title="Settings" aside={<span class="faint mono wrap">{of.file}</span>} bare>
-      <div class="card-body">
-        <Text type="search" data-filter value={text} onValue={setText} placeholder="Search" aria-label="Search the settings" />
+      <div class="card-body filters">
+        <Text
+          type="search"
+          data-filter
+          value={text}
+          onValue={(text) => {
+            setText(text);
+            setParams({ q: text }, "replace");
+          }}
+          placeholder="Search"
+          aria-label="Search the settings"
+        />
+        <Select aria-label="Layer" value={layer} onValue={(layer) => setParams({ layer }, "replace")} options={LAYERS} />
       </div>
       <div class="table-wrap" role="group" aria-label="Values" tabIndex={0}>
-        <table class="table">
+        <table class="table settings">
           <thead>
             <tr>
-              <th scope="col">Name</th>
+              <th scope="col">Variable and path in the file</th>
               <th scope="col">Value</th>
-              <th scope="col">Set by</th>
+              <th scope="col">Default</th>
+              <th scope="col">Layer</th>
+              <th scope="col">A change needs</th>
             </tr>
           </thead>
           <tbody>
-            {found.map(({ name, value, source }) => (
-              <tr key={name} id={name}>
-                <td class="mono">{name}</td>
-                <td class="conflict-cell">{value ?? <span class="faint">{UNKNOWN}</span>}</td>
-                <td>{source === "default" ? <span class="faint">default</span> : <span class="tag accent">{source}</span>}</td>
-              </tr>
+            {found.map((setting) => (
+              <Row key={setting.name} of={setting} isWanted={setting.name === wanted} />
             ))}
           </tbody>
         </table>
       </div>
       {found.length === 0 && <p class="card-body muted">No setting fits.</p>}
+    </Card>
+  );
+}
+
+function Row({ of, isWanted }: { of: Setting; isWanted: boolean }) {
+  const { name, path, value, source, line, applies, doc } = of;
+  return (
+    <tr id={name} class={isWanted ? "wanted" : undefined}>
+      <td>
+        <span class="two-line">
+          <a class="mono wrap" href={`${href("/settings")}#${name}`}>
+            {name}
+          </a>
+          {path && path !== name && <span class="mono help wrap">{path}</span>}
+          <span class="help wrap">{doc}</span>
+        </span>
+      </td>
+      <td class="conflict-cell">{value ?? <span class="faint">{UNKNOWN}</span>}</td>
+      <td class="conflict-cell faint">{of.default ?? UNKNOWN}</td>
+      <td>
+        {source === "default" ? (
+          <span class="faint">default</span>
+        ) : (
+          <span class="tag accent">{source === "file" ? `file${line === null ? "" : `, line ${line}`}` : "variable"}</span>
+        )}
+      </td>
+      <td class="faint">{applies === "start" ? "a restart" : "nothing"}</td>
+    </tr>
+  );
+}
+
+/** How often a target is tried again, and when a circuit opens. */
+function PolicyCard({ of }: { of: Policies }) {
+  const lines = (policy: Policy): [string, string][] =>
+    Object.entries(policy).map(([name, value]) => [name.replace(/_/g, " "), String(value)]);
+  return (
+    <Card title="Retries and circuits" aside={<span class="faint mono">policies</span>} bare>
+      <Facts rows={lines(of.defaults)} />
+      {Object.entries(of.overrides).map(([provider, policy]) => (
+        <Facts key={provider} rows={[["Provider", provider], ...lines(policy)]} />
+      ))}
     </Card>
   );
 }

@@ -1,16 +1,18 @@
 import { expect, test } from "vitest";
 import { Fault } from "../api/client";
-import type { RequestRecord, UsageLine } from "../api/types";
+import type { Backup, RequestRecord, Setting, UsageLine } from "../api/types";
 import { matching, searchable } from "../app/palette";
 import { match } from "../app/router";
 import { wordsOf } from "../app/sign_in";
-import { differences } from "../page/audit";
+import { chainWords, differences } from "../page/audit";
+import { ageWords } from "../page/backups";
 import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
 import { reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
 import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
+import { settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
 import { bucketsOf, seriesOf } from "../page/usage";
 import { changesOf, contested, merged } from "../part/conflict";
@@ -195,4 +197,33 @@ test("usage is stacked by its largest groups, and the rest is one series", () =>
   expect(series[0]?.values).toEqual([1, 10, 0]);
   expect(series[5]?.values).toEqual([0, 5 + 4, 0]);
   expect(seriesOf([line(null, 0, 1)], "model", ({ requests }) => requests, times)[0]?.name).toBe("none");
+});
+
+test("the age of the last archive that is whole", () => {
+  const archive = (name: string, created_at: string, checked_at_ms: number | null, fault: string | null = null) =>
+    ({ name, bytes: 1, checked_at_ms, fault, manifest: { created_at } }) as unknown as Backup;
+  const now = Date.parse("2026-11-22T12:00:00Z");
+  expect(ageWords([], now)).toEqual({ kind: "bad", words: "No archive was found whole yet" });
+  const old = archive("a", "2026-11-19T12:00:00Z", 1);
+  const broken = archive("b", "2026-11-22T11:00:00Z", 1, "cut off");
+  expect(ageWords([old, broken], now)).toEqual({ kind: "warn", words: "The last good archive is of 19 Nov 12:00, 3 d ago" });
+  expect(ageWords([old, archive("c", "2026-11-22T11:00:00Z", 1)], now).kind).toBe("ok");
+});
+
+test("the result of a verification is one sentence", () => {
+  const since_ms = Date.parse("2026-10-03T10:00:00Z");
+  expect(chainWords({ ok: true, rows: 18_204, since_ms, broken_at: null, fault: null })).toBe("18,204 records, unbroken since 3 Oct 2026");
+  expect(chainWords({ ok: false, rows: 9, since_ms, broken_at: 4, fault: "it was changed." })).toBe(
+    "The chain is broken at record 4: it was changed.",
+  );
+});
+
+test("settings are found by name, path, value and description, and by layer", () => {
+  const setting = { name: "LLMGW_PORT", path: "server.port", value: "0", doc: "Port to listen on", source: "environment" } as Setting;
+  for (const text of ["llmgw_p", "server.", "listen", " "]) expect(settingFits(setting, text, "")).toBe(true);
+  expect([settingFits(setting, "nothing", ""), settingFits(setting, "", "file"), settingFits(setting, "", "set")]).toEqual([
+    false,
+    false,
+    true,
+  ]);
 });
