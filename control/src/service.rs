@@ -119,6 +119,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let view = publisher.view();
+    let recent = Arc::clone(meter.recent());
     let writer_keys = Arc::clone(&keys);
     let writer =
         Writer::start(WriterState { meter, publisher, keys: writer_keys, retention }, &params.alarm)?;
@@ -129,8 +130,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let keeper = token_renewer(&tokens, &params.http, handle.clone());
     let feed = price_feed(&config, &catalog, &params.http, handle.clone());
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
-    let observer = Arc::new(Observer::new(&params.reader, &readers, &journal, params.activity));
-    let live = LiveHub::new(&observer, &params.exchanges, &handle, reloader.status());
+    let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
+    let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
     let app = App {
         snapshot: params.reader,
         gate: Arc::clone(&gate),

@@ -15,6 +15,7 @@ use crate::db::readers::Readers;
 use crate::usage::gauge::{Gauge, read};
 use crate::usage::journal::Journal;
 use crate::usage::recent::RecentUsage;
+use crate::usage::recent::feed::{Following, RecentFeed};
 use crate::verdict::{
     ChangeBefore, Drain, ExplainedVerdict, GatewayVerdict, OpenCircuit, Situation, StrandedEndpoint,
     UnrecordedUsage, verdict,
@@ -27,6 +28,7 @@ pub(crate) struct Observer {
     pub(crate) readers: Readers,
     gauge: Arc<Gauge>,
     pub(crate) activity: Arc<Activity>,
+    feed: Arc<RecentFeed>,
     recent: Arc<Mutex<RecentUsage>>,
     started_at_ms: u64,
 }
@@ -35,7 +37,7 @@ impl Observer {
     pub(crate) fn new(
         snapshot: &SnapshotReader,
         readers: &Readers,
-        journal: &Journal,
+        (journal, feed): (&Journal, Arc<RecentFeed>),
         activity: Arc<Activity>,
     ) -> Self {
         Self {
@@ -43,6 +45,7 @@ impl Observer {
             readers: readers.clone(),
             gauge: Arc::clone(journal.gauge()),
             activity,
+            feed,
             recent: Arc::default(),
             started_at_ms: unix_ms(),
         }
@@ -75,8 +78,16 @@ impl Observer {
         ExplainedVerdict { verdict, change_before }
     }
 
-    /// Reads the exchanges that were stored since the last call.
+    /// Makes the writer thread pass on the sums of what it stores until the returned value is dropped.
+    pub(crate) fn follow(&self) -> Following {
+        self.feed.follow()
+    }
+
+    /// Takes the exchanges that were stored since the last call, and reads those that were not passed on.
     pub(crate) async fn catch_up(&self) {
+        if self.known(|recent| recent.follow(&self.feed, unix_ms())) {
+            return;
+        }
         let recent = Arc::clone(&self.recent);
         let reading = self.readers.ask(move |db| {
             let mut recent = recent.lock().unwrap_or_else(PoisonError::into_inner);

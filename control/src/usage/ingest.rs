@@ -20,6 +20,7 @@ use super::journal::Inbox;
 use super::journal::notes;
 use super::journal::tracked::Tracked;
 use super::read_positions;
+use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
 use super::requests;
 use super::table::{Stored, UsageTable};
@@ -35,6 +36,7 @@ pub(crate) struct Meter {
     usage: UsageTable,
     index: RequestIndex,
     charges: Charges,
+    recent: Arc<RecentFeed>,
     tracked: Vec<Tracked>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
@@ -82,6 +84,7 @@ impl Meter {
             usage: UsageTable::default(),
             index: RequestIndex::new(),
             charges: Charges::new(counters),
+            recent: Arc::default(),
             tracked: Vec::new(),
             is_lost: false,
             is_caught_up: false,
@@ -91,6 +94,11 @@ impl Meter {
             stored_at: None,
             trouble: None,
         }
+    }
+
+    /// The sums of what is stored, for the recent usage.
+    pub(crate) fn recent(&self) -> &Arc<RecentFeed> {
+        &self.recent
     }
 
     /// Records that the earlier usage was lost, and with it the read positions of the journal.
@@ -294,9 +302,13 @@ impl Meter {
     /// Stores one batch in one transaction.
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (from, mut ended, now_ms) = (self.usage.end(), self.recent.begin(), unix_ms());
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
+            if let Some(ended) = &mut ended {
+                ended.add(record, trace, now_ms);
+            }
             if is_charged { Ok(()) } else { charges.count(&tx, record, trace) }
         };
         let mut room = BATCH_MAX;
@@ -318,6 +330,7 @@ impl Meter {
         charges.store(&tx)?;
         let stored = usage.finish(&tx)?;
         tx.commit()?;
+        self.recent.committed(from, self.usage.end(), ended);
         self.committed(stored, garbage);
         // Start the next round with another file.
         let files = self.tracked.len();

@@ -7,6 +7,7 @@ use records::block::Block;
 use records::{Record, Trace};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::recent::feed::RowPlace;
 use super::request_index;
 use super::rollup::Rollup;
 use crate::db::packed_row::put;
@@ -21,6 +22,8 @@ pub(crate) struct UsageTable {
     rollup: Rollup,
     /// The counts of the current transaction.
     counts: Stored,
+    /// The end of what was written; `None` if it is unknown.
+    end: Option<RowPlace>,
 }
 
 /// The result of a transaction.
@@ -63,6 +66,7 @@ impl UsageTable {
     pub(crate) fn abandon(&mut self) {
         self.rollup.clear();
         self.counts = Stored::default();
+        self.end = None;
         // The table still contains the row as it was before.
         self.next();
     }
@@ -77,7 +81,13 @@ impl UsageTable {
             Some(id) => id,
             None => *self.id.insert(next_id(tx)?),
         };
+        self.end = usize::try_from(block.exchanges).ok().map(|taken| RowPlace { id, taken });
         put(tx, id, block)
+    }
+
+    /// Returns the end of what was written; `None` if nothing was since the start or since a failure.
+    pub(crate) fn end(&self) -> Option<RowPlace> {
+        self.end
     }
 
     /// Closes the last row: the next exchange starts a new one.

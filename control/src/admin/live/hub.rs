@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::value::RawValue;
 use shared::activity::WatchedRequest;
 use shared::clock::{monotonic_ms, unix_ms};
@@ -17,6 +18,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::events::{LiveChange, LiveFigures, LiveProvider, ShownFigures, put};
+use super::frame::{LiveFrame, Numbered};
 use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
 use crate::admin::running::Running;
@@ -24,14 +26,12 @@ use crate::db::audit_pages::{self, AuditRow};
 use crate::publish::StatusCell;
 use crate::usage::recent::{SPAN_SECONDS, Share};
 use crate::verdict::{ExplainedVerdict, OpenCircuit, verdict};
-use crate::writer::WriterHandle;
 
 /// State shared by all live streams.
 #[derive(Debug)]
 pub(crate) struct LiveHub {
     observer: Arc<Observer>,
     exchanges: Arc<dyn Exchanges>,
-    writer: WriterHandle,
     reload: StatusCell,
     /// The frames of the running task; `None` without listeners.
     frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
@@ -39,32 +39,6 @@ pub(crate) struct LiveHub {
     watched: Mutex<Vec<KeyId>>,
     /// The permitted streams.
     pub(super) room: Arc<Semaphore>,
-}
-
-/// The state of the gateway at one moment.
-#[derive(Debug, Default)]
-pub(super) struct LiveFrame {
-    /// Counts the frames; 0 before the first.
-    pub(super) number: u64,
-    /// The event `figures`.
-    pub(super) figures: Vec<u8>,
-    /// Each provider as JSON.
-    pub(super) providers: Vec<Numbered<Arc<str>>>,
-    /// The listed running exchanges by their ids, each as JSON.
-    pub(super) running: BTreeMap<Arc<str>, Numbered<Arc<RawValue>>>,
-    /// The number of running exchanges that are not listed.
-    pub(super) more: usize,
-    /// The events `change`.
-    pub(super) changes: VecDeque<Numbered<Arc<[u8]>>>,
-    pub(super) seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
-    pub(super) is_draining: bool,
-}
-
-/// A value and the number of the frame in which it first occurred.
-#[derive(Clone, Debug)]
-pub(super) struct Numbered<T> {
-    pub(super) number: u64,
-    pub(super) value: T,
 }
 
 /// A key that a listener watches, until this is dropped.
@@ -78,13 +52,11 @@ impl LiveHub {
     pub(crate) fn new(
         observer: &Arc<Observer>,
         exchanges: &Arc<dyn Exchanges>,
-        writer: &WriterHandle,
         reload: StatusCell,
     ) -> Arc<Self> {
         Arc::new(Self {
             observer: Arc::clone(observer),
             exchanges: Arc::clone(exchanges),
-            writer: writer.clone(),
             reload,
             frames: Mutex::default(),
             watched: Mutex::default(),
@@ -92,11 +64,16 @@ impl LiveHub {
         })
     }
 
-    /// Returns the frames from now on. Starts the task if it does not run.
+    /// Returns the frames from the current one on. Starts the task if it does not run.
     pub(super) fn subscribe(self: &Arc<Self>) -> watch::Receiver<Arc<LiveFrame>> {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sender) = frames.as_ref() {
-            return sender.subscribe();
+            let mut receiver = sender.subscribe();
+            // The current frame is at most a second old: better than none.
+            if receiver.borrow().number > 0 {
+                receiver.mark_changed();
+            }
+            return receiver;
         }
         let (sender, receiver) = watch::channel(Arc::default());
         *frames = Some(sender);
@@ -121,6 +98,7 @@ impl LiveHub {
         let mut frames = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
         match frames.as_ref().filter(|sender| sender.receiver_count() > 0) {
             Some(sender) => {
+                let frame = frame.after(&sender.borrow());
                 sender.send_replace(Arc::new(frame));
                 true
             }
@@ -145,11 +123,11 @@ impl Drop for WatchedKey {
 
 async fn run(hub: Arc<LiveHub>) {
     let mut maker = FrameMaker::default();
+    let _following = hub.observer.follow();
     let mut second = tokio::time::interval(FRAME_EVERY);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         second.tick().await;
-        hub.writer.flush(FLUSH_TIME_MAX).await;
         hub.observer.catch_up().await;
         let after = maker.audit_id;
         let audit = hub.observer.readers.ask(move |db| audit_pages::newest(db, after, AUDIT_ROWS)).await;
@@ -230,6 +208,7 @@ impl FrameMaker {
             changes: self.changes.clone(),
             seen: self.seen.clone(),
             is_draining: observer.activity.draining.get().is_some(),
+            step: Bytes::new(),
         }
     }
 
@@ -371,8 +350,6 @@ pub(super) const LISTENERS_MAX: usize = 16;
 /// The changes, and the watched requests, that a listener who reads slowly can catch up on.
 const KEPT_MAX: usize = 256;
 const FRAME_EVERY: Duration = Duration::from_secs(1);
-/// The maximum time that a frame waits for recent usage to be stored.
-const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 /// The maximum number of audit records of one frame.
 const AUDIT_ROWS: i64 = 100;
 const HOUR_MS: u64 = 3_600_000;

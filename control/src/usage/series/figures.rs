@@ -74,6 +74,13 @@ impl PeriodFigures {
 
     /// Adds the figures of other exchanges.
     pub(crate) fn add(&mut self, other: &Self) {
+        self.add_counts(other);
+        self.first_content.merge(&other.first_content);
+        self.duration.merge(&other.duration);
+    }
+
+    /// Adds the figures of other exchanges without their latencies.
+    pub(crate) fn add_counts(&mut self, other: &Self) {
         for (mine, theirs) in [
             (&mut self.requests, other.requests),
             (&mut self.completed, other.completed),
@@ -92,8 +99,6 @@ impl PeriodFigures {
         ] {
             *mine = mine.saturating_add(theirs);
         }
-        self.first_content.merge(&other.first_content);
-        self.duration.merge(&other.duration);
     }
 
     fn add_sums(&mut self, sums: &UsageSums) {

@@ -1,29 +1,38 @@
 //! A histogram of durations for percentiles with two significant digits. It holds only the buckets that have values: a
 //! query keeps up to two histograms for each point of each group, most of which see few values.
 
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 /// Counts of values by bucket. Buckets are exact below 128; above, 128 of them divide each power of two, so that a
 /// value differs from the middle of its bucket by less than 0.4 %.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LatencyHistogram {
-    buckets: BTreeMap<u16, u32>,
+    /// Numbers and counts of the buckets, in the order of their numbers.
+    buckets: Vec<(u16, u32)>,
     count: u64,
 }
 
 impl LatencyHistogram {
     /// Adds a value.
     pub(crate) fn add(&mut self, value: u64) {
-        let bucket = self.buckets.entry(bucket(value)).or_default();
-        *bucket = bucket.saturating_add(1);
+        let wanted = bucket(value);
+        match self.buckets.binary_search_by_key(&wanted, |(bucket, _)| *bucket) {
+            Ok(place) => {
+                if let Some((_, count)) = self.buckets.get_mut(place) {
+                    *count = count.saturating_add(1);
+                }
+            }
+            Err(place) => self.buckets.insert(place, (wanted, 1)),
+        }
         self.count = self.count.saturating_add(1);
     }
 
     /// Adds all values of another histogram.
     pub(crate) fn merge(&mut self, other: &Self) {
-        for (bucket, count) in &other.buckets {
-            let mine = self.buckets.entry(*bucket).or_default();
-            *mine = mine.saturating_add(*count);
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&other.buckets);
+        } else if !other.buckets.is_empty() {
+            self.buckets = merged(&self.buckets, &other.buckets);
         }
         self.count = self.count.saturating_add(other.count);
     }
@@ -39,11 +48,31 @@ impl LatencyHistogram {
         let rank = self.count.saturating_mul(percent).div_ceil(100).max(1);
         let mut counted = 0_u64;
         let found = self.buckets.iter().find(|(_, count)| {
-            counted = counted.saturating_add(u64::from(**count));
+            counted = counted.saturating_add(u64::from(*count));
             rank <= counted
         });
         found.map(|(bucket, _)| middle(*bucket))
     }
+}
+
+/// Returns the sums of the counts of two lists of buckets, both in order.
+fn merged(mine: &[(u16, u32)], theirs: &[(u16, u32)]) -> Vec<(u16, u32)> {
+    let mut all = Vec::with_capacity(mine.len().max(theirs.len()));
+    let (mut mine, mut theirs) = (mine.iter().copied().peekable(), theirs.iter().copied().peekable());
+    while let (Some(left), Some(right)) = (mine.peek(), theirs.peek()) {
+        let next = match left.0.cmp(&right.0) {
+            Ordering::Less => mine.next(),
+            Ordering::Greater => theirs.next(),
+            Ordering::Equal => {
+                let sum = left.1.saturating_add(right.1);
+                theirs.next();
+                mine.next().map(|(bucket, _)| (bucket, sum))
+            }
+        };
+        all.extend(next);
+    }
+    all.extend(mine.chain(theirs));
+    all
 }
 
 /// Returns the number of the bucket of `value`.

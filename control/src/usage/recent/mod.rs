@@ -1,47 +1,33 @@
 //! The exchanges that ended lately, by second and by minute, for the verdict and the live stream. They are read from
-//! the records on demand: the first time the last hour, afterwards what has been stored since. Storing an
-//! exchange costs nothing more, and a restart loses nothing.
+//! the records on demand: the first time the last hour, afterwards what has been stored since. While a live stream is
+//! open, the writer thread passes on the sums of what it stores (`feed.rs`), and nothing is read. A restart loses nothing.
 
-use std::collections::{BTreeMap, HashMap};
+mod ended;
+pub(crate) mod feed;
+
+use std::collections::BTreeMap;
 use std::time::Instant;
 
-use records::{Record, RecordName, Trace, block};
+use records::block;
 use rusqlite::{Connection, OptionalExtension as _};
 
-use super::requests::exchange_end::ExchangeEnd;
-use super::series::figures::{PeriodFigures, attempts, lost_attempts};
+use self::ended::{EndedExchanges, EndedSums, Shares};
+use self::feed::{RecentFeed, RowPlace, StoredBatch};
+use super::series::figures::PeriodFigures;
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::signed;
 
 /// The exchanges that ended in the last minutes.
 #[derive(Debug, Default)]
 pub(crate) struct RecentUsage {
-    /// The last row that was read; `None` before the first reading.
+    /// The end of what was read; `None` before the first reading.
     read: Option<RowPlace>,
     /// By the second in which the exchanges ended.
     seconds: BTreeMap<u64, PeriodFigures>,
     /// By the minute in which the exchanges ended.
-    minutes: BTreeMap<u64, RecentMinute>,
+    minutes: BTreeMap<u64, EndedSums>,
     /// The median time to the first content before the last minutes, and the minute in which it was computed.
     before: Option<(u64, Option<Median>)>,
-}
-
-/// A place in the table: all exchanges of earlier rows, and the first ones of this row.
-#[derive(Clone, Copy, Debug)]
-struct RowPlace {
-    id: i64,
-    taken: usize,
-}
-
-/// The exchanges that ended in one minute.
-#[derive(Debug, Default)]
-struct RecentMinute {
-    all: PeriodFigures,
-    /// The requests by endpoint, or by selector if it names no endpoint, without refused ones; those that failed or
-    /// were cut are bad.
-    selectors: HashMap<Box<str>, Share>,
-    /// The attempts by provider.
-    providers: HashMap<Box<str>, Share>,
 }
 
 /// A number of events, and those of them that went wrong.
@@ -55,11 +41,6 @@ impl Share {
     /// True if at least `percent` percent, and at least one, went wrong.
     pub(crate) fn is_bad(self, percent: u64) -> bool {
         self.bad > 0 && self.bad.saturating_mul(100) >= self.total.saturating_mul(percent)
-    }
-
-    fn add(&mut self, is_bad: bool) {
-        self.total += 1;
-        self.bad += u64::from(is_bad);
     }
 
     fn plus(self, other: Self) -> Self {
@@ -85,7 +66,7 @@ pub(crate) struct Median {
 /// Figures of the recent exchanges, for the verdict.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RecentFigures {
-    /// The last hour.
+    /// The last hour, without latencies.
     pub(crate) hour: PeriodFigures,
     /// The requests of the last [`MINUTES`], without refused ones.
     pub(crate) all: Trend,
@@ -102,11 +83,28 @@ pub(crate) struct RecentFigures {
 }
 
 impl RecentUsage {
+    /// Takes what the writer thread passed on. Returns false if the table must be read for the rest.
+    pub(crate) fn follow(&mut self, feed: &RecentFeed, now_ms: u64) -> bool {
+        let stored = feed.take();
+        self.forget(now_ms);
+        let Some(read) = &mut self.read else { return false };
+        let mut reached = *read;
+        let mut taken = Vec::new();
+        for StoredBatch { from, to, ended } in stored.batches {
+            // Batches up to this place were read from the table.
+            if from == reached {
+                reached = to;
+                taken.push(ended);
+            }
+        }
+        *read = reached;
+        taken.into_iter().for_each(|ended| self.take(ended, now_ms));
+        stored.end.is_none_or(|end| end <= reached)
+    }
+
     /// Reads what was stored since the last call, until `until`.
     pub(crate) fn catch_up(&mut self, db: &Connection, now_ms: u64, until: Instant) -> rusqlite::Result<()> {
-        let minute = now_ms / MINUTE_MS;
-        self.minutes = self.minutes.split_off(&minute.saturating_sub(MINUTES_KEPT));
-        self.seconds = self.seconds.split_off(&(now_ms / 1_000).saturating_sub(SPAN_SECONDS));
+        self.forget(now_ms);
         match self.read {
             Some(place) => self.go_on(db, place, now_ms, until),
             None => self.begin(db, now_ms, until),
@@ -159,32 +157,35 @@ impl RecentUsage {
     /// Adds the exchanges of a row except the first `known`. Returns the number of exchanges in the row.
     fn add_row(&mut self, row: &rusqlite::Row<'_>, known: usize, now_ms: u64) -> rusqlite::Result<usize> {
         let row = PackedRow::read(row)?;
+        let mut ended = EndedExchanges::default();
         let mut count = 0;
         for piece in block::pieces(row.rows()?) {
             count += 1;
             if count > known
                 && let Some((record, trace)) = block::record(piece, &row.names)
             {
-                self.add(&record, trace, now_ms);
+                ended.add(&record, trace, now_ms);
             }
         }
+        self.take(ended, now_ms);
         Ok(count)
     }
 
-    fn add(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: u64) {
-        let ended_ms = record.started_at_ms.saturating_add(record.duration_us / 1_000).min(now_ms);
-        let add = |figures: &mut PeriodFigures| {
-            figures.add_exchange(record, trace);
-            attempts(record, trace).for_each(|attempt| figures.add_attempt(attempt.is_failure));
-            lost_attempts(record, trace).for_each(|(_, _, lost)| figures.add_lost(&lost));
-        };
-        if ended_ms / 1_000 + SPAN_SECONDS >= now_ms / 1_000 {
-            add(self.seconds.entry(ended_ms / 1_000).or_default());
-        }
-        if ended_ms / MINUTE_MS + MINUTES_KEPT >= now_ms / MINUTE_MS {
-            let minute = self.minutes.entry(ended_ms / MINUTE_MS).or_default();
-            add(&mut minute.all);
-            minute.count(record, trace);
+    /// Drops what is too long ago.
+    fn forget(&mut self, now_ms: u64) {
+        self.minutes = self.minutes.split_off(&(now_ms / MINUTE_MS).saturating_sub(MINUTES_KEPT));
+        self.seconds = self.seconds.split_off(&(now_ms / 1_000).saturating_sub(SPAN_SECONDS));
+    }
+
+    fn take(&mut self, ended: EndedExchanges, now_ms: u64) {
+        for (second, sums) in ended.into_seconds() {
+            let minute = second.saturating_mul(1_000) / MINUTE_MS;
+            if minute + MINUTES_KEPT >= now_ms / MINUTE_MS {
+                self.minutes.entry(minute).or_default().merge(&sums);
+            }
+            if second + SPAN_SECONDS >= now_ms / 1_000 {
+                self.seconds.entry(second).or_default().add(&sums.all);
+            }
         }
     }
 
@@ -201,9 +202,9 @@ impl RecentUsage {
     pub(crate) fn attempts(&self, now_ms: u64) -> BTreeMap<Box<str>, Share> {
         let mut shares = BTreeMap::<Box<str>, Share>::new();
         for (_, minute) in self.minutes.range(first_minute(now_ms)..) {
-            for (provider, share) in &minute.providers {
+            for (provider, share) in minute.providers.iter() {
                 let sum = shares.entry(provider.clone()).or_default();
-                *sum = sum.plus(*share);
+                *sum = sum.plus(share);
             }
         }
         shares
@@ -220,7 +221,7 @@ impl RecentUsage {
         let first_content_before = self.median_before(first);
         let mut figures = RecentFigures { first_content_before, ..RecentFigures::default() };
         for (_, minute) in self.minutes.range(minute.saturating_sub(59)..) {
-            figures.hour.add(&minute.all);
+            figures.hour.add_counts(&minute.all);
         }
         let mut recent = PeriodFigures::default();
         for (_, minute) in self.minutes.range(first..) {
@@ -229,12 +230,11 @@ impl RecentUsage {
         figures.first_content = Median::of(&recent);
         figures.all = self.trend(first, FAILING_PERCENT, |minute| Some(minute.share()));
         for name in self.names(first, |minute| &minute.selectors) {
-            let trend = self.trend(first, FAILING_PERCENT, |minute| minute.selectors.get(&name).copied());
+            let trend = self.trend(first, FAILING_PERCENT, |minute| minute.selectors.get(&name));
             figures.selectors.insert(name, trend);
         }
         for name in self.names(first, |minute| &minute.providers) {
-            let trend =
-                self.trend(first, PROVIDER_FAILING_PERCENT, |minute| minute.providers.get(&name).copied());
+            let trend = self.trend(first, PROVIDER_FAILING_PERCENT, |minute| minute.providers.get(&name));
             figures.providers.insert(name, trend);
         }
         let mut bad = self.minutes.iter().rev().filter(|(_, minute)| minute.share().is_bad(FAILING_PERCENT));
@@ -258,17 +258,13 @@ impl RecentUsage {
         median
     }
 
-    fn names(
-        &self,
-        first: u64,
-        of: impl Fn(&RecentMinute) -> &HashMap<Box<str>, Share>,
-    ) -> std::collections::BTreeSet<Box<str>> {
-        self.minutes.range(first..).flat_map(|(_, minute)| of(minute).keys().cloned()).collect()
+    fn names(&self, first: u64, of: impl Fn(&EndedSums) -> &Shares) -> std::collections::BTreeSet<Box<str>> {
+        self.minutes.range(first..).flat_map(|(_, minute)| of(minute).names().cloned()).collect()
     }
 
     /// Returns the share since `first` and the start of its run of bad minutes. Minutes without events are neither bad
     /// nor good.
-    fn trend(&self, first: u64, percent: u64, of: impl Fn(&RecentMinute) -> Option<Share>) -> Trend {
+    fn trend(&self, first: u64, percent: u64, of: impl Fn(&EndedSums) -> Option<Share>) -> Trend {
         let mut trend = Trend::default();
         for (minute, share) in
             self.minutes.iter().rev().filter_map(|(minute, figures)| Some((*minute, of(figures)?)))
@@ -284,32 +280,6 @@ impl RecentUsage {
         }
         trend
     }
-}
-
-impl RecentMinute {
-    fn count(&mut self, record: &Record<'_>, trace: Trace<'_>) {
-        let end = ExchangeEnd::of(record, trace);
-        if end != ExchangeEnd::Refused {
-            let endpoint = record.name_if_any(RecordName::Endpoint);
-            let name = endpoint.unwrap_or_else(|| record.name(RecordName::Selector));
-            share(&mut self.selectors, name).add(matches!(end, ExchangeEnd::Failed | ExchangeEnd::Cut));
-        }
-        for attempt in attempts(record, trace) {
-            share(&mut self.providers, attempt.provider).add(attempt.is_failure);
-        }
-    }
-
-    /// Returns the requests without refused ones.
-    fn share(&self) -> Share {
-        let all = &self.all;
-        Share { total: all.requests - all.refused, bad: all.failed + all.cut }
-    }
-}
-
-/// Returns the share of a name. Names beyond [`NAMES_MAX`] are counted together.
-fn share<'a>(shares: &'a mut HashMap<Box<str>, Share>, name: &str) -> &'a mut Share {
-    let name = if shares.len() < NAMES_MAX || shares.contains_key(name) { name } else { OTHERS };
-    shares.entry(name.into()).or_default()
 }
 
 impl Median {
@@ -337,16 +307,13 @@ const MINUTE_MS: u64 = 60_000;
 const MINUTES_KEPT: u64 = 60 + MINUTES;
 /// Exchanges that took longer may be missing when the table is first read.
 const LONG_MINUTES: u64 = 15;
-/// The maximum number of selectors, and of providers, that are counted separately in a minute.
-const NAMES_MAX: usize = 256;
-const OTHERS: &str = "others";
-
 const NEWEST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
 const KEPT: &str = "SELECT * FROM usage WHERE last_ms >= ? ORDER BY last_ms DESC";
 const FROM: &str = "SELECT * FROM usage WHERE id >= ? ORDER BY id";
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
     use shared::id::{EndpointName, ProviderId};
@@ -405,6 +372,72 @@ mod tests {
         assert_eq!(recent.span(NOW + 120_000).requests, 0, "over a minute ago");
         catch_up(&mut recent, &process, NOW + 7_200_000);
         assert_eq!(recent.figures(NOW + 7_200_000).hour.requests, 0);
+    }
+
+    #[test]
+    fn what_is_stored_while_someone_follows_is_counted_once_without_reading_the_table() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let now_ms = NOW + 1_000;
+        let feed = Arc::clone(process.meter.recent());
+        let mut recent = RecentUsage::default();
+        assert!(!recent.follow(&feed, now_ms), "the first time the table is read");
+        let mut store = |process: &mut Process, count: usize| {
+            (0..count).for_each(|_| assert!(log.append(&ended(0, Outcome::Completed))));
+            process.settle();
+        };
+        // The first transaction of a process does not know where the table ends.
+        store(&mut process, 3);
+        catch_up(&mut recent, &process, now_ms);
+        let following = feed.follow();
+        let mut all = 3;
+        // Batches within a row, over its end at 64 exchanges, and several between two looks.
+        for counts in [&[1][..], &[5, 70], &[64], &[200, 1, 1], &[]] {
+            counts.iter().for_each(|count| store(&mut process, *count));
+            all += counts.iter().sum::<usize>();
+            assert!(recent.follow(&feed, now_ms), "nothing is left to read after {all}");
+            assert_eq!(recent.span(now_ms).requests, all as u64);
+        }
+        // What is read from the table meanwhile is not counted again.
+        store(&mut process, 2);
+        catch_up(&mut recent, &process, now_ms);
+        assert!(recent.follow(&feed, now_ms));
+        drop(following);
+        store(&mut process, 4);
+        assert!(!recent.follow(&feed, now_ms), "nobody passed it on");
+        catch_up(&mut recent, &process, now_ms);
+        assert!(recent.follow(&feed, now_ms), "nothing was stored since");
+        let mut read = RecentUsage::default();
+        catch_up(&mut read, &process, now_ms);
+        for recent in [&mut recent, &mut read] {
+            assert_eq!(recent.span(now_ms).requests, all as u64 + 6);
+        }
+        assert_eq!(recent.span(now_ms), read.span(now_ms));
+        assert_eq!(recent.attempts(now_ms), read.attempts(now_ms));
+        assert_eq!(recent.figures(now_ms).selectors, read.figures(now_ms).selectors);
+    }
+
+    #[test]
+    fn a_batch_that_is_missing_makes_the_table_be_read() {
+        let home = TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let mut log = process.journal.log().unwrap();
+        let now_ms = NOW + 1_000;
+        let feed = Arc::clone(process.meter.recent());
+        let mut recent = RecentUsage::default();
+        let _following = feed.follow();
+        for _ in 0..600 {
+            assert!(log.append(&ended(0, Outcome::Completed)));
+            process.settle();
+            if recent.read.is_none() {
+                catch_up(&mut recent, &process, now_ms);
+            }
+        }
+        assert!(!recent.follow(&feed, now_ms), "more batches than wait for a reader");
+        catch_up(&mut recent, &process, now_ms);
+        assert!(recent.follow(&feed, now_ms));
+        assert_eq!(recent.span(now_ms).requests, 600);
     }
 
     #[test]
