@@ -1,5 +1,6 @@
 // The start of the console.
 import { render } from "preact";
+import { arrive, beginArrival } from "./api/arrival";
 import { currentSession, session, signInWanted } from "./api/client";
 import { startPreferences } from "./app/preferences";
 import { startRouter } from "./app/router";
@@ -11,5 +12,7 @@ startRouter();
 const opened = await currentSession().catch(() => null);
 session.value = opened;
 signInWanted.value = opened === null;
+if (opened) beginArrival();
+else arrive();
 const root = document.getElementById("console");
 if (root) render(<App />, root);

@@ -11,6 +11,7 @@ import { proofChecks } from "./proofs.mjs";
 import { requestChecks } from "./requests.mjs";
 import { routeChecks } from "./routes.mjs";
 import { setupChecks } from "./setup.mjs";
+import { speedChecks } from "./speed.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
 const gateway = new Gateway(binary, home);
@@ -19,7 +20,19 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 let passed = 0;
 let failed = 0;
-const chosen = Object.entries({ ...setupChecks, ...overviewChecks, ...effectChecks, ...requestChecks, ...routeChecks, ...operateChecks, ...playgroundChecks, ...proofChecks, ...checks }).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
+const all = [
+  setupChecks,
+  overviewChecks,
+  effectChecks,
+  requestChecks,
+  routeChecks,
+  operateChecks,
+  playgroundChecks,
+  proofChecks,
+  speedChecks,
+  checks,
+];
+const chosen = all.flatMap((table) => Object.entries(table)).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));
 for (const [name, check] of chosen) {
   const started = performance.now();
   browser.faults.length = 0;

@@ -167,27 +167,4 @@ export const proofChecks = {
     }
     assert.deepEqual(faults, []);
   },
-
-  async the_first_paint_is_early({ gateway, browser }) {
-    const page = await browser.signedIn(gateway.key, "/");
-    for (const path of ["/", "/usage", "/keys"]) {
-      await page.goto(`${browser.origin}/console${path}`);
-      await settled(page);
-      const [paint, shift] = await page.evaluate(
-        () =>
-          new Promise((resolve) => {
-            let shift = 0;
-            new PerformanceObserver((list) => {
-              for (const entry of list.getEntries()) if (!entry.hadRecentInput) shift += entry.value;
-            }).observe({ type: "layout-shift", buffered: true });
-            setTimeout(() => resolve([performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? 0, shift]), 100);
-          }),
-      );
-      console.log(`figure  ${path}: first contentful paint ${Math.round(paint)} ms, layout shift ${shift.toFixed(3)}`);
-      // The promise is 400 ms on a quiet machine.
-      assert.ok(paint <= PAINT_MS_MAX, `${path}: ${paint} ms`);
-    }
-  },
 };
-
-const PAINT_MS_MAX = 2_000;

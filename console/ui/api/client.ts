@@ -1,5 +1,6 @@
 // Calls of the admin API. One place handles an ended session, a gateway that does not answer, and errors.
 import { signal } from "@preact/signals";
+import { awaited } from "./arrival";
 
 const ROOT = "/admin/api/";
 
@@ -130,6 +131,15 @@ export async function call<T>(
   options: Options = {},
 ): Promise<Answer<T>> {
   const once = { ...options, repeatKey: options.repeatKey ?? newRepeatKey() };
+  const there = awaited();
+  try {
+    return await answerOf<T>(method, path, once);
+  } finally {
+    there();
+  }
+}
+
+async function answerOf<T>(method: string, path: string, once: Options): Promise<Answer<T>> {
   for (let repeated = false; ; repeated = true) {
     const response = await send(method, path, once);
     if (response.status === 401) {

@@ -2,6 +2,7 @@
 // hidden for long, and opened again when it is seen.
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
+import { awaited } from "./arrival";
 import { call } from "./client";
 import type { Change, LiveEvents, LiveProvider, Running, Watched } from "./shapes";
 
@@ -21,6 +22,8 @@ export class Live {
   readonly changes: Signal<Change[]> = signal([]);
   readonly seen: Signal<Watched[]> = signal([]);
   private source: EventSource | null = null;
+  /** Called with the first frame: the page waits for it. */
+  private there: () => void = () => {};
   private hiding: ReturnType<typeof setTimeout> | undefined;
   private reopening: ReturnType<typeof setTimeout> | undefined;
 
@@ -44,6 +47,7 @@ export class Live {
 
   private open(): void {
     this.close("waiting");
+    this.there = awaited();
     const source = new EventSource(`/admin/api/${this.path}`);
     this.source = source;
     const listen = <N extends Name>(name: N): void =>
@@ -89,6 +93,7 @@ export class Live {
       },
       figures: (figures) => {
         this.figures.value = figures;
+        this.there();
       },
       providers: (providers) => {
         this.providers.value = new Map([...this.providers.value, ...providers.map((of): [string, LiveProvider] => [of.provider, of])]);
@@ -107,6 +112,7 @@ export class Live {
         this.seen.value = [...this.seen.value, watched].slice(-CHANGES_MAX);
       },
       bye: ({ reason }) => {
+        this.there();
         this.source?.close();
         this.source = null;
         this.state.value = reason === "too_many" ? "too_many" : "waiting";

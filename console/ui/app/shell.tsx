@@ -1,5 +1,6 @@
 // The frame around every page: navigation, the way back, search, sign-out, and the bar that says when the gateway is silent.
 import { useEffect, useState } from "preact/hooks";
+import { arrived } from "../api/arrival";
 import { closeSession, offlineSince, session, signInWanted } from "../api/client";
 import { forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
@@ -35,7 +36,7 @@ function Shell() {
       <a class="skip" href="#content">
         Skip to content
       </a>
-      <div class="shell">
+      <div class={arrived.value ? "shell" : "shell arriving"}>
         <Side />
         <div class="main">
           <Bar onSearch={() => setOverlay("search")} />
