@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod model_facts;
 mod money;
 mod offline;
+mod permission;
 mod publish;
 mod refusals;
 pub mod regular_file;

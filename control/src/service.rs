@@ -23,7 +23,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle as JoinTask;
 
-use crate::actor::Actor;
+use crate::admin::authorize::{Caller, authorize};
 use crate::admin::backups::Backups;
 use crate::admin::gate::Gate;
 use crate::admin::in_flight::InFlightRequests;
@@ -39,7 +39,7 @@ use crate::console::Asset;
 use crate::credential::{AccessTokens, TokenRenewer};
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
-use crate::db::readers::Readers;
+use crate::db::readers::{Readers, WeakReaders};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
@@ -129,6 +129,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
     let keeper = token_renewer(&tokens, &params.http, handle.clone());
     let feed = price_feed(&config, &catalog, &params.http, handle.clone());
+    let door_readers = readers.weak();
     let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
@@ -165,7 +166,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
     let thread = spawn(app, (keeper, feed, params.alarm), arriving, (counter, stopped))?;
-    let door = Arc::new(ControlHandle { visits, gate, refusals, rooms: Rooms::new() });
+    let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
 
@@ -243,6 +244,7 @@ impl Control {
 struct ControlHandle {
     visits: mpsc::Sender<ControlRequest>,
     gate: Arc<Gate>,
+    readers: WeakReaders,
     refusals: Refusals,
     rooms: Rooms,
 }
@@ -300,27 +302,34 @@ impl ControlHandle {
             return admin::signed_out();
         }
         if admin::run::is_run(&parts) {
-            let admitted = self.gate.admit(&parts, peer.ip());
-            let actor = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
-            let mut request = admin::Request::new(parts, Bytes::new(), Some(actor));
+            let admitted = self.authorize(&parts, peer).await;
+            let caller = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
+            let mut request = admin::Request::new(parts, Bytes::new(), Some(caller));
             request.unread = Mutex::new(Some(body));
             return self.visit(request, &self.rooms.runs).await;
         }
         let admitted = self.admit(&parts, body, peer).await;
-        let (actor, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
-        let request = admin::Request::new(parts, body, Some(actor));
+        let (caller, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
+        let request = admin::Request::new(parts, body, Some(caller));
         self.visit(request, &self.rooms.administrators).await
     }
 
-    async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Actor, Bytes), ApiError> {
+    async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Caller, Bytes), ApiError> {
         if admin::is_sign_in(parts) {
             admin::expect_json(&parts.headers, &body)?;
             let body = read(Body::new(Limited::new(body, SIGN_IN_BYTES_MAX)), SIGN_IN_TIME_MAX).await?;
-            return Ok((self.gate.admit_to_sign_in(parts, &body, peer.ip())?, body));
+            let actor = self.gate.admit_to_sign_in(parts, &body, peer.ip())?;
+            return Ok((authorize(&self.readers, actor, parts).await?, body));
         }
-        let actor = self.gate.admit(parts, peer.ip())?;
+        let caller = self.authorize(parts, peer).await?;
         admin::expect_json(&parts.headers, &body)?;
-        Ok((actor, self.take_in(body).await?))
+        Ok((caller, self.take_in(body).await?))
+    }
+
+    /// Authenticates the caller of a request, and decides about it by its head.
+    async fn authorize(&self, parts: &Head, peer: SocketAddr) -> Result<Caller, ApiError> {
+        let actor = self.gate.admit(parts, peer.ip())?;
+        authorize(&self.readers, actor, parts).await
     }
 
     async fn take_in(&self, body: Body) -> Result<Bytes, ApiError> {
@@ -473,7 +482,7 @@ mod tests {
         let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
         let gate = Arc::new(Gate::new(reader, csrf_key, false));
         let rooms = Rooms { strangers: Arc::new(Semaphore::new(1)), ..Rooms::new() };
-        let door = ControlHandle { visits, gate, refusals, rooms };
+        let door = ControlHandle { visits, gate, readers: WeakReaders::default(), refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         let request = || Request::get("/console").body(shared::port::full("")).unwrap();
         let mut context = std::task::Context::from_waker(std::task::Waker::noop());

@@ -1247,6 +1247,9 @@ export type Period = "minute" | "hour" | "day" | "week" | "month" | "total";
 /** The window of a limit. */
 export type PeriodBody = "minute" | "hour" | "day" | "week" | "month" | "total";
 
+/** A permission of the admin API. The matrix lists the callers that have it. */
+export type Permission = "administer" | "own_session" | "see_self" | "see_projects" | "change_members" | "change_owners" | "see_keys" | "mint_keys" | "change_keys" | "reveal_keys" | "see_usage" | "see_connections" | "change_connections";
+
 /** The retry and circuit settings. */
 export type Policies = {
   defaults: Policy;
@@ -2110,6 +2113,8 @@ export type Session = {
   idle_seconds_max: number;
   /** The key's id, which includes the name of its holder if it has one. */
   key: string | null;
+  /** The permissions that the caller has for some objects at least. */
+  permissions: Permission[];
 };
 
 /** One setting of the process. */

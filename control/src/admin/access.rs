@@ -10,6 +10,7 @@ use shared::snapshot::Route as SelectorRoute;
 
 use super::list::{ListPage, PageOf};
 use super::{ApiError, Call, Route, json, route_of};
+use crate::permission::Permission;
 use crate::publish::AccessHolder;
 use crate::selector_access::{Obstacle, SelectorAccess};
 
@@ -18,17 +19,20 @@ pub(super) static ROUTES: &[Route] = &[
         Box::pin(list(call, AccessHolder::key, "There is no such key."))
     })
     .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the key may not use them.")
-    .query(FILTERS),
+    .query(FILTERS)
+    .permits(Permission::SeeKeys),
     route_of(Method::GET, "projects/{}/access", |call| {
         Box::pin(list(call, AccessHolder::project, "There is no such project."))
     })
     .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the project may not use them.")
-    .query(FILTERS),
+    .query(FILTERS)
+    .permits(Permission::SeeProjects),
     route_of(Method::GET, "principals/{}/access", |call| {
         Box::pin(list(call, AccessHolder::human, "There is no such principal."))
     })
     .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the human may not use them.")
-    .query(FILTERS),
+    .query(FILTERS)
+    .permits(Permission::SeeSelf),
 ];
 
 /// A selector, and the caller's access to it. Quotas that are used up and open circuits do not count, because they pass.

@@ -6,17 +6,22 @@ use shared::port::Body;
 use super::{ApiError, Call, Route, write_of};
 use crate::command::bindings::{Bind, Unbind};
 use crate::connection::ShownProvider;
+use crate::permission::{Object, Permission};
 
 pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call)))
-        .answers::<ShownProvider>("Permits a project to use a private provider."),
+        .answers::<ShownProvider>("Permits a project to use a private provider.")
+        .permits(Permission::ChangeConnections),
     write_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call)))
-        .answers::<ShownProvider>("Withdraws that permission."),
+        .answers::<ShownProvider>("Withdraws that permission.")
+        .permits(Permission::ChangeConnections),
 ];
 
 async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     call.no_fields()?;
+    let project = Object::One { project: Some(call.second_argument().to_owned()), owner: None };
+    call.permit(Permission::SeeProjects, &project)?;
     let bind = Bind {
         provider: call.argument().to_owned(),
         project: call.second_argument().to_owned(),

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
 
+use super::authorize::refusal;
 use super::dry_run::{self, DRY_RUN};
 use super::in_flight::InFlight;
 use super::query::Query;
@@ -20,12 +21,15 @@ use crate::actor::Actor;
 use crate::command::audit_only::AuditOnly;
 use crate::command::{AdminWrite, Answer, Command, CommandRefusal, Done, Idempotency, Write, WriteOutcome};
 use crate::db::audit::AuditEntry;
+use crate::permission::{Object, Permission, Standing, may};
+use crate::usage::scope::UsageScope;
 
 /// One request, authenticated.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     pub(crate) app: &'a App,
     pub(crate) actor: &'a Actor,
+    pub(crate) standing: &'a Standing,
     pub(crate) parts: &'a Parts,
     pub(crate) body: &'a Bytes,
     /// The body of a run.
@@ -39,6 +43,16 @@ pub(crate) struct Call<'a> {
 }
 
 impl Call<'_> {
+    /// Decides about an object that only the body names. Objects of the path were decided before the body was read.
+    pub(crate) fn permit(&self, permission: Permission, object: &Object) -> Result<(), ApiError> {
+        may(self.standing, permission, object).map_err(|denial| refusal(denial, permission))
+    }
+
+    /// Returns the exchanges that the caller may see.
+    pub(crate) fn usage_scope(&self) -> UsageScope {
+        UsageScope::of(self.standing.projects())
+    }
+
     /// Returns the segment that matches the first `{}` of the pattern.
     pub(crate) fn argument(&self) -> &str {
         self.arguments.first().map_or("", |argument| argument)

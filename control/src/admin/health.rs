@@ -19,6 +19,7 @@ use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportQuestion, sums};
 use crate::usage::requests::Column;
+use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
 
 pub(super) static ROUTES: &[Route] =
@@ -55,6 +56,7 @@ async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, 
         group_by,
         filters: Vec::new(),
         marks: Marks::default(),
+        scope: UsageScope::default(),
     };
     let groups = call.app.readers.ask(move |db| sums(db, &question, Instant::now() + READING_TIME)).await?;
     let named = groups.into_iter().filter_map(|mut group| Some((group.names.pop()??, group.sums)));

@@ -18,33 +18,43 @@ use crate::change::FieldChange;
 use crate::command::keys::{DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate};
 use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
 use crate::db::quotas::KeyLimit;
+use crate::permission::{Object, Permission};
 use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))
         .answers::<ListPage<ListedKey>>("Lists the project keys.")
-        .query(&["limit", "cursor", "project", "acts_as", "state", "prefix", "q"]),
+        .query(&["limit", "cursor", "project", "acts_as", "state", "prefix", "q"])
+        .permits(Permission::SeeKeys),
     write_of(Method::POST, "keys", |call| Box::pin(create(call)))
         .answers::<Issued>("Mints a project key (201).")
-        .takes::<NewKey>(),
-    route_of(Method::GET, "keys/{}", |call| Box::pin(show(call))).answers::<ListedKey>("Shows a key."),
+        .takes::<NewKey>()
+        .permits(Permission::MintKeys),
+    route_of(Method::GET, "keys/{}", |call| Box::pin(show(call)))
+        .answers::<ListedKey>("Shows a key.")
+        .permits(Permission::SeeKeys),
     write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call)))
         .answers::<StoredKey>("Changes a key.")
-        .takes::<KeyPatch>(),
+        .takes::<KeyPatch>()
+        .permits(Permission::ChangeKeys),
     write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a revoked key."),
+        .answers::<NoContent>("Deletes a revoked key.")
+        .permits(Permission::ChangeKeys),
     route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call)))
         .answers::<Revealed>("Shows the key itself, if a sealed copy is kept. The audit records it.")
-        .takes::<NoMembers>(),
+        .takes::<NoMembers>()
+        .permits(Permission::RevealKeys),
     write_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call)))
         .answers::<Issued>("Mints a successor (201); the old key stays valid for a while.")
-        .takes::<Rotation>(),
+        .takes::<Rotation>()
+        .permits(Permission::MintKeys),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
     let filter = KeyFilter {
+        projects: call.standing.projects(),
         project: query.text("project"),
         acts_as: query.text("acts_as"),
         state: query.choice("state", &KeyState::NAMES)?,
@@ -132,6 +142,11 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let NewKey { name, project, acts_as, expires_at, models, endpoints, routes, recoverable, limits } =
         call.json()?;
+    call.permit(
+        Permission::MintKeys,
+        &Object::One { project: Some(project.clone()), owner: acts_as.clone() },
+    )?;
+    only_of_administrators(&call, "limits", !limits.is_empty())?;
     let create = IssueKey {
         name: field::name("name", &name)?,
         project,
@@ -178,6 +193,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let KeyPatch { name, acts_as, expires_at, models, endpoints, routes, recoverable, state } =
         call.json()?;
+    own_identity(&call, &acts_as)?;
     let edit = EditKey {
         id: call.argument().to_owned(),
         if_version: call.if_match()?,
@@ -193,6 +209,26 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         edge: state.map(|state| choose("state", &state, &EDGES)).transpose()?,
     };
     call.execute(StatusCode::OK, edit).await
+}
+
+/// Refuses a field that humans may not send.
+fn only_of_administrators(call: &Call<'_>, field: &str, is_sent: bool) -> Result<(), ApiError> {
+    if !is_sent || call.standing.human().is_none() {
+        return Ok(());
+    }
+    let message = format!("{field} may be sent by an administrator only; leave it out.");
+    Err(ApiError::new(ErrorKind::Forbidden, message))
+}
+
+/// Refuses to let a key act as another human, whose private connections it could then use, or as nobody, which would
+/// take it out of the limits of its human.
+fn own_identity(call: &Call<'_>, acts_as: &FieldChange<String>) -> Result<(), ApiError> {
+    let is_others = match (acts_as, call.standing.human()) {
+        (FieldChange::Set(acts_as), Some(human)) => acts_as != human,
+        (FieldChange::Clear, Some(_)) => true,
+        (FieldChange::Keep, Some(_)) | (_, None) => false,
+    };
+    only_of_administrators(call, "acts_as with another value than your own ID", is_others)
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {

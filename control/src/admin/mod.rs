@@ -3,6 +3,7 @@
 
 mod access;
 mod audit;
+pub(crate) mod authorize;
 pub(crate) mod backups;
 mod bindings;
 mod call;
@@ -62,6 +63,7 @@ use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, RUN_PATH};
 use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
+use self::authorize::Caller;
 pub(crate) use self::call::{Call, json, json_of_version};
 pub(crate) use self::error::{ApiError, RequestId};
 use self::gate::Gate;
@@ -71,7 +73,6 @@ use self::reference::{Reference, Shape};
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
-use crate::actor::Actor;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::Config;
@@ -79,6 +80,7 @@ use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
 use crate::db::readers::Readers;
+use crate::permission::Permission;
 use crate::publish::StatusCell;
 use crate::usage::journal::Journal;
 use crate::vault::VaultKeys;
@@ -121,20 +123,20 @@ pub(crate) struct App {
     pub(crate) recordings: run::recording::Recordings,
 }
 
-/// A fully received request with its caller; `actor` is `None` on paths that need no authentication.
+/// A fully received request with its caller; `caller` is `None` on paths that need no authentication.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) parts: Parts,
     pub(crate) body: Bytes,
     /// The body of a [run](run), which is not read before the handler runs.
     pub(crate) unread: Mutex<Option<Body>>,
-    pub(crate) actor: Option<Actor>,
+    pub(crate) caller: Option<Caller>,
 }
 
 impl Request {
     /// Creates a request whose body has been read.
-    pub(crate) fn new(parts: Parts, body: Bytes, actor: Option<Actor>) -> Self {
-        Self { parts, body, unread: Mutex::new(None), actor }
+    pub(crate) fn new(parts: Parts, body: Bytes, caller: Option<Caller>) -> Self {
+        Self { parts, body, unread: Mutex::new(None), caller }
     }
 }
 
@@ -193,8 +195,8 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     if let Some(rest) = below(path, "/console") {
         return console::answer(app.asset, &request.parts, rest);
     }
-    if let (Some(rest), Some(actor)) = (below(path, ADMIN_API), &request.actor) {
-        return admin(app, request, actor, rest.trim_matches('/')).await;
+    if let (Some(rest), Some(caller)) = (below(path, ADMIN_API), &request.caller) {
+        return admin(app, request, caller, rest.trim_matches('/')).await;
     }
     if path == OAUTH_CALLBACK {
         return Err(not_implemented::not_yet());
@@ -202,7 +204,13 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     Err(ApiError::new(ErrorKind::NotFound, "There is no such path."))
 }
 
-async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Result<Response<Body>, ApiError> {
+async fn admin(
+    app: &App,
+    request: &Request,
+    caller: &Caller,
+    path: &str,
+) -> Result<Response<Body>, ApiError> {
+    let Caller { actor, standing } = caller;
     let asked = match &request.parts.method {
         &Method::HEAD => &Method::GET,
         other => other,
@@ -214,7 +222,8 @@ async fn admin(app: &App, request: &Request, actor: &Actor, path: &str) -> Resul
     let (parts, body) = (&request.parts, &request.body);
     let dry_run = dry_run::is_wanted(asked, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
     let unread = &request.unread;
-    (route.handle)(Call { app, actor, parts, body, unread, arguments, dry_run, under_way: None }).await
+    let call = Call { app, actor, standing, parts, body, unread, arguments, dry_run, under_way: None };
+    (route.handle)(call).await
 }
 
 /// Returns the route of a method and path, and the decoded segments that match its pattern's `{}`.
@@ -275,6 +284,8 @@ pub(crate) struct Route {
     /// The path below `/admin/api/`; `{}` matches any single segment.
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
+    /// Decided about before the body of a request is read.
+    permission: Permission,
     /// True if the route is a write that takes `dry_run`.
     has_dry_run: bool,
     /// Its description in the documentation.
@@ -282,6 +293,12 @@ pub(crate) struct Route {
 }
 
 impl Route {
+    /// Names the permission that it needs; without this, only administrators may use it.
+    const fn permits(mut self, permission: Permission) -> Self {
+        self.permission = permission;
+        self
+    }
+
     /// Describes the route in a sentence, and its answer by the type `A`.
     const fn answers<A: Shape>(mut self, doc: &'static str) -> Self {
         self.reference = self.reference.answers::<A>(doc);
@@ -312,7 +329,8 @@ const fn route_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    Route { method, pattern, handle, has_dry_run: false, reference: Reference::NONE }
+    let permission = Permission::Administer;
+    Route { method, pattern, handle, permission, has_dry_run: false, reference: Reference::NONE }
 }
 
 /// A write whose only effect is its command, so that it can be applied and rolled back.
@@ -321,7 +339,8 @@ const fn write_of(
     pattern: &'static str,
     handle: for<'a> fn(Call<'a>) -> Handling<'a>,
 ) -> Route {
-    Route { method, pattern, handle, has_dry_run: true, reference: Reference::NONE }
+    let permission = Permission::Administer;
+    Route { method, pattern, handle, permission, has_dry_run: true, reference: Reference::NONE }
 }
 
 static TABLES: &[&[Route]] = &[

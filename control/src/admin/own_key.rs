@@ -23,6 +23,7 @@ use crate::usage::names::{Labels, NamedKind};
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportQuestion, sums};
 use crate::usage::requests::Column;
+use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
 
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
@@ -140,6 +141,7 @@ impl KeyUsage {
                 group_by: Vec::new(),
                 filters: vec![(Column::Key, key.to_owned())],
                 marks: Marks::default(),
+                scope: UsageScope::default(),
             };
             let group = sums(db, &question, Instant::now() + READING_TIME)?.pop();
             Ok::<_, rusqlite::Error>(KeyConsumption::of(

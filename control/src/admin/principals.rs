@@ -11,16 +11,19 @@ use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write
 use crate::change::FieldChange;
 use crate::command::principals::{CreatePrincipal, DeletePrincipal, EditPrincipal};
 use crate::db::principals;
+use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "principals", |call| Box::pin(list(call)))
         .answers::<ListPage<principals::Principal>>("Lists the humans.")
-        .query(&["limit", "cursor", "q"]),
+        .query(&["limit", "cursor", "q"])
+        .permits(Permission::SeeSelf),
     write_of(Method::POST, "principals", |call| Box::pin(create(call)))
         .answers::<principals::Principal>("Creates a human (201).")
         .takes::<NewPrincipal>(),
     route_of(Method::GET, "principals/{}", |call| Box::pin(show(call)))
-        .answers::<principals::Principal>("Shows a human."),
+        .answers::<principals::Principal>("Shows a human.")
+        .permits(Permission::SeeSelf),
     write_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call)))
         .answers::<principals::Principal>("Changes a human.")
         .takes::<PrincipalPatch>(),
@@ -33,6 +36,10 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let page = PageOf::take(&mut query)?;
     let text = query.text("q");
     query.finish()?;
+    if let Some(own) = call.standing.human().map(str::to_owned) {
+        let own = call.app.readers.ask(move |db| principals::find(db, &own)).await?;
+        return json(&ListPage::whole(own.into_iter().collect()));
+    }
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| principals::page(db, text.as_deref(), &after, rows));
     let found = ask.await?;

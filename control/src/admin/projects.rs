@@ -13,23 +13,26 @@ use super::quotas::key_limits;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
-use crate::command::members::{PutMember, RemoveMember};
+use crate::command::members::{OwnerChanges, PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::db::members::{MemberRole, ProjectMember};
 use crate::db::projects::ProjectFilter;
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
+use crate::permission::{Object, Permission};
 use crate::usage::names::{Labels, NameLabel, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call)))
         .answers::<ListPage<projects::StoredProject>>("Lists the projects.")
-        .query(&["limit", "cursor", "principal", "q"]),
+        .query(&["limit", "cursor", "principal", "q"])
+        .permits(Permission::SeeProjects),
     write_of(Method::POST, "projects", |call| Box::pin(create(call)))
         .answers::<projects::StoredProject>("Creates a project (201).")
         .takes::<NewProject>(),
     route_of(Method::GET, "projects/{}", |call| Box::pin(show(call)))
-        .answers::<projects::StoredProject>("Shows a project."),
+        .answers::<projects::StoredProject>("Shows a project.")
+        .permits(Permission::SeeProjects),
     write_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call)))
         .answers::<projects::StoredProject>("Changes a project.")
         .takes::<ProjectPatch>(),
@@ -37,18 +40,22 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<NoContent>("Deletes a project that has no keys."),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
         .answers::<ListPage<ListedMember>>("Lists the members of a project.")
-        .query(&["limit", "cursor"]),
+        .query(&["limit", "cursor"])
+        .permits(Permission::SeeProjects),
     write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call)))
         .answers::<ProjectMember>("Adds a human to a project, or changes the role.")
-        .takes::<Membership>(),
+        .takes::<Membership>()
+        .permits(Permission::ChangeMembers),
     write_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call)))
-        .answers::<NoContent>("Removes a human from a project."),
+        .answers::<NoContent>("Removes a human from a project.")
+        .permits(Permission::ChangeMembers),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter = ProjectFilter { principal: query.text("principal"), text: query.text("q") };
+    let member = call.standing.human().map(str::to_owned);
+    let filter = ProjectFilter { member, principal: query.text("principal"), text: query.text("q") };
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| projects::page(db, &filter, &after, rows));
@@ -194,15 +201,28 @@ async fn put_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         project: call.argument().to_owned(),
         principal: call.second_argument().to_owned(),
         role: choose("role", &membership.role, &MemberRole::NAMES)?,
+        owners: owners(&call),
     };
     call.execute(StatusCode::OK, put).await
 }
 
 async fn remove_member(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let remove =
-        RemoveMember { project: call.argument().to_owned(), principal: call.second_argument().to_owned() };
+    let remove = RemoveMember {
+        project: call.argument().to_owned(),
+        principal: call.second_argument().to_owned(),
+        owners: owners(&call),
+    };
     call.execute(StatusCode::NO_CONTENT, remove).await
+}
+
+/// Returns whether the caller may change owners of the project.
+fn owners(call: &Call<'_>) -> OwnerChanges {
+    let project = Object::One { project: Some(call.argument().to_owned()), owner: None };
+    match call.permit(Permission::ChangeOwners, &project) {
+        Ok(()) => OwnerChanges::Permitted,
+        Err(_) => OwnerChanges::Refused,
+    }
 }
 
 fn unknown() -> ApiError {

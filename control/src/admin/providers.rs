@@ -16,17 +16,20 @@ use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
 use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider};
 use crate::credential::Sign;
+use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call)))
         .answers::<ListPage<ShownProvider>>("Lists the providers of the file and of the API.")
-        .query(&["limit", "cursor", "source", "owner", "state", "q"]),
+        .query(&["limit", "cursor", "source", "owner", "state", "q"])
+        .permits(Permission::SeeConnections),
     write_of(Method::POST, "providers", |call| Box::pin(create(call)))
         .answers::<ShownProvider>("Connects a provider (201).")
         .takes::<NewProvider>(),
     route_of(Method::GET, "providers/{}", |call| Box::pin(show(call)))
         .answers::<ShownProvider>("Shows a provider.")
-        .query(&["source"]),
+        .query(&["source"])
+        .permits(Permission::SeeConnections),
     write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call)))
         .answers::<ShownProvider>("Changes a provider of the API.")
         .takes::<ProviderPatch>()
@@ -47,6 +50,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let view = call.app.view.read();
     let wanted = |connection: &&ProviderConnection| {
         connection.place > page.after
+            && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
             && source.is_none_or(|source| source == connection.source)
             && state.as_deref().is_none_or(|state| state == connection.standing.name())
             && owner.as_deref().is_none_or(|owner| connection.owner() == Some(owner))
@@ -66,7 +70,9 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     let view = call.app.view.read();
     let found = view.providers.iter().find(|connection| {
-        connection.id == call.argument() && source.is_none_or(|source| source == connection.source)
+        connection.id == call.argument()
+            && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
+            && source.is_none_or(|source| source == connection.source)
     });
     let connection = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
     match connection.version() {

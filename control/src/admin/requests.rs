@@ -10,6 +10,7 @@ use shared::usage::StepResult;
 
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::permission::Permission;
 use crate::usage::dimension::{END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
@@ -20,9 +21,11 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call)))
         .answers::<RequestPage>("Lists the records of finished requests, newest first, without traces.")
         .query(&["limit", "cursor"])
-        .filters(FILTERS),
+        .filters(FILTERS)
+        .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
-        .answers::<RequestRow>("Shows the record of a request, with its trace."),
+        .answers::<RequestRow>("Shows the record of a request, with its trace.")
+        .permits(Permission::SeeUsage),
 ];
 
 /// Returns a page of exchanges, without their traces.
@@ -30,7 +33,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
     let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
-    let filter = filter(app, &mut query)?;
+    let filter = filter(&call, &mut query)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let found = app.readers.ask(move |db| {
@@ -76,7 +79,8 @@ pub(crate) const FILTERS: &[&str] = &[
 ];
 
 /// Takes the filters from a query.
-pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiError> {
+pub(crate) fn filter(call: &Call<'_>, query: &mut Query) -> Result<RequestFilter, ApiError> {
+    let app = call.app;
     let nano = |micro: u64| micro.saturating_mul(1_000);
     let (from_ms, to_ms) = query.span()?;
     Ok(RequestFilter {
@@ -101,6 +105,7 @@ pub(crate) fn filter(app: &App, query: &mut Query) -> Result<RequestFilter, ApiE
             result: query.choice("result", &StepResult::ALL.map(|result| (result.name(), result)))?,
         },
         search: query.text("q").map(Search::new),
+        scope: call.usage_scope(),
     })
 }
 
@@ -118,6 +123,8 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, id) = (call.app, call.argument().to_owned());
     app.writer.flush(FLUSH_TIME_MAX).await;
     let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
+    let scope = call.usage_scope();
+    let found = found.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()));
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?)
 }
 

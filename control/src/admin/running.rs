@@ -1,7 +1,11 @@
 //! `GET /admin/api/running` and `POST requests/{request_id}/cancel`: the exchanges that have not ended.
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use http::{Method, Response, StatusCode};
 use serde::Serialize;
+use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::running::{RunningExchange, Stage};
@@ -11,11 +15,13 @@ use super::{ApiError, Call, Route, json, route_of};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
+use crate::permission::Permission;
 use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "running", |call| Box::pin(list(call)))
-        .answers::<RunningPage>("Lists the requests that have not ended."),
+        .answers::<RunningPage>("Lists the requests that have not ended.")
+        .permits(Permission::SeeUsage),
     route_of(Method::POST, "requests/{}/cancel", |call| Box::pin(cancel(call)))
         .answers::<CancelledRequest>("Cancels a running request (202). The audit records it.")
         .takes::<NoMembers>(),
@@ -91,8 +97,23 @@ impl From<RunningExchange> for Running {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let running = call.app.exchanges.running().await;
-    let more = running.more();
-    json(&RunningPage { data: running.listed.into_iter().map(Running::from).collect(), more })
+    let Some(keys) = keys_in_scope(&call) else {
+        let more = running.more();
+        return json(&RunningPage { data: running.listed.into_iter().map(Running::from).collect(), more });
+    };
+    // The number of those that are not listed would count the requests of others.
+    let own = running.listed.into_iter().filter(|exchange| keys.contains(exchange.key.as_str()));
+    json(&RunningPage { data: own.map(Running::from).collect(), more: 0 })
+}
+
+/// Returns the IDs of the usable keys of a human's projects; `None` for an administrator.
+fn keys_in_scope(call: &Call<'_>) -> Option<HashSet<String>> {
+    call.standing.human()?;
+    let (snapshot, scope) = (call.app.snapshot.load(), call.usage_scope());
+    let is_own = |access: &&Arc<Access>| {
+        access.project.as_ref().is_some_and(|project| scope.has_project(project.as_str()))
+    };
+    Some(snapshot.access.keys.values().filter(is_own).map(|access| access.key.to_string()).collect())
 }
 
 /// The answer to a cancellation.

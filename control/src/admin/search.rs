@@ -16,12 +16,14 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::merge::KnownModel;
 use crate::connection::{ListedEndpoint, ProviderConnection};
 use crate::db::search::{self, FoundRow};
+use crate::permission::Permission;
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::names::{Labels, NamedKind};
 use crate::usage::occurrences::occurrences;
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportGroup, ReportQuestion, sums};
 use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
+use crate::usage::scope::UsageScope;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "search", |call| Box::pin(find(call)))
@@ -33,7 +35,8 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<Suggestion>>(
             "Lists the names in the records of the last 30 days, the most frequent first.",
         )
-        .query(&["field", "q", "limit"]),
+        .query(&["field", "q", "limit"])
+        .permits(Permission::SeeUsage),
 ];
 
 /// The kind of a found object, in the order of results that fit equally well.
@@ -223,22 +226,23 @@ async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let text = query.text("q").unwrap_or_default().to_lowercase();
     query.finish()?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
-    let asked = call.app.readers.ask(move |db| suggestions(db, field, &text, limit));
+    let scope = call.usage_scope();
+    let asked = call.app.readers.ask(move |db| suggestions(db, (field, &scope), &text, limit));
     json(&ListPage::whole(asked.await?))
 }
 
-/// Returns the names of a field that contain `text`, the most frequent first.
+/// Returns the names of a field in the records in `scope` that contain `text`, the most frequent first.
 fn suggestions(
     db: &Connection,
-    field: SuggestedField,
+    (field, scope): (SuggestedField, &UsageScope),
     text: &str,
     limit: usize,
 ) -> rusqlite::Result<Vec<Suggestion>> {
     let from_ms = unix_ms().saturating_sub(SUGGESTED_MS);
     let (mut counts, kind) = match field {
-        SuggestedField::Column(column) => (summed(db, column, from_ms)?, kind_of(column)),
+        SuggestedField::Column(column) => (summed(db, (column, scope), from_ms)?, kind_of(column)),
         SuggestedField::Recorded(kind) => {
-            let counts = occurrences(db, kind, from_ms, Instant::now() + SCANNING_TIME)?;
+            let counts = occurrences(db, (kind, scope), from_ms, Instant::now() + SCANNING_TIME)?;
             (counts.into_iter().collect(), None)
         }
     };
@@ -259,7 +263,11 @@ fn suggestions(
 }
 
 /// Returns the names in a column, with the number of requests.
-fn summed(db: &Connection, column: Column, from_ms: u64) -> rusqlite::Result<Vec<(String, u64)>> {
+fn summed(
+    db: &Connection,
+    (column, scope): (Column, &UsageScope),
+    from_ms: u64,
+) -> rusqlite::Result<Vec<(String, u64)>> {
     let question = ReportQuestion {
         from_ms,
         to_ms: unix_ms().saturating_add(1),
@@ -267,6 +275,7 @@ fn summed(db: &Connection, column: Column, from_ms: u64) -> rusqlite::Result<Vec
         group_by: vec![Dimension::Column(column)],
         filters: Vec::new(),
         marks: Marks::default(),
+        scope: scope.clone(),
     };
     let groups = sums(db, &question, Instant::now() + READING_TIME)?;
     let named = |ReportGroup { names, sums, .. }| Some((names.into_iter().next()??, sums.requests));

@@ -14,6 +14,7 @@ use super::requests::{FILTERS, FLUSH_TIME_MAX, filter};
 use super::usage::names_of_group;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::money::MicroUsd;
+use crate::permission::Permission;
 use crate::usage::names::Labels;
 use crate::usage::requests::{Column, RequestFilter};
 use crate::usage::series::figures::PeriodFigures;
@@ -22,13 +23,14 @@ use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestio
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
     .answers::<SeriesAnswer>("Shows figures by equal steps of time, as columns.")
     .query(&["step", "group_by"])
-    .filters(FILTERS)];
+    .filters(FILTERS)
+    .permits(Permission::SeeUsage)];
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let group_by = group_by(&mut query)?;
     let step = query.choice("step", STEPS)?;
-    let question = question(filter(app, &mut query)?, step, group_by)?;
+    let question = question(filter(&call, &mut query)?, step, group_by)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let asked = question.clone();

@@ -11,14 +11,19 @@ use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::Actor;
 use crate::db::audit::AuditEntry;
+use crate::permission::{Permission, Standing};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, PATH, |call| Box::pin(async move { show(&call) }))
-        .answers::<ShownSession>("Shows the caller and its session."),
+        .answers::<ShownSession>("Shows the caller and its session.")
+        .permits(Permission::OwnSession),
     route_of(Method::POST, PATH, |call| Box::pin(sign_in(call)))
         .answers::<ShownSession>("Opens a session: 201 and a cookie.")
-        .takes::<super::gate::SignIn>(),
-    route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call))).answers::<NoContent>("Ends the session."),
+        .takes::<super::gate::SignIn>()
+        .permits(Permission::OwnSession),
+    route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call)))
+        .answers::<NoContent>("Ends the session.")
+        .permits(Permission::OwnSession),
 ];
 
 /// The caller and its session.
@@ -30,6 +35,8 @@ struct ShownSession {
     administrator: bool,
     /// The key's id, which includes the name of its holder if it has one.
     key: Option<String>,
+    /// The permissions that the caller has for some objects at least.
+    permissions: Vec<Permission>,
     /// The means of authentication: `session`, or `key` for a key in a header.
     by: Option<&'static str>,
     /// The token that requests of the session send in `x-csrf-token` if they change something. Null without a session.
@@ -45,16 +52,18 @@ impl ShownSession {
     const NONE: Self = Self {
         administrator: false,
         key: None,
+        permissions: Vec::new(),
         by: None,
         csrf_token: None,
         expires_at_ms: None,
         idle_seconds_max: IDLE_MAX.as_secs(),
     };
 
-    fn of(actor: &Actor, signed_in: Option<SignedIn>) -> Self {
+    fn of((actor, standing): (&Actor, &Standing), signed_in: Option<SignedIn>) -> Self {
         let left = signed_in.as_ref().map(|session| session.left);
         Self {
-            administrator: true,
+            administrator: standing.human().is_none(),
+            permissions: standing.permissions(),
             key: Some(actor.who.name().to_owned()),
             by: Some(if signed_in.is_some() { "session" } else { "key" }),
             csrf_token: signed_in.map(|session| session.csrf_token),
@@ -75,7 +84,10 @@ pub(crate) fn signed_out() -> Result<Response<Body>, ApiError> {
 fn show(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let by_key = key_in_header(call.parts)?.is_some();
-    json(&ShownSession::of(call.actor, if by_key { None } else { call.app.gate.signed_in(call.parts) }))
+    json(&ShownSession::of(
+        (call.actor, call.standing),
+        if by_key { None } else { call.app.gate.signed_in(call.parts) },
+    ))
 }
 
 async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -83,7 +95,7 @@ async fn sign_in(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (session, cookie) = call.app.gate.sign_in(call.parts, call.body)?;
     // Record the sign-in before the cookie is sent, so that no session is usable without an audit record.
     call.record(AuditEntry::done("session.open", "session", &session.name)).await?;
-    let mut response = json(&ShownSession::of(call.actor, Some(session)))?;
+    let mut response = json(&ShownSession::of((call.actor, call.standing), Some(session)))?;
     *response.status_mut() = StatusCode::CREATED;
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)

@@ -1,6 +1,7 @@
 //! Commands that change memberships. A project that has an owner always keeps at least one.
 
 use serde_json::json;
+use shared::error_kind::ErrorKind;
 
 use super::{Command, CommandRefusal, Done, Write, projects};
 use crate::db::audit::AuditEntry;
@@ -14,6 +15,25 @@ pub(crate) struct PutMember {
     pub(crate) project: String,
     pub(crate) principal: String,
     pub(crate) role: MemberRole,
+    pub(crate) owners: OwnerChanges,
+}
+
+/// The caller's permission to make, change and remove owners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OwnerChanges {
+    Permitted,
+    Refused,
+}
+
+impl OwnerChanges {
+    /// Refuses a change from or to an owner without the permission.
+    fn check(self, roles: [Option<MemberRole>; 2]) -> Result<(), CommandRefusal> {
+        if self == Self::Permitted || !roles.contains(&Some(MemberRole::Owner)) {
+            return Ok(());
+        }
+        let message = "Only an owner of the project or an administrator makes, changes and removes owners.";
+        Err(CommandRefusal::new(ErrorKind::Forbidden, message))
+    }
 }
 
 /// Removes a human from a project. Refused while a key of the project acts as them.
@@ -21,6 +41,7 @@ pub(crate) struct PutMember {
 pub(crate) struct RemoveMember {
     pub(crate) project: String,
     pub(crate) principal: String,
+    pub(crate) owners: OwnerChanges,
 }
 
 impl Command for PutMember {
@@ -29,6 +50,7 @@ impl Command for PutMember {
         let principal = principals::find(write.db, &self.principal)?;
         principal.ok_or_else(|| CommandRefusal::not_found("principal", &self.principal))?;
         let before = members::find(write.db, &self.project, &self.principal)?;
+        self.owners.check([before.as_ref().map(|before| before.role), Some(self.role)])?;
         if let Some(before) = &before
             && self.role != MemberRole::Owner
         {
@@ -52,6 +74,7 @@ impl Command for RemoveMember {
         projects::known(write, &self.project)?;
         let before = members::find(write.db, &self.project, &self.principal)?
             .ok_or_else(|| CommandRefusal::not_found("member", &self.principal))?;
+        self.owners.check([Some(before.role), None])?;
         keep_an_owner(write, &before)?;
         let keys = keys::living(write.db, &before.project, Some(&before.principal))?;
         if keys > 0 {

@@ -98,11 +98,20 @@ impl Office {
     }
 
     pub(super) fn member(&self, project: &str, principal: &str, role: MemberRole) -> Result<Value, No> {
-        self.run(members::PutMember { project: project.into(), principal: principal.into(), role })
+        self.run(members::PutMember {
+            project: project.into(),
+            principal: principal.into(),
+            role,
+            owners: members::OwnerChanges::Permitted,
+        })
     }
 
     fn remove(&self, project: &str, principal: &str) -> Result<Value, No> {
-        self.run(members::RemoveMember { project: project.into(), principal: principal.into() })
+        self.run(members::RemoveMember {
+            project: project.into(),
+            principal: principal.into(),
+            owners: members::OwnerChanges::Permitted,
+        })
     }
 
     fn forget(&self, principal: &str) -> Result<Value, No> {

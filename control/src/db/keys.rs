@@ -126,6 +126,8 @@ impl StoredKey {
 /// A filter for lists of keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyFilter {
+    /// IDs of projects, one of which must be the key's.
+    pub(crate) projects: Option<Vec<String>>,
     pub(crate) project: Option<String>,
     pub(crate) acts_as: Option<String>,
     pub(crate) state: Option<KeyState>,
@@ -146,6 +148,7 @@ pub(crate) fn page(
     let expired = filter.state.map(|state| state == KeyState::Expired);
     let values = named_params! {
         ":now": now_ms,
+        ":projects": filter.projects.as_ref().map(|projects| serde_json::json!(projects).to_string()),
         ":project": filter.project,
         ":acts_as": filter.acts_as,
         ":state": filter.state.map(KeyState::stored),
@@ -395,6 +398,7 @@ impl OpeningColumns {
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
      sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, family, version, created_at_ms, \
      updated_at_ms FROM keys WHERE id > :after \
+     AND (:projects IS NULL OR project IN (SELECT value FROM json_each(:projects))) \
      AND (:project IS NULL OR project = :project) AND (:acts_as IS NULL OR acts_as = :acts_as) \
      AND (:state IS NULL OR state = :state AND \
      (state <> 'active' OR (expires_at_ms IS NOT NULL AND expires_at_ms <= :now) = :expired)) \

@@ -56,6 +56,8 @@ fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
 /// A filter for lists of projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProjectFilter {
+    /// A human who must be a member, besides `principal`.
+    pub(crate) member: Option<String>,
     /// A member.
     pub(crate) principal: Option<String>,
     /// A part of the name or id; case is ignored for ASCII letters.
@@ -70,6 +72,7 @@ pub(crate) fn page(
     rows: i64,
 ) -> rusqlite::Result<Vec<StoredProject>> {
     let values = named_params! {
+        ":member": filter.member,
         ":principal": filter.principal,
         ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":after": after,
@@ -121,6 +124,8 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
 
 const PAGE: &str = "SELECT * FROM projects WHERE id > :after AND (:principal IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
+     AND (:member IS NULL OR EXISTS \
+     (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
      AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM projects WHERE id = ?";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";

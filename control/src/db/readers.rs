@@ -1,6 +1,7 @@
 //! Read-only connections, each on a separate thread, so that a slow query blocks neither the control thread nor the
 //! writer.
 
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,18 @@ use super::files::Files;
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Readers {
-    questions: Sender<ReaderQuestion>,
+    questions: Arc<Sender<ReaderQuestion>>,
+}
+
+/// A handle to the reader threads that does not keep them from ending.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct WeakReaders(Weak<Sender<ReaderQuestion>>);
+
+impl WeakReaders {
+    /// Returns the readers, unless the gateway is stopping.
+    pub(crate) fn get(&self) -> Result<Readers, DbError> {
+        self.0.upgrade().map(|questions| Readers { questions }).ok_or(DbError::Stopping)
+    }
 }
 
 type ReaderQuestion = Box<dyn FnOnce(&mut Connection) + Send>;
@@ -34,7 +46,12 @@ impl Readers {
             });
             threads.push(thread.map_err(|_| DbError::Busy)?);
         }
-        Ok((Self { questions }, threads))
+        Ok((Self { questions: Arc::new(questions) }, threads))
+    }
+
+    /// Returns a handle that does not keep the threads from ending.
+    pub(crate) fn weak(&self) -> WeakReaders {
+        WeakReaders(Arc::downgrade(&self.questions))
     }
 
     /// Runs one query on a reader thread. The query is aborted after [`ANSWER_TIME_MAX`].

@@ -30,6 +30,7 @@ pub(crate) mod request_index;
 pub(crate) mod requests;
 pub(crate) mod retention;
 pub(crate) mod rollup;
+pub(crate) mod scope;
 pub(crate) mod series;
 pub(crate) mod sums;
 pub(crate) mod table;

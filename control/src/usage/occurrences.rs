@@ -8,12 +8,13 @@ use rusqlite::Connection;
 
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
+use crate::usage::scope::UsageScope;
 
-/// Returns the names of a kind in the records since `from_ms`, with the number of exchanges. Reads the newest records
+/// Returns the names of a kind in the records in `scope` since `from_ms`, with the number of exchanges. Reads the newest records
 /// first, up to the time `until` and at most [`NAMES_MAX`] names.
 pub(crate) fn occurrences(
     db: &Connection,
-    kind: RecordName,
+    (kind, scope): (RecordName, &UsageScope),
     from_ms: u64,
     until: Instant,
 ) -> rusqlite::Result<HashMap<String, u64>> {
@@ -25,9 +26,12 @@ pub(crate) fn occurrences(
             break;
         }
         let row = PackedRow::read(block)?;
+        if !scope.may_have(&row.names) {
+            continue;
+        }
         for (record, _) in block::rows(row.rows()?, &row.names).flatten() {
             let name = record.name(kind);
-            if name.is_empty() || record.started_at_ms < from_ms {
+            if name.is_empty() || record.started_at_ms < from_ms || !scope.has(&record) {
                 continue;
             }
             if let Some(count) = counts.get_mut(name) {

@@ -50,7 +50,7 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let formats = [("csv", ExportFormat::Csv), ("jsonl", ExportFormat::JsonLines)];
     let format = query.choice("format", &formats)?.unwrap_or(ExportFormat::Csv);
     let charge = Charge::take(&mut query)?;
-    let filter = filter(app, &mut query)?;
+    let filter = filter(&call, &mut query)?;
     query.finish()?;
     let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
         let message = "Too many exports are running. Try again when one has ended.";

@@ -23,8 +23,9 @@ use self::charge::Charge;
 use super::query::{Query, choose};
 use super::reference::FileContent;
 use super::requests::{FILTERS, FLUSH_TIME_MAX, marks, names};
-use super::{ApiError, App, Call, Route, json, route_of};
+use super::{ApiError, Call, Route, json, route_of};
 use crate::money::MicroUsd;
+use crate::permission::Permission;
 use crate::usage::dimension::{Dimension, END_USER, TAG};
 use crate::usage::names::{Labels, NameLabel, NamedKind};
 use crate::usage::report::calendar::{BucketLength, Calendar};
@@ -61,11 +62,13 @@ pub(super) static ROUTES: &[Route] = &[
             "markup_percent",
             "currency",
             "rate",
-        ]),
+        ])
+        .permits(Permission::SeeUsage),
     route_of(Method::GET, "usage/export", |call| Box::pin(export::export(call)))
         .answers::<FileContent>("Sends the records as a file.")
         .query(&["format", "markup_percent", "currency", "rate"])
-        .filters(FILTERS),
+        .filters(FILTERS)
+        .permits(Permission::SeeUsage),
     route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
         .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
         .takes::<reconcile::ReconcileRequest>(),
@@ -78,7 +81,7 @@ pub(super) static ROUTES: &[Route] = &[
 async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let charge = Charge::take(&mut query)?;
-    let question = question(app, &mut query)?;
+    let question = question(&call, &mut query)?;
     let part = part(&mut query, &question)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
@@ -94,8 +97,8 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&UsageAnswer::of(&question, charge.as_ref(), owners, page)?)
 }
 
-fn question(app: &App, query: &mut Query) -> Result<ReportQuestion, ApiError> {
-    let marks = marks(app, query)?;
+fn question(call: &Call<'_>, query: &mut Query) -> Result<ReportQuestion, ApiError> {
+    let marks = marks(call.app, query)?;
     let zone = query.text("tz").map_or(Ok(TimeZone::UTC), |name| zone(&name))?;
     let (from_ms, to_ms) = query.span_in(&zone)?;
     let from_ms = from_ms.unwrap_or(0);
@@ -104,7 +107,8 @@ fn question(app: &App, query: &mut Query) -> Result<ReportQuestion, ApiError> {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
     let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
-    Ok(ReportQuestion { from_ms, to_ms, calendar, group_by: group_by(query)?, filters: names(query), marks })
+    let (group_by, filters, scope) = (group_by(query)?, names(query), call.usage_scope());
+    Ok(ReportQuestion { from_ms, to_ms, calendar, group_by, filters, marks, scope })
 }
 
 fn zone(name: &str) -> Result<TimeZone, ApiError> {

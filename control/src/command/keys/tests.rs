@@ -305,8 +305,13 @@ fn a_key_acts_as_an_enabled_member_of_its_project() {
     office.member(&keyring.project, &eve, MemberRole::Viewer).unwrap();
     let key = id(&acts_as(&eve).unwrap());
 
-    let remove =
-        || office.run(members::RemoveMember { project: keyring.project.clone(), principal: eve.clone() });
+    let remove = || {
+        office.run(members::RemoveMember {
+            project: keyring.project.clone(),
+            principal: eve.clone(),
+            owners: members::OwnerChanges::Permitted,
+        })
+    };
     let forget = || office.run(principals::DeletePrincipal { id: eve.clone(), if_version: None });
     assert_eq!(
         (remove().unwrap_err().0, forget().unwrap_err().0),

@@ -22,6 +22,7 @@ use crate::db::{HOUR_MS, signed};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::requests::Column;
 use crate::usage::rollup::{DAY_HOURS, first_hour_of_day};
+use crate::usage::scope::UsageScope;
 use crate::usage::sums::{Figure, UsageSums};
 
 /// A query for a report.
@@ -34,6 +35,7 @@ pub(crate) struct ReportQuestion {
     pub(crate) group_by: Vec<Dimension>,
     pub(crate) filters: Vec<(Column, String)>,
     pub(crate) marks: Marks,
+    pub(crate) scope: UsageScope,
 }
 
 impl ReportQuestion {

@@ -39,11 +39,12 @@ impl Records {
                 return Err(too_slow());
             }
             let row = PackedRow::read(block)?;
-            if !question.marks.may_fit(&row.names) {
+            if !question.marks.may_fit(&row.names) || !question.scope.may_have(&row.names) {
                 continue;
             }
             for (record, trace) in block::rows(row.rows()?, &row.names).flatten() {
-                if !self.part.contains(record.started_at_ms) || !question.marks.fit(&record) {
+                let is_meant = question.marks.fit(&record) && question.scope.has(&record);
+                if !self.part.contains(record.started_at_ms) || !is_meant {
                     continue;
                 }
                 UsageSums::of_attempts(&record, trace, |attempt, sums| {

@@ -76,7 +76,8 @@ impl Strip {
         let mut statement = db.prepare_cached(&self.sql(&columns, question))?;
         let names = question.filters.iter().map(|(_, name)| Value::from(name.clone()));
         let hours = [self.start, self.end].map(|hour| Value::from(signed(hour)));
-        let mut rows = statement.query(params_from_iter(hours.into_iter().chain(names)))?;
+        let values = hours.into_iter().chain(names).chain(question.scope.values());
+        let mut rows = statement.query(params_from_iter(values))?;
         let mut tally = BucketTally::new(bucket, columns.len());
         while let Some(row) = rows.next()? {
             let at_ms = row.get::<_, u64>(UsageSums::SELECTED)?.saturating_mul(HOUR_MS);
@@ -99,8 +100,8 @@ impl Strip {
         let selected: Vec<&str> = [SELECTED.sql.as_str(), "hour"].into_iter().chain(names).collect();
         let filters: String =
             question.filters.iter().map(|(column, _)| format!(" AND {} = ?", column.name())).collect();
-        let (selected, table) = (selected.join(", "), self.table);
-        format!("SELECT {selected} FROM {table} WHERE hour >= ? AND hour < ?{filters} ORDER BY hour")
+        let (selected, table, scope) = (selected.join(", "), self.table, question.scope.sql());
+        format!("SELECT {selected} FROM {table} WHERE hour >= ? AND hour < ?{filters}{scope} ORDER BY hour")
     }
 }
 

@@ -10,6 +10,7 @@ use shared::usage::{UsageEvent, UsageLog as _};
 
 use super::calendar::BucketLength;
 use super::*;
+use crate::usage::scope::UsageScope;
 use crate::usage::tests::{Process, event};
 
 const HOURS: u64 = 240;
@@ -47,6 +48,7 @@ fn steps(db: &mut Connection, calendar: Calendar) -> (Vec<ReportGroup>, u64) {
         group_by: vec![Dimension::Column(Column::Model)],
         filters: Vec::new(),
         marks: Marks::default(),
+        scope: UsageScope::default(),
     };
     let groups = sums(db, &question, Instant::now() + Duration::from_secs(60)).unwrap();
     (groups, counted.load(Ordering::Relaxed))

@@ -7,6 +7,7 @@ use super::attempts::AttemptFilter;
 use super::exchange_end::ExchangeEnd;
 use super::search::Search;
 use crate::usage::dimension::Marks;
+use crate::usage::scope::UsageScope;
 
 /// A property by which usage can be filtered and grouped. The API and the tables use the same names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +94,7 @@ pub(crate) struct RequestFilter {
     pub(crate) sessions: Vec<String>,
     pub(crate) attempts: AttemptFilter,
     pub(crate) search: Option<Search>,
+    pub(crate) scope: UsageScope,
 }
 
 impl RequestFilter {
@@ -118,6 +120,7 @@ impl RequestFilter {
             && self.client.as_deref().is_none_or(|client| is_client(record.name(RecordName::Client), client))
             && is_one_of(record.name(RecordName::Session), &self.sessions)
             && has_names(record, &self.names)
+            && self.scope.has(record)
             && self.marks.fit(record)
             && self.search.as_ref().is_none_or(|search| search.fits(record))
             && self.attempts.fits(record, trace)
@@ -130,6 +133,7 @@ impl RequestFilter {
             && self.client.as_deref().is_none_or(|client| names.iter().any(|name| is_client(name, client)))
             && (self.sessions.is_empty() || names.iter().any(|name| is_one_of(name, &self.sessions)))
             && self.marks.may_fit(names)
+            && self.scope.may_have(names)
             && self.search.as_ref().is_none_or(|search| search.may_fit(row, names))
     }
 }

@@ -26,7 +26,7 @@ pub(crate) struct RequestRow {
     /// The ID of the key.
     pub(super) key: String,
     /// The ID of the key's project; null if it has none.
-    pub(super) project: Option<String>,
+    pub(crate) project: Option<String>,
     /// The ID of the human that the key acts as; null for none.
     pub(super) principal: Option<String>,
     #[serde(flatten)]

@@ -5,13 +5,16 @@ use serde_json::Value;
 use super::typescript::{members, type_of};
 use super::{ApiReference, DescribedRoute, described};
 use crate::admin::not_implemented;
+use crate::db::members::MemberRole;
+use crate::permission::Permission;
+use crate::permission::matrix::{Extent, grant};
 
 /// Returns the page.
 pub(super) fn text(reference: &ApiReference) -> String {
-    let mut text = HEAD.to_owned();
+    let mut text = HEAD.replace("{permissions}", &permissions());
     for group in groups(reference) {
         text += &format!(
-            "\n### Below {group}\n\n| route | does | query | body | answer |\n|---|---|---|---|---|\n"
+            "\n### Below {group}\n\n| route | does | needs | query | body | answer |\n|---|---|---|---|---|---|\n"
         );
         let of_group = reference.routes.iter().filter(|described| group_of(described) == group);
         text.extend(of_group.map(|described| row(reference, described)));
@@ -23,6 +26,25 @@ pub(super) fn text(reference: &ApiReference) -> String {
     text += ".\n\n## Shapes\n\nA member with `?` may be absent.\n";
     text.extend(reference.shapes.iter().map(|(name, shape)| section(reference, name, shape)));
     text
+}
+
+/// Returns the matrix of permissions.
+fn permissions() -> String {
+    let shown = |extent| match extent {
+        Extent::Nothing => "no",
+        Extent::Own => "own",
+        Extent::Free => "own, nobody's",
+        Extent::All => "yes",
+    };
+    let roles = MemberRole::NAMES.map(|(_, role)| Some(role));
+    let row = |permission: Permission| {
+        let grant = grant(permission);
+        let extents = roles.into_iter().chain([None]).map(|role| shown(grant.of(role)));
+        let extents: Vec<&str> = extents.collect();
+        format!("| `{}` | yes | {} |", permission.name(), extents.join(" | "))
+    };
+    let rows: Vec<String> = Permission::all().map(row).collect();
+    rows.join("\n")
 }
 
 /// Returns the first segments of the paths, each once.
@@ -54,10 +76,11 @@ fn row(reference: &ApiReference, described: &DescribedRoute) -> String {
     let shape =
         |schema: &Option<Value>| schema.as_ref().map_or_else(String::new, |schema| linked(reference, schema));
     format!(
-        "| `{} {}` | {} | {} | {} | {} |\n",
+        "| `{} {}` | {} | `{}` | {} | {} | {} |\n",
         route.method,
         named(route.pattern),
         route.reference.doc,
+        route.permission.name(),
         query.join(", "),
         shape(&described.body),
         shape(&described.answer),

@@ -25,6 +25,7 @@ use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
 use crate::usage::requests::Column;
+use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
 
 /// A vendor's export to compare with.
@@ -78,6 +79,7 @@ pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError
         calendar: Calendar { bucket: Some(BucketLength::Day), zone: TimeZone::UTC },
         group_by: vec![Dimension::Column(Column::Model)],
         marks: Marks::default(),
+        scope: UsageScope::default(),
         filters: provider.iter().map(|provider| (Column::Provider, provider.clone())).collect(),
     };
     let until = Instant::now() + READING_TIME;

@@ -1,0 +1,143 @@
+//! Decides whether a caller may send a request, before its body is read.
+
+use std::collections::BTreeMap;
+
+use http::Method;
+use http::request::Parts;
+use rusqlite::Connection;
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+
+use super::{ADMIN_API, ApiError, below, find};
+use crate::actor::{Actor, Who};
+use crate::db::readers::WeakReaders;
+use crate::db::{keys, members, principals, projects, providers};
+use crate::permission::matrix::Extent;
+use crate::permission::{Denial, Object, Permission, Standing, may};
+
+/// An authenticated caller, with its authority.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) actor: Actor,
+    pub(crate) standing: Standing,
+}
+
+/// Decides about a request by its head alone. A path or method that does not exist is left to the handler, which reports
+/// it.
+pub(crate) async fn authorize(
+    readers: &WeakReaders,
+    actor: Actor,
+    parts: &Parts,
+) -> Result<Caller, ApiError> {
+    let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
+    let path = below(parts.uri.path(), ADMIN_API).unwrap_or_default().trim_matches('/');
+    let found = find(method, path).ok();
+    let permission = found.as_ref().map(|(route, _)| route.permission);
+    let (standing, object) = match &actor.who {
+        Who::Administrator(_) => (Standing::Administrator, Object::Many),
+        Who::Human(principal) => {
+            let principal = principal.to_string();
+            let id = found.and_then(|(_, arguments)| arguments.into_iter().next());
+            readers.get()?.ask(move |db| human(db, principal, permission, id.as_deref())).await??
+        }
+        Who::Unknown | Who::Gateway => return Err(forbidden(Permission::Administer)),
+    };
+    if let Some(permission) = permission {
+        may(&standing, permission, &object).map_err(|denial| refusal(denial, permission))?;
+    }
+    Ok(Caller { actor, standing })
+}
+
+/// Returns the error for a refused request.
+pub(crate) fn refusal(denial: Denial, permission: Permission) -> ApiError {
+    match denial {
+        Denial::Hidden => {
+            let object = ObjectKind::of(permission).map_or("object", ObjectKind::name);
+            ApiError::new(ErrorKind::NotFound, format!("There is no such {object}."))
+        }
+        Denial::Forbidden => forbidden(permission),
+        Denial::Foreign(extent) => {
+            let extent = match extent {
+                Extent::Free => "belongs to no human or to you, such as a key that acts as nobody or as you",
+                _ => "belongs to you, such as a key that acts as you",
+            };
+            let message = format!("Your role permits this only for what {extent} ({}).", permission.name());
+            ApiError::new(ErrorKind::Forbidden, message)
+        }
+    }
+}
+
+fn forbidden(permission: Permission) -> ApiError {
+    let message = match permission {
+        Permission::Administer => "This needs an administrator.".to_owned(),
+        other => format!("Your role does not permit this: it lacks the permission {}.", other.name()),
+    };
+    ApiError::new(ErrorKind::Forbidden, message)
+}
+
+/// Reads the authority of a human, and the object of their request.
+fn human(
+    db: &Connection,
+    principal: String,
+    permission: Option<Permission>,
+    id: Option<&str>,
+) -> rusqlite::Result<Result<(Standing, Object), ApiError>> {
+    if principals::find(db, &principal)?.is_none_or(|human| human.disabled) {
+        let message = "This account is disabled or deleted. Ask an administrator.";
+        return Ok(Err(ApiError::new(ErrorKind::Forbidden, message)));
+    }
+    let roles = members::of_principal(db, &principal)?;
+    let roles: BTreeMap<_, _> = roles.into_iter().map(|member| (member.project, member.role)).collect();
+    let kind = permission.and_then(ObjectKind::of);
+    let object = match kind.zip(id) {
+        Some((kind, id)) => kind.find(db, id)?.unwrap_or(Object::Missing),
+        None => Object::Many,
+    };
+    Ok(Ok((Standing::Human { principal, roles }, object)))
+}
+
+/// The kind of object that the first `{}` of a route's pattern names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ObjectKind {
+    Human,
+    Project,
+    Key,
+    Provider,
+}
+
+impl ObjectKind {
+    /// Returns the kind of object about which a permission is decided; `None` for permissions that are decided
+    /// without an object.
+    fn of(permission: Permission) -> Option<Self> {
+        match permission {
+            Permission::Administer | Permission::OwnSession | Permission::SeeUsage => None,
+            Permission::SeeSelf => Some(Self::Human),
+            Permission::SeeProjects | Permission::ChangeMembers | Permission::ChangeOwners => {
+                Some(Self::Project)
+            }
+            Permission::SeeKeys | Permission::MintKeys | Permission::ChangeKeys | Permission::RevealKeys => {
+                Some(Self::Key)
+            }
+            Permission::SeeConnections | Permission::ChangeConnections => Some(Self::Provider),
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Human => "principal",
+            Self::Project => "project",
+            Self::Key => "key",
+            Self::Provider => "provider",
+        }
+    }
+
+    fn find(self, db: &Connection, id: &str) -> rusqlite::Result<Option<Object>> {
+        let one = |project, owner| Object::One { project, owner };
+        Ok(match self {
+            Self::Human => principals::find(db, id)?.map(|human| one(None, Some(human.id))),
+            Self::Project => projects::find(db, id)?.map(|project| one(Some(project.id), None)),
+            Self::Key => keys::find(db, id, unix_ms())?.map(|key| one(Some(key.project), key.acts_as)),
+            Self::Provider => providers::find(db, id)?.map(|provider| one(None, provider.owner)),
+        })
+    }
+}
