@@ -394,7 +394,7 @@ export const checks = {
     assert.equal(await row.locator("td").nth(1).innerText(), "3");
     await page.getByRole("group", { name: "Requests by key." }).press("End");
     await page.locator(".chart-tip b").getByText("3", { exact: true }).waitFor();
-    await row.getByRole("link").click();
+    await row.getByRole("link", { name: "3", exact: true }).first().click();
     await page.getByRole("heading", { name: "Requests", level: 1 }).waitFor();
     await settled(page);
     assert.equal(await page.locator("a.row-link").count(), 3);

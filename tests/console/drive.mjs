@@ -12,6 +12,7 @@ import { requestChecks } from "./requests.mjs";
 import { routeChecks } from "./routes.mjs";
 import { setupChecks } from "./setup.mjs";
 import { speedChecks } from "./speed.mjs";
+import { usageChecks } from "./usage.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
 const gateway = new Gateway(binary, home);
@@ -27,6 +28,7 @@ const all = [
   requestChecks,
   routeChecks,
   operateChecks,
+  usageChecks,
   playgroundChecks,
   proofChecks,
   speedChecks,

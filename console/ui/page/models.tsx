@@ -167,11 +167,19 @@ function Shown({ of }: { of: Model }) {
   );
 }
 
+type PriceProps = {
+  of: Pick<Model, "id" | "provider" | "model">;
+  /** The day that the form begins with. */
+  from?: string;
+  submit?: string;
+  onSaved?: () => void;
+};
+
 /** Sets the price of a model from a day on. */
-export function PriceForm({ of, onSaved }: { of: Pick<Model, "id" | "provider" | "model">; onSaved?: () => void }) {
+export function PriceForm({ of, from: first = "", submit = "Set price", onSaved }: PriceProps) {
   const [input, setInput] = useState("");
   const [output, setOutput] = useState("");
-  const [from, setFrom] = useState("");
+  const [from, setFrom] = useState(first);
   const submission = useSubmission();
   const save = (): void => {
     const number = (text: string): number | null => (text.trim() ? Number(text) : null);
@@ -204,7 +212,7 @@ export function PriceForm({ of, onSaved }: { of: Pick<Model, "id" | "provider" |
       <FormFooterError />
       <div class="dialog-foot">
         <button type="submit" class="btn" data-save disabled={submission.busy}>
-          Set price
+          {submit}
         </button>
       </div>
     </Form>

@@ -1,95 +1,86 @@
-// What was used and what it cost, by anything, over time.
-import { useResource } from "../api/resource";
-import type { ChargedFigures as Figures, Usage, UsageLine } from "../api/types";
-import { href, param, setParams } from "../app/router";
-import { Bars, type Series } from "../part/chart";
-import { Empty, Loaded } from "../part/feedback";
-import { Select } from "../part/form";
-import { count, dollars, duration, plural, short, UNKNOWN } from "../part/format";
+// What was used and what it cost, by anything, over time; and how fast and how well it was answered.
+import { useRef } from "preact/hooks";
+import { type Resource, useResource } from "../api/resource";
+import type { SeriesAnswer } from "../api/shapes";
+import type { ChargedFigures as Figures, Usage } from "../api/types";
+import { param, setParams } from "../app/router";
+import { Bars, Lines as LineChart } from "../part/chart";
+import { Empty, ErrorBox, isSettled, Skeleton } from "../part/feedback";
+import { Select, Text } from "../part/form";
+import { clock, count, dollars, duration, moment, short } from "../part/format";
 import { Icon } from "../part/icon";
 import { Card, Page } from "../part/page";
-import { Spend } from "./keys";
-import { usePeriod } from "./requests";
+import { outcomesOf, timesOf } from "./overview/figures";
+import { BY, bucketsOf, changeWords, filtersOf, seriesOf } from "./usage/groups";
+import { Reprice } from "./usage/reprice";
+import { before, bucketMs, dayOf, dayStart, LENGTHS, type Span, useSpan } from "./usage/span";
+import { Lines } from "./usage/table";
 
-const BY: [string, string][] = [
-  ["model", "Model"],
-  ["provider", "Provider"],
-  ["key", "Key"],
-  ["project", "Project"],
-  ["principal", "Human"],
-  ["endpoint", "Endpoint"],
-  ["operation", "Operation"],
-  ["outcome", "Outcome"],
+type Figure = { id: string; title: string } & (
+  | { value: (figures: Figures) => number; unit: (n: number) => string }
+  | { value: null; unit: null }
+);
+
+const FIGURES: Figure[] = [
+  { id: "cost", title: "Cost", value: ({ cost_micro_usd }) => cost_micro_usd, unit: dollars },
+  { id: "requests", title: "Requests", value: ({ requests }) => requests, unit: count },
+  { id: "tokens", title: "Tokens", value: ({ tokens }) => tokens.total, unit: short },
+  { id: "outcomes", title: "Outcomes", value: null, unit: null },
+  { id: "latency", title: "Latency", value: null, unit: null },
 ];
+const COST = FIGURES[0] as Figure;
 
-const FIGURES: [string, string, (figures: Figures) => number, (n: number) => string][] = [
-  ["cost", "Cost", ({ cost_micro_usd }) => cost_micro_usd, dollars],
-  ["requests", "Requests", ({ requests }) => requests, count],
-  ["tokens", "Tokens", ({ tokens }) => tokens.total, short],
-];
+/** What the page shows, with the answers for it. */
+type View = {
+  figure: Figure;
+  by: string;
+  span: Span;
+  filters: Record<string, string>;
+  table: Resource<Usage>;
+  chart: Resource<Usage> | null;
+  series: Resource<SeriesAnswer> | null;
+  before: Resource<Usage> | null;
+};
 
-const LENGTHS: [string, string][] = [
-  ["24h", "Last 24 hours"],
-  ["7d", "Last 7 days"],
-  ["30d", "Last 30 days"],
-];
+const partsOf = ({ table, chart, series, before }: View): Resource<unknown>[] =>
+  [table, chart, series, before].filter((part) => part !== null);
 
-const DAY_MS = 86_400_000;
-const SERIES_MAX = 5;
-const CLASSES = ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6"];
-
-/** The name of a line's group. */
-export function nameOf(line: UsageLine, by: string): string {
-  return line.names?.[by] ?? line.group[by] ?? "none";
+/** Reads what the address asks for. What was shown stays until the answers are there, so that nothing moves. */
+function useView(): View {
+  const known = (name: string, other: string): string => (BY.some(([id]) => id === param(name)) ? param(name) : other);
+  const first = known("by", "model");
+  const second = known("and", "");
+  const by = second && second !== first ? `${first},${second}` : first;
+  const span = useSpan(param("period"), param("from"), param("to"));
+  const filters = Object.fromEntries(BY.map(([name]): [string, string] => [name, param(name)]).filter(([, value]) => value));
+  const figure = FIGURES.find(({ id }) => id === param("figure")) ?? COST;
+  const sums = (of: Span, more: Record<string, string>): string =>
+    `usage?${new URLSearchParams({ group_by: by, from: String(of.from), to: String(of.to), ...filters, ...more })}`;
+  const isMoney = figure.value !== null;
+  const search = new URLSearchParams({ from: String(span.from), to: String(span.to), ...filters });
+  const table = useResource<Usage>(sums(span, { sort: "cost", limit: "500" }));
+  const chart = useResource<Usage>(isMoney ? sums(span, { bucket: span.bucket, limit: "10000" }) : null);
+  const series = useResource<SeriesAnswer>(isMoney ? null : `series?${search}`);
+  const earlier = useResource<Usage>(param("compare") ? sums(before(span), { sort: "cost", limit: "500" }) : null);
+  const view: View = {
+    figure,
+    by,
+    span,
+    filters,
+    table,
+    chart: isMoney ? chart : null,
+    series: isMoney ? null : series,
+    before: param("compare") ? earlier : null,
+  };
+  const shown = useRef(view);
+  if (partsOf(view).every(isSettled)) shown.current = view;
+  return partsOf(shown.current).every(isSettled) ? shown.current : view;
 }
-
-/** Groups as stacked series over the buckets of a period; those beyond the largest become one series. */
-export function seriesOf(lines: UsageLine[], by: string, value: (figures: Figures) => number, times: number[]): Series[] {
-  const sums = new Map<string, number>();
-  for (const line of lines) sums.set(nameOf(line, by), (sums.get(nameOf(line, by)) ?? 0) + value(line));
-  const largest = [...sums].sort(([, a], [, b]) => b - a).map(([name]) => name);
-  const own = largest.slice(0, largest.length > SERIES_MAX + 1 ? SERIES_MAX : SERIES_MAX + 1);
-  const isRest = own.length < largest.length;
-  const series = [...own, ...(isRest ? [`${largest.length - own.length} more`] : [])].map((name, i) => ({
-    name,
-    values: times.map(() => 0),
-    className: CLASSES[i] ?? "series-6",
-  }));
-  for (const line of lines) {
-    const at = times.indexOf(line.bucket_start_ms ?? 0);
-    const place = own.indexOf(nameOf(line, by));
-    const values = series[place < 0 ? series.length - 1 : place]?.values;
-    if (values && at >= 0) values[at] = (values[at] ?? 0) + value(line);
-  }
-  return series;
-}
-
-/** The starts of the buckets from `from` on, in UTC. */
-export function bucketsOf(from: number, to: number, length: number): number[] {
-  const times: number[] = [];
-  for (let at = Math.floor(from / length) * length; at < to; at += length) times.push(at);
-  return times;
-}
-
-const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 export function UsagePage() {
-  const by = BY.some(([name]) => name === param("by")) ? param("by") : "model";
-  const period = param("period") || "7d";
-  const from = usePeriod(period);
-  const isHourly = period === "24h";
-  const filters: Record<string, string> = Object.fromEntries(
-    BY.map(([name]): [string, string] => [name, param(name)]).filter(([, value]) => value),
-  );
-  const asked = (more: Record<string, string>): string => `usage?${new URLSearchParams({ group_by: by, from, ...filters, ...more })}`;
-  const table = useResource<Usage>(asked({ sort: "cost", limit: "500" }));
-  const chart = useResource<Usage>(asked({ bucket: isHourly ? "hour" : "day", limit: "10000" }));
-  const [id, title, value, unit] = FIGURES.find(([name]) => name === param("figure")) ?? (FIGURES[0] as (typeof FIGURES)[0]);
-  const exported = new URLSearchParams({ from, ...filters });
-  const timeText = (at: number): string => {
-    const date = new Date(at);
-    return isHourly ? `${String(date.getUTCHours()).padStart(2, "0")}:00` : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
-  };
+  const view = useView();
+  const { span, filters } = view;
+  const exported = new URLSearchParams({ from: String(span.from), to: String(span.to), ...filters });
   return (
     <Page
       title="Usage"
@@ -101,124 +92,204 @@ export function UsagePage() {
         </a>
       }
     >
-      <div class="filters">
-        <Select
-          aria-label="By"
-          data-filter
-          value={by}
-          onValue={(by) => setParams({ by })}
-          options={BY.map(([name, title]): [string, string] => [name, `By ${title.toLowerCase()}`])}
-        />
-        <Select aria-label="Period" data-period value={period} onValue={(period) => setParams({ period })} options={LENGTHS} />
-        <span class="seg" role="group" aria-label="Figure">
-          {FIGURES.map(([name, title]) => (
-            <button key={name} type="button" aria-pressed={name === id} onClick={() => setParams({ figure: name })}>
-              {title}
-            </button>
-          ))}
-        </span>
-        {Object.entries(filters).map(([name, value]) => (
-          <span key={name} class="tag accent">
-            {BY.find(([id]) => id === name)?.[1]}: <span class="clip">{value}</span>
-            <button type="button" class="tag-x" aria-label={`Remove the filter ${name}`} onClick={() => setParams({ [name]: null })}>
-              <Icon name="x" small />
-            </button>
-          </span>
-        ))}
-      </div>
-      <Loaded resource={chart} rows={6}>
-        {(data) => {
-          const length = isHourly ? DAY_MS / 24 : DAY_MS;
-          const times = bucketsOf(data.from_ms, data.to_ms, length);
-          return (
-            <Card title={`${title} by ${isHourly ? "hour" : "day"}, UTC`}>
-              {data.data.length === 0 ? (
-                <Empty icon="chart-column" title="Nothing was used in this period" />
-              ) : (
-                <Bars
-                  times={times}
-                  series={seriesOf(data.data, by, value, times)}
-                  unit={unit}
-                  timeText={timeText}
-                  summary={`${title} by ${by}.`}
-                />
-              )}
-            </Card>
-          );
-        }}
-      </Loaded>
-      <Loaded resource={table} rows={6}>
-        {(data) => <Lines of={data} by={by} from={from} filters={filters} />}
-      </Loaded>
+      <Choices span={span} filters={filters} />
+      {partsOf(view).every(isSettled) ? (
+        <Report of={view} />
+      ) : (
+        <div class="card">
+          <Skeleton rows={8} />
+        </div>
+      )}
+      {param("reprice") && <Reprice wanted={param("reprice")} span={span} />}
     </Page>
   );
 }
 
-type LinesProps = { of: Usage; by: string; from: string; filters: Record<string, string> };
-
-function Lines({ of, by, from, filters }: LinesProps) {
-  const title = BY.find(([name]) => name === by)?.[1] ?? by;
+function Choices({ span, filters }: { span: Span; filters: Record<string, string> }) {
+  const by = BY.some(([id]) => id === param("by")) ? param("by") : "model";
+  const figure = FIGURES.find(({ id }) => id === param("figure")) ?? COST;
+  const isGiven = param("from") !== "";
   return (
-    <Card title={`By ${title.toLowerCase()}`} bare>
-      <div class="table-wrap" role="group" aria-label="Sums" tabIndex={0}>
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">{title}</th>
-              <th scope="col" class="num">
-                Requests
-              </th>
-              <th scope="col" class="num">
-                Input
-              </th>
-              <th scope="col" class="num">
-                Output
-              </th>
-              <th scope="col" class="num">
-                First token
-              </th>
-              <th scope="col" class="num">
-                Cost
-              </th>
-            </tr>
-          </thead>
-          <tbody>
-            {of.data.map((line) => (
-              <Line
-                key={line.group[by] ?? ""}
-                name={nameOf(line, by)}
-                figures={line}
-                to={line.group[by] ? href("/requests", { ...filters, [by]: line.group[by], from }) : null}
-              />
-            ))}
-            {of.totals && <Line name="Together" figures={of.totals} to={null} strong />}
-          </tbody>
-        </table>
-      </div>
-      {of.totals && of.totals.requests_unpriced > 0 && (
-        <div class="table-foot">
-          <span>{plural(of.totals.requests_unpriced, "attempt")} without a known price</span>
-          <a href={href("/models", { priced: "false" })}>Set a price</a>
-        </div>
+    <div class="filters">
+      <Select
+        aria-label="By"
+        data-filter
+        value={by}
+        onValue={(by) => setParams({ by })}
+        options={BY.map(([name, title]): [string, string] => [name, `By ${title.toLowerCase()}`])}
+      />
+      <Select
+        aria-label="And by"
+        value={param("and")}
+        onValue={(and) => setParams({ and })}
+        options={[
+          ["", "alone"],
+          ...BY.filter(([name]) => name !== by).map(([name, title]): [string, string] => [name, `and ${title.toLowerCase()}`]),
+        ]}
+      />
+      <Select
+        aria-label="Period"
+        data-period
+        value={isGiven ? "chosen" : param("period") || "7d"}
+        onValue={(period) =>
+          setParams(period === "chosen" ? { from: String(span.from), to: String(span.to) } : { period, from: null, to: null })
+        }
+        options={[...LENGTHS.map(([id, title]): [string, string] => [id, title]), ["chosen", "Chosen days"]]}
+      />
+      {isGiven && (
+        <>
+          <Text
+            type="date"
+            aria-label="From (UTC)"
+            value={dayOf(span.from)}
+            onValue={(date) => dayStart(date) && setParams({ from: dayStart(date) }, "replace")}
+          />
+          <Text
+            type="date"
+            aria-label="To, inclusive (UTC)"
+            value={dayOf(span.to - 1)}
+            onValue={(date) => dayStart(date) && setParams({ to: dayStart(date, 1) }, "replace")}
+          />
+        </>
+      )}
+      <span class="seg" role="group" aria-label="Figure">
+        {FIGURES.map(({ id, title }) => (
+          <button key={id} type="button" aria-pressed={id === figure.id} onClick={() => setParams({ figure: id })}>
+            {title}
+          </button>
+        ))}
+      </span>
+      <label class="pick">
+        <input
+          type="checkbox"
+          checked={param("compare") !== ""}
+          onChange={(e) => setParams({ compare: e.currentTarget.checked ? "1" : null })}
+        />
+        <span>Compare with the time before</span>
+      </label>
+      {Object.entries(filters).map(([name, value]) => (
+        <span key={name} class="tag accent">
+          {BY.find(([id]) => id === name)?.[1]}: <span class="clip">{value}</span>
+          <button type="button" class="tag-x" aria-label={`Remove the filter ${name}`} onClick={() => setParams({ [name]: null })}>
+            <Icon name="x" small />
+          </button>
+        </span>
+      ))}
+    </div>
+  );
+}
+
+function Report({ of }: { of: View }) {
+  const { table, by, span, filters } = of;
+  const data = table.data.value;
+  return (
+    <>
+      <Chart of={of} />
+      {data ? (
+        <Lines of={data} before={of.before?.data.value ?? null} by={by} span={span} filters={filters} />
+      ) : (
+        table.error.value && <ErrorBox error={table.error.value} retry={() => table.load()} />
+      )}
+    </>
+  );
+}
+
+const choosePeriod = (from: number, to: number): void => setParams({ from: String(from), to: String(to), period: null });
+const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+
+function Chart({ of }: { of: View }) {
+  const error = of.chart?.error.value ?? of.series?.error.value;
+  if (error) return <ErrorBox error={error} retry={() => (of.chart ?? of.series)?.load()} />;
+  const series = of.series?.data.value;
+  if (series) return <Answers of={series} figure={of.figure.id} />;
+  const sums = of.chart?.data.value;
+  return sums ? <Sums of={of} sums={sums} /> : null;
+}
+
+/** Money, requests or tokens, stacked by groups. */
+function Sums({ of, sums }: { of: View; sums: Usage }) {
+  const { figure, by, span } = of;
+  if (figure.value === null) return null;
+  const times = bucketsOf(sums.from_ms, sums.to_ms, bucketMs(span));
+  const series = seriesOf(sums.data, by, figure.value, times);
+  const timeText = (at: number): string => {
+    const date = new Date(at);
+    return span.bucket === "hour"
+      ? `${String(date.getUTCHours()).padStart(2, "0")}:00`
+      : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
+  };
+  const earlier = of.before?.data.value?.totals;
+  const now = of.table.data.value?.totals;
+  return (
+    <Card
+      title={`${figure.title} by ${span.bucket}, UTC`}
+      aside={
+        earlier &&
+        now && (
+          <span class="faint">
+            {figure.unit(figure.value(now))}, before {figure.unit(figure.value(earlier))}{" "}
+            {changeWords(figure.value(now), figure.value(earlier))}
+          </span>
+        )
+      }
+    >
+      {sums.data.length === 0 ? (
+        <Empty icon="chart-column" title="Nothing was used in this period" />
+      ) : (
+        <Bars
+          times={times}
+          series={series}
+          unit={figure.unit}
+          timeText={timeText}
+          summary={`${figure.title} by ${by.replace(",", " and ")}.`}
+          onPeriod={choosePeriod}
+          onSeries={(i) => {
+            const line = series[i]?.line;
+            const filters = line && filtersOf(line, by);
+            if (filters) setParams(filters);
+          }}
+        />
       )}
     </Card>
   );
 }
 
-const INPUT = ["input", "cache_read", "cache_write", "cache_write_1h", "audio_input", "image_input"];
-
-function Line({ name, figures, to, strong }: { name: string; figures: Figures; to: string | null; strong?: boolean }) {
-  const input = INPUT.reduce((sum, kind) => sum + (figures.tokens[kind] ?? 0), 0);
+/** How requests ended, or how long they took. */
+function Answers({ of, figure }: { of: SeriesAnswer; figure: string }) {
+  const times = timesOf(of);
+  const points = of.groups[0]?.points;
+  const isLong = of.to_ms - of.from_ms > 2 * 86_400_000;
+  const timeText = (at: number): string => (isLong ? moment(at) : clock(at));
+  const aside = of.partial && <span class="faint">before {moment(of.complete_from_ms)} records are missing</span>;
+  if (figure === "outcomes") {
+    return (
+      <Card title="Requests by outcome" aside={aside}>
+        <Bars
+          times={times}
+          series={outcomesOf(points)}
+          unit={count}
+          timeText={timeText}
+          summary="Requests by outcome."
+          onPeriod={choosePeriod}
+        />
+      </Card>
+    );
+  }
   return (
-    <tr>
-      <td class="wrap">{strong ? <b>{name}</b> : name || UNKNOWN}</td>
-      <td class="num">{to ? <a href={to}>{count(figures.requests)}</a> : count(figures.requests)}</td>
-      <td class="num">{short(input)}</td>
-      <td class="num">{short(figures.tokens.total - input)}</td>
-      <td class="num">{duration(figures.first_content_us_avg)}</td>
-      <td class="num">
-        <Spend figures={figures} />
-      </td>
-    </tr>
+    <Card title="Time to first token, and until the end" aside={aside}>
+      <LineChart
+        times={times}
+        series={[
+          { name: "First token, p50", values: points?.first_content_us_p50 ?? [], className: "series-1" },
+          { name: "First token, p99", values: points?.first_content_us_p99 ?? [], className: "series-2" },
+          { name: "Total, p50", values: points?.duration_us_p50 ?? [], className: "series-3" },
+          { name: "Total, p99", values: points?.duration_us_p99 ?? [], className: "series-4" },
+        ]}
+        unit={(us) => (us === 0 ? "0" : duration(us))}
+        timeText={timeText}
+        summary="Latency: median and slowest hundredth of the time to the first token and of the whole answer."
+        onPeriod={choosePeriod}
+      />
+    </Card>
   );
 }

@@ -25,6 +25,8 @@ type Props = {
   height?: number;
   /** Called with a time that was chosen: by dragging over the plot, or by Enter at the cursor. */
   onPeriod?: (from: number, to: number) => void;
+  /** Called with the series whose bar or entry in the legend was pressed. */
+  onSeries?: (index: number) => void;
 };
 
 /** 1, 2 or 5 times a power of ten, so that about `lines` of them reach `max`. */
@@ -79,14 +81,21 @@ function useWidth() {
 /** Where a moment and a value lie, in pixels. */
 type Scale = { x: (i: number) => number; y: (value: number) => number; slot: number };
 
-type FrameProps = Props & { highest: number; draw: (scale: Scale) => ComponentChildren };
+type FrameProps = Props & {
+  highest: number;
+  draw: (scale: Scale) => ComponentChildren;
+  /** The index of the series that is drawn at a value of a point; -1 if none is. */
+  seriesAt?: (i: number, value: number) => number;
+};
 
 /** Axes, cursor, marks, spoken values and the legend around what `draw` returns. */
-function Frame({ times, series, unit, timeText, summary, marks = [], height = HEIGHT, highest, draw, onPeriod }: FrameProps) {
+function Frame(props: FrameProps) {
+  const { times, series, unit, timeText, summary, marks = [], height = HEIGHT, highest, draw, onPeriod, onSeries, seriesAt } = props;
   const [stage, width] = useWidth();
   const [here, setHere] = useState(-1);
   const [dragged, drag] = useState<number | null>(null);
   const [said, say] = useState("");
+  const [isTable, showTable] = useState(false);
   const top = marks.length ? MARKS_TOP : 8;
   const tick = stepOf(highest || 1, 4);
   const ceiling = Math.ceil((highest || 1) / tick) * tick;
@@ -110,6 +119,15 @@ function Frame({ times, series, unit, timeText, summary, marks = [], height = HE
   const at = (event: PointerEvent & { currentTarget: HTMLElement }): number => {
     const i = Math.floor((event.clientX - event.currentTarget.getBoundingClientRect().left - LEFT) / slot);
     return i >= 0 && i < times.length ? i : -1;
+  };
+  /** A click on a bar takes its series; a click beside it, and a drag, take the time. */
+  const release = (event: PointerEvent & { currentTarget: HTMLElement }): void => {
+    const i = at(event);
+    if (dragged === null || dragged < 0 || i < 0) return;
+    const tall = event.clientY - event.currentTarget.getBoundingClientRect().top;
+    const picked = dragged === i && onSeries && seriesAt ? seriesAt(i, ((height - BOTTOM - tall) / (height - top - BOTTOM)) * ceiling) : -1;
+    if (picked >= 0) onSeries?.(picked);
+    else choose(dragged, i);
   };
   const keys = (event: KeyboardEvent): void => {
     if (event.key === "Enter" && here >= 0 && event.target === event.currentTarget) choose(here, here);
@@ -138,7 +156,7 @@ function Frame({ times, series, unit, timeText, summary, marks = [], height = HE
         onPointerMove={(event) => show(at(event), false)}
         onPointerDown={(event) => onPeriod && drag(at(event))}
         onPointerUp={(event) => {
-          if (dragged !== null && dragged >= 0 && at(event) >= 0) choose(dragged, at(event));
+          release(event);
           drag(null);
         }}
       >
@@ -199,13 +217,64 @@ function Frame({ times, series, unit, timeText, summary, marks = [], height = HE
         </p>
       </div>
       <div class="chart-legend">
-        {series.map(({ name, className }) => (
-          <span key={name} class="chart-entry">
-            <i class={`key ${className}`} />
-            <span class="clip">{name}</span>
-          </span>
-        ))}
+        {series.map(({ name, className }, i) => {
+          const entry = (
+            <>
+              <i class={`key ${className}`} />
+              <span class="clip">{name}</span>
+            </>
+          );
+          return onSeries ? (
+            <button key={name} type="button" class="chart-entry link" title="Only this" onClick={() => onSeries(i)}>
+              {entry}
+            </button>
+          ) : (
+            <span key={name} class="chart-entry">
+              {entry}
+            </span>
+          );
+        })}
+        <button type="button" class="chart-entry link faint" aria-expanded={isTable} onClick={() => showTable(!isTable)}>
+          {isTable ? "Hide the table" : "Show as table"}
+        </button>
       </div>
+      {isTable && <Numbers times={times} series={series} timeText={timeText} valueText={valueText} summary={summary} />}
+    </div>
+  );
+}
+
+type NumbersProps = Pick<Props, "times" | "series" | "timeText" | "summary"> & { valueText: (value: number | null | undefined) => string };
+
+/** The values of a chart as a table, the newest first. */
+function Numbers({ times, series, timeText, summary, valueText }: NumbersProps) {
+  return (
+    <div class="table-wrap chart-table" role="group" aria-label={`${summary} As a table.`} tabIndex={0}>
+      <table class="table">
+        <thead>
+          <tr>
+            <th scope="col">Time</th>
+            {series.map(({ name }) => (
+              <th key={name} scope="col" class="num">
+                {name}
+              </th>
+            ))}
+          </tr>
+        </thead>
+        <tbody>
+          {times
+            .map((at, i) => (
+              <tr key={at}>
+                <th scope="row">{timeText(at)}</th>
+                {series.map(({ name, values }) => (
+                  <td key={name} class="num">
+                    {valueText(values[i])}
+                  </td>
+                ))}
+              </tr>
+            ))
+            .reverse()}
+        </tbody>
+      </table>
     </div>
   );
 }
@@ -270,6 +339,7 @@ export function Bars(props: Props) {
     <Frame
       {...props}
       highest={Math.max(...sums, 0)}
+      seriesAt={(i, value) => stackedAt(series, i, value)}
       draw={(scale) => (
         <>
           {series.map(({ name, className }, n) => (
@@ -280,6 +350,16 @@ export function Bars(props: Props) {
       )}
     />
   );
+}
+
+/** The series whose part of a stacked bar lies at a value; -1 beside the bar. */
+export function stackedAt(series: Series[], i: number, value: number): number {
+  let below = 0;
+  return series.findIndex(({ values }) => {
+    const from = below;
+    below += values[i] ?? 0;
+    return value >= from && value < below;
+  });
 }
 
 /** Lines; a value of null interrupts one. */

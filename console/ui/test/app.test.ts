@@ -14,7 +14,9 @@ import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
 import { settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
-import { bucketsOf, seriesOf } from "../page/usage";
+import { bucketsOf, changeWords, seriesOf } from "../page/usage/groups";
+import { before, spanOf } from "../page/usage/span";
+import { stackedAt } from "../part/chart";
 import { changesOf, contested, merged } from "../part/conflict";
 import { concerns } from "../part/form";
 import { moved } from "../part/reorder";
@@ -226,4 +228,30 @@ test("settings are found by name, path, value and description, and by layer", ()
     false,
     true,
   ]);
+});
+
+test("a report's time is in whole hours, and has a time of the same length before it", () => {
+  const now = Date.parse("2026-11-22T12:20:00Z");
+  const hours = (n: number): number => n * 3_600_000;
+  const week = spanOf("", "", "", now);
+  expect(week).toEqual({ from: Date.parse("2026-11-15T13:00:00Z"), to: Date.parse("2026-11-22T13:00:00Z"), bucket: "day" });
+  expect(before(week)).toEqual({ from: week.from - hours(168), to: week.from, bucket: "day" });
+  expect(spanOf("24h", "", "", now).bucket).toBe("hour");
+  expect(spanOf("24h", String(hours(10) + 1), String(hours(20) - 1), now)).toEqual({ from: hours(10), to: hours(20), bucket: "hour" });
+  expect(spanOf("7d", "nonsense", "", now)).toEqual(week);
+});
+
+test("a change is a share of what was before", () => {
+  expect([changeWords(112, 100), changeWords(50, 100), changeWords(1, 1), changeWords(3, 0), changeWords(0, 0)]).toEqual([
+    "+12 %",
+    "−50 %",
+    "±0 %",
+    "new",
+    "",
+  ]);
+});
+
+test("a press on a stacked bar takes the part below the pointer", () => {
+  const series = [[4], [0], [6]].map((values, i) => ({ name: String(i), values, className: "" }));
+  expect([0, 3.9, 4, 9.9, 10, -1].map((value) => stackedAt(series, 0, value))).toEqual([0, 0, 2, 2, -1, -1]);
 });
