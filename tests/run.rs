@@ -89,6 +89,26 @@ async fn a_run_as_a_human_may_use_what_is_theirs() {
 }
 
 #[tokio::test]
+async fn a_humans_limit_counts_in_a_run_though_no_key_acts_as_them() {
+    let (gateway, [first, _], _) = start().await;
+    first.always(Answer::completion("hello"));
+    let admin = Admin(gateway.client());
+    let human = admin.create("principals", json!({"name": "Ada"})).await;
+    let quota = json!({"subject": {"kind": "principal", "id": human}, "metric": "requests", "window": "day", "limit": 2});
+    let quota = admin.create("quotas", quota).await;
+    let client = acting_as(&gateway, &human);
+    let used = async || admin.done("GET", &format!("quotas/{quota}"), Value::Null).await["used"].clone();
+    assert_eq!(run(&client, chat::request("p0/m")).await.status, 200);
+    assert_eq!(used().await, 1);
+    assert_eq!(run(&client, chat::request("p0/m")).await.status, 200);
+    let over = run(&client, chat::request("p0/m")).await;
+    assert_eq!((over.status, over.error_code().as_str()), (429, "quota_exceeded"), "{over:?}");
+    admin.done("PATCH", &format!("quotas/{quota}"), json!({"limit": 3})).await;
+    assert_eq!(run(&client, chat::request("p0/m")).await.status, 200);
+    assert_eq!(used().await, 3);
+}
+
+#[tokio::test]
 async fn a_run_needs_a_key_or_human_and_a_path_of_the_data_plane() {
     let (gateway, [first, _], key) = start().await;
     let body = || chat::request("line");

@@ -409,6 +409,9 @@ async fn run(
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = counter.run(app.writer.clone(), counting_stops);
     let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
+    let recorded = Arc::clone(&app);
+    let pruning = async move { recorded.recordings.run().await };
+    let pruning = spawn_vital(&alarm, "the end of recordings", pruning);
     loop {
         let visit = tokio::select! {
             _ = &mut stopped => break,
@@ -418,6 +421,7 @@ async fn run(
         tokio::spawn(receive(Arc::clone(&app), visit));
     }
     renewing.abort();
+    pruning.abort();
     if let Some(fetching) = fetching {
         fetching.abort();
     }

@@ -40,6 +40,11 @@ names!(
     shared::operation::Dialect::ALL.iter().map(|dialect| dialect.name()).collect()
 );
 names!(
+    StepResult,
+    "The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt.",
+    shared::usage::StepResult::ALL.iter().map(|result| result.name()).collect()
+);
+names!(
     Outcome,
     "The end of an exchange: with the whole answer, with an error, by a client that left, by an upstream that broke off \
      after output had started, or by the end of the process.",

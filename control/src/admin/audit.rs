@@ -13,7 +13,7 @@ use shared::port::Body;
 use super::query::Query;
 use super::reference::{FileContent, NoMembers};
 use super::stream::{self, Feed};
-use super::{ApiError, Call, Route, csv, json, route_of};
+use super::{ApiError, App, Call, Route, csv, json, route_of};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
@@ -29,8 +29,10 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit/export", |call| Box::pin(export(call)))
         .answers::<FileContent>("Sends the audit records as a file.")
         .query(&["format", "actor", "action", "object", "outcome", "from", "to"]),
+    route_of(Method::GET, "audit/verify", |call| Box::pin(show_verification(call)))
+        .answers::<AuditVerification>("Verifies the chain of the audit records. The audit does not record it."),
     route_of(Method::POST, "audit/verify", |call| Box::pin(verify(call)))
-        .answers::<AuditVerification>("Verifies the chain of the audit records.")
+        .answers::<AuditVerification>("Verifies the chain of the audit records. The audit records the result.")
         .takes::<NoMembers>(),
     route_of(Method::GET, "audit/{}", |call| Box::pin(show(call)))
         .answers::<AuditRow>("Shows an audit record."),
@@ -84,27 +86,36 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&found.ok_or_else(missing)?)
 }
 
+async fn show_verification(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    json(&verification(call.app).await?)
+}
+
 /// Verifies the chain, of which the record of this verification becomes the next link.
 async fn verify(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     call.no_fields()?;
-    let keys = Arc::clone(&call.app.keys);
-    let verified = call.app.readers.ask(move |db| {
+    let verification = verification(call.app).await?;
+    let audit = AuditEntry::done("audit.verify", "audit", "").after(serde_json::json!(verification));
+    call.execute(StatusCode::OK, AuditOnly(Done::new(&verification, audit, Touched::NOTHING)?)).await
+}
+
+async fn verification(app: &App) -> Result<AuditVerification, ApiError> {
+    let keys = Arc::clone(&app.keys);
+    let verified = app.readers.ask(move |db| {
         // One transaction, so that no record is added meanwhile.
         let tx = db.unchecked_transaction()?;
         Ok((chain::verify(&tx, &keys)?, extent(&tx)?))
     });
     let (verdict, AuditExtent { rows, since_ms }) = verified.await?;
     let broken = verdict.err();
-    let verification = AuditVerification {
+    Ok(AuditVerification {
         ok: broken.is_none(),
         rows,
         since_ms,
         broken_at: broken.and_then(|broken| broken.first_id()),
         fault: broken.map(|broken| broken.to_string()),
-    };
-    let audit = AuditEntry::done("audit.verify", "audit", "").after(serde_json::json!(verification));
-    call.execute(StatusCode::OK, AuditOnly(Done::new(&verification, audit, Touched::NOTHING)?)).await
+    })
 }
 
 fn cursor(text: &str) -> Result<i64, ApiError> {

@@ -3,26 +3,29 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::{Method, Response, StatusCode};
 use http_body_util::BodyExt as _;
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use shared::access::{Access, Role};
+use shared::access::Access;
+use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, ModelId, ProviderId, is_name};
 use shared::port::{AssumedFault, Body, FaultKind, Insider, Rehearsal};
 use shared::routing::{Endpoint, Target};
 use shared::snapshot::Snapshot;
 
 use super::endpoints::{members, text};
+use super::explanation::Explanation;
 use super::providers::NAME_RULE;
-use super::trials::{administrator, principal};
+use super::trials::administrator;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::test_completion::{HERE, request};
 use crate::db::endpoints::StoredMember;
+use crate::publish::AccessHolder;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
-    .answers::<Value>("Shows which targets a request would try, without sending anything.")
+    .answers::<Explained>("Shows which targets a request would try, without sending anything.")
     .takes::<ExplainRequest>()];
 
 /// A request to explain.
@@ -33,7 +36,7 @@ struct ExplainRequest {
     /// The project key to explain for.
     #[serde(default)]
     key_id: Option<String>,
-    /// The human to explain for, as a key without limits that acts as them would. With neither field, the
+    /// The human to explain for: a caller without lists, bound by the limits of the human. With neither field, the
     /// administrator who asks.
     #[serde(default)]
     principal_id: Option<String>,
@@ -104,6 +107,15 @@ enum FaultName {
     Cut,
 }
 
+/// The answer: an explanation, or several.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(untagged)]
+enum Explained {
+    One(Box<Explanation>),
+    Several(ExplainedCases),
+}
+
 /// The explanations of several requests, in their order.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
@@ -111,14 +123,13 @@ struct ExplainedCases {
     cases: Vec<ExplainedCase>,
 }
 
-/// The explanation of one request.
+/// The explanation of one of several requests.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ExplainedCase {
     name: String,
-    /// The explanation, as for a single request.
     #[serde(flatten)]
-    explanation: Value,
+    explanation: Explanation,
 }
 
 async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -132,7 +143,10 @@ async fn explain(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     match (path, body, cases) {
         (Some(path), Some(body), None) => {
             let access = access(&call, key_id, principal_id).await?;
-            plan(call.app, access, &rehearsal, (&path, &body)).await
+            match plan(call.app, access, &rehearsal, (&path, &body)).await? {
+                Ok(explanation) => json(&Explained::One(Box::new(explanation))),
+                Err(answer) => Ok(answer),
+            }
         }
         (None, None, Some(cases)) => several(&call, (key_id, principal_id), &rehearsal, cases).await,
         (None, _, None) => Err(ApiError::parameter("path", "Send path and body, or cases.")),
@@ -158,25 +172,21 @@ async fn several(
             false => (key_id.clone(), principal_id.clone()),
         };
         let access = access(call, key, human).await?;
-        let answer = plan(call.app, access, rehearsal, (&path, &body)).await?;
-        if answer.status() != StatusCode::OK {
-            return Ok(answer);
+        match plan(call.app, access, rehearsal, (&path, &body)).await? {
+            Ok(explanation) => explained.push(ExplainedCase { name, explanation }),
+            Err(answer) => return Ok(answer),
         }
-        let bytes =
-            answer.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_else(|_| Bytes::new());
-        let explanation = serde_json::from_slice(&bytes).unwrap_or_default();
-        explained.push(ExplainedCase { name, explanation });
     }
-    json(&ExplainedCases { cases: explained })
+    json(&Explained::Several(ExplainedCases { cases: explained }))
 }
 
-/// Returns the plan of one request, from the data plane.
+/// Returns the plan of one request, from the data plane, or the data plane's answer if that is an error.
 async fn plan(
     app: &App,
     access: Arc<Access>,
     rehearsal: &Rehearsal,
     (path, body): (&str, &Value),
-) -> Result<Response<Body>, ApiError> {
+) -> Result<Result<Explanation, Response<Body>>, ApiError> {
     if !is_client_path(path) {
         let message = "path must be a path for client POST requests, such as /v1/chat/completions.";
         return Err(ApiError::parameter("path", message));
@@ -185,7 +195,13 @@ async fn plan(
     let mut request = request(insider, path, body.to_string())
         .map_err(|_| ApiError::parameter("path", "path must be the path of a URL."))?;
     request.extensions_mut().insert(rehearsal.clone());
-    Ok(app.plane.handle(request, HERE).await)
+    let answer = app.plane.handle(request, HERE).await;
+    if answer.status() != StatusCode::OK {
+        return Ok(Err(answer));
+    }
+    let unreadable = || ApiError::new(ErrorKind::Internal, "The explanation could not be read.");
+    let body = answer.into_body().collect().await.map_err(|_| unreadable())?;
+    Ok(Ok(serde_json::from_slice(&body.to_bytes()).map_err(|_| unreadable())?))
 }
 
 /// Returns the access of the key or human, or that of the caller.
@@ -197,12 +213,19 @@ async fn access(
     match (key_id, principal_id) {
         (Some(_), Some(_)) => Err(ApiError::parameter("key_id", "Send key_id or principal_id, not both.")),
         (Some(id), None) => of_key(call.app, &id),
-        (None, Some(id)) => {
-            let acts_as = Some(principal(call.app, id).await?);
-            Ok(Arc::new(Access { acts_as, ..Access::new("explain", Role::Project) }))
-        }
+        (None, Some(id)) => of_human(call.app, id).await,
         (None, None) => Ok(Arc::new(administrator(call, None))),
     }
+}
+
+/// Returns the access of a human without a key.
+async fn of_human(app: &App, id: String) -> Result<Arc<Access>, ApiError> {
+    let counters = Arc::clone(&app.counters);
+    let read = move |db: &Connection| AccessHolder::counted_human(db, ("explain", &id), &counters);
+    app.readers.ask(read).await?.map(Arc::new).ok_or_else(|| {
+        let message = "principal_id does not name a usable human: the human does not exist, or is disabled.";
+        ApiError::parameter("principal_id", message)
+    })
 }
 
 /// Returns the access of a key in the snapshot. Disabled, revoked and expired keys are not in it.

@@ -16,6 +16,7 @@ mod endpoints;
 mod error;
 mod explain;
 mod extensions;
+mod explanation;
 mod field;
 pub(crate) mod gate;
 mod health;

@@ -87,6 +87,10 @@ pub(super) struct NoContent;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FileContent;
 
+/// The body of a request of the data plane, or of its answer.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DataPlaneBody {}
+
 /// A body without members.
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NoMembers {}

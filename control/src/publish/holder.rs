@@ -6,6 +6,7 @@ use shared::access::{Access, Allowlist, Role};
 use shared::clock::unix_ms;
 use shared::id::PrincipalId;
 use shared::key_hash::KeyHash;
+use shared::quota::Counters;
 
 use super::access::{ProjectAccess, access};
 use super::quotas::QuotasBySubject;
@@ -52,15 +53,23 @@ impl AccessHolder {
     /// Returns the access of a key that acts as a human and is bound by no lists.
     pub(crate) fn human(db: &Connection, id: &str) -> rusqlite::Result<Option<Self>> {
         let Some(human) = principals::find(db, id)? else { return Ok(None) };
-        let key = bare_key("", Some(id.to_owned()));
-        let book = QuotasBySubject::uncounted(Rules::load_of(db, std::slice::from_ref(&key))?);
-        let access = Access {
-            acts_as: Some(PrincipalId::new(id)),
-            quotas: book.of("", "", Some(id)),
-            ..Access::new("", Role::Project)
-        };
+        let book = QuotasBySubject::uncounted(rules_of_human(db, id)?);
         let obstacles = human.disabled.then_some(Obstacle::PrincipalDisabled).into_iter().collect();
-        Ok(Some(Self { access, obstacles }))
+        Ok(Some(Self { access: access_of_human("", id, &book), obstacles }))
+    }
+
+    /// Returns the access of a human as the key `key`, bound by no lists. The limits of the human, of providers and of the
+    /// gateway count in `counters`, with those of all keys. `None` if the human does not exist or is disabled.
+    pub(crate) fn counted_human(
+        db: &Connection,
+        (key, id): (&str, &str),
+        counters: &Counters,
+    ) -> rusqlite::Result<Option<Access>> {
+        if principals::find(db, id)?.is_none_or(|human| human.disabled) {
+            return Ok(None);
+        }
+        let book = QuotasBySubject::read(rules_of_human(db, id)?, db, counters)?;
+        Ok(Some(access_of_human(key, id, &book)))
     }
 
     /// Returns the access of `key`; `None` if its project does not exist.
@@ -71,6 +80,19 @@ impl AccessHolder {
         }
         let book = QuotasBySubject::uncounted(Rules::load_of(db, std::slice::from_ref(&key))?);
         Ok(Some(Self { access: access(key, &ProjectAccess::of(project), &book), obstacles }))
+    }
+}
+
+/// Returns the limits that may count a request of a human without a key.
+fn rules_of_human(db: &Connection, id: &str) -> rusqlite::Result<Rules> {
+    Rules::load_of(db, &[bare_key("", Some(id.to_owned()))])
+}
+
+fn access_of_human(key: &str, id: &str, book: &QuotasBySubject) -> Access {
+    Access {
+        acts_as: Some(PrincipalId::new(id)),
+        quotas: book.of("", "", Some(id)),
+        ..Access::new(key, Role::Project)
     }
 }
 

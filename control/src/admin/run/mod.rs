@@ -15,31 +15,39 @@ use http::header::{
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
+use rusqlite::Connection;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 use shared::access::{Access, Role};
 use shared::error_kind::ErrorKind;
-use shared::id::{ModelId, PrincipalId, ProviderId};
+use shared::id::{ModelId, ProviderId};
 use shared::port::{Body, Insider, RUN_PATH, UpstreamTap, full};
-use shared::quota::Subject;
 use shared::sanitize;
-use shared::snapshot::Snapshot;
 
 use self::recording::{RecordedSide, Side};
+use super::reference::DataPlaneBody;
 use super::{ApiError, Call, Route, explain, json, route_of};
 use crate::catalog::test_completion::HERE;
 use crate::db::audit::AuditEntry;
-use crate::db::principals;
+use crate::publish::AccessHolder;
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::POST, "run/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
-    route_of(Method::POST, "run/{}/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
-    route_of(Method::POST, "run/{}/{}/{}", |call| Box::pin(run(call))).answers::<Value>(DOC).takes::<Value>(),
+    run_of("run/{}"),
+    run_of("run/{}/{}"),
+    run_of("run/{}/{}/{}"),
     route_of(Method::GET, "run/{}", |call| Box::pin(show(call)))
         .answers::<RunExchange>("Shows what a run exchanged on both sides of the gateway."),
 ];
 
-const DOC: &str = "Sends the request of the data plane whose path follows `run/` as a key or a human.";
+/// Returns the route of the paths of the data plane that have as many segments as `pattern` has placeholders.
+const fn run_of(pattern: &'static str) -> Route {
+    route_of(Method::POST, pattern, |call| Box::pin(run(call)))
+        .answers::<DataPlaneBody>(
+            "Sends the request of the data plane whose path follows `run/` as the key or human in `X-LLMGW-Run-As`, if wanted \
+             to the one target in `X-LLMGW-Run-Only`.",
+        )
+        .takes::<DataPlaneBody>()
+}
 
 /// True for a run, whose body has any type and is not read before the handler runs.
 pub(crate) fn is_run(parts: &Parts) -> bool {
@@ -95,13 +103,12 @@ async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
                        as the administrator.";
         ApiError::parameter(RUN_AS, message)
     })?;
-    let snapshot = call.app.snapshot.load();
     let access = if id.starts_with("prn_") {
-        let wanted = id.to_owned();
-        let found = call.app.readers.ask(move |db| principals::find(db, &wanted)).await?;
-        let is_active = found.is_some_and(|principal| !principal.disabled);
-        is_active.then(|| Arc::new(of_human(&snapshot, PrincipalId::new(id))))
+        let (human, counters) = (id.to_owned(), Arc::clone(&call.app.counters));
+        let read = move |db: &Connection| AccessHolder::counted_human(db, (RUN_KEY, &human), &counters);
+        call.app.readers.ask(read).await?.map(Arc::new)
     } else {
+        let snapshot = call.app.snapshot.load();
         let found = snapshot.access.keys.values().find(|access| access.key.as_str() == id);
         found.filter(|access| access.role == Role::Project).cloned()
     };
@@ -109,24 +116,6 @@ async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
                    revoked or expired.";
     let access = access.ok_or_else(|| ApiError::parameter(RUN_AS, message))?;
     Ok((id.to_owned(), access))
-}
-
-/// Returns the access of a key without lists and project that acts as a human. The quotas are those of the human, of
-/// provider instances and of the gateway.
-fn of_human(snapshot: &Snapshot, human: PrincipalId) -> Access {
-    let mut quotas = Vec::new();
-    for access in snapshot.access.keys.values().filter(|access| access.role == Role::Project) {
-        let is_theirs = access.acts_as.as_ref() == Some(&human);
-        let counts = |subject| match subject {
-            Subject::Principal => is_theirs,
-            Subject::Provider | Subject::Gateway => true,
-            Subject::Key | Subject::Project => false,
-        };
-        quotas.extend(access.quotas.iter().filter(|quota| counts(quota.subject)).cloned());
-    }
-    quotas.sort_by(|one, other| one.id.cmp(&other.id));
-    quotas.dedup_by(|one, other| one.id == other.id);
-    Access { acts_as: Some(human), quotas: quotas.into(), ..Access::new(RUN_KEY, Role::Project) }
 }
 
 /// Returns the target in `X-LLMGW-Run-Only`.

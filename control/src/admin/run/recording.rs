@@ -88,6 +88,18 @@ impl Recordings {
         self.kept(now).iter().rev().find(|recording| recording.request_id == request_id).cloned()
     }
 
+    /// Removes each recording when its time is over, for as long as the future is polled.
+    pub(crate) async fn run(&self) {
+        loop {
+            tokio::time::sleep_until(self.prune(tokio::time::Instant::now().into_std()).into()).await;
+        }
+    }
+
+    /// Removes the recordings that are too old at `now`. Returns the next time at which one can be too old.
+    fn prune(&self, now: Instant) -> Instant {
+        self.kept(now).front().map_or(now, |oldest| oldest.began) + KEPT
+    }
+
     /// Removes the recordings that are too old at `now`, and returns the others.
     fn kept(&self, now: Instant) -> MutexGuard<'_, VecDeque<Arc<Recording>>> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -221,6 +233,21 @@ mod tests {
         assert!(!find(0, Duration::ZERO) && find(1, Duration::ZERO));
         let late = KEPT - Duration::from_millis(1);
         assert!(find(16, late) && !find(16, KEPT) && !find(16, late), "a recording that was too old is gone");
+    }
+
+    #[test]
+    fn a_recording_is_removed_when_its_time_is_over_though_none_is_read() {
+        let recordings = Recordings::default();
+        let began = Instant::now();
+        let count = || recordings.0.lock().unwrap().len();
+        assert_eq!(recordings.prune(began), began + KEPT, "none can be too old before");
+        recordings.begin("a".to_owned(), began);
+        recordings.begin("b".to_owned(), began + Duration::from_secs(1));
+        assert_eq!((recordings.prune(began + Duration::from_secs(2)), count()), (began + KEPT, 2));
+        let next = recordings.prune(began + KEPT);
+        assert_eq!((next, count()), (began + KEPT + Duration::from_secs(1), 1));
+        recordings.prune(next);
+        assert_eq!(count(), 0);
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The page of the documentation.
 
+use http::Method;
 use serde_json::Value;
 
 use super::typescript::{members, type_of};
 use super::{ApiReference, DescribedRoute, described};
-use crate::admin::not_implemented;
+use crate::admin::{Route, not_implemented};
 use crate::db::members::MemberRole;
 use crate::permission::Permission;
 use crate::permission::matrix::{Extent, grant};
@@ -17,11 +18,14 @@ pub(super) fn text(reference: &ApiReference) -> String {
             "\n### Below {group}\n\n| route | does | needs | query | body | answer |\n|---|---|---|---|---|---|\n"
         );
         let of_group = reference.routes.iter().filter(|described| group_of(described) == group);
-        text.extend(of_group.map(|described| row(reference, described)));
+        let mut rows: Vec<String> = of_group.map(|described| row(reference, described)).collect();
+        // A path of several segments has a route for each number of them.
+        rows.dedup();
+        text.extend(rows);
     }
     text += "\n### Later\n\nThese routes exist and answer 501 `not_implemented`: ";
     let later =
-        not_implemented::ROUTES.iter().map(|route| format!("`{} {}`", route.method, named(route.pattern)));
+        not_implemented::ROUTES.iter().map(|route| format!("`{} {}`", route.method, named(route)));
     text += &later.collect::<Vec<_>>().join(", ");
     text += ".\n\n## Shapes\n\nA member with `?` may be absent.\n";
     text.extend(reference.shapes.iter().map(|(name, shape)| section(reference, name, shape)));
@@ -78,7 +82,7 @@ fn row(reference: &ApiReference, described: &DescribedRoute) -> String {
     format!(
         "| `{} {}` | {} | `{}` | {} | {} | {} |\n",
         route.method,
-        named(route.pattern),
+        named(route),
         route.reference.doc,
         route.permission.name(),
         query.join(", "),
@@ -87,8 +91,12 @@ fn row(reference: &ApiReference, described: &DescribedRoute) -> String {
     )
 }
 
-/// Returns a pattern with names in place of its `{}`.
-fn named(pattern: &str) -> String {
+/// Returns the pattern of a route with names in place of its `{}`.
+fn named(route: &Route) -> String {
+    if route.method == Method::POST && route.pattern.starts_with("run/") {
+        return "run/{path}".to_owned();
+    }
+    let pattern = route.pattern;
     let mut before = "";
     let mut parts = Vec::new();
     for part in pattern.split('/') {
@@ -96,6 +104,7 @@ fn named(pattern: &str) -> String {
             ("{}", "endpoints" | "backups") => "{name}",
             ("{}", "members") => "{human}",
             ("{}", "bindings") => "{project}",
+            ("{}", "run") => "{request_id}",
             ("{}", _) => "{id}",
             (part, _) => part,
         });
@@ -128,6 +137,7 @@ fn linked(reference: &ApiReference, schema: &Value) -> String {
     match name.as_str() {
         "NoContent" => return "204".to_owned(),
         "FileContent" => return "a file".to_owned(),
+        "DataPlaneBody" => return "as on that path".to_owned(),
         "NoMembers" => return "`{}`".to_owned(),
         "unknown" => return "any JSON".to_owned(),
         _ => {}

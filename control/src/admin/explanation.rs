@@ -1,0 +1,135 @@
+//! The explanation of a request as the data plane returns it. The data plane defines the values; these types name their
+//! members and units.
+
+use serde::{Deserialize, Serialize};
+use shared::usage::StepResult;
+
+/// The targets that would serve a request, and the reasons against the others. Members that are unknown because the request
+/// would be refused before its plan is made are null or empty.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct Explanation {
+    /// The operation of the path; null if the path has none.
+    operation: Option<String>,
+    /// The value of `model`.
+    selector: Option<String>,
+    /// True if the client asks for a stream.
+    stream: Option<bool>,
+    /// The properties that a target needs: its protocol, and `vision`.
+    needs: Vec<String>,
+    /// The meaning of the selector; null if it has none.
+    resolved: Option<ResolvedSelector>,
+    /// The targets in the order of the attempts.
+    candidates: Vec<ExplainedTarget>,
+    /// The targets that would not be tried.
+    passed_over: Vec<PassedOver>,
+    /// The time for all attempts, in milliseconds.
+    budget_ms: Option<u64>,
+    /// The affinity of the request; null if it has none.
+    affinity: Option<ExplainedAffinity>,
+    /// The error that the client would get instead of an answer; null if the request would be tried.
+    refusal: Option<ExplainedRefusal>,
+    /// The attempts, in order, if faults are assumed; else null.
+    path: Option<Vec<RehearsedTarget>>,
+}
+
+/// The meaning of a selector.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ResolvedSelector {
+    kind: ResolvedKind,
+    /// The endpoint, or the exact model ID; null if several models have the name.
+    name: Option<String>,
+}
+
+/// The kind of a selector's meaning.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
+enum ResolvedKind {
+    Endpoint,
+    /// `provider/model`.
+    Model,
+    /// The name of a model without its provider.
+    Alias,
+    /// A name that several models have.
+    Ambiguous,
+}
+
+/// A target.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedTarget {
+    /// The ID of the provider.
+    provider: String,
+    /// The provider's name of the model.
+    model: String,
+}
+
+/// A target that would not be tried.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct PassedOver {
+    #[serde(flatten)]
+    target: ExplainedTarget,
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    reason: StepResult,
+    /// The rest of the cooldown, in milliseconds; absent unless `reason` is `circuit_open`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
+    /// The field that the target's protocol cannot express; absent unless `reason` is `unsupported` because of a field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    param: Option<String>,
+}
+
+/// The affinity of a request.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedAffinity {
+    /// The affinity key.
+    key: String,
+    /// The candidate that its requests start at.
+    starts_at: ExplainedTarget,
+}
+
+/// An error instead of an answer.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedRefusal {
+    /// The HTTP status.
+    status: u16,
+    code: String,
+    message: String,
+    /// The invalid field; null if it is none.
+    param: Option<String>,
+}
+
+/// The attempts at one candidate. Times are in milliseconds since the request.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RehearsedTarget {
+    target: ExplainedTarget,
+    /// The number of attempts, including retries; 0 for a candidate whose circuit has opened.
+    attempts: u32,
+    /// The result of the last attempt.
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    result: StepResult,
+    /// The assumed status; null if no status is assumed.
+    status: Option<u16>,
+    /// The beginning of the first attempt.
+    starts_at_ms: u64,
+    /// The latest end of the last attempt.
+    ends_at_ms: u64,
+    /// The attempts one by one.
+    tries: Vec<RehearsedAttempt>,
+}
+
+/// One attempt. Times are in milliseconds since the request.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RehearsedAttempt {
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
+    result: StepResult,
+    starts_at_ms: u64,
+    ends_at_ms: u64,
+}
