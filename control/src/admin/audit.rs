@@ -30,9 +30,13 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<FileContent>("Sends the audit records as a file.")
         .query(&["format", "actor", "action", "object", "outcome", "from", "to"]),
     route_of(Method::GET, "audit/verify", |call| Box::pin(show_verification(call)))
-        .answers::<AuditVerification>("Verifies the chain of the audit records. The audit does not record it."),
+        .answers::<AuditVerification>(
+            "Verifies the chain of the audit records. The audit does not record it.",
+        ),
     route_of(Method::POST, "audit/verify", |call| Box::pin(verify(call)))
-        .answers::<AuditVerification>("Verifies the chain of the audit records. The audit records the result.")
+        .answers::<AuditVerification>(
+            "Verifies the chain of the audit records. The audit records the result.",
+        )
         .takes::<NoMembers>(),
     route_of(Method::GET, "audit/{}", |call| Box::pin(show(call)))
         .answers::<AuditRow>("Shows an audit record."),

@@ -12,8 +12,8 @@ use shared::port::Body;
 use super::query::{Query, choose};
 use super::{ApiError, Call, json};
 use crate::command::{Command, DryRun};
+use crate::db::names::{Labels, NamedKind};
 use crate::publish::Effects;
-use crate::usage::names::{Labels, NamedKind};
 
 /// The answer to a dry run.
 #[derive(Serialize)]

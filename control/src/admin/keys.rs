@@ -17,9 +17,9 @@ use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write
 use crate::change::FieldChange;
 use crate::command::keys::{DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate};
 use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
+use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::KeyLimit;
 use crate::permission::{Object, Permission};
-use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))

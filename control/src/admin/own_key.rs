@@ -16,10 +16,10 @@ use shared::quota::{Metric, Period, Quota, Scope, Subject};
 
 use super::query::Query;
 use super::{ApiError, App, json};
+use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::Enforcement;
 use crate::money::MicroUsd;
 use crate::usage::dimension::Marks;
-use crate::usage::names::{Labels, NamedKind};
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportQuestion, sums};
 use crate::usage::requests::Column;

@@ -16,11 +16,11 @@ use crate::change::FieldChange;
 use crate::command::members::{OwnerChanges, PutMember, RemoveMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::db::members::{MemberRole, ProjectMember};
+use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::db::projects::ProjectFilter;
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
 use crate::permission::{Object, Permission};
-use crate::usage::names::{Labels, NameLabel, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call)))

@@ -15,8 +15,8 @@ use super::query::Query;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
+use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
-use crate::usage::names::{Labels, NamedKind};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))

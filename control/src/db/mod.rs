@@ -19,6 +19,7 @@ pub(crate) mod keys;
 pub(crate) mod lock;
 pub(crate) mod members;
 pub(crate) mod migrate;
+pub(crate) mod names;
 pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod packed_row;

@@ -20,7 +20,6 @@ pub(crate) mod first_request;
 pub(crate) mod gauge;
 pub(crate) mod ingest;
 pub(crate) mod journal;
-pub(crate) mod names;
 pub(crate) mod occurrences;
 pub(crate) mod read_positions;
 pub(crate) mod recent;

@@ -9,8 +9,8 @@ use records::{Record, RecordName, Trace, rare_fields};
 use shared::usage::{Class, TokenCounts, counted};
 
 use super::export::ChargedExchange;
+use crate::db::names::OwnerNames;
 use crate::money::MicroUsd;
-use crate::usage::names::OwnerNames;
 use crate::usage::requests::attempts::AttemptSummary;
 use crate::usage::requests::{cancelled_by, protocol};
 

@@ -20,8 +20,8 @@ use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
 use crate::db::error::DbError;
 use crate::db::files::Files;
+use crate::db::names::{Labels, OwnerNames};
 use crate::usage::export::Progress;
-use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::requests::RequestRow;
 
 /// The database files that exports read, and the limit on concurrent exports.

@@ -24,10 +24,10 @@ use super::query::{Query, choose};
 use super::reference::FileContent;
 use super::requests::{FILTERS, FLUSH_TIME_MAX, marks, names};
 use super::{ApiError, Call, Route, json, route_of};
+use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::money::MicroUsd;
 use crate::permission::Permission;
 use crate::usage::dimension::{Dimension, END_USER, TAG};
-use crate::usage::names::{Labels, NameLabel, NamedKind};
 use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::report::{
     GroupOrder, ReportCursor, ReportGroup, ReportPage, ReportPart, ReportQuestion, SORTED_MAX, Unanswerable,

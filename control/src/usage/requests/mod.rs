@@ -7,9 +7,9 @@ use std::time::Instant;
 use records::{Record, Trace, block};
 use rusqlite::{Connection, named_params};
 
+use crate::db::names::{Labels, OwnerNames};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::signed;
-use crate::usage::names::{Labels, OwnerNames};
 use crate::usage::request_index;
 
 pub(crate) mod attempts;

@@ -8,9 +8,9 @@ use shared::operation::Operation;
 use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units};
 
 use super::attempts::{self, AttemptSummary};
+use crate::db::names::OwnerNames;
 use crate::money::MicroUsd;
 use crate::usage::dimension;
-use crate::usage::names::OwnerNames;
 
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]

@@ -3,7 +3,7 @@
 use records::{Record, RecordName};
 use rusqlite::{Connection, named_params};
 
-use crate::usage::names::ADMINISTRATOR;
+use crate::db::names::ADMINISTRATOR;
 use crate::usage::request_index;
 
 /// A text that is the id of a request, or the exact name or id of something that exchanges refer to.

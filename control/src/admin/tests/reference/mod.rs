@@ -51,7 +51,9 @@ impl ApiReference {
         }
         let named = |(name, shape)| (if renamed.contains(&name) { body_name(&name) } else { name }, shape);
         shapes.extend(of_bodies.into_iter().map(named));
-        shapes.retain(|name, _| !["NoContent", "FileContent", "DataPlaneBody", "NoMembers"].contains(&name.as_str()));
+        shapes.retain(|name, _| {
+            !["NoContent", "FileContent", "DataPlaneBody", "NoMembers"].contains(&name.as_str())
+        });
         Self { routes, shapes }
     }
 }

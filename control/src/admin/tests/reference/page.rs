@@ -24,8 +24,7 @@ pub(super) fn text(reference: &ApiReference) -> String {
         text.extend(rows);
     }
     text += "\n### Later\n\nThese routes exist and answer 501 `not_implemented`: ";
-    let later =
-        not_implemented::ROUTES.iter().map(|route| format!("`{} {}`", route.method, named(route)));
+    let later = not_implemented::ROUTES.iter().map(|route| format!("`{} {}`", route.method, named(route)));
     text += &later.collect::<Vec<_>>().join(", ");
     text += ".\n\n## Shapes\n\nA member with `?` may be absent.\n";
     text.extend(reference.shapes.iter().map(|(name, shape)| section(reference, name, shape)));
