@@ -1,8 +1,9 @@
 //! The admin API from the outside: signing in, bodies that are too large or too slow, the output of operations routes.
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::support::admin::Admin;
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
 
@@ -174,5 +175,45 @@ async fn each_setting_shows_its_source_default_and_description() {
     }
     for setting in settings {
         assert!(setting["doc"].as_str().unwrap().len() > 5 && setting["applies"] == "start", "{setting}");
+    }
+}
+
+/// ADM-2: a page that has written an object needs no second request to show it.
+#[tokio::test]
+async fn writes_answer_in_the_shape_of_reads() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let admin = Admin(gateway.client());
+    let get = async |path: &str| admin.done("GET", path, Value::Null).await;
+    let project = admin.project("blue").await;
+    let human = admin.create("principals", json!({"name": "Ada", "email": "ada@example.com"})).await;
+    let member = format!("projects/{project}/members/{human}");
+    let put = admin.done("PUT", &member, json!({"role": "owner"})).await;
+    assert_eq!(put, get(&format!("projects/{project}/members")).await["data"][0]);
+    assert_eq!(put["principal_name"], "Ada");
+
+    let limits = json!([{"metric": "requests", "window": "day", "limit": 9}]);
+    let new = json!({"name": "k", "project": project, "acts_as": human, "limits": limits});
+    let mut made = admin.done("POST", "keys", new).await;
+    let path = format!("keys/{}", made["id"].as_str().unwrap());
+    assert_eq!((&made["project_name"], &made["acts_as_name"]), (&json!("blue"), &json!("Ada")));
+    let limit = made["limits"][0].clone();
+    assert_eq!(limit, get(&format!("quotas/{}", limit["id"].as_str().unwrap())).await);
+    for member in ["key", "limits"] {
+        made.as_object_mut().unwrap().remove(member);
+    }
+    assert_eq!(made, get(&path).await);
+    let edited = admin.done("PATCH", &path, json!({"name": "other"})).await;
+    assert_eq!(edited, get(&path).await);
+
+    for (subject, window) in
+        [(json!({"kind": "principal", "id": human}), "total"), (json!({"kind": "gateway"}), "month")]
+    {
+        let quota = json!({"subject": subject, "metric": "requests", "window": window, "limit": 5});
+        let made = admin.done("POST", "quotas", quota).await;
+        let path = format!("quotas/{}", made["id"].as_str().unwrap());
+        assert_eq!(made, get(&path).await);
+        assert_eq!((&made["used"], &made["remaining"]), (&json!(0), &json!(5)));
+        let edited = admin.done("PATCH", &path, json!({"limit": 6})).await;
+        assert_eq!(edited, get(&path).await);
     }
 }

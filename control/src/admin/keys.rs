@@ -1,8 +1,7 @@
 //! `keys`: project keys, which grant access to the data plane.
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
@@ -15,15 +14,17 @@ use super::quotas::key_limits;
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
-use crate::command::keys::{DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate};
-use crate::db::keys::{self, KeyFilter, KeyState, StoredKey};
-use crate::db::names::{Labels, NamedKind};
+use crate::command::keys::{
+    DeleteKey, EditKey, IssueKey, Issued, KeyOperation, Reveal, Revealed, Rotate, ShownKey,
+};
+use crate::db::keys::{self, KeyFilter, KeyState};
+use crate::db::names::Labels;
 use crate::db::quotas::KeyLimit;
 use crate::permission::{Object, Permission};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))
-        .answers::<ListPage<ListedKey>>("Lists the project keys.")
+        .answers::<ListPage<ShownKey>>("Lists the project keys.")
         .query(&["limit", "cursor", "project", "acts_as", "state", "prefix", "q"])
         .permits(Permission::SeeKeys),
     write_of(Method::POST, "keys", |call| Box::pin(create(call)))
@@ -31,10 +32,10 @@ pub(super) static ROUTES: &[Route] = &[
         .takes::<NewKey>()
         .permits(Permission::MintKeys),
     route_of(Method::GET, "keys/{}", |call| Box::pin(show(call)))
-        .answers::<ListedKey>("Shows a key.")
+        .answers::<ShownKey>("Shows a key.")
         .permits(Permission::SeeKeys),
     write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call)))
-        .answers::<StoredKey>("Changes a key.")
+        .answers::<ShownKey>("Changes a key.")
         .takes::<KeyPatch>()
         .permits(Permission::ChangeKeys),
     write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call)))
@@ -65,31 +66,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| {
         let mut labels = Labels::default();
-        let named = |key| ListedKey::of(db, &mut labels, key);
+        let named = |key| ShownKey::of(db, &mut labels, key);
         let keys = keys::page(db, unix_ms(), &filter, &after, rows)?;
         keys.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>()
     });
     json(&ListPage::page(ask.await?, &page, |listed| &listed.key.id))
-}
-
-/// A key, with the names of its project and human.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ListedKey {
-    #[serde(flatten)]
-    key: StoredKey,
-    /// Null if it is unknown.
-    project_name: Option<String>,
-    /// The name of the human that the key acts as; null if it acts as no human.
-    acts_as_name: Option<String>,
-}
-
-impl ListedKey {
-    fn of(db: &Connection, labels: &mut Labels, key: StoredKey) -> rusqlite::Result<Self> {
-        let project_name = labels.find(db, NamedKind::Project, &key.project)?.name;
-        let human = key.acts_as.as_deref().map(|id| labels.find(db, NamedKind::Principal, id)).transpose()?;
-        Ok(Self { key, project_name, acts_as_name: human.and_then(|human| human.name) })
-    }
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -97,7 +78,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let id = call.argument().to_owned();
     let found = call.app.readers.ask(move |db| {
         let key = keys::find(db, &id, unix_ms())?;
-        key.map(|key| ListedKey::of(db, &mut Labels::default(), key)).transpose()
+        key.map(|key| ShownKey::of(db, &mut Labels::default(), key)).transpose()
     });
     let listed = found.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such key."))?;
     json_of_version(&listed, listed.key.version)

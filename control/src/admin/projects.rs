@@ -1,8 +1,7 @@
 //! `projects` and their members.
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
@@ -13,10 +12,10 @@ use super::quotas::key_limits;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
-use crate::command::members::{OwnerChanges, PutMember, RemoveMember};
+use crate::command::members::{OwnerChanges, PutMember, RemoveMember, ShownMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
-use crate::db::members::{MemberRole, ProjectMember};
-use crate::db::names::{Labels, NameLabel, NamedKind};
+use crate::db::members::MemberRole;
+use crate::db::names::Labels;
 use crate::db::projects::ProjectFilter;
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
@@ -39,11 +38,11 @@ pub(super) static ROUTES: &[Route] = &[
     write_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes a project that has no keys."),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
-        .answers::<ListPage<ListedMember>>("Lists the members of a project.")
+        .answers::<ListPage<ShownMember>>("Lists the members of a project.")
         .query(&["limit", "cursor"])
         .permits(Permission::SeeProjects),
     write_of(Method::PUT, "projects/{}/members/{}", |call| Box::pin(put_member(call)))
-        .answers::<ProjectMember>("Adds a human to a project, or changes the role.")
+        .answers::<ShownMember>("Adds a human to a project, or changes the role.")
         .takes::<Membership>()
         .permits(Permission::ChangeMembers),
     write_of(Method::DELETE, "projects/{}/members/{}", |call| Box::pin(remove_member(call)))
@@ -161,28 +160,11 @@ async fn list_members(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         let project = projects::find(db, &id)?;
         let Some(project) = project else { return Ok(None) };
         let mut labels = Labels::default();
-        let named = |member| ListedMember::of(db, &mut labels, member);
+        let named = |member| ShownMember::of(db, &mut labels, member);
         let members = members::page(db, &project.id, &after, rows)?;
         members.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>().map(Some)
     });
     json(&ListPage::page(ask.await?.ok_or_else(unknown)?, &page, |listed| &listed.member.principal))
-}
-
-/// A membership, with the human's name.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct ListedMember {
-    #[serde(flatten)]
-    member: ProjectMember,
-    principal_name: Option<String>,
-    principal_email: Option<String>,
-}
-
-impl ListedMember {
-    fn of(db: &Connection, labels: &mut Labels, member: ProjectMember) -> rusqlite::Result<Self> {
-        let NameLabel { name, email } = labels.find(db, NamedKind::Principal, &member.principal)?;
-        Ok(Self { member, principal_name: name, principal_email: email })
-    }
 }
 
 /// The role of a human in a project.

@@ -3,132 +3,34 @@
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
-use rusqlite::Connection;
-use serde::{Deserialize, Serialize};
-use shared::clock::unix_ms;
+use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
-use shared::quota::{Counters, Metric, Period, Subject};
+use shared::quota::{Metric, Period, Subject};
 
 use super::list::{ListPage, PageOf};
 use super::query::Query;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
-use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota};
-use crate::db::names::{Labels, NamedKind};
-use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter, QuotaRow};
+use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota, QuotaStanding};
+use crate::db::names::Labels;
+use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
         .answers::<ListPage<QuotaStanding>>("Lists the limits and their use.")
         .query(&["limit", "cursor", "kind", "key", "project", "principal", "provider"]),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
-        .answers::<QuotaRow>("Creates a limit (201).")
+        .answers::<QuotaStanding>("Creates a limit (201).")
         .takes::<NewQuota>(),
     route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call)))
         .answers::<QuotaStanding>("Shows a limit and its use."),
     write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call)))
-        .answers::<QuotaRow>("Changes a limit.")
+        .answers::<QuotaStanding>("Changes a limit.")
         .takes::<QuotaPatch>(),
     write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes a limit."),
 ];
-
-/// A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "Quota"))]
-struct QuotaStanding {
-    id: String,
-    subject: NamedSubject,
-    /// `provider/model`, if only requests to one model count; otherwise null.
-    model: Option<String>,
-    /// The endpoint, if only requests that name it count; otherwise null.
-    endpoint: Option<String>,
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::Metric"))]
-    metric: Metric,
-    /// Null only for a limit of concurrent requests.
-    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
-    window: Option<Period>,
-    /// In the unit of the metric; money in millionths of a dollar.
-    limit: u64,
-    enforcement: Enforcement,
-    /// Grows with each change; the `ETag` of the object.
-    version: u64,
-    /// In milliseconds since the Unix epoch.
-    created_at_ms: u64,
-    /// In milliseconds since the Unix epoch.
-    updated_at_ms: u64,
-    /// Used in the current window.
-    used: u64,
-    /// Reserved by running requests.
-    reserved: u64,
-    /// The limit minus what is used and reserved; 0 if that is more.
-    remaining: u64,
-    /// True if the usage exceeds the limit, which is possible for a limit that only warns.
-    exceeded: bool,
-    /// The time at which all current usage has left the window, in milliseconds since the Unix epoch; null for a total
-    /// limit or a limit of concurrent requests.
-    resets_at_ms: Option<u64>,
-}
-
-/// The subject of a limit, with its name.
-#[derive(Debug, Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct NamedSubject {
-    #[cfg_attr(test, schemars(with = "crate::shared_shapes::SubjectKind"))]
-    kind: Subject,
-    /// Absent for the gateway.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    id: String,
-    /// The name of the key, project, human or provider; null for the gateway.
-    name: Option<String>,
-}
-
-impl NamedSubject {
-    fn of(db: &Connection, labels: &mut Labels, subject: &Of) -> rusqlite::Result<Self> {
-        let Of { kind, id } = subject.clone();
-        let named = match kind {
-            Subject::Key => Some(NamedKind::Key),
-            Subject::Project => Some(NamedKind::Project),
-            Subject::Principal => Some(NamedKind::Principal),
-            Subject::Provider | Subject::Gateway => None,
-        };
-        let name = match named {
-            Some(named) => labels.find(db, named, &id)?.name,
-            None => Some(id.clone()).filter(|id| !id.is_empty()),
-        };
-        Ok(Self { kind, id, name })
-    }
-}
-
-impl QuotaStanding {
-    fn of(row: QuotaRow, subject: NamedSubject, counters: &Counters) -> Self {
-        let now_ms = unix_ms();
-        let reading = counters.get(&row.id).map(|counter| counter.read(now_ms)).unwrap_or_default();
-        let units = row.metric.units();
-        let (used, reserved) = (reading.used.div_ceil(units), reading.reserved.div_ceil(units));
-        let remaining = row.limit.saturating_sub(used).saturating_sub(reserved);
-        Self {
-            id: row.id,
-            subject,
-            model: row.counted.model,
-            endpoint: row.counted.endpoint,
-            metric: row.metric,
-            window: row.period,
-            limit: row.limit,
-            enforcement: row.enforcement,
-            version: row.version,
-            created_at_ms: row.created_at_ms,
-            updated_at_ms: row.updated_at_ms,
-            used,
-            reserved,
-            remaining,
-            exceeded: used > row.limit,
-            resets_at_ms: reading.resets_at_ms,
-        }
-    }
-}
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
@@ -139,23 +41,13 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let counters = Arc::clone(&call.app.counters);
     let ask = call.app.readers.ask(move |db| {
         let mut labels = Labels::default();
-        let standing = |row| standing(db, &mut labels, row, &counters);
+        let standing = |row| QuotaStanding::of(db, &mut labels, &counters, row);
         quotas::page(db, &filter, &after, rows)?
             .into_iter()
             .map(standing)
             .collect::<rusqlite::Result<Vec<_>>>()
     });
     json(&ListPage::page(ask.await?, &page, |standing: &QuotaStanding| &standing.id))
-}
-
-fn standing(
-    db: &Connection,
-    labels: &mut Labels,
-    row: QuotaRow,
-    counters: &Counters,
-) -> rusqlite::Result<QuotaStanding> {
-    let subject = NamedSubject::of(db, labels, &row.counted.subject)?;
-    Ok(QuotaStanding::of(row, subject, counters))
 }
 
 /// Takes the filter of a list: by `kind`, or by one subject.
@@ -180,7 +72,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let counters = Arc::clone(&call.app.counters);
     let ask = call.app.readers.ask(move |db| {
         let row = quotas::find(db, &id)?;
-        row.map(|row| standing(db, &mut Labels::default(), row, &counters)).transpose()
+        row.map(|row| QuotaStanding::of(db, &mut Labels::default(), &counters, row)).transpose()
     });
     let found = ask.await?.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such quota."))?;
     json_of_version(&found, found.version)

@@ -1,11 +1,14 @@
 //! Commands that change memberships. A project that has an owner always keeps at least one.
 
+use rusqlite::Connection;
+use serde::Serialize;
 use serde_json::json;
 use shared::error_kind::ErrorKind;
 
 use super::{Command, CommandRefusal, Done, Write, projects};
 use crate::db::audit::AuditEntry;
 use crate::db::members::{self, MemberRole, ProjectMember};
+use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::db::{keys, principals};
 use crate::publish::Touched;
 
@@ -44,6 +47,25 @@ pub(crate) struct RemoveMember {
     pub(crate) owners: OwnerChanges,
 }
 
+/// A membership, with the human's name.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Member"))]
+pub(crate) struct ShownMember {
+    #[serde(flatten)]
+    pub(crate) member: ProjectMember,
+    principal_name: Option<String>,
+    principal_email: Option<String>,
+}
+
+impl ShownMember {
+    /// Adds the name to `member`.
+    pub(crate) fn of(db: &Connection, labels: &mut Labels, member: ProjectMember) -> rusqlite::Result<Self> {
+        let NameLabel { name, email } = labels.find(db, NamedKind::Principal, &member.principal)?;
+        Ok(Self { member, principal_name: name, principal_email: email })
+    }
+}
+
 impl Command for PutMember {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         projects::known(write, &self.project)?;
@@ -65,7 +87,7 @@ impl Command for PutMember {
         members::put(write.db, &after)?;
         let audit =
             AuditEntry::done("member.put", "member", &name(&after)).before(json!(before)).after(json!(after));
-        Done::new(&after, audit, Touched::NOTHING)
+        Done::new(&ShownMember::of(write.db, &mut Labels::default(), after)?, audit, Touched::NOTHING)
     }
 }
 

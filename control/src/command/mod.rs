@@ -36,6 +36,7 @@ use http::StatusCode;
 use rusqlite::{Connection, TransactionBehavior};
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
+use shared::quota::Counters;
 use tokio::sync::oneshot;
 
 pub(crate) use refusal::{CommandRefusal, UNSEALED};
@@ -97,6 +98,8 @@ pub(crate) struct Write<'a> {
     pub(crate) environment: &'a Environment,
     /// The models that upstreams list.
     pub(crate) catalog: &'a CatalogCache,
+    /// The counters of limits in memory.
+    pub(crate) counters: &'a Counters,
     /// The caller.
     pub(crate) actor: &'a Actor,
     /// The current time in milliseconds since the Unix epoch.
@@ -279,6 +282,7 @@ impl<'a> Write<'a> {
             file: publisher.file(),
             environment: publisher.environment(),
             catalog: publisher.catalog(),
+            counters: publisher.counters(),
             actor,
             now_ms: shared::clock::unix_ms(),
         }

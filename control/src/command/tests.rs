@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use rusqlite::Connection;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
+use shared::quota::Counters;
 use shared::secret::Secret;
 
 use super::{Command, CommandRefusal, Write, members, principals, projects};
@@ -55,7 +56,8 @@ impl Office {
         let now_ms = self.now_ms.get();
         let Self { db, keys, file, environment, .. } = self;
         let catalog = &CatalogCache::default();
-        let write = Write { db, keys, file, environment, catalog, actor: &actor, now_ms };
+        let counters = &Counters::default();
+        let write = Write { db, keys, file, environment, catalog, counters, actor: &actor, now_ms };
         let changes = self.db.unchecked_transaction().unwrap();
         match Box::new(command).apply(&write) {
             Ok(done) => {

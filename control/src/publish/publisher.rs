@@ -117,6 +117,11 @@ impl Publisher {
         &self.catalog
     }
 
+    /// Returns the counters of limits in memory.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
     /// Returns a handle to the merged view of provider instances and endpoints.
     pub(crate) fn view(&self) -> ViewCell {
         self.view.clone()

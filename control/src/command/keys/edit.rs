@@ -8,10 +8,12 @@ use shared::quota::Subject;
 use super::expect;
 use super::issue::check_acts_as;
 use super::lifecycle::{KeyOperation, follow};
+use super::shown::ShownKey;
 use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::db::audit::AuditEntry;
 use crate::db::keys::{self, KeyState, StoredKey};
+use crate::db::names::Labels;
 use crate::db::quotas::Of;
 use crate::publish::{ChangedKeys, Touched};
 
@@ -55,7 +57,9 @@ impl Command for EditKey {
         };
         let audit = AuditEntry::done(action, "key", &after.id).before(json!(before)).after(json!(after));
         let touched = Touched::keys([before.id]);
-        Ok(Done::new(&after, audit, touched)?.version(after.version))
+        let version = after.version;
+        let shown = ShownKey::of(write.db, &mut Labels::default(), after)?;
+        Ok(Done::new(&shown, audit, touched)?.version(version))
     }
 }
 

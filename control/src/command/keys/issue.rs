@@ -8,13 +8,16 @@ use shared::key_hash::KeyHasher;
 use shared::secret::Secret;
 
 use super::replay;
+use super::shown::ShownKey;
 use crate::change::AllowlistEdit;
-use crate::command::{Command, CommandRefusal, Done, Write, quotas};
+use crate::command::quotas::{self, QuotaStanding};
+use crate::command::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
 use crate::db::keys::{self, KeyState, StoredKey};
+use crate::db::names::Labels;
 use crate::db::projects::{self, StoredProject};
-use crate::db::quotas::{KeyLimit, QuotaRow};
+use crate::db::quotas::KeyLimit;
 use crate::db::{members, principals};
 use crate::publish::Touched;
 use crate::vault::random;
@@ -39,13 +42,13 @@ pub(crate) struct IssueKey {
 #[cfg_attr(test, schemars(rename = "KeyWithSecret"))]
 pub(crate) struct Issued {
     #[serde(flatten)]
-    pub(crate) shown: StoredKey,
+    pub(crate) shown: ShownKey,
     /// The key itself. Null in a repeated answer if the key cannot be revealed; rotate it then.
     #[cfg_attr(test, schemars(with = "Option<String>"))]
     pub(crate) key: PlainKey,
     /// The limits that were created with the key.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) limits: Vec<QuotaRow>,
+    pub(crate) limits: Vec<QuotaStanding>,
 }
 
 /// A key in plain text, serialized for its owner.
@@ -86,10 +89,13 @@ impl Command for IssueKey {
                 updated_at_ms: write.now_ms,
             },
         )?;
-        issued.limits = quotas::create_of_key(write, &issued.shown.family, limits)?;
-        let audit = AuditEntry::done("key.create", "key", &issued.shown.id)
-            .after(json!({"key": issued.shown, "quotas": issued.limits}));
-        let touched = Touched::keys([issued.shown.id.clone()]);
+        let key = &issued.shown.key;
+        let rows = quotas::create_of_key(write, &key.family, limits)?;
+        let audit = AuditEntry::done("key.create", "key", &key.id).after(json!({"key": key, "quotas": rows}));
+        let touched = Touched::keys([key.id.clone()]);
+        let mut labels = Labels::default();
+        let standing = |row| QuotaStanding::of(write.db, &mut labels, write.counters, row);
+        issued.limits = rows.into_iter().map(standing).collect::<rusqlite::Result<_>>()?;
         Done::new(&issued, audit, touched)?.version(1).kept(&replay::kept(&issued))
     }
 
@@ -110,6 +116,7 @@ pub(super) fn issue(write: &Write<'_>, shown: StoredKey) -> Result<Issued, Comma
     let seal = || write.keys.seal(&StoredKey::place(&shown.id), key.expose().as_bytes());
     let sealed = shown.recoverable.then(seal).transpose()?;
     keys::insert(write.db, &shown, hash, sealed.as_deref())?;
+    let shown = ShownKey::of(write.db, &mut Labels::default(), shown)?;
     Ok(Issued { shown, key: PlainKey(key), limits: Vec::new() })
 }
 

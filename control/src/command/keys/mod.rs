@@ -6,6 +6,7 @@ mod lifecycle;
 mod replay;
 mod reveal;
 mod rotate;
+mod shown;
 
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ pub(crate) use issue::{IssueKey, Issued};
 pub(crate) use lifecycle::KeyOperation;
 pub(crate) use reveal::{Reveal, Revealed};
 pub(crate) use rotate::Rotate;
+pub(crate) use shown::ShownKey;
 
 use super::{CommandRefusal, Write};
 use crate::db::keys::{self, StoredKey};

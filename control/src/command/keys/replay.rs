@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::issue::Issued;
 use super::reveal::open;
+use super::shown::ShownKey;
+use crate::command::quotas::QuotaStanding;
 use crate::command::{CommandRefusal, Write};
 use crate::db::audit::AuditEntry;
-use crate::db::keys::StoredKey;
-use crate::db::quotas::QuotaRow;
 
 /// An [`Issued`] without the key.
 #[derive(Debug, Serialize)]
 pub(super) struct ReplayedKey<'a> {
     #[serde(flatten)]
-    shown: &'a StoredKey,
+    shown: &'a ShownKey,
     key: Option<()>,
-    #[serde(skip_serializing_if = "<[QuotaRow]>::is_empty")]
-    limits: &'a [QuotaRow],
+    #[serde(skip_serializing_if = "<[QuotaStanding]>::is_empty")]
+    limits: &'a [QuotaStanding],
 }
 
 /// Returns the answer in its stored form, without the key.

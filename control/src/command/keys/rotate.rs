@@ -58,8 +58,8 @@ impl Command for Rotate {
         keys::update(write.db, &after)?;
         let audit = AuditEntry::done("key.rotate", "key", &before.id)
             .before(json!(before))
-            .after(json!({"old": after, "new": issued.shown}));
-        let touched = Touched::keys([before.id, issued.shown.id.clone()]);
+            .after(json!({"old": after, "new": issued.shown.key}));
+        let touched = Touched::keys([before.id, issued.shown.key.id.clone()]);
         Done::new(&issued, audit, touched)?.version(1).kept(&replay::kept(&issued))
     }
 

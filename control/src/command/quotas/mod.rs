@@ -1,13 +1,17 @@
 //! Commands that change limits.
 
+mod standing;
+
 use serde_json::json;
 use shared::quota::{Metric, Period, Subject};
 
+pub(crate) use self::standing::QuotaStanding;
 use super::endpoints::{check_model, exists as endpoint_exists};
 use super::{Command, CommandRefusal, Done, Write};
 use crate::command::lookup::lookup;
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
+use crate::db::names::Labels;
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaRow};
 use crate::db::{keys, principals, projects};
 use crate::publish::{ChangedKeys, Touched};
@@ -62,7 +66,7 @@ impl Command for CreateQuota {
         }
         let audit = AuditEntry::done("quota.create", "quota", &row.id).after(json!(row));
         let touched = touched_by(write, &row.counted.subject, None)?;
-        Ok(Done::new(&row, audit, touched)?.version(1))
+        Ok(Done::new(&standing(write, row)?, audit, touched)?.version(1))
     }
 }
 
@@ -81,7 +85,8 @@ impl Command for EditQuota {
         let audit =
             AuditEntry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
         let touched = touched_by(write, &after.counted.subject, None)?;
-        Ok(Done::new(&after, audit, touched)?.version(after.version))
+        let version = after.version;
+        Ok(Done::new(&standing(write, after)?, audit, touched)?.version(version))
     }
 }
 
@@ -93,6 +98,10 @@ impl Command for DeleteQuota {
         let touched = touched_by(write, &before.counted.subject, Some(before.id))?;
         Ok(Done::without_output(audit, touched))
     }
+}
+
+fn standing(write: &Write<'_>, row: QuotaRow) -> rusqlite::Result<QuotaStanding> {
+    QuotaStanding::of(write.db, &mut Labels::default(), write.counters, row)
 }
 
 /// Returns the parts of a snapshot that hold the limits of a subject; `gone` is the limit that was deleted.
