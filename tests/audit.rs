@@ -71,7 +71,10 @@ async fn the_api_verifies_the_chain_and_shows_single_records() {
         assert_eq!(admin.call("GET", unknown, Value::Null).await.status, 404, "{unknown}");
     }
     let shown = admin.done("GET", "audit/verify", Value::Null).await;
-    assert_eq!((&shown["ok"], &shown["rows"], &shown["since_ms"]), (&json!(true), &json!(5), &first["at_ms"]));
+    assert_eq!(
+        (&shown["ok"], &shown["rows"], &shown["since_ms"]),
+        (&json!(true), &json!(5), &first["at_ms"])
+    );
     let again = admin.done("GET", "audit/verify", Value::Null).await;
     assert_eq!(again["rows"], 5, "the audit does not record a verification by GET");
 

@@ -130,6 +130,38 @@ async fn a_test_completion_proves_inference_and_a_catalog_sync_does_not() {
     assert_eq!(evidence(get(&gateway.client(), "providers/up").await), after, "evidence is kept");
 }
 
+/// ADM-8: proving a second model leaves the proof of the first, and a failure belongs to the model that failed.
+#[tokio::test]
+async fn each_model_has_its_own_evidence() {
+    let (gateway, upstream) = with_upstream().await;
+    let client = gateway.client();
+    upstream.then(Answer::json(200, json!({"data": [{"id": "a"}, {"id": "b"}, {"id": "c"}]}).to_string()));
+    post(&client, "providers/up/sync", json!({})).await;
+    for model in ["a", "b"] {
+        upstream.then(
+            Answer::stream().chunk(chat::content("pong")).chunk(chat::finish()).chunk(chat::done()).end(),
+        );
+        assert_eq!(post(&client, "providers/up/test", json!({"model": model})).await.1["ok"], true);
+    }
+    upstream.then(Answer::error(404));
+    assert_eq!(post(&client, "providers/up/test", json!({"model": "c"})).await.1["ok"], false);
+    assert_eq!(catalog(&client, "proven=true").await, ["up/a", "up/b"]);
+    let row = async |client: &Client, id: &str| {
+        let page = get(client, "catalog?provider=up").await;
+        page["data"].as_array().unwrap().iter().find(|row| row["id"] == id).cloned().unwrap()
+    };
+    let first = row(&client, "up/a").await;
+    assert!(first["tested"]["request_id"].is_string() && first["tested"]["last_error"].is_null(), "{first}");
+    let failed = row(&client, "up/c").await;
+    assert_eq!(
+        (&failed["proven_at_ms"], &failed["tested"]["last_error"]["status"]),
+        (&Value::Null, &json!(404))
+    );
+    assert_eq!(row(&client, "up/m").await["tested"], Value::Null, "never tested");
+    let gateway = gateway.restart().await;
+    assert_eq!(row(&gateway.client(), "up/a").await["tested"], first["tested"], "it survives a restart");
+}
+
 #[tokio::test]
 async fn a_failed_test_has_a_hint_and_evidence() {
     let (gateway, upstream) = with_upstream().await;

@@ -23,6 +23,7 @@ mod extension;
 #[expect(clippy::expect_used, reason = "a broken invariant must panic")]
 pub mod fuzzing;
 mod model_facts;
+mod model_test;
 mod money;
 mod offline;
 mod permission;

@@ -293,5 +293,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The longest poll interval of the journal while no events arrive.
 const PAUSE_MAX: Duration = Duration::from_millis(250);
 const FLUSH_ROUNDS_MAX: usize = 64;
+/// The maximum time that a query waits for recent usage to be stored; the query runs in any case.
+pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);
 /// The maximum time that a stop waits for a failing database.
 const STOP_TIME_MAX: Duration = Duration::from_secs(5);

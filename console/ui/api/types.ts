@@ -497,8 +497,95 @@ export type ExplainRequest = {
   key_id?: string | null;
   /** A path of the data plane. */
   path?: string | null;
-  /** The human to explain for, as a key without limits that acts as them would. With neither field, the administrator who asks. */
+  /** The human to explain for: a caller without lists, bound by the limits of the human. With neither field, the administrator who asks. */
   principal_id?: string | null;
+};
+
+/** The answer: an explanation, or several. */
+export type Explained = Explanation | ExplainedCases;
+
+/** The affinity of a request. */
+export type ExplainedAffinity = {
+  /** The affinity key. */
+  key: string;
+  /** The candidate that its requests start at. */
+  starts_at: ExplainedTarget;
+};
+
+/** The explanation of one of several requests. */
+export type ExplainedCase = {
+  /** The affinity of the request; null if it has none. */
+  affinity: ExplainedAffinity | null;
+  /** The time for all attempts, in milliseconds. */
+  budget_ms: number | null;
+  /** The targets in the order of the attempts. */
+  candidates: ExplainedTarget[];
+  name: string;
+  /** The properties that a target needs: its protocol, and `vision`. */
+  needs: string[];
+  /** The operation of the path; null if the path has none. */
+  operation: string | null;
+  /** The targets that would not be tried. */
+  passed_over: PassedOverTarget[];
+  /** The attempts, in order, if faults are assumed; else null. */
+  path: RehearsedTarget[] | null;
+  /** The error that the client would get instead of an answer; null if the request would be tried. */
+  refusal: ExplainedRefusal | null;
+  /** The meaning of the selector; null if it has none. */
+  resolved: ResolvedSelector | null;
+  /** The value of `model`. */
+  selector: string | null;
+  /** True if the client asks for a stream. */
+  stream: boolean | null;
+};
+
+/** The explanations of several requests, in their order. */
+export type ExplainedCases = {
+  cases: ExplainedCase[];
+};
+
+/** An error instead of an answer. */
+export type ExplainedRefusal = {
+  code: string;
+  message: string;
+  /** The invalid field; null if it is none. */
+  param: string | null;
+  /** The HTTP status. */
+  status: number;
+};
+
+/** A target. */
+export type ExplainedTarget = {
+  /** The provider's name of the model. */
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+};
+
+/** The targets that would serve a request, and the reasons against the others. Members that are unknown because the request would be refused before its plan is made are null or empty. */
+export type Explanation = {
+  /** The affinity of the request; null if it has none. */
+  affinity: ExplainedAffinity | null;
+  /** The time for all attempts, in milliseconds. */
+  budget_ms: number | null;
+  /** The targets in the order of the attempts. */
+  candidates: ExplainedTarget[];
+  /** The properties that a target needs: its protocol, and `vision`. */
+  needs: string[];
+  /** The operation of the path; null if the path has none. */
+  operation: string | null;
+  /** The targets that would not be tried. */
+  passed_over: PassedOverTarget[];
+  /** The attempts, in order, if faults are assumed; else null. */
+  path: RehearsedTarget[] | null;
+  /** The error that the client would get instead of an answer; null if the request would be tried. */
+  refusal: ExplainedRefusal | null;
+  /** The meaning of the selector; null if it has none. */
+  resolved: ResolvedSelector | null;
+  /** The value of `model`. */
+  selector: string | null;
+  /** True if the client asks for a stream. */
+  stream: boolean | null;
 };
 
 /** An extension: a service outside the process that provides models. */
@@ -663,10 +750,12 @@ export type InferenceEvidence = {
   request_id: string | null;
 };
 
-/** A project key, as the API shows it. Contains no secret. */
+/** A key, with the names of its project and human. */
 export type Key = {
   /** The ID of the human that the key acts as; null for none. */
   acts_as: string | null;
+  /** The name of the human that the key acts as; null if it acts as no human. */
+  acts_as_name: string | null;
   /** In milliseconds since the Unix epoch. */
   created_at_ms: number;
   /** Endpoints, which may use all of their targets. Null restricts nothing. */
@@ -685,6 +774,8 @@ export type Key = {
   prefix: string;
   /** The ID of the project. */
   project: string;
+  /** Null if it is unknown. */
+  project_name: string | null;
   /** True if a sealed copy is kept, from which it can be revealed. */
   recoverable: boolean;
   /** The ID of the key that this one replaced; null if it replaced none. */
@@ -738,6 +829,13 @@ export type KeyLimitBody = {
   window?: PeriodBody | null;
 };
 
+/** One page of a list. */
+export type KeyPage = {
+  data: Key[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
 /** Changes to a key. Absent members are kept. */
 export type KeyPatch = {
   /** Null for none. */
@@ -764,6 +862,8 @@ export type KeyState = "active" | "disabled" | "revoked" | "expired";
 export type KeyWithSecret = {
   /** The ID of the human that the key acts as; null for none. */
   acts_as: string | null;
+  /** The name of the human that the key acts as; null if it acts as no human. */
+  acts_as_name: string | null;
   /** In milliseconds since the Unix epoch. */
   created_at_ms: number;
   /** Endpoints, which may use all of their targets. Null restricts nothing. */
@@ -778,53 +878,7 @@ export type KeyWithSecret = {
   /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
   last_used_hour_ms: number | null;
   /** The limits that were created with the key. */
-  limits?: StoredQuota[];
-  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
-  models: string[] | null;
-  name: string;
-  /** The key's first characters, by which people recognize it. */
-  prefix: string;
-  /** The ID of the project. */
-  project: string;
-  /** True if a sealed copy is kept, from which it can be revealed. */
-  recoverable: boolean;
-  /** The ID of the key that this one replaced; null if it replaced none. */
-  rotated_from: string | null;
-  /** The permitted operations, such as `chat_completions`; null permits all. */
-  routes: string[] | null;
-  state: KeyState;
-  /** In milliseconds since the Unix epoch. */
-  updated_at_ms: number;
-  /** Grows with each change; the `ETag` of the object. */
-  version: number;
-};
-
-/** Exchanges with the same change of their price label. */
-export type LabelChange = {
-  /** Null if the prices are unknown. */
-  after: string | null;
-  /** Null if the prices were unknown. */
-  before: string | null;
-  records: number;
-};
-
-/** A key, with the names of its project and human. */
-export type ListedKey = {
-  /** The ID of the human that the key acts as; null for none. */
-  acts_as: string | null;
-  /** The name of the human that the key acts as; null if it acts as no human. */
-  acts_as_name: string | null;
-  /** In milliseconds since the Unix epoch. */
-  created_at_ms: number;
-  /** Endpoints, which may use all of their targets. Null restricts nothing. */
-  endpoints: string[] | null;
-  /** In milliseconds since the Unix epoch; null if it does not expire. */
-  expires_at_ms: number | null;
-  /** The id of the first key of its rotations. All keys of this family share its limits. */
-  family: string;
-  id: string;
-  /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
-  last_used_hour_ms: number | null;
+  limits?: Quota[];
   /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
   models: string[] | null;
   name: string;
@@ -847,31 +901,13 @@ export type ListedKey = {
   version: number;
 };
 
-/** One page of a list. */
-export type ListedKeyPage = {
-  data: ListedKey[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
-};
-
-/** A membership, with the human's name. */
-export type ListedMember = {
-  /** In milliseconds since the Unix epoch. */
-  created_at_ms: number;
-  /** The ID of the human. */
-  principal: string;
-  principal_email: string | null;
-  principal_name: string | null;
-  /** The ID of the project. */
-  project: string;
-  role: Role;
-};
-
-/** One page of a list. */
-export type ListedMemberPage = {
-  data: ListedMember[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
+/** Exchanges with the same change of their price label. */
+export type LabelChange = {
+  /** Null if the prices are unknown. */
+  after: string | null;
+  /** Null if the prices were unknown. */
+  before: string | null;
+  records: number;
 };
 
 /** `bye`: the last event. */
@@ -993,15 +1029,24 @@ export type LostUsage = {
   vendor_cost_micro_usd?: MicroUsd | null;
 };
 
-/** The membership of a human in a project, as stored and as the API shows it. */
+/** A membership, with the human's name. */
 export type Member = {
   /** In milliseconds since the Unix epoch. */
   created_at_ms: number;
   /** The ID of the human. */
   principal: string;
+  principal_email: string | null;
+  principal_name: string | null;
   /** The ID of the project. */
   project: string;
   role: Role;
+};
+
+/** One page of a list. */
+export type MemberPage = {
+  data: Member[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
 };
 
 /** The role of a human in a project. */
@@ -1044,7 +1089,7 @@ export type Model = {
   prices_from: PricesFrom | null;
   /** The protocols that it speaks, if they are fewer than those of the provider, else null. */
   protocols: Protocol[] | null;
-  /** The time of the test that the model answered last, if it is the last one that its provider answered, in milliseconds since the Unix epoch; else null. */
+  /** The time of the test that the model answered last, in milliseconds since the Unix epoch; null if it answered none. */
   proven_at_ms: number | null;
   /** The ID of the provider. */
   provider: string;
@@ -1052,10 +1097,22 @@ export type Model = {
   reasoning: boolean | null;
   /** The sources of these facts. */
   sources: FactSource[];
+  /** The evidence of its tests; null if it was never tested with the provider's current credential. */
+  tested: ModelEvidence | null;
   /** True if it can call tools. */
   tools: boolean | null;
   /** True if it accepts images. */
   vision: boolean | null;
+};
+
+/** The evidence that one model completes requests. */
+export type ModelEvidence = {
+  /** The failure since then; null if there was none. */
+  last_error: Failure | null;
+  /** The time of the last success, in milliseconds since the Unix epoch; null if there was none. */
+  proven_at_ms: number | null;
+  /** The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success. */
+  request_id: string | null;
 };
 
 /** The properties of a model that one source states; those that are absent are unknown. */
@@ -1239,6 +1296,19 @@ export type PassedOver = {
   provider: string;
   /** `no_such_provider`, `unknown_model`, or the state of the provider. */
   reason: string;
+};
+
+/** A target that would not be tried. */
+export type PassedOverTarget = {
+  /** The provider's name of the model. */
+  model: string;
+  /** The field that the target's protocol cannot express; absent unless `reason` is `unsupported` because of a field. */
+  param?: string;
+  /** The ID of the provider. */
+  provider: string;
+  reason: StepResult;
+  /** The rest of the cooldown, in milliseconds; absent unless `reason` is `circuit_open`. */
+  wait_ms?: number;
 };
 
 /** The window of a limit. */
@@ -1750,6 +1820,30 @@ export type RegistryEntryPage = {
   next_cursor: string | null;
 };
 
+/** One attempt. Times are in milliseconds since the request. */
+export type RehearsedAttempt = {
+  ends_at_ms: number;
+  result: StepResult;
+  starts_at_ms: number;
+};
+
+/** The attempts at one candidate. Times are in milliseconds since the request. */
+export type RehearsedTarget = {
+  /** The number of attempts, including retries; 0 for a candidate whose circuit has opened. */
+  attempts: number;
+  /** The latest end of the last attempt. */
+  ends_at_ms: number;
+  /** The result of the last attempt. */
+  result: StepResult;
+  /** The beginning of the first attempt. */
+  starts_at_ms: number;
+  /** The assumed status; null if no status is assumed. */
+  status: number | null;
+  target: ExplainedTarget;
+  /** The attempts one by one. */
+  tries: RehearsedAttempt[];
+};
+
 /** The reload of the configuration file. */
 export type Reload = {
   /** The error of that failure; null if there was none. */
@@ -1898,6 +1992,16 @@ export type RequestRecordPage = {
   data: RequestRecord[];
   /** The `cursor` of the next page; null on the last one. A page without rows that has one stopped for time. */
   next_cursor: string | null;
+};
+
+/** The kind of a selector's meaning. */
+export type ResolvedKind = "endpoint" | "model" | "alias" | "ambiguous";
+
+/** The meaning of a selector. */
+export type ResolvedSelector = {
+  kind: ResolvedKind;
+  /** The endpoint, or the exact model ID; null if several models have the name. */
+  name: string | null;
 };
 
 /** A model that is temporarily not used. */
@@ -2222,27 +2326,8 @@ export type Step = {
   status?: number;
 };
 
-/** A limit, as stored and as the API shows it. */
-export type StoredQuota = {
-  /** In milliseconds since the Unix epoch. */
-  created_at_ms: number;
-  /** The endpoint, if only requests that name it count, else null. */
-  endpoint: string | null;
-  enforcement: Enforcement;
-  id: string;
-  /** The limit in the unit of the metric; money in micro-dollars. */
-  limit: number;
-  metric: Metric;
-  /** `provider/model`, if only requests to one model count, else null. */
-  model: string | null;
-  subject: QuotaSubject;
-  /** In milliseconds since the Unix epoch. */
-  updated_at_ms: number;
-  /** Grows with each change; the `ETag` of the object. */
-  version: number;
-  /** Null for concurrent requests only. */
-  window: Period | null;
-};
+/** The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt. */
+export type StepResult = "served" | "circuit_open" | "no_vision" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";

@@ -19,8 +19,8 @@ use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
 use super::reference::NoMembers;
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::cache::models_url;
-use crate::catalog::evidence::Inference;
+use crate::catalog::cache::{CatalogEntry, models_url};
+use crate::catalog::evidence::ModelEvidence;
 use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
 use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
 use crate::command::Done;
@@ -73,38 +73,38 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
 struct KnownInstances<'a> {
     app: &'a App,
     snapshot: Arc<Snapshot>,
-    proofs: HashMap<String, Inference>,
+    entries: HashMap<String, Option<Arc<CatalogEntry>>>,
 }
 
 /// The properties of a model that its provider instance determines.
 struct Served {
     /// The operations that the model serves.
     operations: Vec<Operation>,
-    proven_at_ms: Option<u64>,
+    /// The evidence about the model; `None` if it was never tested.
+    tested: Option<ModelEvidence>,
 }
 
 impl<'a> KnownInstances<'a> {
     fn new(app: &'a App) -> Self {
-        Self { app, snapshot: app.snapshot.load(), proofs: HashMap::new() }
+        Self { app, snapshot: app.snapshot.load(), entries: HashMap::new() }
     }
 
     fn of(&mut self, known: &KnownModel) -> Served {
         let providers = &self.snapshot.providers;
         let place = providers.binary_search_by(|instance| instance.id.cmp(&known.provider)).ok();
         let Some(instance) = place.and_then(|place| providers.get(place)) else {
-            return Served { operations: Vec::new(), proven_at_ms: None };
+            return Served { operations: Vec::new(), tested: None };
         };
         let target = Target { provider: Arc::clone(instance), model: Arc::clone(&known.model) };
         let serves =
             |operation: &Operation| operation.dialect().is_some_and(|dialect| target.serves(dialect));
-        let proof = self.proofs.entry(known.provider.to_string()).or_insert_with(|| {
-            let instance = Some((instance.as_ref(), &self.snapshot.key_hasher));
-            self.app.catalog.evidence(known.provider.as_str(), instance).inference
-        });
-        let is_proven = proof.model.as_deref() == Some(known.model.id.as_str());
+        let entry = self
+            .entries
+            .entry(known.provider.to_string())
+            .or_insert_with(|| self.app.catalog.proven(instance, &self.snapshot.key_hasher));
         Served {
             operations: Operation::GRANTABLE.into_iter().filter(serves).collect(),
-            proven_at_ms: proof.proven_at_ms.filter(|_| is_proven),
+            tested: entry.as_ref().and_then(|entry| entry.tested(known.model.id.as_str())),
         }
     }
 }
@@ -233,9 +233,10 @@ struct CatalogRow {
     sources: Vec<FactSource>,
     /// The operations that the model serves, natively or by adaptation.
     operations: Vec<&'static str>,
-    /// The time of the test that the model answered last, if it is the last one that its provider answered, in
-    /// milliseconds since the Unix epoch; else null.
+    /// The time of the test that the model answered last, in milliseconds since the Unix epoch; null if it answered none.
     proven_at_ms: Option<u64>,
+    /// The evidence of its tests; null if it was never tested with the provider's current credential.
+    tested: Option<ModelEvidence>,
 }
 
 impl CatalogRow {
@@ -260,7 +261,8 @@ impl CatalogRow {
             owned_by: known.owned_by.clone(),
             sources: known.sources.clone(),
             operations: served.operations.into_iter().map(Operation::name).collect(),
-            proven_at_ms: served.proven_at_ms,
+            proven_at_ms: served.tested.as_ref().and_then(|tested| tested.proven_at_ms),
+            tested: served.tested,
         }
     }
 }

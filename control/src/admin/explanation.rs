@@ -22,7 +22,7 @@ pub(super) struct Explanation {
     /// The targets in the order of the attempts.
     candidates: Vec<ExplainedTarget>,
     /// The targets that would not be tried.
-    passed_over: Vec<PassedOver>,
+    passed_over: Vec<PassedOverTarget>,
     /// The time for all attempts, in milliseconds.
     budget_ms: Option<u64>,
     /// The affinity of the request; null if it has none.
@@ -69,7 +69,7 @@ struct ExplainedTarget {
 /// A target that would not be tried.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct PassedOver {
+struct PassedOverTarget {
     #[serde(flatten)]
     target: ExplainedTarget,
     #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]

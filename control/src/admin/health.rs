@@ -13,7 +13,6 @@ use shared::port::Body;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 
-use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::report::calendar::Calendar;
@@ -21,6 +20,7 @@ use crate::usage::report::{ReportQuestion, sums};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] =
     &[route_of(Method::GET, "health/providers", |call| Box::pin(providers(call))).answers::<HealthPage<'_>>(

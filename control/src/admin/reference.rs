@@ -87,9 +87,13 @@ pub(super) struct NoContent;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct FileContent;
 
-/// The body of a request of the data plane, or of its answer.
+/// The body of a request of the data plane.
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct DataPlaneBody {}
+
+/// The answer of the data plane.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct DataPlaneAnswer {}
 
 /// A body without members.
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -16,6 +16,7 @@ use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
     Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
 };
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call)))
@@ -166,5 +167,3 @@ const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
 /// A page that is not full after this time returns a cursor to continue from.
 const LOOKING_TIME: Duration = Duration::from_secs(1);
-/// The maximum time that a query waits for recent usage to be stored; the query runs in any case.
-pub(crate) const FLUSH_TIME_MAX: Duration = Duration::from_millis(500);

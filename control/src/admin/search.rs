@@ -11,7 +11,6 @@ use shared::port::Body;
 
 use super::list::ListPage;
 use super::query::Query;
-use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::merge::KnownModel;
 use crate::connection::{ListedEndpoint, ProviderConnection};
@@ -24,6 +23,7 @@ use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportGroup, ReportQuestion, sums};
 use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
 use crate::usage::scope::UsageScope;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "search", |call| Box::pin(find(call)))

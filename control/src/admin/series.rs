@@ -10,7 +10,7 @@ use shared::clock::unix_ms;
 use shared::port::Body;
 
 use super::query::{Query, choose};
-use super::requests::{FILTERS, FLUSH_TIME_MAX, filter};
+use super::requests::{FILTERS, filter};
 use super::usage::names_of_group;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::names::Labels;
@@ -19,6 +19,7 @@ use crate::permission::Permission;
 use crate::usage::requests::{Column, RequestFilter};
 use crate::usage::series::figures::PeriodFigures;
 use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Box::pin(show(call)))
     .answers::<SeriesAnswer>("Shows figures by equal steps of time, as columns.")

@@ -9,11 +9,11 @@ use shared::port::Body;
 use shared::routing::ProviderInstance;
 use shared::snapshot::Snapshot;
 
-use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::cache::models_url;
 use crate::db::setup::{StoredSteps, steps};
 use crate::usage::first_request::first_request;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "setup", |call| Box::pin(show(call)))
     .answers::<SetupSteps>("Shows which steps of the set-up are done.")];

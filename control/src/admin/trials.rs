@@ -7,18 +7,14 @@ use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::access::{Access, Role};
-use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
-use shared::id::{ModelId, PrincipalId};
+use shared::id::PrincipalId;
 use shared::port::{Body, Insider};
 use shared::provider::Auth;
-use shared::routing::{Model, ProviderInstance, Target};
+use shared::routing::{ProviderInstance, Target};
 
 use super::catalog::instance;
-use super::requests::FLUSH_TIME_MAX;
 use super::{ApiError, App, Call, Route, route_of};
-use crate::catalog::evidence::{CatalogFailure, Inference};
-use crate::catalog::sync::save;
 use crate::catalog::test_completion::{Trial, run};
 use crate::catalog::test_request::{TestProtocol, TestQuestion};
 use crate::command::Done;
@@ -26,8 +22,9 @@ use crate::command::audit_only::AuditOnly;
 use crate::config::is_model_id;
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
+use crate::model_test::{ModelTester, NoConversation, PROMPT, TestedModel};
 use crate::publish::Touched;
-use crate::usage::requests::{self, RequestRow};
+use crate::usage::requests::RequestRow;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "providers/{}/test", |call| Box::pin(provider(call)))
@@ -75,21 +72,11 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     if !is_model_id(model) {
         return Err(ApiError::parameter("model", "model must name one of the provider's models."));
     }
-    let target = target(&instance, model);
-    let protocol = TestProtocol::of(&target).ok_or_else(|| no_conversation(model, &target))?;
-    let question = TestQuestion {
-        selector: &format!("{own}{model}"),
-        messages: &json!([{"role": "user", "content": PROMPT}]),
-        output_tokens_max: OUTPUT_TOKENS_MAX,
-        chat_bound: instance.quirks.output_limit.field(),
-    };
     // Acts as the instance's owner, so that an administrator can test a private connection.
-    let access = Arc::new(administrator(&call, instance.owner.clone()));
-    let insider = Insider { only: Some(target.clone()), ..Insider::new(access) };
-    let trial = run(&call.app.plane, insider, protocol, &question).await;
-    let record = record_of(call.app, &trial).await;
-    let failure = failure(&trial, record.as_ref(), &instance);
-    remember(call.app, &instance, model, (&trial, failure.as_ref()), record.as_ref()).await;
+    let access = administrator(&call, instance.owner.clone());
+    let tested = tester(call.app).test(&instance, model, (access, OUTPUT_TOKENS_MAX)).await;
+    let TestedModel { trial, record, failure } =
+        tested.map_err(|NoConversation(target)| no_conversation(model, &target))?;
     let report = TrialReport {
         hint: failure.and_then(|failure| failure.hint).map(String::from),
         billable: is_hosted(&instance),
@@ -100,56 +87,9 @@ async fn provider(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     finish(call, "provider.test", "provider", object_id, report).await
 }
 
-fn target(instance: &Arc<ProviderInstance>, model: &str) -> Target {
-    let known = instance.models.iter().find(|known| known.id.as_str() == model).cloned();
-    let model = known.unwrap_or_else(|| Arc::new(Model::bare(ModelId::new(model))));
-    Target { provider: Arc::clone(instance), model }
-}
-
-/// Returns the upstream's failure; `None` if the test succeeded or no upstream was called.
-fn failure(
-    trial: &Trial,
-    record: Option<&RequestRow>,
-    instance: &ProviderInstance,
-) -> Option<CatalogFailure> {
-    let error = trial.error.as_deref()?;
-    let step = record.and_then(RequestRow::first_step)?;
-    let key = instance.credential.as_ref().map(|key| key.expose().as_str());
-    let secrets: Vec<&str> = key.into_iter().collect();
-    Some(match step.status.and_then(|status| u16::try_from(status).ok()) {
-        Some(status) => CatalogFailure::answered(unix_ms(), status, error, &secrets),
-        None => CatalogFailure::unanswered(unix_ms(), error, &secrets),
-    })
-}
-
-/// Stores the evidence in the catalog: that the instance is reachable, and whether the model answers.
-async fn remember(
-    app: &App,
-    instance: &ProviderInstance,
-    model: &str,
-    (trial, failure): (&Trial, Option<&CatalogFailure>),
-    record: Option<&RequestRow>,
-) {
-    let was_asked = record.and_then(RequestRow::first_step).is_some();
-    if !was_asked {
-        return;
-    }
-    let hasher = app.snapshot.load().key_hasher.clone();
-    app.catalog.change(instance, &hasher, |entry| {
-        let now_ms = unix_ms();
-        entry.evidence.reached(now_ms, "test completion", failure);
-        if trial.ok {
-            entry.evidence.inference = Inference {
-                proven_at_ms: Some(now_ms),
-                model: Some(model.to_owned()),
-                request_id: Some(trial.request_id.clone()),
-                last_error: None,
-            };
-        } else {
-            entry.evidence.inference.last_error = failure.cloned();
-        }
-    });
-    save(&app.catalog).await;
+fn tester(app: &App) -> ModelTester<'_> {
+    let App { plane, catalog, snapshot, readers, writer, .. } = app;
+    ModelTester { plane, catalog, snapshot, readers, writer }
 }
 
 /// A test of an endpoint.
@@ -210,7 +150,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let insider = Insider::new(Arc::new(administrator(&call, acts_as)));
     let trial = run(&call.app.plane, insider, protocol, &question).await;
-    let record = record_of(call.app, &trial).await;
+    let record = tester(call.app).record_of(&trial).await;
     let billable = found.targets.iter().any(|target| is_hosted(&target.provider));
     let report = TrialReport { hint: None, billable, trial, record };
     finish(call, "endpoint.test", "endpoint", name, report).await
@@ -232,13 +172,6 @@ pub(super) fn administrator(call: &Call<'_>, acts_as: Option<PrincipalId>) -> Ac
 
 fn is_hosted(instance: &ProviderInstance) -> bool {
     instance.kind.auth != Auth::None
-}
-
-async fn record_of(app: &App, trial: &Trial) -> Option<RequestRow> {
-    let id = trial.request_id.clone();
-    app.writer.flush(FLUSH_TIME_MAX).await;
-    let row = app.readers.ask(move |db| requests::row(db, &id)).await;
-    row.ok().flatten()
 }
 
 async fn finish(
@@ -271,6 +204,5 @@ fn no_conversation(model: &str, target: &Target) -> ApiError {
     ApiError::parameter("model", message)
 }
 
-const PROMPT: &str = "Reply with the one word: pong";
 /// Enough tokens for a model that reasons briefly before it answers.
 const OUTPUT_TOKENS_MAX: u32 = 128;

@@ -64,6 +64,26 @@ pub(crate) struct Inference {
     pub(crate) last_error: Option<CatalogFailure>,
 }
 
+/// The evidence that one model completes requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(default)]
+pub(crate) struct ModelEvidence {
+    /// The time of the last success, in milliseconds since the Unix epoch; null if there was none.
+    pub(crate) proven_at_ms: Option<u64>,
+    /// The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success.
+    pub(crate) request_id: Option<String>,
+    /// The failure since then; null if there was none.
+    pub(crate) last_error: Option<CatalogFailure>,
+}
+
+impl ModelEvidence {
+    /// Returns the time of the last test.
+    pub(crate) fn tested_at_ms(&self) -> Option<u64> {
+        self.proven_at_ms.max(self.last_error.as_ref().map(|failure| failure.at_ms))
+    }
+}
+
 /// A failed check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

@@ -225,7 +225,7 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let started = BackupStarted { status: "running", started_at_ms: unix_ms() };
     let begun = AuditOnly(Done::new(&started, audit, Touched::NOTHING)?);
     let begun = call.execute(StatusCode::ACCEPTED, begun).await?;
-    call.app.writer.flush(super::requests::FLUSH_TIME_MAX).await;
+    call.app.writer.flush(crate::writer::FLUSH_TIME_MAX).await;
     if let Err(error) = making.spawn(call.app.writer.clone()) {
         let why = error.to_string();
         let refused = failed(&why);

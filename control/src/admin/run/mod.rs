@@ -25,7 +25,7 @@ use shared::port::{Body, Insider, RUN_PATH, UpstreamTap, full};
 use shared::sanitize;
 
 use self::recording::{RecordedSide, Side};
-use super::reference::DataPlaneBody;
+use super::reference::{DataPlaneAnswer, DataPlaneBody};
 use super::{ApiError, Call, Route, explain, json, route_of};
 use crate::catalog::test_completion::HERE;
 use crate::db::audit::AuditEntry;
@@ -42,7 +42,7 @@ pub(super) static ROUTES: &[Route] = &[
 /// Returns the route of the paths of the data plane that have as many segments as `pattern` has placeholders.
 const fn run_of(pattern: &'static str) -> Route {
     route_of(Method::POST, pattern, |call| Box::pin(run(call)))
-        .answers::<DataPlaneBody>(
+        .answers::<DataPlaneAnswer>(
             "Sends the request of the data plane whose path follows `run/` as the key or human in `X-LLMGW-Run-As`, if wanted \
              to the one target in `X-LLMGW-Run-Only`.",
         )

@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::charge::Charge;
 use super::csv;
-use crate::admin::requests::{FLUSH_TIME_MAX, filter};
+use crate::admin::requests::filter;
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
 use crate::db::error::DbError;
@@ -23,6 +23,7 @@ use crate::db::files::Files;
 use crate::db::names::{Labels, OwnerNames};
 use crate::usage::export::Progress;
 use crate::usage::requests::RequestRow;
+use crate::writer::FLUSH_TIME_MAX;
 
 /// The database files that exports read, and the limit on concurrent exports.
 #[derive(Debug)]

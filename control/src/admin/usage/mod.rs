@@ -22,7 +22,7 @@ use shared::usage::{Class, TokenCounts, Units};
 use self::charge::Charge;
 use super::query::{Query, choose};
 use super::reference::FileContent;
-use super::requests::{FILTERS, FLUSH_TIME_MAX, marks, names};
+use super::requests::{FILTERS, marks, names};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::money::MicroUsd;
@@ -35,6 +35,7 @@ use crate::usage::report::{
 };
 use crate::usage::requests::{Column, by_class, units_by_class};
 use crate::usage::sums::{Figure, UsageSums};
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "usage", |call| Box::pin(report(call)))

@@ -13,7 +13,6 @@ use shared::port::Body;
 use shared::prices::Prices;
 
 use crate::admin::field::any_moment;
-use crate::admin::requests::FLUSH_TIME_MAX;
 use crate::admin::{ApiError, App, Call};
 use crate::catalog::history::{History, Priced};
 use crate::command::Done;
@@ -23,6 +22,7 @@ use crate::db::overrides;
 use crate::money::MicroUsd;
 use crate::publish::Touched;
 use crate::usage::reprice::{Repriced, Repricing};
+use crate::writer::FLUSH_TIME_MAX;
 
 /// The requests to reprice.
 #[derive(Deserialize)]

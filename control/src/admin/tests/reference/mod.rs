@@ -51,9 +51,7 @@ impl ApiReference {
         }
         let named = |(name, shape)| (if renamed.contains(&name) { body_name(&name) } else { name }, shape);
         shapes.extend(of_bodies.into_iter().map(named));
-        shapes.retain(|name, _| {
-            !["NoContent", "FileContent", "DataPlaneBody", "NoMembers"].contains(&name.as_str())
-        });
+        shapes.retain(|name, _| !UNNAMED.contains(&name.as_str()));
         Self { routes, shapes }
     }
 }
@@ -115,6 +113,8 @@ fn expect_current(path: &str, content: &str) {
     assert!(committed == content, "{path} is not current: run `{WRITE}=1 cargo test -p control reference`");
 }
 
+/// Shapes that the page describes in words.
+const UNNAMED: [&str; 5] = ["NoContent", "FileContent", "DataPlaneBody", "DataPlaneAnswer", "NoMembers"];
 const WRITE: &str = "LLMGW_WRITE_REFERENCE";
 const REFERENCE: &str = "#/$defs/";
 

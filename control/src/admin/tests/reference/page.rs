@@ -136,7 +136,7 @@ fn linked(reference: &ApiReference, schema: &Value) -> String {
     match name.as_str() {
         "NoContent" => return "204".to_owned(),
         "FileContent" => return "a file".to_owned(),
-        "DataPlaneBody" => return "as on that path".to_owned(),
+        "DataPlaneBody" | "DataPlaneAnswer" => return "as on that path".to_owned(),
         "NoMembers" => return "`{}`".to_owned(),
         "unknown" => return "any JSON".to_owned(),
         _ => {}

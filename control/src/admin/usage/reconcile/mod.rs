@@ -18,7 +18,6 @@ use shared::port::Body;
 use self::columns::{Columns, Mapping};
 use self::file::{Export, Theirs};
 use super::READING_TIME;
-use crate::admin::requests::FLUSH_TIME_MAX;
 use crate::admin::{ApiError, Call, json};
 use crate::money::SignedMicroUsd;
 use crate::usage::dimension::{Dimension, Marks};
@@ -27,6 +26,7 @@ use crate::usage::report::{ReportPart, ReportQuestion, SORTED_MAX, page};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
+use crate::writer::FLUSH_TIME_MAX;
 
 /// A vendor's export to compare with.
 #[derive(Deserialize)]
