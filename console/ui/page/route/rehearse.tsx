@@ -76,7 +76,7 @@ function Path({ of }: { of: Explained | undefined }) {
   const isServed = last.result === "served";
   return (
     <div role="status">
-      <ol class="steps" aria-label="What a client would wait for">
+      <ol class="waits" aria-label="What a client would wait for">
         {path.map((step, i) => (
           <li key={i}>
             <Mark kind={step.result === "served" ? "ok" : step.attempts === 0 ? "off" : "bad"} />
