@@ -17,7 +17,7 @@ if ! command -v chromium >/dev/null; then
         { say "chromium is needed"; exit 1; }
 fi
 # The step `console` has installed them already, as a rule.
-[ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/axe-core" ] ||
+[ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/axe-core" ] && [ -d "$ui/node_modules/openai" ] ||
     (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 
 home=$(mktemp -d)
