@@ -1,9 +1,11 @@
 // Runs the checks of the console, one after the other, and counts them.
 
+import { amountChecks } from "./amounts.mjs";
 import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
 import { Gateway } from "./gateway.mjs";
+import { numberChecks } from "./numbers.mjs";
 import { operateChecks } from "./operate.mjs";
 import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
@@ -32,6 +34,8 @@ const all = [
   playgroundChecks,
   proofChecks,
   speedChecks,
+  amountChecks,
+  numberChecks,
   checks,
 ];
 const chosen = all.flatMap((table) => Object.entries(table)).filter(([name]) => only.length === 0 || only.some((part) => name.includes(part)));

@@ -20,6 +20,11 @@ fi
 [ -d "$ui/node_modules/playwright-core" ] && [ -d "$ui/node_modules/axe-core" ] && [ -d "$ui/node_modules/openai" ] ||
     (cd "$ui" && npm ci --silent --ignore-scripts --no-audit --no-fund)
 
+# It writes the records for the check of large amounts.
+root=$here/../..
+cargo build --locked --quiet --manifest-path "$root/Cargo.toml" --example fill_journal
+export FILL_JOURNAL=${CARGO_TARGET_DIR:-$root/target}/debug/examples/fill_journal
+
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
 timeout --kill-after=5 1200 node "$here/drive.mjs" "$binary" "$home" "$(command -v chromium)" "$@"
