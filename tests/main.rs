@@ -53,6 +53,7 @@ mod messages;
 mod models;
 mod money;
 mod names;
+mod oauth;
 mod own_key;
 mod plain_secrets;
 mod prices;

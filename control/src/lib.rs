@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod model_facts;
 mod model_test;
 mod money;
+mod oauth;
 mod offline;
 mod permission;
 mod publish;

@@ -36,10 +36,12 @@ use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
 use crate::console::Asset;
+use crate::credential::oauth::RefreshSchedule;
 use crate::credential::{AccessTokens, TokenRenewer};
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, WeakReaders};
+use crate::oauth::{Refresher, Vendor};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
@@ -106,12 +108,13 @@ pub fn start(params: Params) -> io::Result<Control> {
     let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let catalog = Arc::new(CatalogCache::load(&config.state_dir));
-    let tokens = AccessTokens::default();
+    let (tokens, refreshes) = (AccessTokens::default(), RefreshSchedule::default());
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
         catalog: Arc::clone(&catalog),
         tokens: tokens.clone(),
+        refreshes: refreshes.clone(),
         counters: Arc::clone(&counters),
         out: params.publisher,
     };
@@ -150,6 +153,8 @@ pub fn start(params: Params) -> io::Result<Control> {
         running: InFlightRequests::default(),
         catalog,
         tokens,
+        refreshes,
+        sign_ins: Arc::default(),
         reload: reloader.status(),
         warnings: params.warnings,
         build: params.build,
@@ -405,6 +410,8 @@ async fn run(
     (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
 ) {
     let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
+    let refresher = Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone());
+    let refreshing = spawn_vital(&alarm, "the refresh of OAuth sign-ins", refresher.run());
     let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = counter.run(app.writer.clone(), counting_stops);
@@ -422,6 +429,7 @@ async fn run(
     }
     renewing.abort();
     pruning.abort();
+    refreshing.abort();
     if let Some(fetching) = fetching {
         fetching.abort();
     }

@@ -15,6 +15,7 @@ pub(crate) mod proc;
 pub(crate) mod raw;
 pub(crate) mod tls;
 pub(crate) mod upstream;
+pub(crate) mod vendor;
 pub(crate) mod wait;
 
 pub(crate) use client::Client;

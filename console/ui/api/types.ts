@@ -708,6 +708,7 @@ export type GatewayState = {
   counts: StateCounts;
   /** The number of the routing view in use; it grows with each change that affects requests. */
   generation: number;
+  oauth: OauthState;
   /** The date of the price list in use. */
   prices_as_of: string;
   reload: Reload;
@@ -1270,6 +1271,75 @@ export type NewQuota = {
   window?: PeriodBody | null;
 };
 
+/** The end of a sign-in. */
+export type OauthDisconnected = {
+  /** The reason why the tokens were not revoked; null if they were, or if `revoked` is null. The gateway has forgotten them in any case. */
+  error: string | null;
+  /** True if the vendor revoked the tokens; null if it has no address for that, or the tokens were gone already. */
+  revoked: boolean | null;
+};
+
+/** The vendor's OAuth addresses. */
+export type OauthSettings = {
+  /** Additional parameters of the consent page. */
+  authorize_params: Record<string, string>;
+  /** The page on which a human consents; null if sign-ins need another device. */
+  authorize_url: string | null;
+  /** Where the client's secret is sent: `basic` or `post`. */
+  client_auth: string;
+  /** Null if there is no sign-in on another device. */
+  device_authorization_url: string | null;
+  /** The issuer that redirects must name; null for any. */
+  issuer: string | null;
+  /** Null if tokens are not revoked. */
+  revocation_url: string | null;
+  scopes: string[];
+  token_url: string;
+  /** Null if the account is not named. */
+  userinfo_url: string | null;
+};
+
+/** The OAuth sign-in of a provider. */
+export type OauthSignIn = {
+  /** The account as the vendor names it; null if unknown. */
+  account: string | null;
+  /** The time of the sign-in, in milliseconds since the Unix epoch; null if there is none. */
+  connected_at_ms: number | null;
+  /** The expiry of the access token, in milliseconds since the Unix epoch; null if there is none or it is unknown. */
+  expires_at_ms: number | null;
+  /** What a sign-in in a browser lacks; null if it can begin. */
+  lacks: string | null;
+  /** The last error since the last success; null if there is none. */
+  last_error: OauthSignInError | null;
+  /** The address to register with the vendor as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set. */
+  redirect_uri: string | null;
+  /** The time of the last renewal, in milliseconds since the Unix epoch; null if there was none. */
+  refreshed_at_ms: number | null;
+  /** True if the access token is renewed without a human. */
+  renewable: boolean;
+  /** The granted scopes. */
+  scopes: string[];
+  /** `none`, `waiting` for a human to consent, `connected`, `expiring` if its token cannot be renewed at the moment or at all, or `broken` if it must be connected again. */
+  state: "none" | "waiting" | "connected" | "expiring" | "broken";
+};
+
+/** An error of a sign-in or of a renewal. */
+export type OauthSignInError = {
+  /** In milliseconds since the Unix epoch. */
+  at_ms: number;
+  message: string;
+};
+
+/** The settings of OAuth sign-ins. */
+export type OauthState = {
+  /** True if `LLMGW_PARTNER_CLIENT_ID` is set. */
+  client_id_set: boolean;
+  /** What a sign-in in a browser lacks; null if it lacks nothing. */
+  lacks: string | null;
+  /** The address to register with vendors as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set. */
+  redirect_uri: string | null;
+};
+
 /** The store that an object comes from. */
 export type ObjectSource = "file" | "api";
 
@@ -1593,6 +1663,8 @@ export type Provider = {
   location: string | null;
   /** The declared models, as IDs or with what is known about them. */
   models: WrittenModel[];
+  /** The vendor's OAuth addresses; absent for a provider that no human signs in to. */
+  oauth?: OauthSettings;
   /** The ID of the human to whom it is private; null if all may use it. */
   owner: string | null;
   /** The vendor's project; null for kinds without projects. */
@@ -1607,6 +1679,8 @@ export type Provider = {
   registry_id: string | null;
   /** True if the configuration file has a provider or an endpoint of the same name. */
   shadowed: boolean;
+  /** The OAuth sign-in. Absent for a provider that uses none, and in answers other than those of `GET providers`. */
+  sign_in?: OauthSignIn;
   source: ObjectSource;
   /** `ready`, `disabled`, `not_connected`, `shadowed` or `faulty`. Only a ready provider receives requests. */
   state: "ready" | "disabled" | "not_connected" | "shadowed" | "faulty";
@@ -2289,6 +2363,26 @@ export type SkippedRow = {
   reason: string;
   /** Counted from 1. */
   row: number;
+};
+
+/** The beginning of a sign-in. */
+export type StartOauthSignIn = {
+  /** `browser` or `device`, for a sign-in on another device; absent: `browser`. */
+  method?: string | null;
+  /** The ID of the human who signs in and to whom the provider is private; absent: its owner. */
+  owner?: string | null;
+};
+
+/** A sign-in that has begun. */
+export type StartedOauthSignIn = {
+  /** The vendor's page on which the human consents. */
+  authorize_url: string;
+  /** The time until which the human must have consented, in milliseconds since the Unix epoch. */
+  expires_at_ms: number;
+  /** The address to which the vendor sends the browser back, registered with the vendor byte by byte; null for a sign-in on another device. */
+  redirect_uri: string | null;
+  /** The code to type on that page; null for a sign-in in the browser. */
+  user_code: string | null;
 };
 
 /** The numbers of objects that requests can use. */

@@ -25,6 +25,7 @@ mod keys;
 mod list;
 pub(crate) mod live;
 mod not_implemented;
+pub(crate) mod oauth;
 pub(crate) mod observer;
 mod overrides;
 mod own_key;
@@ -76,10 +77,11 @@ pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
-use crate::config::Config;
+use crate::config::{Config, OAUTH_CALLBACK};
 use crate::connection::ViewCell;
 use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
+use crate::credential::oauth::RefreshSchedule;
 use crate::db::readers::Readers;
 use crate::permission::Permission;
 use crate::publish::StatusCell;
@@ -109,6 +111,10 @@ pub(crate) struct App {
     pub(crate) catalog: Arc<CatalogCache>,
     /// Access tokens of provider instances.
     pub(crate) tokens: AccessTokens,
+    /// The refreshes of OAuth sign-ins.
+    pub(crate) refreshes: RefreshSchedule,
+    /// OAuth sign-ins that humans have begun.
+    pub(crate) sign_ins: Arc<oauth::SignInFlows>,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
     pub(crate) build: BuildIdentity,
@@ -200,7 +206,7 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
         return admin(app, request, caller, rest.trim_matches('/')).await;
     }
     if path == OAUTH_CALLBACK {
-        return Err(not_implemented::not_yet());
+        return oauth::callback(app, &request.parts).await;
     }
     Err(ApiError::new(ErrorKind::NotFound, "There is no such path."))
 }
@@ -357,6 +363,7 @@ static TABLES: &[&[Route]] = &[
     access::ROUTES,
     providers::ROUTES,
     bindings::ROUTES,
+    oauth::ROUTES,
     detect::ROUTES,
     registry::ROUTES,
     endpoints::ROUTES,
@@ -381,4 +388,3 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// The time limit of a run until its answer begins, beyond any time limit of the data plane.
 const RUN_TIME_MAX: Duration = Duration::from_secs(3_600);
 const ADMIN_API: &str = "/admin/api";
-const OAUTH_CALLBACK: &str = "/oauth/callback/partner";

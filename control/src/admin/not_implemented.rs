@@ -10,13 +10,11 @@ const fn later(method: Method, pattern: &'static str) -> Route {
     route_of(method, pattern, |_| Box::pin(async { Err(not_yet()) }))
 }
 
-pub(super) fn not_yet() -> ApiError {
+fn not_yet() -> ApiError {
     ApiError::new(ErrorKind::NotImplemented, "This release does not implement this path yet.")
 }
 
 pub(super) static ROUTES: &[Route] = &[
-    later(Method::POST, "providers/{}/oauth/start"),
-    later(Method::DELETE, "providers/{}/oauth"),
     later(Method::GET, "alerts"),
     later(Method::POST, "alerts/{}/ack"),
     later(Method::GET, "alert-rules"),

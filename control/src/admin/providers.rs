@@ -10,7 +10,7 @@ use shared::port::Body;
 use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
 use super::reference::NoContent;
-use super::{ApiError, App, Call, Route, json, json_of_version, route_of, write_of};
+use super::{ApiError, App, Call, Route, json, json_of_version, oauth, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
@@ -98,6 +98,7 @@ fn shown(app: &App, connection: &ProviderConnection) -> ShownProvider {
         shown.state = NOT_CONNECTED;
         shown.reason = Some(format!("The provider cannot be used: {why}."));
     }
+    shown.sign_in = connection.read.as_deref().and_then(|provider| oauth::sign_in(app, provider));
     let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
     shown.evidence = Some(app.catalog.evidence(&connection.id, instance));
     shown

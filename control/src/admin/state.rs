@@ -8,6 +8,7 @@ use shared::port::Body;
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::config::Partner;
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
@@ -34,6 +35,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         reload: Reload::of(app),
         usage: ShownUsage::of(app),
         retention: ShownRetention::of(app),
+        oauth: ShownOauth::of(&app.config.partner),
         warnings: &app.warnings,
     })
 }
@@ -64,8 +66,36 @@ struct ShownState<'a> {
     reload: Reload,
     usage: ShownUsage,
     retention: ShownRetention,
+    oauth: ShownOauth,
     /// The warnings of the start.
     warnings: &'a [String],
+}
+
+/// The settings of OAuth sign-ins.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "OauthState"))]
+struct ShownOauth {
+    /// True if `LLMGW_PARTNER_CLIENT_ID` is set.
+    client_id_set: bool,
+    /// The address to register with vendors as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set.
+    redirect_uri: Option<String>,
+    /// What a sign-in in a browser lacks; null if it lacks nothing.
+    lacks: Option<&'static str>,
+}
+
+impl ShownOauth {
+    fn of(partner: &Partner) -> Self {
+        Self {
+            client_id_set: partner.client_id.is_some(),
+            redirect_uri: partner.redirect_uri(),
+            lacks: match (&partner.client_id, &partner.public_base_url) {
+                (None, _) => Some("LLMGW_PARTNER_CLIENT_ID is not set."),
+                (Some(_), None) => Some("LLMGW_OAUTH_PUBLIC_BASE_URL is not set."),
+                (Some(_), Some(_)) => None,
+            },
+        }
+    }
 }
 
 /// The numbers of objects that requests can use.

@@ -4,22 +4,24 @@ use std::sync::Arc;
 
 use super::Write;
 use crate::connection::{
-    ProviderConnection, ProviderStanding, RoutedProvider, StoredProvider, known_models, shadow_of,
+    ProviderConnection, ProviderStanding, RoutedProvider, SignIns, StoredProvider, known_models, shadow_of,
 };
 use crate::db::providers;
 
 /// Returns the provider instance with this id. The configuration file takes precedence over the database.
 pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {
+    let sign_ins = SignIns::of_one(write.db, write.keys, id)?;
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
-    if let Some(provider) = of_file.map(Arc::as_ref) {
+    if let Some(mut provider) = of_file.map(Arc::clone) {
+        sign_ins.fill(&mut provider);
         return Ok(Some(RoutedProvider {
-            standing: ProviderStanding::of(provider),
-            models: known_models(provider, write.catalog),
+            standing: ProviderStanding::of(&provider),
+            models: known_models(&provider, write.catalog),
         }));
     }
     let Some(row) = providers::find(write.db, id)? else { return Ok(None) };
     let held = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
-    let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id));
+    let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins);
     let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
     Ok(Some(RoutedProvider { standing: connection.standing, models }))
 }

@@ -19,6 +19,7 @@ pub(crate) mod extensions;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;
+pub(crate) mod oauth;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
@@ -114,7 +115,8 @@ pub(crate) struct Done {
     /// The output for repeated requests, if it differs.
     kept: Option<Vec<u8>>,
     version: Option<u64>,
-    audit: AuditEntry,
+    /// `None` for a step of the gateway's own work whose result has a record.
+    audit: Option<AuditEntry>,
     /// The parts that the next snapshot must rebuild.
     touched: Touched,
 }
@@ -129,7 +131,12 @@ impl Done {
     }
 
     pub(crate) fn without_output(audit: AuditEntry, touched: Touched) -> Self {
-        Self { body: Vec::new(), kept: None, version: None, audit, touched }
+        Self { body: Vec::new(), kept: None, version: None, audit: Some(audit), touched }
+    }
+
+    /// Creates the result of a step of the gateway's own work whose result gets a record later.
+    pub(crate) fn unrecorded() -> Self {
+        Self { body: Vec::new(), kept: None, version: None, audit: None, touched: Touched::NOTHING }
     }
 
     /// Sets the object's version after the change, which is sent as the `ETag`.
@@ -307,7 +314,9 @@ impl Write<'_> {
             return Ok((Answer { body, ..answer }, Touched::NOTHING));
         }
         let Done { body, kept, version, audit, touched } = command.apply(self)?;
-        self.record(&audit)?;
+        if let Some(audit) = audit {
+            self.record(&audit)?;
+        }
         let answer = Answer { status, body, version, replayed: false, published: true };
         if let Some(asked) = idempotency {
             keep(self, asked, &answer, kept.as_deref().unwrap_or(&answer.body))?;

@@ -10,7 +10,7 @@ use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
 use crate::db::principals::{self, Principal};
 use crate::db::quotas::Of;
-use crate::db::{keys, members, providers};
+use crate::db::{keys, members, oauth, providers};
 use crate::publish::Touched;
 
 /// Creates a human principal.
@@ -86,10 +86,14 @@ impl Command for DeletePrincipal {
         }
         let memberships = members::of_principal(write.db, &before.id)?;
         memberships.iter().try_for_each(|member| keep_an_owner(write, member))?;
-        let owned = providers::owned_by(write.db, &before.id)?;
+        let mut owned = providers::owned_by(write.db, &before.id)?;
+        owned.extend(oauth::of_owner(write.db, &before.id)?);
+        owned.sort();
+        owned.dedup();
         if !owned.is_empty() {
             return Err(CommandRefusal::conflict(format!(
-                "This principal owns providers: {}. Delete them, or change their owner first.",
+                "This principal owns providers: {}. Delete them, disconnect them, or change their owner \
+                 first.",
                 owned.join(", ")
             )));
         }

@@ -7,10 +7,10 @@ use serde_json::json;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
-use crate::connection::{ProviderConnection, StoredProvider, open_written, seal_written, shadow_of};
+use crate::connection::{ProviderConnection, SignIns, StoredProvider, open_written, seal_written, shadow_of};
 use crate::db::audit::AuditEntry;
 use crate::db::providers::{self, ProviderRow};
-use crate::db::{endpoints, principals};
+use crate::db::{endpoints, oauth, principals};
 use crate::publish::Touched;
 
 /// Creates a provider instance.
@@ -53,6 +53,8 @@ impl Command for CreateProvider {
         }
         is_free(write, &self.id)?;
         owner_exists(write, self.owner.as_deref())?;
+        // A sign-in of an earlier instance of this name, which the configuration file had, must not reach this one.
+        oauth::delete(write.db, &self.id)?;
         let blank = ProviderRow {
             id: self.id,
             auth: String::new(),
@@ -94,6 +96,10 @@ impl Command for EditProvider {
         if row.owner.is_none() {
             providers::unbind_all(write.db, &row.id)?;
         }
+        if row.owner != held.row.owner {
+            // The account of one human is not handed to another, nor to all.
+            oauth::delete(write.db, &row.id)?;
+        }
         let after = store(write, row, auth, &written)?;
         let shown = after.shown();
         let audit = AuditEntry::done("provider.edit", "provider", &after.id)
@@ -113,6 +119,9 @@ impl Command for DeleteProvider {
                 "Endpoints use it: {}. Remove it from them first.",
                 users.join(", ")
             )));
+        }
+        if !in_file {
+            oauth::delete(write.db, &self.id)?;
         }
         providers::delete(write.db, &self.id)?;
         let audit = AuditEntry::done("provider.delete", "provider", &self.id).before(json!(before.shown()));
@@ -138,7 +147,8 @@ pub(super) fn expect(
     CommandRefusal::if_stale(if_version, row.version)?;
     let bindings = providers::bindings(write.db, id)?;
     let held = StoredProvider::of(row, bindings, write.keys, write.environment);
-    Ok(ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id)))
+    let sign_ins = SignIns::of_one(write.db, write.keys, id)?;
+    Ok(ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins))
 }
 
 /// Refuses a name that a provider or an endpoint already has.
@@ -161,7 +171,7 @@ pub(super) fn is_free(write: &Write<'_>, name: &str) -> Result<(), CommandRefusa
     Ok(())
 }
 
-fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), CommandRefusal> {
+pub(super) fn owner_exists(write: &Write<'_>, owner: Option<&str>) -> Result<(), CommandRefusal> {
     match owner {
         Some(id) if principals::find(write.db, id)?.is_none() => {
             Err(CommandRefusal::invalid("owner", format!("There is no principal '{id}'.")))
@@ -192,7 +202,9 @@ fn store(
     };
     providers::put(write.db, &row)?;
     let shadow = shadow_of(write.file, &row.id);
-    Ok(ProviderConnection::of_row(&Arc::new(StoredProvider { row, bindings, read: Ok(read) }), shadow))
+    let sign_ins = SignIns::of_one(write.db, write.keys, &row.id)?;
+    let held = Arc::new(StoredProvider { row, bindings, read: Ok(read) });
+    Ok(ProviderConnection::of_row(&held, shadow, &sign_ins))
 }
 
 /// Combines the faults into one message; the first fault's field is the invalid parameter.

@@ -61,7 +61,7 @@ impl Office {
         let changes = self.db.unchecked_transaction().unwrap();
         match Box::new(command).apply(&write) {
             Ok(done) => {
-                audit::append(&changes, &self.keys, &actor, now_ms, &done.audit).unwrap();
+                audit::append(&changes, &self.keys, &actor, now_ms, done.audit.as_ref().unwrap()).unwrap();
                 changes.commit().unwrap();
                 Ok(serde_json::from_slice(&done.body).unwrap_or_default())
             }

@@ -152,6 +152,30 @@ pub(super) fn origin(
     parsed.origin(layout, base.is_own, place, http).map_err(AddressFault::Missing)
 }
 
+/// Checks the address of an OAuth server. It may contain a query (RFC 6749 section 3). Tokens are as sensitive as keys,
+/// so only addresses of this machine may do without TLS.
+pub(super) fn oauth_address(address: &str) -> Result<(), String> {
+    const SHAPE: &str = "must be an address such as https://auth.example.com/token";
+    let uri: Uri = address.parse().map_err(|_| SHAPE)?;
+    let tls = match uri.scheme_str() {
+        Some("https") => true,
+        Some("http") => false,
+        Some(_) | None => return Err(SHAPE.to_owned()),
+    };
+    let authority = uri.authority().ok_or(SHAPE)?;
+    if authority.as_str().contains('@') || address.contains('#') {
+        return Err("must not contain a user name, a password or a fragment".to_owned());
+    }
+    port(authority, tls)?;
+    let host = host(authority)?;
+    if !tls && !matches!(host.as_str(), "127.0.0.1" | "localhost" | "::1") {
+        return Err(
+            "must begin with https://; http:// is allowed for addresses of this machine only".to_owned()
+        );
+    }
+    Ok(())
+}
+
 fn port(authority: &Authority, tls: bool) -> Result<u16, String> {
     let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     match (written, authority.port_u16()) {

@@ -11,8 +11,16 @@ use crate::credential::{CredentialContext, Sign};
 
 impl ProviderReader<'_> {
     pub(super) fn auth(&mut self, kind: &ProviderKind) -> ConnectionAuth {
-        let usual = if kind.auth == Auth::None { ConnectionAuth::Local } else { ConnectionAuth::ApiKey };
-        let WrittenIn::Database(wanted) = self.place else { return usual };
+        let usual = match kind.auth {
+            Auth::None => ConnectionAuth::Local,
+            Auth::Oauth => ConnectionAuth::Oauth,
+            _ if self.raw.oauth.is_some() => ConnectionAuth::Oauth,
+            _ => ConnectionAuth::ApiKey,
+        };
+        let wanted = match self.place {
+            WrittenIn::Database(wanted) => wanted,
+            WrittenIn::File => None,
+        };
         let auth = wanted.unwrap_or(usual);
         let has_key = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
         if kind.auth == Auth::None && auth != ConnectionAuth::Local {
@@ -20,8 +28,13 @@ impl ProviderReader<'_> {
                 &[key("auth")],
                 format!("type {} sends no credential, so auth must be local", kind.name),
             );
-        } else if has_key && kind.auth == Auth::None {
+        } else if kind.auth == Auth::Oauth && auth != ConnectionAuth::Oauth {
+            let message = format!("type {} is signed in to, so auth must be oauth", kind.name);
+            self.note(&[key("auth")], message);
+        } else if has_key && kind.auth == Auth::None && self.place != WrittenIn::File {
             self.note(&[key("api_key")], format!("type {} sends no credential; omit it", kind.name));
+        } else if has_key && auth == ConnectionAuth::Local && self.place == WrittenIn::File {
+            // A key without effect is a warning in the file.
         } else if has_key && auth != ConnectionAuth::ApiKey {
             self.note(
                 &[key("api_key")],
@@ -52,7 +65,7 @@ impl ProviderReader<'_> {
                 }
                 None
             }
-            (Some(_), Auth::None) => {
+            (Some(_), Auth::None | Auth::Oauth) => {
                 self.warnings.push(format!(
                     "providers.{}: type {} sends no credential, so api_key has no effect",
                     self.id, kind.name

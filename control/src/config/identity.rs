@@ -8,6 +8,7 @@ use shared::secret::Secret;
 use super::env::VariableValue;
 use super::layer::Layers;
 use super::model::{AdminKey, Lifetimes, Partner, Sso};
+use super::oauth::{CLIENT_ID, CLIENT_SECRET};
 
 type IdentityKeys = (Vec<AdminKey>, Secret<[u8; 32]>);
 
@@ -122,16 +123,35 @@ pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
     }
 }
 
-pub(super) fn partner(layers: &mut Layers<'_>) -> Partner {
-    let environment = layers.environment;
-    Partner {
-        client_id: layers.optional("LLMGW_PARTNER_CLIENT_ID", None),
-        client_secret: layers
-            .secret("LLMGW_PARTNER_CLIENT_SECRET", environment.secret("LLMGW_PARTNER_CLIENT_SECRET")),
-        public_base_url: layers.optional("LLMGW_OAUTH_PUBLIC_BASE_URL", None),
+/// Returns the settings of OAuth connections, with warnings about what cannot work. `needed_by` are the providers of the
+/// file that a human signs in to.
+pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mut Vec<String>) -> Partner {
+    let secret = layers.environment.secret(CLIENT_SECRET);
+    let partner = Partner {
+        client_id: layers.optional(CLIENT_ID, None),
+        has_client_secret: layers.secret(CLIENT_SECRET, secret).is_some(),
+        public_base_url: layers.optional(PUBLIC_BASE_URL, None),
+    };
+    let providers = needed_by.join(", ");
+    match (&partner.client_id, &partner.public_base_url) {
+        (None, _) if !needed_by.is_empty() => warnings.push(format!(
+            "{CLIENT_ID} is not set, so nobody can sign in to the OAuth providers of the file ({providers})"
+        )),
+        (None, Some(_)) => {
+            warnings.push(format!("{PUBLIC_BASE_URL} has no effect without {CLIENT_ID}"));
+        }
+        (None, None) if partner.has_client_secret => {
+            warnings.push(format!("{CLIENT_SECRET} has no effect without {CLIENT_ID}"));
+        }
+        (Some(_), None) => warnings.push(format!(
+            "{CLIENT_ID} is set without {PUBLIC_BASE_URL}, so OAuth sign-ins work with a device code only"
+        )),
+        (None, None) | (Some(_), Some(_)) => {}
     }
+    partner
 }
 
+const PUBLIC_BASE_URL: &str = "LLMGW_OAUTH_PUBLIC_BASE_URL";
 const TRUSTED_PROXIES: &str = "LLMGW_SSO_TRUSTED_PROXIES";
 /// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;

@@ -14,6 +14,7 @@ mod identity;
 mod layer;
 mod model;
 mod nearest;
+mod oauth;
 mod offline;
 mod plain_secrets;
 mod prices;
@@ -35,6 +36,7 @@ pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;
 pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places_of};
+pub(crate) use model::OAUTH_CALLBACK;
 pub use model::{
     AdminKey, Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner,
     Policies, Provider, Routing, Server, Sso, TlsFiles,

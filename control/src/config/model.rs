@@ -24,6 +24,7 @@ use super::env::Environment;
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
+use crate::credential::oauth::{NO_SETTINGS, NO_SIGN_IN, OauthConnection, OauthSettings, OauthTokens};
 use crate::credential::{CredentialContext, Sign, Surroundings};
 
 /// A static key of an administrator.
@@ -203,11 +204,21 @@ pub struct Lifetimes {
 pub struct Partner {
     /// `LLMGW_PARTNER_CLIENT_ID`.
     pub client_id: Option<String>,
-    /// `LLMGW_PARTNER_CLIENT_SECRET`; never persisted.
-    pub client_secret: Option<Secret<String>>,
+    /// True if `LLMGW_PARTNER_CLIENT_SECRET` is set. The secret is in the settings of each provider, and never stored.
+    pub has_client_secret: bool,
     /// `LLMGW_OAUTH_PUBLIC_BASE_URL`: an origin, without a trailing slash.
     pub public_base_url: Option<String>,
 }
+
+impl Partner {
+    /// Returns the address that vendors send browsers back to, as it must be registered with them.
+    pub fn redirect_uri(&self) -> Option<String> {
+        self.public_base_url.as_ref().map(|origin| format!("{origin}{OAUTH_CALLBACK}"))
+    }
+}
+
+/// The path that vendors send browsers back to.
+pub(crate) const OAUTH_CALLBACK: &str = "/oauth/callback/partner";
 
 /// Providers and endpoints, which a reload replaces.
 #[derive(Clone, Debug, Default)]
@@ -275,6 +286,10 @@ pub struct Provider {
     pub owner: Option<PrincipalId>,
     /// Projects that may use it although a human owns it.
     pub shared_with: Vec<ProjectId>,
+    /// Its OAuth addresses and client.
+    pub(crate) oauth: Option<Arc<OauthSettings>>,
+    /// The sign-in of a human at its vendor; filled in when file and database are merged.
+    pub(crate) signed_in: Option<Arc<OauthConnection>>,
 }
 
 impl Provider {
@@ -290,6 +305,13 @@ impl Provider {
             surroundings: &self.surroundings,
         };
         Sign::of(self.kind.auth, self.api_key.as_ref(), &around)
+    }
+
+    /// Returns the tokens of its sign-in, or the reason why requests cannot use it.
+    pub(crate) fn oauth_tokens(&self, now_ms: u64) -> Result<&OauthTokens, &'static str> {
+        let settings = self.oauth.as_ref().ok_or(NO_SETTINGS)?;
+        let connection = self.signed_in.as_ref().ok_or(NO_SIGN_IN)?;
+        connection.usable(&settings.binding(self.origin.as_ref()), now_ms)
     }
 
     /// True if it cannot be used because it has no key.

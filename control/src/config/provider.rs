@@ -64,6 +64,7 @@ impl ProviderReader<'_> {
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         self.echo_only_for_echo(kind);
+        let oauth = self.oauth(kind, auth);
         Some(Provider {
             id: ProviderId::new(self.id),
             kind,
@@ -92,6 +93,8 @@ impl ProviderReader<'_> {
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
             owner: None,
             shared_with: Vec::new(),
+            oauth,
+            signed_in: None,
         })
     }
 

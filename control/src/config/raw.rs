@@ -152,6 +152,43 @@ pub(super) struct Provider {
     pub(super) http_version: HttpVersion,
     /// Options of the type `echo`, which simulate failures.
     pub(super) echo: Option<Echo>,
+    /// The vendor's OAuth addresses, for a provider that a human signs in to.
+    pub(super) oauth: Option<Oauth>,
+}
+
+/// The vendor's OAuth addresses. The client is that of `LLMGW_PARTNER_CLIENT_ID` and `LLMGW_PARTNER_CLIENT_SECRET`.
+/// Addresses are `https://`; `http://` only on this machine.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Oauth {
+    /// The page on which a human consents. Optional with `device_authorization_url`.
+    pub(super) authorize_url: Option<String>,
+    /// The address that issues and refreshes tokens.
+    pub(super) token_url: Option<String>,
+    /// The address that names the signed-in account, which the console then shows.
+    pub(super) userinfo_url: Option<String>,
+    /// The address that revokes tokens when the connection is removed.
+    pub(super) revocation_url: Option<String>,
+    /// The address that starts a sign-in on another device.
+    pub(super) device_authorization_url: Option<String>,
+    /// The vendor's issuer identifier. If set, a redirect must name it in `iss`.
+    pub(super) issuer: Option<String>,
+    /// The scopes to request.
+    #[schemars(length(max = 64))]
+    pub(super) scopes: Vec<String>,
+    /// Where the client's secret is sent: in the header (`basic`) or in the body (`post`).
+    pub(super) client_auth: ClientAuth,
+    /// Additional parameters of the consent page, such as `prompt: consent`.
+    pub(super) authorize_params: BTreeMap<String, String>,
+}
+
+/// Where the secret of the OAuth client is sent.
+#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ClientAuth {
+    #[default]
+    Basic,
+    Post,
 }
 
 /// A wire protocol.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::id::{EndpointName, ModelId, ProviderId};
 
 use super::provider::{A_PROVIDER, AN_ENDPOINT};
-use super::{DatabaseInstances, ListedEndpoint, ProviderConnection, RoutedProvider};
+use super::{DatabaseInstances, ListedEndpoint, ProviderConnection, RoutedProvider, SignIns};
 use crate::catalog::merge::KnownModel;
 use crate::config::{self, Routing};
 use crate::db::endpoints::EndpointRow;
@@ -50,10 +50,18 @@ impl ViewCell {
 }
 
 /// Merges the objects of file and database. Returns the routing and the list that the API shows.
-pub(crate) fn merge(file: &Routing, holdings: &DatabaseInstances, rows: Vec<EndpointRow>) -> (Routing, View) {
+pub(crate) fn merge(
+    file: &Routing,
+    holdings: &DatabaseInstances,
+    sign_ins: &SignIns,
+    rows: Vec<EndpointRow>,
+) -> (Routing, View) {
     let mut routing = file.clone();
+    for provider in &mut routing.providers {
+        sign_ins.fill(provider);
+    }
     let mut view = View {
-        providers: file.providers.iter().map(ProviderConnection::of_file).collect(),
+        providers: routing.providers.iter().map(ProviderConnection::of_file).collect(),
         endpoints: file.endpoints.iter().map(ListedEndpoint::of_file).collect(),
     };
     let providers: HashSet<&str> = file.providers.iter().map(|provider| provider.id.as_str()).collect();
@@ -65,10 +73,11 @@ pub(crate) fn merge(file: &Routing, holdings: &DatabaseInstances, rows: Vec<Endp
     };
     for held in holdings.iter() {
         let shadow = shadow(&held.row.id);
-        if let (Ok(provider), None) = (&held.read, shadow) {
+        let connection = ProviderConnection::of_row(held, shadow, sign_ins);
+        if let (Some(provider), None) = (&connection.read, shadow) {
             routing.providers.push(Arc::clone(provider));
         }
-        view.providers.push(ProviderConnection::of_row(held, shadow));
+        view.providers.push(connection);
     }
     for row in rows {
         let shadow = shadow(&row.name);

@@ -10,6 +10,7 @@ mod merge;
 mod provider;
 mod routed;
 mod sealed;
+mod sign_ins;
 mod stored_keys;
 
 pub(crate) use database::{DatabaseInstances, StoredProvider};
@@ -20,6 +21,7 @@ pub(crate) use provider::{
 };
 pub(crate) use routed::{RoutedProvider, known_models};
 pub(crate) use sealed::{open_written, seal_written};
+pub(crate) use sign_ins::{ShownSignIn, SignInError, SignIns};
 pub(crate) use stored_keys::StoredKeys;
 
 #[cfg(test)]

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use shared::clock::unix_ms;
+use shared::id::PrincipalId;
 
-use super::StoredProvider;
+use super::{ShownSignIn, SignIns, StoredProvider};
 use crate::catalog::evidence::CatalogEvidence;
 use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 use crate::credential::TokenStanding;
@@ -28,8 +30,8 @@ pub(crate) enum ProviderStanding {
     Ready,
     /// Disabled by its settings.
     Disabled,
-    /// OAuth sign-in has not been completed.
-    NotConnected,
+    /// Its OAuth sign-in is missing or can no longer be used; holds the reason.
+    NotConnected(&'static str),
     /// The file has a provider or an endpoint of the same name; holds which.
     Shadowed(&'static str),
     /// The instance cannot be used as configured; holds the reason.
@@ -42,7 +44,7 @@ impl ProviderStanding {
         match self {
             Self::Ready => "ready",
             Self::Disabled => "disabled",
-            Self::NotConnected => NOT_CONNECTED,
+            Self::NotConnected(_) => NOT_CONNECTED,
             Self::Shadowed(_) => "shadowed",
             Self::Faulty(_) => "faulty",
         }
@@ -53,9 +55,7 @@ impl ProviderStanding {
         match self {
             Self::Ready => None,
             Self::Disabled => Some("It is disabled.".to_owned()),
-            Self::NotConnected => {
-                Some("Its OAuth sign-in is missing. This release does not support OAuth sign-in.".to_owned())
-            }
+            Self::NotConnected(why) => Some(format!("The provider cannot be used: {why}.")),
             Self::Shadowed(what) => Some(format!(
                 "The configuration file has {what} with this name. Rename or delete that, or delete this one."
             )),
@@ -67,7 +67,9 @@ impl ProviderStanding {
     pub(crate) fn of(provider: &Provider) -> Self {
         match provider.auth {
             _ if provider.disabled => Self::Disabled,
-            ConnectionAuth::Oauth => Self::NotConnected,
+            ConnectionAuth::Oauth => {
+                provider.oauth_tokens(unix_ms()).map_or_else(Self::NotConnected, |_| Self::Ready)
+            }
             ConnectionAuth::ApiKey | ConnectionAuth::Local if provider.lacks_key() => {
                 Self::Faulty(lacking(provider))
             }
@@ -105,9 +107,17 @@ impl ProviderConnection {
     }
 
     /// Builds the view of an instance of the database; `shadow` is the kind of file object with the same name.
-    pub(crate) fn of_row(held: &Arc<StoredProvider>, shadow: Option<&'static str>) -> Self {
+    pub(crate) fn of_row(
+        held: &Arc<StoredProvider>,
+        shadow: Option<&'static str>,
+        sign_ins: &SignIns,
+    ) -> Self {
         let id = held.row.id.clone();
-        let standing = match (&held.read, shadow) {
+        let mut read = held.read.clone();
+        if let (Ok(provider), None) = (&mut read, shadow) {
+            sign_ins.fill(provider);
+        }
+        let standing = match (&read, shadow) {
             (_, Some(what)) => ProviderStanding::Shadowed(what),
             (Ok(provider), None) => ProviderStanding::of(provider),
             (Err(reason), None) => ProviderStanding::Faulty(reason.clone()),
@@ -117,7 +127,7 @@ impl ProviderConnection {
             id,
             source: ObjectSource::Api,
             standing,
-            read: held.read.as_ref().ok().map(Arc::clone),
+            read: read.ok(),
             held: Some(Arc::clone(held)),
         }
     }
@@ -133,7 +143,8 @@ impl ProviderConnection {
 
     /// Returns the human principal that owns the instance.
     pub(crate) fn owner(&self) -> Option<&str> {
-        self.held.as_ref().and_then(|held| held.row.owner.as_deref())
+        let of_row = self.held.as_ref().and_then(|held| held.row.owner.as_deref());
+        of_row.or_else(|| self.read.as_ref()?.owner.as_ref().map(PrincipalId::as_str))
     }
 
     /// Returns the version of the row.
@@ -166,6 +177,7 @@ impl ProviderConnection {
             updated_at_ms: held.map(|held| held.row.updated_at_ms),
             settings,
             token: None,
+            sign_in: None,
             evidence: None,
         }
     }
@@ -228,6 +240,9 @@ pub(crate) struct ShownProvider {
     /// The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<TokenStanding>,
+    /// The OAuth sign-in. Absent for a provider that uses none, and in answers other than those of `GET providers`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) sign_in: Option<ShownSignIn>,
     /// The evidence of how it works. Absent if it is shadowed, and in answers other than those of `GET providers`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) evidence: Option<CatalogEvidence>,
@@ -235,7 +250,7 @@ pub(crate) struct ShownProvider {
 
 impl ShownProvider {
     /// The members that no written setting replaces.
-    const MEMBERS: [&'static str; 14] = [
+    const MEMBERS: [&'static str; 15] = [
         "id",
         "source",
         "state",
@@ -249,6 +264,7 @@ impl ShownProvider {
         "created_at_ms",
         "updated_at_ms",
         "token",
+        "sign_in",
         "evidence",
     ];
 }

@@ -3,6 +3,7 @@
 
 mod entra;
 mod grant;
+pub(crate) mod oauth;
 mod token_renewal;
 mod tokens;
 
@@ -68,7 +69,8 @@ impl Sign {
         };
         let text = key.expose().trim();
         match auth {
-            Auth::None => Ok(Self::Nothing),
+            // The token of an OAuth connection comes from its sign-in, not from a key.
+            Auth::None | Auth::Oauth => Ok(Self::Nothing),
             Auth::Bearer => bearer(text),
             Auth::Header(name) => Ok(Self::Header(HeaderName::from_static(name), value(text)?)),
             Auth::Aws { service } if text.contains(':') => {

@@ -30,6 +30,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0017_usage_requests.sql", include_str!("migrations/0017_usage_requests.sql")),
     ("0018_usage_digest.sql", include_str!("migrations/0018_usage_digest.sql")),
     ("0019_extensions.sql", include_str!("migrations/0019_extensions.sql")),
+    ("0020_oauth.sql", include_str!("migrations/0020_oauth.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

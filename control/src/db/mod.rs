@@ -20,6 +20,7 @@ pub(crate) mod lock;
 pub(crate) mod members;
 pub(crate) mod migrate;
 pub(crate) mod names;
+pub(crate) mod oauth;
 pub(crate) mod open;
 pub(crate) mod overrides;
 pub(crate) mod packed_row;

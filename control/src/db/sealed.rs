@@ -59,6 +59,12 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         id: "name",
         select: "SELECT name AS id, secret AS value FROM extensions",
     },
+    SealedColumn {
+        table: "oauth_connections",
+        column: "tokens",
+        id: "provider",
+        select: "SELECT provider AS id, tokens AS value FROM oauth_connections WHERE tokens IS NOT NULL",
+    },
 ];
 
 /// A sealed value that does not open.

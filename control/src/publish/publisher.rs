@@ -15,13 +15,14 @@ use shared::snapshot::{Snapshot, SnapshotPublisher};
 use super::access::AccessHalf;
 use super::preview::{AccessPreview, ChangePreview};
 use super::reload::ReloadReport;
-use super::routes::{self, Routes, Signing};
+use super::routes::{self, LiveTokens, Routes, Signing};
 use super::touched::{Touched, TouchedAccess};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::merge::Merger;
 use crate::config::{Config, Environment, Routing};
-use crate::connection::{DatabaseInstances, StoredKeys, ViewCell, merge};
+use crate::connection::{DatabaseInstances, SignIns, StoredKeys, ViewCell, merge};
 use crate::credential::AccessTokens;
+use crate::credential::oauth::RefreshSchedule;
 use crate::db::endpoints;
 use crate::vault::VaultKeys;
 
@@ -39,6 +40,8 @@ pub(crate) struct Publisher {
     keys: Arc<VaultKeys>,
     /// Access tokens for provider instances that require them.
     tokens: AccessTokens,
+    /// The refreshes of OAuth sign-ins.
+    refreshes: RefreshSchedule,
     /// Known models and prices from outside the configuration.
     catalog: Arc<CatalogCache>,
     /// The time at which the catalog next changes by itself.
@@ -69,6 +72,7 @@ pub(crate) struct PublisherParams {
     pub(crate) keys: Arc<VaultKeys>,
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) tokens: AccessTokens,
+    pub(crate) refreshes: RefreshSchedule,
     pub(crate) counters: Arc<Counters>,
     pub(crate) out: SnapshotPublisher,
 }
@@ -76,13 +80,14 @@ pub(crate) struct PublisherParams {
 impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
-        let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
+        let PublisherParams { config, keys, catalog, tokens, refreshes, counters, out } = params;
         let stored_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: AccessHalf::default(),
             routes: Routes::default(),
             catalog,
             tokens,
+            refreshes,
             next_change_at_ms: None,
             file: stored_keys.fill(config.routing.clone()),
             stored_keys,
@@ -176,7 +181,8 @@ impl Publisher {
         let now_ms = shared::clock::unix_ms();
         let mut instances = self.database_instances.clone();
         instances.refresh(db, &self.keys, &self.config.environment)?;
-        let (routing, _) = merge(&self.file, &instances, endpoints::all(db)?);
+        let sign_ins = SignIns::read(db, &self.keys)?;
+        let (routing, _) = merge(&self.file, &instances, &sign_ins, endpoints::all(db)?);
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         let (board, signing) = (Board::default(), Signing { tokens: None, now_ms });
         Ok(routes::routes(&routing, (&self.config.policies, &board), &signing, &mut merger))
@@ -197,11 +203,14 @@ impl Publisher {
 
     fn read_routing(&mut self, db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
         self.database_instances.refresh(db, &self.keys, &self.config.environment)?;
-        let (routing, view) = merge(&self.file, &self.database_instances, endpoints::all(db)?);
+        let sign_ins = SignIns::read(db, &self.keys)?;
+        let (routing, view) = merge(&self.file, &self.database_instances, &sign_ins, endpoints::all(db)?);
         self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         self.tokens.want(routes::grants(&routing));
-        let signing = Signing { tokens: Some(&self.tokens), now_ms };
+        self.refreshes.want(routes::refreshes(&routing, now_ms));
+        let live = LiveTokens { granted: &self.tokens, refreshes: &self.refreshes };
+        let signing = Signing { tokens: Some(live), now_ms };
         let policies = (&self.config.policies, &*self.board);
         self.routes = routes::routes(&routing, policies, &signing, &mut merger);
         sanitize::guard(routes::guarded(&routing, &self.routes.providers));

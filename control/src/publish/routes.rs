@@ -16,6 +16,7 @@ use shared::snapshot::{Route, Snapshot};
 
 use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
+use crate::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
 use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
 
 /// Provider instances, endpoints, and the route of each selector.
@@ -65,7 +66,7 @@ fn instance(
         unready: not_usable(provider).or(unready),
         circuits: board.circuits(&provider.id, address(&reach, identity)),
         reach,
-        credential: secret(provider, renew.is_some(), header.as_ref()),
+        credential: secret(provider, header.as_ref(), renew.is_some()),
         headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),
         request_head: OnceLock::new(),
         renew,
@@ -90,7 +91,7 @@ fn instance(
 /// Returns the reason why an enabled instance cannot receive requests, if any.
 fn not_usable(provider: &Provider) -> Option<&'static str> {
     match provider.auth {
-        ConnectionAuth::Oauth => Some("its OAuth sign-in is missing"),
+        ConnectionAuth::Oauth => None,
         ConnectionAuth::ApiKey | ConnectionAuth::Local => {
             provider.lacks_key().then_some("its API key is missing in the configuration")
         }
@@ -101,8 +102,15 @@ fn not_usable(provider: &Provider) -> Option<&'static str> {
 #[derive(Debug)]
 pub(crate) struct Signing<'a> {
     /// `None` for a preview, which assumes that every grant has a token.
-    pub(crate) tokens: Option<&'a AccessTokens>,
+    pub(crate) tokens: Option<LiveTokens<'a>>,
     pub(crate) now_ms: u64,
+}
+
+/// The states of the access tokens that the gateway obtains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LiveTokens<'a> {
+    pub(crate) granted: &'a AccessTokens,
+    pub(crate) refreshes: &'a RefreshSchedule,
 }
 
 /// The authentication of upstream requests, or the reason why it is missing.
@@ -119,14 +127,17 @@ impl Signing<'_> {
         let bare = Signed::default();
         let none = |why| Signed { unready: Some(why), ..Signed::default() };
         if provider.auth == ConnectionAuth::Oauth {
-            return bare;
+            return provider
+                .oauth_tokens(self.now_ms)
+                .map_or_else(none, |held| self.signed_in(provider, held));
         }
         match provider.sign() {
             Ok(Sign::Nothing) => bare,
             Ok(Sign::Header(name, value)) => Signed { header: Some((name, value)), ..bare },
             Ok(Sign::Aws(signer)) => Signed { signer: Some(signer), ..bare },
             Ok(Sign::Token(grant)) => {
-                match self.tokens.map(|tokens| (tokens, tokens.current(&grant, self.now_ms))) {
+                let granted = self.tokens.map(|tokens| tokens.granted);
+                match granted.map(|granted| (granted, granted.current(&grant, self.now_ms))) {
                     None => bare,
                     Some((tokens, Ok(token))) => Signed {
                         header: bearer_header(token.expose()).ok(),
@@ -139,6 +150,34 @@ impl Signing<'_> {
             Err(_) => none("its API key is invalid; see the log of the gateway"),
         }
     }
+
+    /// Returns the authentication by the access token of a sign-in. An expired token is sent while its refresh is on its
+    /// way: the upstream rejects it, and the request waits for the new one.
+    fn signed_in(&self, provider: &Provider, held: &OauthTokens) -> Signed {
+        let (Some(connection), Some(tokens)) = (&provider.signed_in, self.tokens) else {
+            return Signed::default();
+        };
+        let has_expired = connection.expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
+        if has_expired && tokens.refreshes.trouble(&connection.provider).is_some() {
+            return Signed { unready: Some(NOT_REFRESHED), ..Signed::default() };
+        }
+        let renew = held.refresh.is_some().then(|| tokens.refreshes.renew(connection));
+        Signed { header: bearer_header(held.access.expose()).ok(), renew, ..Signed::default() }
+    }
+}
+
+const NOT_REFRESHED: &str = "its access token has expired and could not be refreshed; see its last error";
+
+/// Returns the sign-ins of all enabled instances that can be refreshed.
+pub(crate) fn refreshes(routing: &Routing, now_ms: u64) -> Vec<DueRefresh> {
+    let live = routing.providers.iter().filter(|provider| !provider.disabled);
+    let live =
+        live.filter(|provider| provider.oauth_tokens(now_ms).is_ok_and(|tokens| tokens.refresh.is_some()));
+    live.filter_map(|provider| {
+        let (connection, settings) = (provider.signed_in.as_ref()?, provider.oauth.as_ref()?);
+        Some(DueRefresh { connection: Arc::clone(connection), settings: Arc::clone(settings) })
+    })
+    .collect()
 }
 
 /// Returns the grants of all enabled instances.
@@ -166,7 +205,13 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
     let tokens = instances.iter().filter_map(|instance| instance.credential.as_ref());
     let tokens = tokens.map(|token| token.expose().as_str());
-    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(tokens))
+    let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
+    let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
+    let signed_in = signed_in.flat_map(|held| [Some(&held.access), held.refresh.as_ref()]).flatten();
+    let clients = routing.providers.iter().filter_map(|provider| provider.oauth.as_ref()?.client.as_ref());
+    let of_oauth = clients.filter_map(|client| client.secret.as_ref()).chain(signed_in);
+    let of_oauth = of_oauth.map(|secret| secret.expose().as_str());
+    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(tokens).chain(of_oauth))
 }
 
 /// The minimum length of a secret header value; shorter values are versions and names.
@@ -175,10 +220,10 @@ const LONG: usize = 16;
 /// Returns the credential text that is sent upstream and that an upstream could therefore repeat.
 fn secret(
     provider: &Provider,
-    is_token: bool,
     header: Option<&(HeaderName, HeaderValue)>,
+    is_token: bool,
 ) -> Option<Secret<String>> {
-    if !is_token {
+    if !is_token && provider.auth != ConnectionAuth::Oauth {
         return provider.api_key.clone();
     }
     let sent = header?.1.to_str().ok()?;

@@ -15,6 +15,7 @@ mod compatible;
 mod echo;
 mod gemini;
 mod local_server;
+mod oauth_partner;
 mod openai;
 pub mod path;
 pub mod quirks;
@@ -117,6 +118,8 @@ pub enum Auth {
     /// Microsoft Entra issues for the application `TENANT_ID:CLIENT_ID:CLIENT_SECRET` or for `managed_identity`, the
     /// machine's own identity.
     Azure,
+    /// An access token that a human has granted, as a bearer token.
+    Oauth,
     /// No credential is sent.
     None,
 }
@@ -127,7 +130,7 @@ impl Auth {
         match self {
             Self::Header(name) => name,
             Self::Azure => "api-key",
-            Self::Bearer | Self::Aws { .. } | Self::Google | Self::None => "authorization",
+            Self::Bearer | Self::Aws { .. } | Self::Google | Self::Oauth | Self::None => "authorization",
         }
     }
 }
@@ -170,12 +173,13 @@ pub static KINDS: &[&ProviderKind] = &[
     &gemini::KIND,
     &vertex::KIND,
     &bedrock::KIND,
+    &oauth_partner::KIND,
     &builtin_speech::KIND,
     &echo::KIND,
 ];
 
 /// Specified kinds that this release recognises by name but does not support yet.
-pub static KINDS_TO_COME: &[&str] = &["extension", "oauth_partner"];
+pub static KINDS_TO_COME: &[&str] = &["extension"];
 
 /// Returns the kind with this name or alternative name.
 pub fn kind(name: &str) -> Option<&'static ProviderKind> {

@@ -51,8 +51,8 @@ pub(super) struct SignedIn {
 }
 
 /// The session or key that admitted a request.
-#[derive(Debug)]
-pub(super) enum Admission {
+#[derive(Clone, Debug)]
+pub(in crate::admin) enum Admission {
     /// A key in a header, by its hash.
     Key(KeyHash),
     /// A session, by its name in the table.

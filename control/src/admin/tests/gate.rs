@@ -172,7 +172,7 @@ fn unknown_paths_return_404_and_wrong_methods_405() {
         (Method::POST, "/admin/api/webhooks/w/test", 501, "not_implemented"),
         (Method::GET, "/admin/api/projects/p/members", 404, "not_found"),
         (Method::GET, "/admin/api/alerts", 501, "not_implemented"),
-        (Method::GET, "/oauth/callback/partner", 501, "not_implemented"),
+        (Method::POST, "/oauth/callback/partner", 405, "method_not_allowed"),
         (Method::GET, "/admin/api/requests/none-such", 404, "not_found"),
         (Method::POST, "/console", 405, "method_not_allowed"),
         (Method::GET, "/console/assets/none.js", 404, "not_found"),

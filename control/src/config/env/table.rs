@@ -87,9 +87,9 @@ pub static VARIABLES: &[Variable] = &[
          requests name"),
     row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before that of every request"),
     idle("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
-    idle("LLMGW_PARTNER_CLIENT_ID", Text, "none", "OAuth client id of the experimental partner connection"),
-    idle("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Its secret; never stored"),
-    idle("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin for OAuth in the browser"),
+    row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "ID of the OAuth client that you registered (experimental)"),
+    row("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Secret of that client; never stored"),
+    row("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin of the gateway, for OAuth sign-ins in a browser"),
     idle("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
     idle("LLMGW_SSO_SHARED_SECRET", Secret, "none", "Secret that the proxy sends in X-LLMGW-SSO-Secret"),
     idle("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Addresses from which the proxy may \

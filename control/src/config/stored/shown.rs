@@ -11,6 +11,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model};
 
 use super::DOTS;
 use crate::config::model::Provider;
+use crate::credential::oauth::{ClientAuth, OauthSettings};
 
 /// The settings of a provider. Settings that the API has stored are shown as they were written, which may leave out
 /// defaults in `models` and `headers`.
@@ -52,6 +53,9 @@ pub(crate) struct ProviderSettings {
     protocols: Vec<&'static str>,
     /// Null for kinds that run in the gateway.
     http_version: Option<&'static str>,
+    /// The vendor's OAuth addresses; absent for a provider that no human signs in to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oauth: Option<ShownOauthSettings>,
     /// The options of the kind `echo`; absent for other kinds.
     #[serde(skip_serializing_if = "Option::is_none")]
     echo: Option<ShownEcho>,
@@ -99,6 +103,29 @@ struct DeclaredModel {
 enum WrittenModel {
     Id(String),
     Model(Box<DeclaredModel>),
+}
+
+/// The vendor's OAuth addresses.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "OauthSettings"))]
+struct ShownOauthSettings {
+    /// The page on which a human consents; null if sign-ins need another device.
+    authorize_url: Option<String>,
+    token_url: String,
+    /// Null if the account is not named.
+    userinfo_url: Option<String>,
+    /// Null if tokens are not revoked.
+    revocation_url: Option<String>,
+    /// Null if there is no sign-in on another device.
+    device_authorization_url: Option<String>,
+    /// The issuer that redirects must name; null for any.
+    issuer: Option<String>,
+    scopes: Vec<String>,
+    /// Where the client's secret is sent: `basic` or `post`.
+    client_auth: &'static str,
+    /// Additional parameters of the consent page.
+    authorize_params: BTreeMap<String, String>,
 }
 
 /// The options of a provider of the kind `echo`.
@@ -158,6 +185,7 @@ impl ProviderSettings {
             headers: provider.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),
             protocols: names(&provider.dialects),
             http_version: version,
+            oauth: provider.oauth.as_deref().map(ShownOauthSettings::of),
             echo: is_echo.then(|| ShownEcho::of(&provider.echo)),
         }
     }
@@ -176,6 +204,25 @@ impl DeclaredModel {
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
             prices: model.prices.clone(),
+        }
+    }
+}
+
+impl ShownOauthSettings {
+    fn of(settings: &OauthSettings) -> Self {
+        Self {
+            authorize_url: settings.authorize_url.clone(),
+            token_url: settings.token_url.clone(),
+            userinfo_url: settings.userinfo_url.clone(),
+            revocation_url: settings.revocation_url.clone(),
+            device_authorization_url: settings.device_authorization_url.clone(),
+            issuer: settings.issuer.clone(),
+            scopes: settings.scopes.clone(),
+            client_auth: match settings.client_auth {
+                ClientAuth::Basic => "basic",
+                ClientAuth::Post => "post",
+            },
+            authorize_params: settings.authorize_params.clone(),
         }
     }
 }

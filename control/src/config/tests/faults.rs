@@ -133,7 +133,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "unknown type",
         "providers:\n  a:\n    type: compatable\n",
         "3:5: providers.a.type: 'compatable' is not a type of provider; did you mean compatible? (known: \
-             compatible, local_server, openai, azure_openai, anthropic, gemini, vertex, bedrock, builtin_speech, echo)",
+             compatible, local_server, openai, azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, builtin_speech, echo)",
     ),
     (
         "type to come",
@@ -144,7 +144,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "missing type, reported at the provider",
         "providers:\n  groq: {}\n",
         "2:3: providers.groq.type: type is missing: set one of compatible, local_server, openai, \
-         azure_openai, anthropic, gemini, vertex, bedrock, builtin_speech, echo, or write registry_id: \
+         azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, builtin_speech, echo, or write registry_id: \
          groq",
     ),
     (

@@ -495,6 +495,7 @@ fn writer_state(mut meter: Meter, home: &Path) -> WriterState {
         keys: Arc::clone(&keys),
         catalog,
         tokens: crate::credential::AccessTokens::default(),
+        refreshes: crate::credential::oauth::RefreshSchedule::default(),
         counters,
         out,
     };

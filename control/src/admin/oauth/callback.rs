@@ -1,0 +1,155 @@
+//! The page to which the vendor sends the browser back. It needs no script and loads nothing; the page of the console
+//! that began the sign-in reads its result from the API.
+//!
+//! The request is not authenticated: `state` and the cookie of the flow admit it, and the session that began the flow
+//! must still be open.
+
+use http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, COOKIE, REFERRER_POLICY};
+use http::request::Parts;
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
+use shared::clock::monotonic_ms;
+use shared::port::{Body, full};
+use shared::sanitize::{diagnostic, guarded};
+use shared::secret::Secret;
+
+use super::super::query::Query;
+use super::super::{ApiError, App, RequestId};
+use super::completion::Completion;
+use super::flows::{BrowserFlow, NoFlow, SignIn};
+use crate::credential::oauth::{TokenSet, plain};
+
+/// The parameters of a redirect (RFC 6749 section 4.1.2, RFC 9207 section 2). Others are ignored.
+struct Redirect {
+    state: String,
+    code: Option<Secret<String>>,
+    error: Option<String>,
+    issuer: Option<String>,
+}
+
+/// Answers the redirect of a vendor.
+pub(in crate::admin) async fn callback(app: &App, parts: &Parts) -> Result<Response<Body>, ApiError> {
+    if parts.method != Method::GET {
+        return Err(ApiError::method_not_allowed("GET"));
+    }
+    let Some(redirect) = redirect(parts.uri.query().unwrap_or_default()) else {
+        return page(StatusCode::BAD_REQUEST, FAILED, "The address of this page is incomplete or damaged.");
+    };
+    let cookie_of = |name: &str| cookie_called(parts, name);
+    let flow = match app.sign_ins.take(&app.keys, monotonic_ms(), &redirect.state, cookie_of) {
+        Ok(flow) => flow,
+        Err(why) => return page(StatusCode::BAD_REQUEST, FAILED, no_flow(why)),
+    };
+    let BrowserFlow { mut sign_in, redirect_uri, verifier } = flow;
+    sign_in.actor.request_id = RequestId::of(&parts.headers).text();
+    let completion = Completion::of(app);
+    let tokens = tokens(&completion, &sign_in, redirect, (&redirect_uri, &verifier)).await;
+    let provider = sign_in.provider.clone();
+    match completion.complete(sign_in, tokens).await {
+        Ok(account) => {
+            let account = account.as_deref().map(|account| format!(" as {account}")).unwrap_or_default();
+            let text = format!("The provider {provider} is connected{account}. You can close this page.");
+            page(StatusCode::OK, "Connected", &text)
+        }
+        Err(why) => page(
+            StatusCode::BAD_REQUEST,
+            FAILED,
+            &format!("The provider {provider} is not connected: {why}."),
+        ),
+    }
+}
+
+/// Exchanges the code for tokens, or returns the reason of the failure.
+async fn tokens(
+    completion: &Completion,
+    sign_in: &SignIn,
+    redirect: Redirect,
+    (redirect_uri, verifier): (&str, &Secret<String>),
+) -> Result<TokenSet, String> {
+    completion.still_admitted(sign_in)?;
+    if let Some(expected) = &sign_in.settings.issuer
+        && redirect.issuer.as_ref() != Some(expected)
+    {
+        return Err("the answer came from another issuer than oauth.issuer".to_owned());
+    }
+    if let Some(error) = redirect.error {
+        return Err(format!("the vendor answered {error}"));
+    }
+    let code = redirect.code.ok_or("the vendor sent no code")?;
+    let request = sign_in.settings.code_request(&code, verifier, redirect_uri);
+    let tokens = completion.vendor.tokens(request).await;
+    // A vendor may quote the code or the verifier of a request that it rejects.
+    let secrets = [code.expose().as_str(), verifier.expose()];
+    tokens.map_err(|failure| format!("the token address failed: {}", diagnostic(failure.text(), &secrets)))
+}
+
+/// Reads the parameters. `None` if one occurs twice (RFC 6749 section 3.1), or if `state` is missing.
+fn redirect(query: &str) -> Option<Redirect> {
+    let mut query = Query::parse(query).ok()?;
+    let state = query.text("state")?;
+    let error = query.text("error").map(|error| {
+        let description = query.text("error_description").map(|text| format!(": {}", plain(&text, 300)));
+        guarded(&format!("{}{}", plain(&error, 64), description.unwrap_or_default())).into_owned()
+    });
+    Some(Redirect { state, code: query.text("code").map(Secret::new), error, issuer: query.text("iss") })
+}
+
+fn no_flow(why: NoFlow) -> &'static str {
+    match why {
+        NoFlow::Forged => "The gateway did not begin this sign-in.",
+        NoFlow::Over => {
+            "This sign-in was completed or replaced already, has expired, or the gateway was restarted. Connect the \
+             provider again."
+        }
+        NoFlow::Stolen => "Another browser began this sign-in. Use the browser in which you pressed Connect.",
+    }
+}
+
+/// Returns the cookies of the request as names and values.
+fn cookies(parts: &Parts) -> impl Iterator<Item = (&str, &str)> {
+    let lines = parts.headers.get_all(COOKIE).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='))
+}
+
+fn cookie_called<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    cookies(parts).find(|(known, _)| *known == name).map(|(_, value)| value)
+}
+
+/// Returns a page with a title and a text. Both are escaped, because they contain texts of other parties.
+fn page(status: StatusCode, title: &str, text: &str) -> Result<Response<Body>, ApiError> {
+    let (title, text) = (escaped(title), escaped(text));
+    let html = format!(
+        "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
+         content=\"width=device-width\">\n<title>{title} - llmgw</title>\n<h1>{title}</h1>\n<p>{text}</p>\n\
+         <p><a href=\"/console/providers\">To the console</a></p>\n</html>\n"
+    );
+    let mut response = Response::new(full(html));
+    *response.status_mut() = status;
+    for (name, value) in [
+        (CONTENT_TYPE, "text/html; charset=utf-8"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    Ok(response)
+}
+
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+const FAILED: &str = "Not connected";
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -1,0 +1,290 @@
+//! `providers/{id}/oauth`: signing in to the vendor of a provider instance with a human's own account (AUTH-4), and the
+//! page to which the vendor sends the browser back.
+
+mod callback;
+mod completion;
+mod device;
+mod flows;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::{ORIGIN, SET_COOKIE};
+use http::{HeaderValue, Method, Response};
+use serde::{Deserialize, Serialize};
+use shared::clock::{monotonic_ms, unix_ms};
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+pub(super) use self::callback::callback;
+use self::completion::Completion;
+use self::device::wait_for_consent;
+pub(crate) use self::flows::SignInFlows;
+use self::flows::{BrowserFlow, FLOW_TIME_MAX, FlowTickets, SignIn, random_text};
+use super::gate::key_in_header;
+use super::query::choose;
+use super::{ApiError, App, Call, Route, json, route_of};
+use crate::command::oauth::ForgetSignIn;
+use crate::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
+use crate::connection::{ProviderStanding, ShownSignIn, SignInError};
+use crate::credential::oauth::{Consent, NO_CLIENT, NO_SETTINGS, OauthSettings, challenge};
+use crate::db::audit::AuditEntry;
+use crate::db::principals;
+use crate::oauth::Vendor;
+use crate::permission::Permission;
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::POST, "providers/{}/oauth/start", |call| Box::pin(start(call)))
+        .answers::<StartedSignIn>(
+            "Begins a sign-in: open `authorize_url` in the browser that sent this request.",
+        )
+        .takes::<StartSignIn>()
+        .permits(Permission::ChangeConnections),
+    route_of(Method::DELETE, "providers/{}/oauth", |call| Box::pin(disconnect(call)))
+        .answers::<Disconnected>("Forgets the sign-in, and revokes its tokens at the vendor.")
+        .permits(Permission::ChangeConnections),
+];
+
+/// The beginning of a sign-in.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StartOauthSignIn"))]
+#[serde(deny_unknown_fields)]
+struct StartSignIn {
+    /// The ID of the human who signs in and to whom the provider is private; absent: its owner.
+    #[serde(default)]
+    owner: Option<String>,
+    /// `browser` or `device`, for a sign-in on another device; absent: `browser`.
+    #[serde(default)]
+    method: Option<String>,
+}
+
+/// A sign-in that has begun.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "StartedOauthSignIn"))]
+struct StartedSignIn {
+    /// The vendor's page on which the human consents.
+    authorize_url: String,
+    /// The code to type on that page; null for a sign-in in the browser.
+    user_code: Option<String>,
+    /// The address to which the vendor sends the browser back, registered with the vendor byte by byte; null for a sign-in
+    /// on another device.
+    redirect_uri: Option<String>,
+    /// The time until which the human must have consented, in milliseconds since the Unix epoch.
+    expires_at_ms: u64,
+}
+
+/// The end of a sign-in.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "OauthDisconnected"))]
+struct Disconnected {
+    /// True if the vendor revoked the tokens; null if it has no address for that, or the tokens were gone already.
+    revoked: Option<bool>,
+    /// The reason why the tokens were not revoked; null if they were, or if `revoked` is null. The gateway has forgotten
+    /// them in any case.
+    error: Option<String>,
+}
+
+async fn start(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let StartSignIn { owner, method } = call.json()?;
+    let methods = [("browser", false), ("device", true)];
+    let is_device = method.map_or(Ok(false), |method| choose("method", &method, &methods))?;
+    let provider = connectable(&call)?;
+    let settings = provider.oauth.as_ref().ok_or_else(|| conflict(sentence(NO_SETTINGS)))?;
+    let owner = owner_of(&call, &provider, owner).await?;
+    let admission = call.app.gate.admission(call.parts);
+    let sign_in = SignIn {
+        provider: provider.id.to_string(),
+        owner: owner.clone(),
+        binding: settings.binding(provider.origin.as_ref()),
+        settings: Arc::clone(settings),
+        admission: admission
+            .ok_or_else(|| ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again."))?,
+        actor: call.actor.clone(),
+    };
+    let begun = AuditEntry::done("provider.connect_begin", "provider", provider.id.as_str());
+    let begun = begun.after(serde_json::json!({"owner": owner}));
+    if is_device {
+        let started = on_device(&call, sign_in).await?;
+        call.record(begun).await?;
+        return json(&started);
+    }
+    let (started, cookie) = in_browser(&call, sign_in)?;
+    call.record(begun).await?;
+    let mut response = json(&started)?;
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+/// Begins a sign-in in the browser that sent the request, and returns the cookie that binds it to that browser.
+fn in_browser(call: &Call<'_>, sign_in: SignIn) -> Result<(StartedSignIn, HeaderValue), ApiError> {
+    if let Some(lacks) = lacks(call.app, &sign_in.settings) {
+        return Err(conflict(lacks));
+    }
+    let redirect_uri = call.app.config.partner.redirect_uri().unwrap_or_default();
+    opened_at_the_public_origin(call, &redirect_uri)?;
+    let verifier = random_text().map_err(|_| no_randomness())?;
+    let (challenge, settings) = (challenge(verifier.expose()), Arc::clone(&sign_in.settings));
+    let flow = BrowserFlow { sign_in, redirect_uri: redirect_uri.clone(), verifier };
+    let tickets =
+        call.app.sign_ins.begin(&call.app.keys, monotonic_ms(), flow).map_err(|_| no_randomness())?;
+    let consent = Consent { redirect_uri: &redirect_uri, state: &tickets.state, challenge: &challenge };
+    let authorize_url = settings.consent_page(&consent).unwrap_or_default();
+    let cookie = cookie(&tickets, redirect_uri.starts_with("https://"))?;
+    let redirect_uri = Some(redirect_uri);
+    let expires_at_ms = in_future(FLOW_TIME_MAX.as_secs());
+    Ok((StartedSignIn { authorize_url, user_code: None, redirect_uri, expires_at_ms }, cookie))
+}
+
+/// Begins a sign-in on another device.
+async fn on_device(call: &Call<'_>, sign_in: SignIn) -> Result<StartedSignIn, ApiError> {
+    let completion = Completion::of(call.app);
+    let device = match completion.vendor.device_code(&sign_in.settings).await {
+        None => return Err(conflict("oauth.device_authorization_url is not set.".to_owned())),
+        Some(Err(failure)) => {
+            let message = format!("The vendor issued no device code: {}.", failure.text());
+            return Err(ApiError::new(ErrorKind::UpstreamUnreachable, message));
+        }
+        Some(Ok(device)) => device,
+    };
+    let page = device.verification_uri_complete.as_ref().unwrap_or(&device.verification_uri);
+    let started = StartedSignIn {
+        authorize_url: page.clone(),
+        user_code: Some(device.user_code.clone()),
+        redirect_uri: None,
+        expires_at_ms: in_future(device.life_s),
+    };
+    let (provider, life) = (sign_in.provider.clone(), Duration::from_secs(device.life_s));
+    let task = |id| tokio::spawn(wait_for_consent(completion, sign_in, device, id)).abort_handle();
+    let begun = call.app.sign_ins.begin_device(&provider, monotonic_ms(), life, task);
+    begun.map(|()| started).map_err(|_| no_randomness())
+}
+
+async fn disconnect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let provider = connectable(&call)?;
+    call.app.sign_ins.cancel(provider.id.as_str());
+    let forget = ForgetSignIn { provider: provider.id.to_string() };
+    call.execute_each_time(http::StatusCode::NO_CONTENT, forget).await?;
+    // Tokens are sent only to the addresses that they were granted for.
+    let revoked = match (&provider.oauth, provider.oauth_tokens(0)) {
+        (Some(settings), Ok(tokens)) => Vendor::new(&call.app.http).revoke(settings, tokens).await,
+        _ => None,
+    };
+    json(&Disconnected { revoked: revoked.as_ref().map(Result::is_ok), error: revoked.and_then(Result::err) })
+}
+
+/// Returns the view of a provider's sign-in; `None` if it uses none.
+pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
+    let settings = provider.oauth.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth)?;
+    let id = provider.id.as_str();
+    let mut shown = ShownSignIn::of(provider, unix_ms());
+    if let Some(trouble) = app.refreshes.trouble(id) {
+        shown.state = "expiring";
+        shown.last_error = Some(SignInError::of(trouble));
+    }
+    if let Some(failure) = app.sign_ins.failure(id) {
+        shown.last_error = Some(SignInError::of(failure));
+    }
+    if app.sign_ins.is_waiting(id, monotonic_ms()) {
+        shown.state = "waiting";
+    }
+    shown.redirect_uri = app.config.partner.redirect_uri();
+    shown.lacks = lacks(app, settings);
+    Some(shown)
+}
+
+/// Returns what a sign-in in a browser lacks.
+fn lacks(app: &App, settings: &OauthSettings) -> Option<String> {
+    if settings.client.is_none() {
+        Some(sentence(NO_CLIENT))
+    } else if app.config.partner.public_base_url.is_none() {
+        Some("LLMGW_OAUTH_PUBLIC_BASE_URL is not set.".to_owned())
+    } else if settings.authorize_url.is_none() {
+        Some("oauth.authorize_url is not set.".to_owned())
+    } else {
+        None
+    }
+}
+
+/// Returns the provider instance that the path names, if humans sign in to it.
+fn connectable(call: &Call<'_>) -> Result<Arc<Provider>, ApiError> {
+    let view = call.app.view.read();
+    let mut found = view.providers.iter().filter(|connection| connection.id == call.argument());
+    let found = found.find(|connection| !matches!(connection.standing, ProviderStanding::Shadowed(_)));
+    let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
+    let provider = found.read.clone().ok_or_else(|| {
+        conflict(found.standing.reason().unwrap_or_else(|| "The provider cannot be used.".to_owned()))
+    })?;
+    if provider.auth != ConnectionAuth::Oauth {
+        return Err(conflict("The provider does not use OAuth.".to_owned()));
+    }
+    Ok(provider)
+}
+
+/// Returns the human who signs in: the provider's owner, or the one that the body names.
+async fn owner_of(call: &Call<'_>, provider: &Provider, named: Option<String>) -> Result<String, ApiError> {
+    let owner = match (&provider.owner, named) {
+        (Some(owner), Some(named)) if owner.as_str() != named => {
+            let message =
+                format!("The provider belongs to '{owner}'. Disconnect it, or change its owner first.");
+            return Err(ApiError::parameter("owner", message));
+        }
+        (Some(owner), _) => owner.to_string(),
+        (None, Some(named)) => named,
+        (None, None) => {
+            return Err(ApiError::parameter("owner", "owner is missing: name the human who signs in."));
+        }
+    };
+    let id = owner.clone();
+    let found = call.app.readers.ask(move |db| principals::find(db, &id)).await?;
+    match found {
+        Some(human) if human.disabled => Err(ApiError::parameter("owner", "This human is disabled.")),
+        Some(_) => Ok(owner),
+        None => Err(ApiError::parameter("owner", format!("There is no principal '{owner}'."))),
+    }
+}
+
+/// Refuses a page of another origin than the public one: the browser would not send its cookie to the callback.
+fn opened_at_the_public_origin(call: &Call<'_>, redirect_uri: &str) -> Result<(), ApiError> {
+    let origin = call.parts.headers.get(ORIGIN).and_then(|origin| origin.to_str().ok());
+    let public = redirect_uri.strip_suffix(OAUTH_CALLBACK).unwrap_or_default();
+    match origin {
+        Some(origin) if key_in_header(call.parts)?.is_none() && !origin.eq_ignore_ascii_case(public) => {
+            Err(conflict(format!("Open the console at {public}/console and connect the provider there.")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Returns a `Set-Cookie` header for the callback alone. `Lax`, because the browser comes from the vendor's page.
+fn cookie(tickets: &FlowTickets, is_tls: bool) -> Result<HeaderValue, ApiError> {
+    let (name, value, seconds) = (&tickets.cookie_name, tickets.cookie.expose(), FLOW_TIME_MAX.as_secs());
+    let secure = if is_tls { "; Secure" } else { "" };
+    let text =
+        format!("{name}={value}; Path={OAUTH_CALLBACK}; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}");
+    let mut value = HeaderValue::from_str(&text)
+        .map_err(|_| ApiError::new(ErrorKind::Internal, "The cookie could not be created."))?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn in_future(seconds: u64) -> u64 {
+    unix_ms().saturating_add(seconds.saturating_mul(1_000))
+}
+
+fn no_randomness() -> ApiError {
+    ApiError::new(ErrorKind::Internal, "The operating system returned no random bytes.")
+}
+
+fn conflict(message: String) -> ApiError {
+    ApiError::new(ErrorKind::Conflict, message)
+}
+
+/// Makes a sentence of a reason.
+fn sentence(reason: &str) -> String {
+    format!("The provider cannot be connected: {reason}.")
+}

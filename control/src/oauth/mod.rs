@@ -1,0 +1,8 @@
+//! The gateway as an OAuth client of vendors: the calls to their addresses, and the refreshes of tokens in the
+//! background.
+
+mod refresher;
+mod vendor;
+
+pub(crate) use refresher::Refresher;
+pub(crate) use vendor::Vendor;
