@@ -12,6 +12,7 @@ import { playgroundChecks } from "./playground.mjs";
 import { proofChecks } from "./proofs.mjs";
 import { requestChecks } from "./requests.mjs";
 import { routeChecks } from "./routes.mjs";
+import { sessionChecks } from "./sessions.mjs";
 import { setupChecks } from "./setup.mjs";
 import { speedChecks } from "./speed.mjs";
 import { usageChecks } from "./usage.mjs";
@@ -33,6 +34,7 @@ const all = [
   usageChecks,
   playgroundChecks,
   proofChecks,
+  sessionChecks,
   speedChecks,
   amountChecks,
   numberChecks,

@@ -5,6 +5,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { awaited } from "./arrival";
 import { call } from "./client";
 import type { Change, LiveEvents, LiveProvider, Running, Watched } from "./shapes";
+import { seeVersion } from "./version";
 
 /** How the connection is: `waiting` until the first frame, `closed` after the gateway has ended it or while the page is hidden. */
 export type LiveState = "waiting" | "open" | "closed" | "too_many";
@@ -85,6 +86,7 @@ export class Live {
     const takers: { [Each in Name]: (data: LiveEvents[Each]) => void } = {
       hello: (hello) => {
         this.hello.value = hello;
+        seeVersion(hello.version);
         this.state.value = "open";
         this.changes.value = [];
         this.running.value = new Map();

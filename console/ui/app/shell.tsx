@@ -5,6 +5,7 @@ import { closeSession, offlineSince, session, signInWanted } from "../api/client
 import { forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
+import { newVersion, seeVersion } from "../api/version";
 import { keptParams } from "../page/requests/filters";
 import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
@@ -31,6 +32,10 @@ export function App() {
 function Shell() {
   const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
   useEffect(() => startShortcuts({ search: () => setOverlay("search"), help: () => setOverlay("keys") }), []);
+  const version = useResource<GatewayState>("state").data.value?.version;
+  useEffect(() => {
+    if (version) seeVersion(version);
+  }, [version]);
   return (
     <>
       <a class="skip" href="#content">
@@ -41,6 +46,7 @@ function Shell() {
         <div class="main">
           <Bar onSearch={() => setOverlay("search")} />
           <OfflineBar />
+          <UpdateBar />
           <main class="page" id="content" tabIndex={-1}>
             <Current />
           </main>
@@ -207,6 +213,23 @@ function decoded(text: string): string {
   } catch {
     return text;
   }
+}
+
+/** Offers to load the page again once the gateway has another version. It never does so by itself: something may be half typed. */
+function UpdateBar() {
+  return (
+    <div role="status" class="offline-place">
+      {newVersion.value && (
+        <p class="offline">
+          <Icon name="refresh-cw" small />
+          The gateway has version {newVersion.value} now; this page is of an older one.
+          <button type="button" class="btn small" onClick={() => location.reload()}>
+            Reload
+          </button>
+        </p>
+      )}
+    </div>
+  );
 }
 
 function OfflineBar() {
