@@ -58,4 +58,44 @@ export const effectChecks = {
     await page.getByRole("link", { name: "What can it call?" }).click();
     await page.getByRole("row", { name: /^echo\/echo model yes/ }).waitFor();
   },
+
+  async disabling_and_deleting_say_who_loses_what_before({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "doomed" });
+    const human = await gateway.api("POST", "principals", { name: "Doomed Ada" });
+    await gateway.api("PUT", `projects/${id}/members/${human.id}`, { role: "member" });
+    const made = await gateway.api("POST", "keys", { name: "doomed key", project: id, acts_as: human.id, endpoints: ["default"], models: [] });
+    const other = await gateway.api("POST", "projects", { name: "without keys" });
+    const page = await browser.signedIn(gateway.key, `/keys/${made.id}`);
+    const act = async (name, action) => {
+      await button(page, `Actions for ${name}`).click();
+      await page.getByRole("menuitem", { name: action }).click();
+      await page.getByRole("dialog", { name: `${action} ${name}?` }).waitFor();
+    };
+    const loses = async (path, name, action, isLost = true) => {
+      await page.goto(`${browser.origin}/console${path}`);
+      await act(name, action);
+      const words = isLost ? page.getByText("doomed key loses default") : page.getByRole("dialog").locator(".effects, .alert.warn");
+      await words.first().waitFor();
+      assert.deepEqual(await axe(page), [], `${action} ${name}`);
+      await page.keyboard.press("Escape");
+    };
+    await loses(`/keys/${made.id}`, "doomed key", "Disable");
+    await loses(`/keys/${made.id}`, "doomed key", "Revoke");
+    await loses(`/access/projects/${id}`, "doomed", "Disable");
+    await loses(`/access/humans/${human.id}`, "Doomed Ada", "Disable");
+    await loses(`/access/humans/${human.id}`, "Doomed Ada", "Delete", false);
+    await loses(`/access/projects/${other.id}`, "without keys", "Delete", false);
+    assert.equal((await gateway.api("GET", `keys/${made.id}`)).state, "active", "nothing is kept");
+    await page.goto(`${browser.origin}/console/access/projects/${id}`);
+    await act("doomed", "Disable");
+    await button(page, "Disable").click();
+    await page.locator(".state", { hasText: "disabled" }).waitFor();
+    assert.equal((await gateway.api("GET", `projects/${id}`)).disabled, true);
+    await page.goto(`${browser.origin}/console/quotas?new=1`);
+    await page.getByLabel("Which").selectOption({ label: "without keys" });
+    await page.getByLabel("Limit ($)").fill("5");
+    await page.getByRole("dialog").locator(".effects").waitFor();
+    assert.deepEqual(await axe(page), []);
+    assert.equal((await gateway.api("GET", `quotas?project=${other.id}`).catch(() => ({ data: [] }))).data.length, 0, "nothing is kept");
+  },
 };

@@ -4,7 +4,7 @@ import { call } from "./client";
 import type { Effects } from "./shapes";
 
 /** A write as it will be made. */
-export type Write = { method: "PATCH" | "PUT" | "DELETE"; path: string; body?: unknown; ifMatch?: string | number | null };
+export type Write = { method: "POST" | "PATCH" | "PUT" | "DELETE"; path: string; body?: unknown; ifMatch?: string | number | null };
 
 /** What is known of a write: its effects, or the fault that it would end with. */
 export type Outlook = { effects: Effects | null; fault: Error | null };

@@ -3,11 +3,12 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Page as PageOf, Principal, Project, Quota } from "../api/types";
+import type { Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
 import { EditDialog } from "../part/edit";
+import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { Field, Text } from "../part/form";
 import { day, UNKNOWN } from "../part/format";
@@ -18,6 +19,7 @@ import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { EnabledMark } from "./access";
 import { KeyTable } from "./keys";
+import { usePeriod } from "./requests";
 
 export function NameField({ value, onValue }: { value: string; onValue: (name: string) => void }) {
   return (
@@ -53,13 +55,14 @@ export function HumanPage({ id }: { id: string }) {
 }
 
 function One({ of, etag }: { of: Principal; etag: string | null }) {
-  const [deleting, setDeleting] = useState(false);
+  const [doing, setDoing] = useState<"disable" | "delete" | null>(null);
   const quotas = useResource<PageOf<Quota>>(`quotas?principal=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
-  const switchState = (): void =>
-    void call("PATCH", `principals/${of.id}`, { body: { disabled: !of.disabled }, ifMatch: etag }).then(
-      () => changed("principals"),
-      (error: Error) => notify(error.message),
-    );
+  const yesterday = usePeriod("24h");
+  const lately = useResource<Usage>(doing === "delete" ? `usage?${new URLSearchParams({ principal: of.id, from: yesterday })}` : null);
+  const patch = async (disabled: boolean): Promise<void> => {
+    await call("PATCH", `principals/${of.id}`, { body: { disabled }, ifMatch: etag });
+    changed("principals");
+  };
   return (
     <Page
       title={of.name}
@@ -76,8 +79,10 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
           <Menu
             label={`Actions for ${of.name}`}
             items={[
-              of.disabled ? { label: "Enable", icon: "play", run: switchState } : { label: "Disable", icon: "power", run: switchState },
-              { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleting(true) },
+              of.disabled
+                ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
+                : { label: "Disable", icon: "power", run: () => setDoing("disable") },
+              { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
             ]}
           />
         </>
@@ -121,18 +126,28 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
           )}
         </EditDialog>
       )}
-      {deleting && (
+      {doing === "disable" && (
+        <Confirm title={`Disable ${of.name}?`} action="Disable" danger={false} run={() => patch(true)} onClose={() => setDoing(null)}>
+          <p>
+            Keys that act as this human are rejected from the next request on. Answers that have started continue. It can be enabled again.
+          </p>
+          <WriteOutlook write={{ method: "PATCH", path: `principals/${of.id}`, body: { disabled: true }, ifMatch: etag }} />
+        </Confirm>
+      )}
+      {doing === "delete" && (
         <Confirm
           title={`Delete ${of.name}?`}
           action="Delete"
+          typed={lately.data.value?.totals?.requests ? of.name : undefined}
           run={async () => {
             await call("DELETE", `principals/${of.id}`, { ifMatch: etag });
             go(href("/access", { tab: "humans" }));
             changed("principals");
           }}
-          onClose={() => setDeleting(false)}
+          onClose={() => setDoing(null)}
         >
           <p>Limits of this human go with them. Usage records stay.</p>
+          <WriteOutlook write={{ method: "DELETE", path: `principals/${of.id}`, ifMatch: etag }} />
         </Confirm>
       )}
     </Page>

@@ -6,6 +6,7 @@ import { changed, useResource } from "../api/resource";
 import type { Key, KeyWithSecret, Usage } from "../api/types";
 import { go, href, path } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
+import { WriteOutlook } from "../part/effects";
 import { notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { moment, plural, zoneName } from "../part/format";
@@ -139,6 +140,7 @@ function Disable({ of, onClose }: Props) {
   return (
     <Confirm title={`Disable ${of.name}?`} action="Disable" danger={false} run={() => patch(of, { state: "disabled" })} onClose={onClose}>
       <p>It is rejected from the next request on. Answers that have started continue. It can be enabled again.</p>
+      <WriteOutlook write={{ method: "PATCH", path: `keys/${of.id}`, body: { state: "disabled" }, ifMatch: of.version }} />
     </Confirm>
   );
 }
@@ -158,6 +160,7 @@ function Revoke({ of, onClose }: Props) {
         For good.{" "}
         {week === null ? "" : week === 0 ? "It served no request this week." : `It was used for ${plural(week, "request")} this week.`}
       </p>
+      <WriteOutlook write={{ method: "PATCH", path: `keys/${of.id}`, body: { state: "revoked" }, ifMatch: of.version }} />
     </Confirm>
   );
 }
@@ -172,6 +175,7 @@ function Delete({ of, onClose }: Props) {
   return (
     <Confirm title={`Delete ${of.name}?`} action="Delete" run={run} onClose={onClose}>
       <p>The key is revoked already. Its usage records stay and keep its id.</p>
+      <WriteOutlook write={{ method: "DELETE", path: `keys/${of.id}`, ifMatch: of.version }} />
     </Confirm>
   );
 }

@@ -8,6 +8,7 @@ import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
+import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { day, plural, UNKNOWN } from "../part/format";
@@ -60,14 +61,13 @@ const defaults = (limits: KeyLimit[]): string =>
   limits.map((limit) => `${limitName(limit)}: ${amount(limit.metric, limit.limit)}`).join("; ") || "none";
 
 function One({ of, etag }: { of: Project; etag: string | null }) {
-  const [deleting, setDeleting] = useState(false);
+  const [doing, setDoing] = useState<"disable" | "delete" | null>(null);
   const tab = param("tab");
   const totals = useResource<Usage>(`usage?project=${encodeURIComponent(of.id)}&from=${monthStart()}`).data.value?.totals;
-  const switchState = (): void =>
-    void call("PATCH", `projects/${of.id}`, { body: { disabled: !of.disabled }, ifMatch: etag }).then(
-      () => changed("projects"),
-      (error: Error) => notify(error.message),
-    );
+  const patch = async (disabled: boolean): Promise<void> => {
+    await call("PATCH", `projects/${of.id}`, { body: { disabled }, ifMatch: etag });
+    changed("projects");
+  };
   return (
     <Page
       title={of.name}
@@ -84,8 +84,10 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
           <Menu
             label={`Actions for ${of.name}`}
             items={[
-              of.disabled ? { label: "Enable", icon: "play", run: switchState } : { label: "Disable", icon: "power", run: switchState },
-              { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleting(true) },
+              of.disabled
+                ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
+                : { label: "Disable", icon: "power", run: () => setDoing("disable") },
+              { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
             ]}
           />
         </>
@@ -146,7 +148,13 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
           )}
         </EditDialog>
       )}
-      {deleting && (
+      {doing === "disable" && (
+        <Confirm title={`Disable ${of.name}?`} action="Disable" danger={false} run={() => patch(true)} onClose={() => setDoing(null)}>
+          <p>Its keys are rejected from the next request on. Answers that have started continue. It can be enabled again.</p>
+          <WriteOutlook write={{ method: "PATCH", path: `projects/${of.id}`, body: { disabled: true }, ifMatch: etag }} />
+        </Confirm>
+      )}
+      {doing === "delete" && (
         <Confirm
           title={`Delete ${of.name}?`}
           action="Delete"
@@ -156,9 +164,10 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
             go(href("/access"));
             changed("projects");
           }}
-          onClose={() => setDeleting(false)}
+          onClose={() => setDoing(null)}
         >
           <p>Its members and limits go with it. Usage records stay.</p>
+          <WriteOutlook write={{ method: "DELETE", path: `projects/${of.id}`, ifMatch: etag }} />
         </Confirm>
       )}
     </Page>

@@ -1,12 +1,14 @@
 // Limits, what is used of them, and when they are reached at this rate.
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
+import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Key, Metric, Page as PageOf, Period, Principal, Project, Provider, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
+import { EffectsList, WriteOutlook } from "../part/effects";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
@@ -174,6 +176,7 @@ function QuotaMenu({ of }: { of: Quota }) {
           onClose={close}
         >
           <p>Nothing is rejected by it from the next request on. What was used stays in the records.</p>
+          <WriteOutlook write={{ method: "DELETE", path: `quotas/${of.id}`, ifMatch: of.version }} />
         </Confirm>
       )}
     </div>
@@ -222,14 +225,17 @@ function NewQuota() {
   const [enforcement, setEnforcement] = useState<Quota["enforcement"]>("hard");
   const submission = useSubmission();
   const close = (): void => setParams({ new: null });
+  const body = {
+    subject: kind === "gateway" ? { kind } : { kind, id },
+    metric,
+    ...(metric === "concurrent_requests" ? {} : { window }),
+    limit: Number.isNaN(limit) ? null : limit,
+    enforcement,
+  };
+  const isComplete = body.limit !== null && (kind === "gateway" || id !== "");
+  const { effects } = useOutlook(isComplete ? { method: "POST", path: "quotas", body } : null);
+  const isWarned = effects?.warnings.some(({ code }) => code === "no_price") ?? false;
   const create = (): void => {
-    const body = {
-      subject: kind === "gateway" ? { kind } : { kind, id },
-      metric,
-      ...(metric === "concurrent_requests" ? {} : { window }),
-      limit: Number.isNaN(limit) ? null : limit,
-      enforcement,
-    };
     void submission.run(body, async (repeatKey) => {
       await call("POST", "quotas", { body, repeatKey });
       changed("quotas");
@@ -264,7 +270,8 @@ function NewQuota() {
         </div>
         <AmountField key={metric} metric={metric} value={Number.NaN} onValue={setLimit} />
         <Enforcement value={enforcement} onValue={setEnforcement} />
-        {metric === "cost_micro_usd" && enforcement === "hard" && (
+        <EffectsList effects={effects} />
+        {metric === "cost_micro_usd" && enforcement === "hard" && !isWarned && (
           <p class="alert warn">Targets whose price is not known are passed over for keys under a hard limit on cost.</p>
         )}
         <FormFooterError />
