@@ -129,10 +129,12 @@ async fn a_page_that_watches_a_key_sees_its_requests_and_those_that_were_rejecte
     assert_eq!(stranger.chat(chat::request("up/m")).await.status, 401);
     assert_eq!(own.post("/v1/v1/chat/completions", chat::request("up/m")).await.status, 404);
     assert_eq!(own.chat(chat::request("gpt-4o")).await.status, 404);
+    let unclear = json!({"model": "up/m", "messages": [], "stream": "perhaps"});
+    assert_eq!(own.chat(unclear.to_string()).await.status, 400);
     assert_eq!(own.chat(chat::request("up/m")).await.status, 200);
 
     let mut seen = Vec::new();
-    for _ in 0..4 {
+    for _ in 0..5 {
         seen.push(event(&mut live, "seen", |_| true).await);
     }
     let shown =
@@ -150,12 +152,15 @@ async fn a_page_that_watches_a_key_sees_its_requests_and_those_that_were_rejecte
                 json!("gpt-4o"),
                 json!(prefix)
             ],
+            [json!(400), json!("invalid_request"), json!("/v1/chat/completions"), Value::Null, json!(prefix)],
             [json!(200), Value::Null, json!("/v1/chat/completions"), json!("up/m"), json!(prefix)],
         ]
     );
+    let params: Vec<&Value> = seen.iter().map(|seen| &seen["param"]).collect();
+    assert_eq!(params, [&Value::Null, &Value::Null, &json!("model"), &json!("stream"), &Value::Null]);
     assert_eq!((&seen[0]["address"], &seen[0]["client"]), (&json!("127.0.0.1"), &json!("curl/8")));
-    assert!(seen[3]["client"].as_str().unwrap().starts_with("claude-cli/2.1.329"));
-    let record = gateway.record_of(seen[3]["request_id"].as_str().unwrap()).await;
+    assert!(seen[4]["client"].as_str().unwrap().starts_with("claude-cli/2.1.329"));
+    let record = gateway.record_of(seen[4]["request_id"].as_str().unwrap()).await;
     assert_eq!((&record["key"], &record["outcome"]), (&json!(key.id), &json!("completed")));
 }
 

@@ -57,6 +57,9 @@ pub struct WatchedRequest {
     pub status: u16,
     /// The error code of the answer; `None` if it is not an error.
     pub code: Option<&'static str>,
+    /// The field of the request that causes the error, at most [`WatchedRequest::PARAM_CHARS_MAX`] characters; `None` if
+    /// no field does.
+    pub param: Option<Box<str>>,
     /// The key, if the request has a valid one.
     pub key: Option<KeyId>,
     /// The part of the presented key that may be shown; `None` without a key.
@@ -70,6 +73,8 @@ pub struct WatchedRequest {
 impl WatchedRequest {
     /// The maximum length of `path` in characters.
     pub const PATH_CHARS_MAX: usize = 256;
+    /// The maximum length of `param` in characters.
+    pub const PARAM_CHARS_MAX: usize = 128;
 }
 
 impl Default for RequestWatch {
@@ -127,6 +132,7 @@ mod tests {
             path: "/v1/chat/completions".into(),
             status: 200,
             code: None,
+            param: None,
             key: None,
             key_prefix: None,
             model: None,

@@ -105,4 +105,35 @@ export const playgroundChecks = {
     }
     assert.deepEqual(faults, []);
   },
+
+  async two_targets_are_compared_and_the_route_is_seen_while_it_runs({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "comparing" });
+    const made = await gateway.api("POST", "keys", { name: "comparing", project: id });
+    await gateway.api("POST", "providers", { id: "slow", type: "echo", models: ["echo"], echo: { delay_ms: 4000 } });
+    await gateway.api("POST", "providers", { id: "quick", type: "echo", models: ["echo"] });
+    await gateway.api("POST", "endpoints", { name: "pair", failover: [{ provider: "slow", model: "echo" }, { provider: "quick", model: "echo" }] });
+    const page = await browser.signedIn(gateway.key, `/playground?as=${made.id}&model=pair`);
+    await settled(page);
+    await page.getByLabel("Message", { exact: true }).fill("which of you?");
+    await page.keyboard.press("Control+Shift+Enter");
+    const [slow, quick] = ["slow/echo", "quick/echo"].map((name) => page.getByRole("region", { name, exact: true }));
+    await quick.locator(".answer", { hasText: "which of you?" }).waitFor();
+    await button(slow, "Route trace").click();
+    const route = slow.getByRole("list", { name: "The route so far" });
+    await route.getByText(/^slow attempt 1$/).waitFor();
+    await route.getByText(/^waiting for the head of the answer, .* so far$/).waitFor();
+    await slow.getByText("Accepted, authorised, planned").waitFor();
+    await button(slow, "Answer").click();
+    await slow.locator(".answer", { hasText: "which of you?" }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    const { data } = await gateway.api("GET", `requests?key=${made.id}`);
+    assert.deepEqual(data.map(({ provider }) => provider).sort(), ["quick", "slow"]);
+    await page.getByLabel("Message", { exact: true }).fill("again");
+    await page.getByRole("button", { name: "Send Ctrl Enter" }).click({ modifiers: ["Shift"] });
+    await quick.locator(".answer", { hasText: "again" }).waitFor();
+    await page.getByRole("button", { name: "Stop" }).click();
+    assert.equal(await sideways(page), 0);
+    await gateway.api("DELETE", "endpoints/pair");
+    for (const name of ["slow", "quick"]) await gateway.api("DELETE", `providers/${name}`);
+  },
 };

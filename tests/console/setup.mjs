@@ -131,6 +131,16 @@ export const setupChecks = {
     const headers = { authorization: `Bearer ${made.key}`, "content-type": "application/json" };
     await fetch(`${gateway.origin}/v1/v1/chat/completions`, { method: "POST", headers, body: "{}" });
     await page.getByText("It asked for /v1/v1/chat/completions. Leave /v1 out of the client's address.").waitFor();
+    await fetch(`${gateway.origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify({ model: "default", messages: [], stream: "perhaps" }) });
+    await page.getByText("It was answered 400, invalid_request: the field stream is not right.").waitFor();
+    await gateway.api("POST", "providers", { id: "stateless", type: "anthropic", base_url: "http://127.0.0.1:9", api_key: "sk-ant-of-a-test", models: ["claude"] });
+    await gateway.api("POST", "providers", { id: "stateful", type: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "sk-of-a-test", models: ["gpt"] });
+    await gateway.api("POST", "endpoints", { name: "forgetful", failover: [{ provider: "stateless", model: "claude" }] });
+    await gateway.api("PATCH", `keys/${made.id}`, { endpoints: ["default", "forgetful"] });
+    await fetch(`${gateway.origin}/v1/responses`, { method: "POST", headers, body: JSON.stringify({ model: "forgetful", input: "hi", store: true }) });
+    await page.getByText(/^It sent store, which no target( of forgetful)? takes\. A target of stateful takes it\./).waitFor();
+    await gateway.api("DELETE", "endpoints/forgetful");
+    for (const name of ["stateless", "stateful"]) await gateway.api("DELETE", `providers/${name}`);
     assert.equal(await gateway.chat(made.key, "gpt-4o", "hi"), 404);
     await page.getByText("It asked for gpt-4o, which this key cannot use. It may use: default.").waitFor();
     await page.getByRole("link", { name: "Make an endpoint gpt-4o" }).click();

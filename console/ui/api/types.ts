@@ -2193,6 +2193,8 @@ export type SeenRequest = {
   method: string;
   /** The `model` of the request; null if the request was rejected before it was read. */
   model: string | null;
+  /** The field of the request that causes the error, at most 128 characters; null if no field does. */
+  param: string | null;
   /** The path without the query, at most 256 characters. */
   path: string;
   request_id: string;

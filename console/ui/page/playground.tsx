@@ -11,7 +11,18 @@ import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf
 import { type Outcome, Result } from "./playground/result";
 
 const EMPTY: Draft = { model: "", system: "", turns: [], message: "", stream: true, voice: "alloy", tools: "", image: null, file: null };
-const BEGUN: Outcome = { requestId: null, status: null, text: "", images: [], audio: null, raw: "", error: null, isOver: false };
+const BEGUN: Outcome = {
+  requestId: null,
+  status: null,
+  text: "",
+  images: [],
+  audio: null,
+  raw: "",
+  error: null,
+  isOver: false,
+  selector: "",
+  sentAt: 0,
+};
 
 export function PlaygroundPage() {
   const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
@@ -22,14 +33,25 @@ export function PlaygroundPage() {
   const as = callers.find(({ id }) => id === param("as"))?.id ?? callers[0]?.id ?? "";
   const model = param("model") || endpoints[0]?.name || "";
   const targets = endpoints.find(({ name }) => name === model)?.failover ?? [];
-  const only = targets.some(({ provider, model }) => `${provider}/${model}` === param("only")) ? param("only") : "";
+  const targetNames = targets.map(({ provider, model }) => `${provider}/${model}`);
+  const only = targetNames.includes(param("only")) ? param("only") : "";
   const [draft, setDraft] = useState<Draft>(EMPTY);
-  const { outcome, send, stop } = useRun();
+  const first = useRun();
+  const second = useRun();
+  const compared =
+    param("against") && targetNames.includes(param("against"))
+      ? param("against")
+      : (targetNames.find((name) => name !== (only || targetNames[0])) ?? "");
   const set = (change: Partial<Draft>): void => setDraft((old) => ({ ...old, ...change }));
-  const isBusy = outcome !== null && !outcome.isOver;
-  const submit = async (): Promise<void> => {
-    if (isBusy || !as) return;
-    const text = await send({ operation: operation.id, path: operation.path, as, only, draft: { ...draft, model } });
+  const isBusy = [first, second].some(({ outcome }) => outcome !== null && !outcome.isOver);
+  const canCompare = compared !== "";
+  /** Sends the request, or with `isBoth` the same one to two targets. */
+  const submit = async (isBoth: boolean): Promise<void> => {
+    if (isBusy || !as || (isBoth && !canCompare)) return;
+    const request = { operation: operation.id, path: operation.path, as, draft: { ...draft, model } };
+    if (isBoth) void second.send({ ...request, only: compared });
+    else second.clear();
+    const text = await first.send({ ...request, only: isBoth ? only || (targetNames[0] ?? "") : only });
     if (text && operation.isConversation) {
       const turns: Draft["turns"] = [...draft.turns, { role: "user", text: draft.message }, { role: "assistant", text }];
       set({ turns, message: "", image: null });
@@ -74,12 +96,19 @@ export function PlaygroundPage() {
             aria-label="Only target"
             value={only}
             onValue={(only) => setParams({ only }, "replace")}
-            options={[
-              ["", "any"],
-              ...targets.map(({ provider, model }): [string, string] => [`${provider}/${model}`, `${provider}/${model}`]),
-            ]}
+            options={[["", "any"], ...targetNames.map((name): [string, string] => [name, name])]}
           />
         </Labelled>
+        {targetNames.length > 1 && (
+          <Labelled label="Against">
+            <Select
+              aria-label="Compare with"
+              value={compared}
+              onValue={(against) => setParams({ against }, "replace")}
+              options={targetNames.filter((name) => name !== (only || targetNames[0])).map((name): [string, string] => [name, name])}
+            />
+          </Labelled>
+        )}
       </div>
       <span class="seg wrapping" role="group" aria-label="Through">
         {OPERATIONS.map(({ id, title }) => (
@@ -95,10 +124,10 @@ export function PlaygroundPage() {
             aria-label="Request"
             onSubmit={(event) => {
               event.preventDefault();
-              void submit();
+              void submit(false);
             }}
             onKeyDown={(event) => {
-              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void submit();
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void submit(event.shiftKey);
             }}
           >
             <Fields operation={operation.id} isConversation={operation.isConversation} draft={draft} set={set} />
@@ -112,18 +141,43 @@ export function PlaygroundPage() {
                 </button>
               )}
               {isBusy && (
-                <button type="button" class="btn" onClick={stop}>
+                <button
+                  type="button"
+                  class="btn"
+                  onClick={() => {
+                    first.stop();
+                    second.stop();
+                  }}
+                >
                   Stop
                 </button>
               )}
-              <button type="submit" class="btn primary" disabled={isBusy || !as || !model}>
+              {canCompare && (
+                <button type="button" class="btn" disabled={isBusy || !as || !model} onClick={() => void submit(true)}>
+                  Compare <span class="kbd">Ctrl Shift Enter</span>
+                </button>
+              )}
+              <button
+                type="submit"
+                class="btn primary"
+                disabled={isBusy || !as || !model}
+                title={canCompare ? "With Shift: to two targets" : undefined}
+                onClick={(event) => {
+                  if (!event.shiftKey || !canCompare) return;
+                  event.preventDefault();
+                  void submit(true);
+                }}
+              >
                 Send <span class="kbd">Ctrl Enter</span>
               </button>
             </div>
           </form>
         </Card>
-        {outcome ? (
-          <Result of={outcome} />
+        {first.outcome ? (
+          <div class="page-stack">
+            <Result of={first.outcome} title={second.outcome ? first.target : "Result"} />
+            {second.outcome && <Result of={second.outcome} title={second.target} />}
+          </div>
         ) : (
           <Card title="Result">
             <p class="muted">The answer, its route and the bytes of both sides appear here. Nothing of it is stored.</p>
@@ -222,16 +276,19 @@ type Sending = { operation: OperationId; path: string; as: string; only: string;
 /** Sends runs, one at a time, and follows what comes back. */
 function useRun() {
   const [outcome, setOutcome] = useState<Outcome | null>(null);
+  const [target, setTarget] = useState("");
   const running = useRef<AbortController | null>(null);
   useEffect(() => () => running.current?.abort(), []);
   const audio = outcome?.audio ?? null;
   useEffect(() => () => (audio ? URL.revokeObjectURL(audio) : undefined), [audio]);
   const stop = (): void => running.current?.abort();
+  const clear = (): void => setOutcome(null);
   /** Returns the answer's text, or an empty one after a failure. */
   const send = async ({ operation, path, as, only, draft }: Sending): Promise<string> => {
     const controller = new AbortController();
     running.current = controller;
-    let now = BEGUN;
+    let now: Outcome = { ...BEGUN, selector: draft.model, sentAt: Date.now() };
+    setTarget(only);
     const take = (change: Partial<Outcome>): void => {
       now = { ...now, ...change };
       setOutcome(now);
@@ -248,7 +305,7 @@ function useRun() {
     changed("requests");
     return now.error ? "" : now.text;
   };
-  return { outcome, send, stop };
+  return { outcome, target, send, stop, clear };
 }
 
 /** Reads an answer as it comes: a stream of events, a sound, or JSON. */

@@ -49,6 +49,7 @@ const seen = (change: Partial<Seen>): Seen => ({
   path: "/v1/messages",
   status: 200,
   code: null,
+  param: null,
   key_prefix: "llmgw_Q68",
   model: "default",
   request_id: "req_1",
@@ -79,6 +80,14 @@ test("what went wrong has its own sentence", () => {
     missing: "gpt-4o",
   });
   expect(said({ status: 400, code: "unsupported_parameter" })?.text).toBe("It was answered 400: unsupported_parameter.");
+  const unsupported = seen({ status: 400, code: "unsupported_parameter", param: "store", path: "/v1/responses" });
+  expect(troubleOf(unsupported, null, { ...expected, taker: "openai-main" })?.text).toBe(
+    "It sent store, which no target of default takes. A target of openai-main takes it.",
+  );
+  expect(troubleOf(unsupported, null, expected)?.text).toBe("It sent store, which no target of default takes.");
+  expect(said({ status: 400, code: "invalid_request", param: "messages[0].role" })?.text).toBe(
+    "It was answered 400, invalid_request: the field messages[0].role is not right.",
+  );
 });
 
 test("clients are called by the names of their makers", () => {

@@ -1,5 +1,6 @@
 //! The response that reports a failure to the client.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
@@ -17,7 +18,8 @@ pub(crate) fn error_response(
     request_id: &str,
 ) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let (is_final, code) = (is_final(&fault), ErrorCode(fault.kind.row().code));
+    let is_final = is_final(&fault);
+    let error = ReportedError { code: fault.kind.row().code, param: fault.param.clone() };
     let body = match fault.body {
         Some(body) => body,
         None => {
@@ -26,7 +28,7 @@ pub(crate) fn error_response(
     };
     let mut response = Response::new(ResponseBody::full(body));
     *response.status_mut() = status;
-    response.extensions_mut().insert(code);
+    response.extensions_mut().insert(error);
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if fault.kind == ErrorKind::InvalidKey {
@@ -48,9 +50,13 @@ pub(crate) fn error_response(
     response
 }
 
-/// The error code of a response, as an extension of it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ErrorCode(pub(crate) &'static str);
+/// The error of a response, as an extension of it.
+#[derive(Clone, Debug)]
+pub(crate) struct ReportedError {
+    pub(crate) code: &'static str,
+    /// The field of the request that causes it, if one does.
+    pub(crate) param: Option<Cow<'static, str>>,
+}
 
 /// Returns true if a retry is useless. The official SDKs retry every 429 and 5xx, and Anthropic's SDK waits for
 /// any `Retry-After`, even hours.

@@ -10,7 +10,7 @@ use shared::operation::Operation;
 
 use crate::admit::labels;
 use crate::caller::Exchange;
-use crate::operation::error_response::ErrorCode;
+use crate::operation::error_response::ReportedError;
 use crate::relay::ResponseBody;
 use crate::route;
 
@@ -25,9 +25,9 @@ pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<Respo
     let presented = presented(&parts.headers).ok().flatten();
     let access = presented.and_then(|key| snapshot.access.keys.get(&snapshot.key_hasher.hash(key)));
     let key = access.map(|access| access.key.clone());
-    let (status, code) = (answer.status().as_u16(), answer.extensions().get::<ErrorCode>());
+    let (status, error) = (answer.status().as_u16(), answer.extensions().get::<ReportedError>());
     // The control service answers unknown paths.
-    let is_unknown = status == 404 && code.is_none();
+    let is_unknown = status == 404 && error.is_none();
     if !is_rejected && !is_unknown && !key.as_ref().is_some_and(|key| watch.is_watched(key)) {
         return;
     }
@@ -36,14 +36,21 @@ pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<Respo
         address: exchange.caller.peer.ip(),
         client: labels::client(&parts.headers),
         method: parts.method.as_str().into(),
-        path: parts.uri.path().chars().take(WatchedRequest::PATH_CHARS_MAX).collect::<String>().into(),
+        path: shortened(parts.uri.path(), WatchedRequest::PATH_CHARS_MAX),
         status,
-        code: code.map(|code| code.0).or_else(|| is_unknown.then_some("not_found")),
+        code: error.map(|error| error.code).or_else(|| is_unknown.then_some("not_found")),
+        param: error
+            .and_then(|error| error.param.as_deref())
+            .map(|param| shortened(param, WatchedRequest::PARAM_CHARS_MAX)),
         key,
         key_prefix: presented.and_then(shown_part_of_presented).map(Into::into),
         model: exchange.selector.get().cloned(),
         request_id: exchange.id().into(),
     });
+}
+
+fn shortened(text: &str, chars_max: usize) -> Box<str> {
+    text.chars().take(chars_max).collect::<String>().into()
 }
 
 /// Returns true for the paths of the gateway's own pages and checks.

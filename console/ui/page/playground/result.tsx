@@ -1,5 +1,5 @@
 // What came back from a run: the answer, the route that it took, both sides of the gateway, and the raw stream.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { useResource } from "../../api/resource";
 import type { FullRecord } from "../../api/shapes";
 import type { RunExchange, RunSide as Side } from "../../api/types";
@@ -9,6 +9,7 @@ import { duration, plural } from "../../part/format";
 import { Card } from "../../part/page";
 import { Waterfall } from "../../part/waterfall";
 import { lined, rowsOf } from "./bytes";
+import { LiveTrace, type Phase, Watch } from "./live_trace";
 
 /** A run as far as it has come. */
 export type Outcome = {
@@ -22,17 +23,22 @@ export type Outcome = {
   raw: string;
   error: string | null;
   isOver: boolean;
+  /** The selector that was sent, and when. */
+  selector: string;
+  sentAt: number;
 };
 
 const TABS = ["Answer", "Route trace", "What was sent", "Raw stream"] as const;
 
-export function Result({ of }: { of: Outcome }) {
+export function Result({ of, title = "Result" }: { of: Outcome; title?: string }) {
   const [tab, setTab] = useState<(typeof TABS)[number]>("Answer");
+  const [phases, setPhases] = useState<Phase[]>([]);
+  useEffect(() => setPhases([]), [of.sentAt]);
   return (
     <Card
-      title="Result"
+      title={title}
       aside={
-        <span class="seg" role="group" aria-label="Show">
+        <span class="seg" role="group" aria-label={`Show of ${title}`}>
           {TABS.map((name) => (
             <button key={name} type="button" aria-pressed={name === tab} onClick={() => setTab(name)}>
               {name}
@@ -42,7 +48,12 @@ export function Result({ of }: { of: Outcome }) {
       }
       bare
     >
-      <div class="result">{tab === "Answer" ? <AnswerView of={of} /> : <Kept of={of} tab={tab} />}</div>
+      {!of.isOver && <Watch of={of} onPhases={setPhases} />}
+      <div class="result">
+        {tab === "Answer" && <AnswerView of={of} />}
+        {tab === "Route trace" && !of.isOver && <LiveTrace phases={phases} sentAt={of.sentAt} />}
+        {tab !== "Answer" && !(tab === "Route trace" && !of.isOver) && <Kept of={of} tab={tab} />}
+      </div>
     </Card>
   );
 }

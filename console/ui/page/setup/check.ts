@@ -10,6 +10,8 @@ export type Seen = {
   path: string | null;
   status: number;
   code: string | null;
+  /** The field that the error names; null if it names none. */
+  param: string | null;
   /** The beginning of the key that the request carried. */
   key_prefix: string | null;
   model: string | null;
@@ -34,24 +36,46 @@ export function stagesOf(seen: Seen | null, prefix: string, record: Answered | n
 /** Something that went wrong, and the name of the endpoint that would solve it. */
 export type Trouble = { text: string; missing?: string };
 
-type Expected = { prefix: string; endpoints: string[] };
+type Expected = {
+  prefix: string;
+  endpoints: string[];
+  /** A provider that speaks the protocol of the request natively; null if none is known. */
+  taker?: string | null;
+};
+
+/** The protocol of a data-plane path, as providers list theirs; null for other paths. */
+export function protocolOf(path: string | null): string | null {
+  const protocols: Record<string, string> = { "/v1/chat/completions": "chat", "/v1/responses": "responses", "/v1/messages": "messages" };
+  return path ? (protocols[path] ?? null) : null;
+}
 
 /** Says what went wrong with a request; null if it was answered. */
-export function troubleOf(seen: Seen, record: Answered | null, { prefix, endpoints }: Expected): Trouble | null {
+export function troubleOf(seen: Seen, record: Answered | null, { prefix, endpoints, taker }: Expected): Trouble | null {
   if (seen.status < 400) return null;
-  if (seen.status === 401) {
-    const from = seen.address ? ` from ${seen.address}` : "";
-    const by = seen.client ? ` (${clientName(seen.client)})` : "";
-    if (seen.key_prefix === null) return { text: `A request${from}${by} carried no key.` };
-    if (seen.key_prefix !== prefix) return { text: `A request${from}${by} carried another key: ${seen.key_prefix}…` };
-    return { text: `A request${from}${by} carried the beginning of this key, and the rest differs. Copy the key again.` };
-  }
+  if (seen.status === 401) return { text: keyTrouble(seen, prefix) };
   if (seen.path?.startsWith("/v1/v1/")) return { text: `It asked for ${seen.path}. Leave /v1 out of the client's address.` };
   if ((seen.status === 404 || seen.status === 403) && seen.model) {
     const text = `It asked for ${seen.model}, which this key cannot use. It may use: ${endpoints.join(", ") || "nothing"}.`;
     return { text, missing: seen.model };
   }
   if (seen.status === 404 && seen.path) return { text: `It asked for ${seen.path}, which the gateway does not have.` };
-  const why = record?.error ?? seen.code;
+  const why = seen.code ?? record?.error ?? null;
+  if (seen.status === 400 && seen.param) return { text: fieldTrouble(seen, why, taker) };
   return { text: `It was answered ${seen.status}${why ? `: ${why}` : ""}.` };
+}
+
+/** What is wrong with the key of a request. */
+function keyTrouble(seen: Seen, prefix: string): string {
+  const from = seen.address ? ` from ${seen.address}` : "";
+  const by = seen.client ? ` (${clientName(seen.client)})` : "";
+  if (seen.key_prefix === null) return `A request${from}${by} carried no key.`;
+  if (seen.key_prefix !== prefix) return `A request${from}${by} carried another key: ${seen.key_prefix}…`;
+  return `A request${from}${by} carried the beginning of this key, and the rest differs. Copy the key again.`;
+}
+
+/** Names the field of a rejected request, and who would take it. */
+function fieldTrouble({ model, param }: Seen, why: string | null, taker: string | null | undefined): string {
+  if (why !== "unsupported_parameter") return `It was answered 400${why ? `, ${why}` : ""}: the field ${param} is not right.`;
+  const takers = model ? `no target of ${model}` : "no target";
+  return `It sent ${param}, which ${takers} takes.${taker ? ` A target of ${taker} takes it.` : ""}`;
 }

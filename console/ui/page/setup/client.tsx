@@ -4,14 +4,14 @@ import { call } from "../../api/client";
 import { useLive } from "../../api/live";
 import { changed, useResource } from "../../api/resource";
 import type { FullRecord } from "../../api/shapes";
-import type { Endpoint, Key, Page } from "../../api/types";
+import type { Endpoint, Key, Page, Provider } from "../../api/types";
 import { href, param, setParams } from "../../app/router";
 import { clientName } from "../../part/client_name";
 import { Field, Select } from "../../part/form";
 import { duration } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { ClientGuide, isLoopback } from "../connect";
-import { type Seen, STAGES, stagesOf, troubleOf } from "./check";
+import { protocolOf, type Seen, STAGES, stagesOf, troubleOf } from "./check";
 
 type Props = {
   /** The key that was minted on this page, as long as it is in memory. */
@@ -70,7 +70,8 @@ function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
     changed("setup");
     onAnswer(said);
   }, [said]);
-  const trouble = seen ? troubleOf(seen, record, { prefix: of.prefix, endpoints }) : null;
+  const taker = useTaker(seen);
+  const trouble = seen ? troubleOf(seen, record, { prefix: of.prefix, endpoints, taker }) : null;
   return (
     <section class="check-card" aria-label="Check">
       <h3>Check</h3>
@@ -107,6 +108,14 @@ function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
       </div>
     </section>
   );
+}
+
+/** The provider that would take a field which no target of the endpoint takes: it speaks the protocol of the request natively. */
+function useTaker(seen: Seen | null): string | null {
+  const isWanted = seen?.code === "unsupported_parameter";
+  const providers = useResource<Page<Provider>>(isWanted ? "providers?limit=500" : null).data.value?.data ?? [];
+  const protocol = protocolOf(seen?.path ?? null);
+  return providers.find(({ state, protocols }) => state === "ready" && protocols.some((name) => name === protocol))?.id ?? null;
 }
 
 /** Reads the record of a request, which is stored a moment after its end. */
@@ -146,6 +155,7 @@ const seenOf = (record: FullRecord): Seen => ({
   path: null,
   status: record.status,
   code: record.error,
+  param: null,
   key_prefix: null,
   model: record.selector,
   request_id: record.request_id,

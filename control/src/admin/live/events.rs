@@ -174,6 +174,8 @@ pub(super) struct SeenRequest<'a> {
     status: u16,
     /// The error code; null if the answer is not an error.
     code: Option<&'static str>,
+    /// The field of the request that causes the error, at most 128 characters; null if no field does.
+    param: Option<&'a str>,
     /// The part of the presented key that may be shown; null without a key.
     key_prefix: Option<&'a str>,
     /// The `model` of the request; null if the request was rejected before it was read.
@@ -191,6 +193,7 @@ impl<'a> SeenRequest<'a> {
             path: &request.path,
             status: request.status,
             code: request.code,
+            param: request.param.as_deref(),
             key_prefix: request.key_prefix.as_deref(),
             model: request.model.as_deref(),
             request_id: &request.request_id,
