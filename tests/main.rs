@@ -12,6 +12,7 @@
 
 mod access;
 mod admin;
+mod anonymous;
 mod audit;
 mod authorize;
 mod backup;

@@ -70,7 +70,10 @@ const PROOFS: &[(&str, Proof)] = &[
     ("LLMGW_LOG_REQUEST_BODIES", Warned("true")),
     ("LLMGW_END_USER", Test("labels.rs", "the_end_user_setting_controls_the_recorded_value")),
     ("LLMGW_GATEWAY_PREAMBLE", Test("variables.rs", "the_preamble_is_prepended_to_every_conversation")),
-    ("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Warned("true")),
+    (
+        "LLMGW_ANONYMOUS_PROVIDER_AUTOMATION",
+        Test("anonymous.rs", "anonymous_providers_are_connected_only_if_that_is_enabled"),
+    ),
     ("LLMGW_PARTNER_CLIENT_ID", Test("support/vendor.rs", "setup")),
     ("LLMGW_PARTNER_CLIENT_SECRET", Test("support/vendor.rs", "setup")),
     ("LLMGW_OAUTH_PUBLIC_BASE_URL", Test("support/vendor.rs", "setup")),

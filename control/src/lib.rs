@@ -6,6 +6,7 @@
 
 mod actor;
 mod admin;
+mod anonymous;
 pub mod backup;
 mod catalog;
 mod change;

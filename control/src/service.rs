@@ -32,6 +32,7 @@ use crate::admin::observer::Observer;
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
+use crate::anonymous::{self, AnonymousAutomation};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
@@ -205,6 +206,19 @@ fn price_feed(
     let url = config.prices_url.clone()?;
     let publish = Box::new(move || handle.publish(Touched::ROUTING));
     Some(PriceFeed { url, catalog: Arc::clone(catalog), http: Arc::clone(http), publish })
+}
+
+/// Builds the job that connects and checks anonymous providers, if it is enabled.
+fn automation(app: &App) -> Option<AnonymousAutomation> {
+    app.config.anonymous_provider_automation.then(|| AnonymousAutomation {
+        list: anonymous::curated(),
+        plane: Arc::clone(&app.plane),
+        http: Arc::clone(&app.http),
+        catalog: Arc::clone(&app.catalog),
+        snapshot: app.snapshot.clone(),
+        readers: app.readers.clone(),
+        writer: app.writer.clone(),
+    })
 }
 
 /// Builds a runtime whose blocking thread is started up front. Without one, tokio panics if the system refuses a new
@@ -416,6 +430,9 @@ async fn run(
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = counter.run(app.writer.clone(), counting_stops);
     let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
+    let automation = automation(&app);
+    let checking =
+        automation.map(|job| spawn_vital(&alarm, "the automation of anonymous providers", job.run()));
     let recorded = Arc::clone(&app);
     let pruning = async move { recorded.recordings.run().await };
     let pruning = spawn_vital(&alarm, "the end of recordings", pruning);
@@ -430,8 +447,8 @@ async fn run(
     renewing.abort();
     pruning.abort();
     refreshing.abort();
-    if let Some(fetching) = fetching {
-        fetching.abort();
+    for periodic in fetching.into_iter().chain(checking) {
+        periodic.abort();
     }
     let _ = stop_counting.send(());
     let _ = counting.await;

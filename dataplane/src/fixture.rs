@@ -89,6 +89,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         models: vec![Arc::new(Model::bare(ModelId::new("m"))), Arc::new(Model::bare(ModelId::new(own)))],
         models_known: Arc::default(),
         owner: None,
+        is_anonymous: false,
         shared_with: Vec::new(),
         unready: None,
     }

@@ -70,6 +70,8 @@ pub struct ProviderInstance {
     pub models_known: Arc<[String]>,
     /// The human who owns the instance; `None` if it is not private (AUTH-4).
     pub owner: Option<PrincipalId>,
+    /// True if the gateway connected it because it needs no account. Its models are found by their exact IDs only (CFG-9).
+    pub is_anonymous: bool,
     /// The projects that may use a private instance.
     pub shared_with: Vec<ProjectId>,
     /// A short reason why a configured instance cannot be used; `None` if it can.

@@ -111,7 +111,9 @@ impl Snapshot {
             for model in &provider.models {
                 let target = Target { provider: Arc::clone(provider), model: Arc::clone(model) };
                 let exact = format!("{}/{}", provider.id, model.id).into_boxed_str();
-                aliases.entry(model.id.as_str()).or_default().push(target.clone());
+                if !provider.is_anonymous {
+                    aliases.entry(model.id.as_str()).or_default().push(target.clone());
+                }
                 routes.insert(exact, Route::Model(target));
             }
         }

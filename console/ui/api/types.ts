@@ -4,6 +4,39 @@
 /** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
 
+/** A curated provider and its automatic check. */
+export type AnonymousProvider = {
+  base_url: string;
+  /** The date on which the entry was checked. */
+  checked: string;
+  /** The beginning of the last check, in milliseconds since the Unix epoch; null if there was none. */
+  checked_at_ms: number | null;
+  /** What was checked, and how. */
+  checked_by: string;
+  /** True if there is a provider of this ID that the automation connected, and that has no credential since. `GET providers/{id}` shows the evidence of its checks. */
+  connected: boolean;
+  /** True if an operator disabled it; it is not checked then. */
+  disabled: boolean;
+  /** The address of the vendor's documentation. */
+  documentation: string;
+  /** The ID that the provider gets. */
+  id: string;
+  /** The vendor's limits of anonymous use. */
+  limits: string;
+  /** The model to test; if the catalog lacks it, its first model that holds conversations is tested. */
+  model: string;
+  name: string;
+  /** The address of the terms. */
+  terms: string;
+};
+
+/** The curated providers. */
+export type AnonymousProviders = {
+  data: AnonymousProvider[];
+  /** True if `LLMGW_ANONYMOUS_PROVIDER_AUTOMATION` is set: the gateway connects these providers, and checks each of them once a day. */
+  enabled: boolean;
+};
+
 /** The object of an audit record before and after the action. */
 export type AuditDetail = {
   /** The object after the action, or what is known of the action; null if there is nothing. */
@@ -1633,6 +1666,8 @@ export type Provenance = "reported" | "measured" | "estimated" | "none";
 
 /** A provider. If its state is `faulty`, the settings may be incomplete. */
 export type Provider = {
+  /** True if the gateway connected it because it needs no account (`GET anonymous-providers`). Its models are found by their exact IDs only. */
+  anonymous: boolean;
   /** Null for kinds without versions. */
   api_version: string | null;
   /** The means of signing in; null if the stored settings cannot be read. */

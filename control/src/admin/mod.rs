@@ -2,6 +2,7 @@
 //! unauthenticated callers cannot probe which paths exist.
 
 mod access;
+mod anonymous;
 mod audit;
 pub(crate) mod authorize;
 pub(crate) mod backups;
@@ -362,6 +363,7 @@ static TABLES: &[&[Route]] = &[
     keys::ROUTES,
     access::ROUTES,
     providers::ROUTES,
+    anonymous::ROUTES,
     bindings::ROUTES,
     oauth::ROUTES,
     detect::ROUTES,

@@ -128,7 +128,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::parameter("id", format!("id {NAME_RULE}")));
     }
     let auth = how_to_sign_in(auth)?;
-    let create = CreateProvider { id, auth, owner, written: WrittenProvider(written) };
+    let create = CreateProvider { id, auth, owner, written: WrittenProvider(written), is_anonymous: false };
     call.execute(StatusCode::CREATED, create).await
 }
 

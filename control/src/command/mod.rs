@@ -11,6 +11,7 @@
 //! Writes that are queued at the same time share one commit. A [`dry_run`] applies a command in a transaction of its own
 //! and rolls it back.
 
+pub(crate) mod anonymous;
 pub(crate) mod audit_only;
 pub(crate) mod bindings;
 pub(crate) mod catalog;

@@ -20,6 +20,8 @@ pub(crate) struct CreateProvider {
     pub(crate) auth: Option<ConnectionAuth>,
     pub(crate) owner: Option<String>,
     pub(crate) written: WrittenProvider,
+    /// True for a provider that the gateway connects because it needs no account.
+    pub(crate) is_anonymous: bool,
 }
 
 /// Changes a provider instance.
@@ -64,6 +66,7 @@ impl Command for CreateProvider {
             credential_hint: None,
             credential_at_ms: Some(write.now_ms),
             headers: None,
+            is_anonymous: self.is_anonymous,
             version: 1,
             created_at_ms: write.now_ms,
             updated_at_ms: write.now_ms,
@@ -195,8 +198,10 @@ fn store(
         auth: read.auth.name().to_owned(),
         settings: sealed.settings,
         credential_at_ms: row.credential_at_ms.filter(|_| sealed.credential.is_some()),
-        credential: sealed.credential,
         credential_hint: sealed.credential_hint,
+        // One with a credential is an operator's.
+        is_anonymous: row.is_anonymous && sealed.credential.is_none() && sealed.headers.is_none(),
+        credential: sealed.credential,
         headers: sealed.headers,
         ..row
     };

@@ -284,6 +284,8 @@ pub struct Provider {
     pub echo: EchoOptions,
     /// The human principal that owns it; never set for an instance of the file (AUTH-4).
     pub owner: Option<PrincipalId>,
+    /// True if the gateway connected it because it needs no account; never true for an instance of the file (CFG-9).
+    pub is_anonymous: bool,
     /// Projects that may use it although a human owns it.
     pub shared_with: Vec<ProjectId>,
     /// Its OAuth addresses and client.

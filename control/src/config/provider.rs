@@ -92,6 +92,7 @@ impl ProviderReader<'_> {
             models_known: models_known(kind, entry),
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
             owner: None,
+            is_anonymous: false,
             shared_with: Vec::new(),
             oauth,
             signed_in: None,

@@ -52,6 +52,7 @@ impl StoredProvider {
         let provider = provider_of(&row.id, written, auth, environment)?;
         Ok(Arc::new(Provider {
             owner: row.owner.as_deref().map(PrincipalId::new),
+            is_anonymous: row.is_anonymous,
             shared_with: bindings.iter().map(|binding| ProjectId::new(binding.project.as_str())).collect(),
             ..provider
         }))

@@ -147,6 +147,11 @@ impl ProviderConnection {
         of_row.or_else(|| self.read.as_ref()?.owner.as_ref().map(PrincipalId::as_str))
     }
 
+    /// True if the gateway connected it because it needs no account.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.row.is_anonymous)
+    }
+
     /// Returns the version of the row.
     pub(crate) fn version(&self) -> Option<u64> {
         self.held.as_ref().map(|held| held.row.version)
@@ -170,6 +175,7 @@ impl ProviderConnection {
             shadowed: matches!(self.standing, ProviderStanding::Shadowed(_)),
             auth: self.auth(),
             owner: self.owner().map(str::to_owned),
+            anonymous: self.is_anonymous(),
             credential: self.credential(),
             version: self.version(),
             bindings: held.map(|held| held.bindings.clone()),
@@ -222,6 +228,9 @@ pub(crate) struct ShownProvider {
     auth: Option<ConnectionAuth>,
     /// The ID of the human to whom it is private; null if all may use it.
     owner: Option<String>,
+    /// True if the gateway connected it because it needs no account (`GET anonymous-providers`). Its models are found by
+    /// their exact IDs only.
+    anonymous: bool,
     credential: ShownCredential,
     /// Null for a provider of the configuration file.
     version: Option<u64>,
@@ -250,7 +259,7 @@ pub(crate) struct ShownProvider {
 
 impl ShownProvider {
     /// The members that no written setting replaces.
-    const MEMBERS: [&'static str; 15] = [
+    const MEMBERS: [&'static str; 16] = [
         "id",
         "source",
         "state",
@@ -258,6 +267,7 @@ impl ShownProvider {
         "shadowed",
         "auth",
         "owner",
+        "anonymous",
         "credential",
         "version",
         "bindings",

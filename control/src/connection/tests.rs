@@ -37,6 +37,7 @@ fn row(keys: &VaultKeys, id: &str, version: u64, value: Value) -> ProviderRow {
         credential_hint: parts.credential_hint,
         credential_at_ms: None,
         headers: parts.headers,
+        is_anonymous: false,
         version,
         created_at_ms: 7,
         updated_at_ms: 7,

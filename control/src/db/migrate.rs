@@ -31,6 +31,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0018_usage_digest.sql", include_str!("migrations/0018_usage_digest.sql")),
     ("0019_extensions.sql", include_str!("migrations/0019_extensions.sql")),
     ("0020_oauth.sql", include_str!("migrations/0020_oauth.sql")),
+    ("0021_anonymous.sql", include_str!("migrations/0021_anonymous.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -2,6 +2,7 @@
 //! opens the files.
 
 pub(crate) mod allowlist;
+pub(crate) mod anonymous;
 pub(crate) mod audit;
 pub(crate) mod audit_pages;
 pub(crate) mod chain;

@@ -19,6 +19,8 @@ pub(crate) struct ProviderRow {
     pub(crate) credential_at_ms: Option<u64>,
     /// The sealed headers, as a JSON map.
     pub(crate) headers: Option<Vec<u8>>,
+    /// True if the gateway connected it because it needs no account.
+    pub(crate) is_anonymous: bool,
     pub(crate) version: u64,
     pub(crate) created_at_ms: u64,
     pub(crate) updated_at_ms: u64,
@@ -48,6 +50,7 @@ impl ProviderRow {
             credential_hint: row.get("credential_hint")?,
             credential_at_ms: row.get("credential_at_ms")?,
             headers: row.get("headers")?,
+            is_anonymous: row.get("is_anonymous")?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
             updated_at_ms: row.get("updated_at_ms")?,
@@ -78,6 +81,7 @@ pub(crate) fn put(tx: &Connection, provider: &ProviderRow) -> rusqlite::Result<(
         ":hint": provider.credential_hint,
         ":credential_at": provider.credential_at_ms,
         ":headers": provider.headers,
+        ":anonymous": provider.is_anonymous,
         ":version": provider.version,
         ":created": provider.created_at_ms,
         ":updated": provider.updated_at_ms,
@@ -140,12 +144,13 @@ fn binding(row: &Row<'_>) -> rusqlite::Result<Binding> {
 const STAMPS: &str = "SELECT id, number, version FROM providers ORDER BY id";
 const FIND: &str = "SELECT * FROM providers WHERE id = ?";
 const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential, credential_hint, \
-     credential_at_ms, headers, version, created_at_ms, updated_at_ms) VALUES (:id, :auth, :owner, :settings, \
-     :credential, :hint, :credential_at, :headers, :version, :created, :updated) \
+     credential_at_ms, headers, is_anonymous, version, created_at_ms, updated_at_ms) VALUES (:id, :auth, :owner, \
+     :settings, :credential, :hint, :credential_at, :headers, :anonymous, :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET auth = excluded.auth, owner = excluded.owner, \
      settings = excluded.settings, credential = excluded.credential, \
      credential_hint = excluded.credential_hint, credential_at_ms = excluded.credential_at_ms, \
-     headers = excluded.headers, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
+     headers = excluded.headers, \
+     is_anonymous = excluded.is_anonymous, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM providers WHERE id = ?";
 const OWNED: &str = "SELECT id FROM providers WHERE owner = ? ORDER BY id";
 const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";

@@ -84,6 +84,7 @@ fn instance(
         models: merger.models_of(provider),
         models_known: Arc::clone(&provider.models_known),
         owner: provider.owner.clone(),
+        is_anonymous: provider.is_anonymous,
         shared_with: provider.shared_with.clone(),
     })
 }

@@ -111,6 +111,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         unready: None,
         models: Vec::new(),
         owner: None,
+        is_anonymous: false,
         shared_with: Vec::new(),
     }
 }

@@ -86,7 +86,8 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_END_USER", Choice(&["hash", "plain", "off"]), "hash", "How records store the end users that \
          requests name"),
     row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before that of every request"),
-    idle("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Use curated providers that need no account"),
+    row("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", Flag, "false", "Connect curated providers that need no account, and check \
+         each of them once a day"),
     row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "ID of the OAuth client that you registered (experimental)"),
     row("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Secret of that client; never stored"),
     row("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin of the gateway, for OAuth sign-ins in a browser"),
