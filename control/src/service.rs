@@ -37,7 +37,6 @@ use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
 use crate::console::Asset;
-use crate::credential::oauth::RefreshSchedule;
 use crate::credential::{AccessTokens, TokenRenewer};
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
@@ -109,26 +108,23 @@ pub fn start(params: Params) -> io::Result<Control> {
     let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
     let catalog = Arc::new(CatalogCache::load(&config.state_dir));
-    let (tokens, refreshes) = (AccessTokens::default(), RefreshSchedule::default());
+    let tokens = AccessTokens::default();
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
         catalog: Arc::clone(&catalog),
         tokens: tokens.clone(),
-        refreshes: refreshes.clone(),
         counters: Arc::clone(&counters),
         out: params.publisher,
     };
     let publisher = Publisher::start(publisher, meter.db_mut()).map_err(io::Error::other)?;
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
-    let view = publisher.view();
+    let (view, refreshes) = (publisher.view(), publisher.refreshes());
     let recent = Arc::clone(meter.recent());
-    let writer_keys = Arc::clone(&keys);
-    let writer =
-        Writer::start(WriterState { meter, publisher, keys: writer_keys, retention }, &params.alarm)?;
-    let handle = writer.handle();
-    let file = handle.clone();
+    let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
+    let writer = Writer::start(state, &params.alarm)?;
+    let (handle, file) = (writer.handle(), writer.handle());
     let reloader =
         Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
     let keeper = token_renewer(&tokens, &params.http, handle.clone());

@@ -72,7 +72,6 @@ pub(crate) struct PublisherParams {
     pub(crate) keys: Arc<VaultKeys>,
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) tokens: AccessTokens,
-    pub(crate) refreshes: RefreshSchedule,
     pub(crate) counters: Arc<Counters>,
     pub(crate) out: SnapshotPublisher,
 }
@@ -80,14 +79,14 @@ pub(crate) struct PublisherParams {
 impl Publisher {
     /// Publishes the first snapshot and returns the publisher.
     pub(crate) fn start(params: PublisherParams, db: &Connection) -> rusqlite::Result<Self> {
-        let PublisherParams { config, keys, catalog, tokens, refreshes, counters, out } = params;
+        let PublisherParams { config, keys, catalog, tokens, counters, out } = params;
         let stored_keys = StoredKeys::read(db, &keys)?;
         let mut publisher = Self {
             access: AccessHalf::default(),
             routes: Routes::default(),
             catalog,
             tokens,
-            refreshes,
+            refreshes: RefreshSchedule::default(),
             next_change_at_ms: None,
             file: stored_keys.fill(config.routing.clone()),
             stored_keys,
@@ -125,6 +124,11 @@ impl Publisher {
     /// Returns the counters of limits in memory.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Returns a handle to the refreshes of OAuth sign-ins.
+    pub(crate) fn refreshes(&self) -> RefreshSchedule {
+        self.refreshes.clone()
     }
 
     /// Returns a handle to the merged view of provider instances and endpoints.

@@ -56,7 +56,6 @@ pub(crate) fn started(config: &Arc<Config>, out: SnapshotPublisher) -> (Publishe
         keys,
         catalog,
         tokens: crate::credential::AccessTokens::default(),
-        refreshes: crate::credential::oauth::RefreshSchedule::default(),
         counters,
         out,
     };
@@ -472,7 +471,6 @@ fn stored_credentials_complete_providers_of_the_file() {
         keys,
         catalog,
         tokens: crate::credential::AccessTokens::default(),
-        refreshes: crate::credential::oauth::RefreshSchedule::default(),
         counters,
         out,
     };

@@ -62,7 +62,7 @@ enum FlowWay {
     Browser {
         /// SHA-256 of the browser's cookie.
         cookie: [u8; 32],
-        flow: BrowserFlow,
+        flow: Box<BrowserFlow>,
     },
     /// Asks the vendor if the human has consented on another device.
     Device { _task: EndingTask },
@@ -113,7 +113,7 @@ impl SignInFlows {
         let state = BASE64_URL_SAFE_NO_PAD.encode(keys.seal(&STATE, &id)?);
         let (provider, end_ms) =
             (flow.sign_in.provider.clone(), now_ms.saturating_add(millis(FLOW_TIME_MAX)));
-        let way = FlowWay::Browser { cookie: hash(cookie.expose()), flow };
+        let way = FlowWay::Browser { cookie: hash(cookie.expose()), flow: Box::new(flow) };
         self.insert(&provider, now_ms, BegunFlow { id, end_ms, way });
         Ok(FlowTickets { state, cookie_name: cookie_name(&id), cookie })
     }
@@ -200,7 +200,7 @@ impl SignInFlows {
 impl FlowWay {
     fn browser(self) -> Option<BrowserFlow> {
         match self {
-            Self::Browser { flow, .. } => Some(flow),
+            Self::Browser { flow, .. } => Some(*flow),
             Self::Device { .. } => None,
         }
     }

@@ -95,8 +95,8 @@ fn token_answers_are_read_or_rejected_with_the_reason() {
     ] {
         let found = match token_answer(status, body.as_bytes()) {
             Ok(set) => {
-                let refresh = set.refresh.map_or("-".to_owned(), |token| token.expose().clone());
-                let life = set.life_s.map_or("-".to_owned(), |life_s| life_s.to_string());
+                let refresh = set.refresh.map_or_else(|| "-".to_owned(), |token| token.expose().clone());
+                let life = set.life_s.map_or_else(|| "-".to_owned(), |life_s| life_s.to_string());
                 format!("{} {refresh} {life}", set.access.expose())
             }
             Err(failure) => {

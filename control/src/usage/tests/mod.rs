@@ -495,7 +495,6 @@ fn writer_state(mut meter: Meter, home: &Path) -> WriterState {
         keys: Arc::clone(&keys),
         catalog,
         tokens: crate::credential::AccessTokens::default(),
-        refreshes: crate::credential::oauth::RefreshSchedule::default(),
         counters,
         out,
     };
