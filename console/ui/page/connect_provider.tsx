@@ -9,6 +9,7 @@ import { ErrorBox } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { plural } from "../part/format";
 import { Icon } from "../part/icon";
+import { OauthForm, OauthTile } from "./oauth";
 
 /** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
 export type Kind = { id: string; name: string; type: string; registry: boolean; base_url?: string; api_key_env?: string; docs?: string };
@@ -16,6 +17,7 @@ export type Kind = { id: string; name: string; type: string; registry: boolean; 
 const OTHERS: Kind[] = [
   { id: "compatible", name: "Any OpenAI-compatible server", type: "compatible", registry: false },
   { id: "azure_openai", name: "Azure OpenAI", type: "azure_openai", registry: false },
+  { id: "oauth_partner", name: "OAuth", type: "oauth_partner", registry: false },
   { id: "echo", name: "Echo", type: "echo", registry: false },
 ];
 
@@ -61,12 +63,16 @@ export function ChooseKind({ kinds, onKind, onConnected }: ChooseProps) {
       <ul class="tiles">
         {found.map(({ id, name, type }) => (
           <li key={id}>
-            <button type="button" class="tile" onClick={() => onKind(id)}>
-              <b>{name}</b>
-              <span class="help">
-                {type === "local_server" ? "on a machine of yours" : type === "echo" ? "Answers with your own words" : "with an API key"}
-              </span>
-            </button>
+            {type === "oauth_partner" ? (
+              <OauthTile onChoose={() => onKind(id)} />
+            ) : (
+              <button type="button" class="tile" onClick={() => onKind(id)}>
+                <b>{name}</b>
+                <span class="help">
+                  {type === "local_server" ? "on a machine of yours" : type === "echo" ? "Answers with your own words" : "with an API key"}
+                </span>
+              </button>
+            )}
           </li>
         ))}
       </ul>
@@ -157,7 +163,11 @@ export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
 
 type FormProps = { kind: Kind; onConnected: (provider: Provider) => void; onBack: () => void };
 
-export function ProviderForm({ kind, onConnected, onBack }: FormProps) {
+export function ProviderForm(props: FormProps) {
+  return props.kind.type === "oauth_partner" ? <OauthForm {...props} /> : <KeyForm {...props} />;
+}
+
+function KeyForm({ kind, onConnected, onBack }: FormProps) {
   const [fields, setFields] = useState<Fields>({
     id: kind.id,
     api_key: "",

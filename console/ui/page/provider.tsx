@@ -16,6 +16,7 @@ import { Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
+import { SignInCard } from "./oauth";
 import { CircuitMark, ProviderStateMark } from "./providers";
 
 export function ProviderPage({ id }: { id: string }) {
@@ -100,6 +101,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       {isFile && <p class="alert">It is defined in the configuration file. Change it there; the gateway reads the file again by itself.</p>}
       <div class="cols main-side">
         <div class="page-stack">
+          <SignInCard of={of} />
           <EvidenceCard of={of} onTest={() => prove("")} />
           <Models of={of} onProve={prove} />
         </div>
@@ -260,6 +262,9 @@ export function priceOf(model: Model, kind: "input" | "output"): string {
   return typeof value === "number" ? price(value) : UNKNOWN;
 }
 
+/** What stands for the credential of a provider that has none of its own. */
+const CREDENTIALS: Record<string, string> = { local: "none needed", oauth: "the sign-in of its owner" };
+
 function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
   const { credential } = of;
   const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
@@ -279,7 +284,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
       />
       <Facts
         rows={[
-          ["Credential", of.auth === "local" ? "none needed" : (credential.reference ?? (credential.set ? four : "none"))],
+          ["Credential", CREDENTIALS[of.auth ?? ""] ?? credential.reference ?? (credential.set ? four : "none")],
           ["Replaced", credential.updated_at_ms ? day(credential.updated_at_ms) : null],
           ["Protocols", of.protocols.join(", ")],
           ["Timeout", `${of.timeout} s, ${of.stream_idle_timeout} s of silence in a stream`],

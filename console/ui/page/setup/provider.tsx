@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { changed, useResource } from "../../api/resource";
 import type { Model, Page, Provider, SyncOutcome, Trial } from "../../api/types";
-import { href } from "../../app/router";
+import { go, href } from "../../app/router";
 import { ErrorBox } from "../../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 import { clock, dollars, plural } from "../../part/format";
@@ -24,7 +24,8 @@ export function ProvidersStep({ onDone }: ProvidersProps) {
     wasChosen.current = chosen !== null;
   }, [chosen]);
   const kind = kinds.find(({ id }) => id === chosen);
-  const connected = ({ id }: Provider): void => onDone(`${id} is connected.`, id);
+  // A human signs in to an OAuth provider on its own page.
+  const connected = ({ id, auth }: Provider): void => (auth === "oauth" ? go(href(`/providers/${id}`)) : onDone(`${id} is connected.`, id));
   return (
     <div ref={box} class="form">
       {registry.error.value && <ErrorBox error={registry.error.value} retry={() => registry.load()} />}

@@ -1,0 +1,290 @@
+// OAuth connections: the sign-in of a human at a provider, and the form that creates such a provider.
+import { useEffect, useState } from "preact/hooks";
+import { call } from "../api/client";
+import { changed, useResource } from "../api/resource";
+import type { GatewayState, OauthDisconnected, Page, Principal, Project, Provider, StartedOauthSignIn } from "../api/types";
+import { href } from "../app/router";
+import { Copyable } from "../part/copy";
+import { Confirm } from "../part/dialog";
+import { notify } from "../part/feedback";
+import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { moment, UNKNOWN } from "../part/format";
+import { type MarkKind, State } from "../part/icon";
+import { Card, Facts } from "../part/page";
+
+export const EXPERIMENTAL = "Experimental. Uses the OAuth client that you registered.";
+
+const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
+
+const STATES: Record<string, [MarkKind, string]> = {
+  none: ["off", "not connected"],
+  waiting: ["warn", "waiting for consent"],
+  connected: ["ok", "connected"],
+  expiring: ["warn", "cannot be renewed at the moment"],
+  broken: ["bad", "must be connected again"],
+};
+
+/** The pause between two readings while the human consents on the vendor's page. */
+const POLL_MS = 2000;
+
+export function SignInCard({ of }: { of: Provider }) {
+  const { sign_in: signIn } = of;
+  const [started, setStarted] = useState<StartedOauthSignIn | null>(null);
+  const [leaving, setLeaving] = useState(false);
+  const submission = useSubmission();
+  const waiting = signIn?.state === "waiting";
+  useEffect(() => {
+    if (!waiting) return;
+    const timer = setInterval(() => {
+      if (!document.hidden) refresh();
+    }, POLL_MS);
+    return () => clearInterval(timer);
+  }, [waiting]);
+  if (!signIn) return null;
+  const path = `providers/${encodeURIComponent(of.id)}/oauth`;
+  const start = (method: "browser" | "device"): void =>
+    void submission.run(Date.now(), async () => {
+      const { data } = await call<StartedOauthSignIn>("POST", `${path}/start`, { body: { method } });
+      setStarted(data);
+      refresh();
+    });
+  const [mark, word] = STATES[signIn.state] ?? ["off", signIn.state];
+  const isConnected = signIn.connected_at_ms !== null;
+  const hasDevice = Boolean(of.oauth?.device_authorization_url);
+  return (
+    <Card title="Sign-in">
+      <p class="help">{EXPERIMENTAL}</p>
+      <Facts
+        rows={[
+          ["State", <State key="s" kind={mark} word={word} />],
+          ["Account", signIn.account],
+          ["Owner", of.owner && <a href={href(`/access/humans/${of.owner}`)}>{of.owner}</a>],
+          ["Scopes", signIn.scopes.join(" ")],
+          ["Token", isConnected && (signIn.renewable ? "renewed by itself" : "not renewable")],
+          ["Expires", isConnected && (signIn.expires_at_ms ? moment(signIn.expires_at_ms) : UNKNOWN)],
+          ["Renewed", signIn.refreshed_at_ms ? moment(signIn.refreshed_at_ms) : null],
+        ]}
+      />
+      {of.source === "api" && of.owner && <Shares of={of} />}
+      {signIn.last_error && (
+        <p class="help bad wrap">
+          {moment(signIn.last_error.at_ms)}: {signIn.last_error.message}
+        </p>
+      )}
+      {waiting && started && <NextStep of={started} />}
+      {signIn.lacks && (
+        <p class="help wrap">
+          {signIn.lacks} {signIn.redirect_uri && `Redirect URI: ${signIn.redirect_uri}`}
+        </p>
+      )}
+      <FormError error={submission.error} />
+      <div class="dialog-foot">
+        {isConnected && (
+          <button type="button" class="btn" onClick={() => setLeaving(true)}>
+            Disconnect
+          </button>
+        )}
+        {hasDevice && (
+          <button type="button" class="btn" onClick={() => start("device")} disabled={submission.busy}>
+            Use another device
+          </button>
+        )}
+        <button type="button" class="btn primary" onClick={() => start("browser")} disabled={submission.busy || signIn.lacks !== null}>
+          {isConnected ? "Reconnect" : "Connect"}
+        </button>
+      </div>
+      {leaving && (
+        <Confirm
+          title={`Disconnect ${of.id}?`}
+          action="Disconnect"
+          run={async () => {
+            const { data } = await call<OauthDisconnected>("DELETE", path);
+            notify(data.error ? `Disconnected. The vendor did not revoke the tokens: ${data.error}` : `${of.id} is disconnected`);
+            refresh();
+          }}
+          onClose={() => setLeaving(false)}
+        >
+          <p>Its tokens are forgotten, and revoked at the vendor if it has an address for that. Requests get 503 from then on.</p>
+        </Confirm>
+      )}
+    </Card>
+  );
+}
+
+/** The projects whose keys may use the provider although it is private. */
+function Shares({ of }: { of: Provider }) {
+  const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
+  const submission = useSubmission();
+  const shared = of.bindings?.map(({ project }) => project) ?? [];
+  const nameOf = (id: string): string => projects.find((project) => project.id === id)?.name ?? id;
+  const change = (method: "PUT" | "DELETE", project: string): void =>
+    void submission.run(Date.now(), async () => {
+      await call(method, `providers/${encodeURIComponent(of.id)}/bindings/${encodeURIComponent(project)}`);
+      refresh();
+    });
+  const others = projects.filter(({ id }) => !shared.includes(id)).map(({ id, name }): [string, string] => [id, name]);
+  return (
+    <>
+      <p class="help">{shared.length ? "Shared with the keys of these projects:" : "Only keys that act as its owner may use it."}</p>
+      <ul class="plain">
+        {shared.map((project) => (
+          <li key={project} class="split">
+            <a href={href(`/access/projects/${project}`)}>{nameOf(project)}</a>
+            <button
+              type="button"
+              class="btn small"
+              onClick={() => change("DELETE", project)}
+              aria-label={`Stop sharing with ${nameOf(project)}`}
+            >
+              Stop sharing
+            </button>
+          </li>
+        ))}
+      </ul>
+      {others.length > 0 && (
+        <Field label="Share with a project" name="project" optional>
+          <Select value="" onValue={(project) => project && change("PUT", project)} options={[["", "Choose a project"], ...others]} />
+        </Field>
+      )}
+      <FormError error={submission.error} />
+    </>
+  );
+}
+
+/** What the human has to do now. The page that the vendor sends the browser back to opens beside this one. */
+function NextStep({ of }: { of: StartedOauthSignIn }) {
+  return (
+    <div class="alert" role="status">
+      <p>
+        <a href={of.authorize_url} target="_blank" rel="noopener noreferrer">
+          {of.user_code ? "Open the vendor's page on any device" : "Open the vendor's page and consent"}
+        </a>
+        {of.user_code && (
+          <>
+            {" and type "}
+            <b class="mono">{of.user_code}</b>
+          </>
+        )}
+        . This page continues by itself, until {moment(of.expires_at_ms)}.
+      </p>
+    </div>
+  );
+}
+
+/** The tile that leads to [`OauthForm`], greyed with the reason if the operator's client is missing. */
+export function OauthTile({ onChoose }: { onChoose: () => void }) {
+  const oauth = useResource<GatewayState>("state").data.value?.oauth;
+  if (!oauth) return null;
+  return (
+    <div class="tile">
+      <b>OAuth</b>
+      <span class="help">{EXPERIMENTAL}</span>
+      {oauth.lacks && <span class="help wrap">{oauth.lacks}</span>}
+      {oauth.redirect_uri && <Copyable text={oauth.redirect_uri} label="Redirect URI to register" clip />}
+      {oauth.lacks && !oauth.redirect_uri && (
+        <span class="help wrap">
+          Redirect URI to register: <span class="mono">LLMGW_OAUTH_PUBLIC_BASE_URL/oauth/callback/partner</span>
+        </span>
+      )}
+      <button type="button" class="btn small" onClick={onChoose} disabled={!oauth.client_id_set}>
+        Connect with OAuth
+      </button>
+    </div>
+  );
+}
+
+export type OauthFields = {
+  id: string;
+  base_url: string;
+  owner: string;
+  models: string;
+  authorize_url: string;
+  token_url: string;
+  userinfo_url: string;
+  revocation_url: string;
+  device_authorization_url: string;
+  scopes: string;
+};
+
+const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
+
+/** The body that creates the provider; addresses left empty are not sent. */
+export function oauthBody({ id, base_url, owner, models, scopes, ...addresses }: OauthFields): Record<string, unknown> {
+  const given = Object.entries(addresses).filter(([, value]) => value.trim() !== "");
+  return {
+    id,
+    type: "oauth_partner",
+    base_url: base_url.trim(),
+    owner,
+    ...(words(models).length ? { models: words(models) } : {}),
+    oauth: { ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])), scopes: words(scopes) },
+  };
+}
+
+const ADDRESSES: [keyof OauthFields, string, boolean][] = [
+  ["authorize_url", "Consent page", false],
+  ["token_url", "Token address", false],
+  ["userinfo_url", "Account address", true],
+  ["revocation_url", "Revocation address", true],
+  ["device_authorization_url", "Device address", true],
+];
+
+type FormProps = { onConnected: (provider: Provider) => void; onBack: () => void };
+
+export function OauthForm({ onConnected, onBack }: FormProps) {
+  const humans = useResource<Page<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
+  const [fields, setFields] = useState<OauthFields>({
+    id: "partner",
+    base_url: "",
+    owner: "",
+    models: "",
+    authorize_url: "",
+    token_url: "",
+    userinfo_url: "",
+    revocation_url: "",
+    device_authorization_url: "",
+    scopes: "",
+  });
+  const submission = useSubmission();
+  const owner = fields.owner || humans[0]?.id || "";
+  const set = (change: Partial<OauthFields>): void => setFields({ ...fields, ...change });
+  const submit = (): void => {
+    const body = oauthBody({ ...fields, owner });
+    void submission.run(body, async (repeatKey) => {
+      const { data } = await call<Provider>("POST", "providers", { body, repeatKey });
+      refresh();
+      onConnected(data);
+    });
+  };
+  return (
+    <Form submission={submission} onSubmit={submit}>
+      <p class="help">{EXPERIMENTAL} The human then signs in on the provider's page.</p>
+      <Field label="Name" name="id" help="Models are called NAME/MODEL.">
+        <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
+      </Field>
+      <Field label="Owner" name="owner" help="The human who signs in. The provider is private to them until it is shared.">
+        {humans.length ? (
+          <Select value={owner} onValue={(owner) => set({ owner })} options={humans.map(({ id, name }): [string, string] => [id, name])} />
+        ) : (
+          <a href={href("/access")}>Create a human first</a>
+        )}
+      </Field>
+      <Field label="Base URL of the API" name="base_url">
+        <Text inputMode="url" value={fields.base_url} onValue={(base_url) => set({ base_url })} placeholder="https://…" />
+      </Field>
+      {ADDRESSES.map(([name, label, optional]) => (
+        <Field key={name} label={label} name={`oauth.${name}`} optional={optional}>
+          <Text inputMode="url" value={fields[name]} onValue={(value) => set({ [name]: value })} placeholder="https://…" />
+        </Field>
+      ))}
+      <Field label="Scopes" name="oauth.scopes" optional help="Separated by spaces.">
+        <Text value={fields.scopes} onValue={(scopes) => set({ scopes })} />
+      </Field>
+      <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
+        <Text value={fields.models} onValue={(models) => set({ models })} />
+      </Field>
+      <FormFooterError />
+      <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" cancel="Back" onCancel={onBack} disabled={!owner} />
+    </Form>
+  );
+}
