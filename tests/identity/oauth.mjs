@@ -1,12 +1,12 @@
 // A human connects a provider with an account of a real authorization server, in a real browser.
 
 import assert from "node:assert/strict";
-import { readFileSync, readdirSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, readdirSync, statSync } from "node:fs";
 import { createServer } from "node:net";
 import { once } from "node:events";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { Browser, signIn } from "../console/browser.mjs";
+import { axe, Browser, settled, signIn } from "../console/browser.mjs";
 import { Gateway } from "../console/gateway.mjs";
 import { CLIENT, Vendor } from "./vendor.mjs";
 
@@ -84,6 +84,11 @@ async function login(there) {
   await there.locator('input[name="password"]').fill("any");
   await there.locator('button[type="submit"]').click();
 }
+
+await check("the page of a provider that waits for its human has no violation of axe-core's rules", async () => {
+  await settled(page);
+  assert.deepEqual(await axe(page), []);
+});
 
 await check("a denied consent connects nothing", async () => {
   const there = await context.newPage();
@@ -174,6 +179,19 @@ await check("a sign-in on another device connects too", async () => {
   await there.locator('button[type="submit"]').click();
   await eventually("the sign-in", async () => (await read()).state === "ready", 60);
   assert.equal(await chat(key), 200);
+});
+
+await check("without the operator's client the tile is greyed, with the reason and the redirect URI", async () => {
+  const bare = new Gateway(binary, mkdtempSync(join(home, "bare-")));
+  await bare.start();
+  const there = await (await browser.browser.newContext()).newPage();
+  await there.goto(`${bare.origin}/console/providers?connect=choose`);
+  await signIn(there, bare.key);
+  assert.ok(await there.getByRole("button", { name: "Connect with OAuth" }).isDisabled());
+  await there.getByText("LLMGW_PARTNER_CLIENT_ID is not set.").waitFor();
+  await there.getByText("/oauth/callback/partner").waitFor();
+  bare.child.removeAllListeners("exit");
+  await bare.stop();
 });
 
 await check("no token and no secret is in the log or in a file", async () => {
