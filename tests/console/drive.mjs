@@ -15,6 +15,8 @@ import { routeChecks } from "./routes.mjs";
 import { sessionChecks } from "./sessions.mjs";
 import { setupChecks } from "./setup.mjs";
 import { speedChecks } from "./speed.mjs";
+import { stateChecks } from "./states.mjs";
+import { strangerChecks } from "./strangers.mjs";
 import { usageChecks } from "./usage.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
@@ -36,6 +38,8 @@ const all = [
   proofChecks,
   sessionChecks,
   speedChecks,
+  stateChecks,
+  strangerChecks,
   amountChecks,
   numberChecks,
   checks,

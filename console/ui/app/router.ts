@@ -60,6 +60,16 @@ export function setParams(changes: Record<string, string | null>, how: "push" | 
   go(`${BASE}${path.value === "/" ? "/" : path.value}${text ? `?${text}` : ""}`, how);
 }
 
+/** Returns the last part of a path, decoded. */
+export function lastPart(path: string): string {
+  const last = path.split("/").at(-1) ?? "";
+  try {
+    return decodeURIComponent(last);
+  } catch {
+    return last;
+  }
+}
+
 /** Moves the focus to the content, so that the keyboard and screen readers begin at the new page. */
 function announcePage(): void {
   requestAnimationFrame(() => document.getElementById("content")?.focus({ preventScroll: true }));

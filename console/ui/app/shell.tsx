@@ -14,7 +14,7 @@ import { Brand, Icon } from "../part/icon";
 import { GROUPS, HOME, PAGES, ROUTES, SETUP } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
-import { href, match, path } from "./router";
+import { href, lastPart, match, path } from "./router";
 import { Shortcuts, startShortcuts } from "./shortcuts";
 import { SignIn } from "./sign_in";
 
@@ -181,7 +181,7 @@ function Bar({ onSearch }: { onSearch: () => void }) {
             <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
             <Icon name="chevron-right" small />
             <span aria-current="page" class="clip">
-              {decoded(below.split("/").at(-1) ?? "")}
+              {lastPart(below)}
             </span>
           </>
         )}
@@ -205,14 +205,6 @@ function Bar({ onSearch }: { onSearch: () => void }) {
       </button>
     </header>
   );
-}
-
-function decoded(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** Offers to load the page again once the gateway has another version. It never does so by itself: something may be half typed. */

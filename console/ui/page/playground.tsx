@@ -131,7 +131,7 @@ export function PlaygroundPage() {
             }}
           >
             <Fields operation={operation.id} isConversation={operation.isConversation} draft={draft} set={set} />
-            <p class="help">
+            <p class="help wrap">
               Hosted requests may be billable. It counts for {callers.find(({ id }) => id === as)?.name ?? "the key"} and its limits.
             </p>
             <div class="dialog-foot">

@@ -4,6 +4,7 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { Fault } from "../api/client";
 import type { Resource } from "../api/resource";
+import { lastPart, path } from "../app/router";
 import { clock, zoneName } from "./format";
 import { Icon, type IconName } from "./icon";
 
@@ -84,20 +85,41 @@ export function Empty({ icon, title, children, action, page }: EmptyProps) {
 /** True once an object was read, or could not be. */
 export const isSettled = (resource: Resource<unknown>): boolean => resource.data.value !== null || resource.error.value !== null;
 
-type LoadedProps<T> = { resource: Resource<T>; rows?: number; children: (data: T) => ComponentChildren; missing?: ComponentChildren };
+/** The title of an object's page until the object is there: its name in the address. */
+function PlaceHead() {
+  return (
+    <div class="page-head">
+      <h1 class="wrap grow">{lastPart(path.value)}</h1>
+    </div>
+  );
+}
+
+type LoadedProps<T> = {
+  resource: Resource<T>;
+  rows?: number;
+  children: (data: T) => ComponentChildren;
+  missing?: ComponentChildren;
+  /** True if the object is only a part of its page. */
+  part?: boolean;
+};
 
 /** Shows an object once it is read; after an error what was there stays, greyed, with its time. */
-export function Loaded<T>({ resource, rows = 4, children, missing }: LoadedProps<T>) {
+export function Loaded<T>({ resource, rows = 4, children, missing, part }: LoadedProps<T>) {
   const data = resource.data.value;
   const error = resource.error.value;
   if (data === null) {
     if (error instanceof Fault && error.status === 404 && missing) return <>{missing}</>;
-    return error ? (
-      <ErrorBox error={error} retry={() => resource.load()} />
-    ) : (
-      <div class="card">
-        <Skeleton rows={rows} />
-      </div>
+    return (
+      <>
+        {missing && !part && <PlaceHead />}
+        {error ? (
+          <ErrorBox error={error} retry={() => resource.load()} />
+        ) : (
+          <div class="card">
+            <Skeleton rows={rows} />
+          </div>
+        )}
+      </>
     );
   }
   return (

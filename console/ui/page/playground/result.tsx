@@ -94,7 +94,7 @@ function Kept({ of, tab }: { of: Outcome; tab: string }) {
 function Trace({ id }: { id: string }) {
   const record = useResource<FullRecord>(`requests/${encodeURIComponent(id)}`);
   return (
-    <Loaded resource={record} missing={<p class="muted">It was refused before it was admitted: there is no record of it.</p>}>
+    <Loaded resource={record} part missing={<p class="muted">It was refused before it was admitted: there is no record of it.</p>}>
       {(data) => (
         <>
           {data.trace?.length ? <Waterfall record={data} /> : <p class="muted">No target was tried.</p>}
@@ -119,7 +119,7 @@ const titleOf = ({ side, attempt }: Side): string => `${SIDES[side] ?? side}${at
 function Exchange({ id, isRaw }: { id: string; isRaw: boolean }) {
   const exchange = useResource<RunExchange>(`run/${encodeURIComponent(id)}`);
   return (
-    <Loaded resource={exchange} missing={<p class="muted">The latest 16 runs are kept for ten minutes. This one is gone.</p>}>
+    <Loaded resource={exchange} part missing={<p class="muted">The latest 16 runs are kept for ten minutes. This one is gone.</p>}>
       {({ sides }) => {
         const [client, ...more] = sides.filter(({ side }) => side === (isRaw ? "client_response" : "client_request"));
         const upstream = sides.filter(({ side }) => side === (isRaw ? "upstream_response" : "upstream_request"));

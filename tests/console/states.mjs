@@ -1,0 +1,114 @@
+// The checks of every page in the states that are seen seldom: while it loads, empty, after an error, without an answer of the
+// gateway, and with dialogs and menus open. Each is judged by axe-core in both themes, narrow and at 200 %.
+
+import assert from "node:assert/strict";
+
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+
+import { axe, settled, sideways } from "./browser.mjs";
+import { Gateway } from "./gateway.mjs";
+
+const PATHS = ["/", "/requests", "/usage", "/providers", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/keys", "/quotas", "/connect", "/audit", "/backups", "/settings", "/setup"];
+
+/** A window of 720 pixels is one of 1440 at 200 %. */
+const VIEWS = [
+  { colorScheme: "light", width: 390 },
+  { colorScheme: "dark", width: 720 },
+];
+
+/** The faults of what a page shows now, in each view. */
+async function faultsOf(page, at) {
+  const faults = [];
+  for (const { colorScheme, width } of VIEWS) {
+    await page.emulateMedia({ colorScheme });
+    await page.setViewportSize({ width, height: 900 });
+    faults.push(...(await axe(page)).map((fault) => `${at} ${colorScheme} ${width}: ${fault}`));
+    const over = await sideways(page);
+    if (over) faults.push(`${at} ${width} scrolls sideways by ${over}`);
+  }
+  return faults;
+}
+
+/** Visits pages in two windows at once and returns the faults. */
+async function inTwo(browser, key, things, visit) {
+  const work = async (own) => {
+    const page = await browser.signedIn(key, "/settings");
+    const faults = [];
+    for (const thing of own) faults.push(...(await visit(page, thing)));
+    return faults;
+  };
+  const halves = [0, 1].map((half) => work(things.filter((_, i) => i % 2 === half)));
+  return (await Promise.all(halves)).flat();
+}
+
+/** All answers of the admin API but those of the frame around the pages. */
+const PARTS = (url) => /\/admin\/api\/(?!session|state|setup|live)/.test(url.href);
+
+export const stateChecks = {
+  async pages_that_wait_or_fail_are_accessible({ gateway, browser }) {
+    const error = { error: { code: "internal", message: "The database is busy. Try again.", param: null, request_id: "req_of_the_check", type: "server_error" } };
+    const faults = await inTwo(browser, gateway.key, PATHS, async (page, path) => {
+      const found = [];
+      const held = [];
+      const hold = (route) => void held.push(route);
+      await page.route(PARTS, hold);
+      await page.goto(`${browser.origin}/console${path}`);
+      await page.locator("main .skeleton.shown, main h1").first().waitFor();
+      // The content is seen after 0.4 s, whatever is missing.
+      await page.locator(".shell.arriving").waitFor({ state: "detached" });
+      found.push(...(await faultsOf(page, `${path} while it loads`)));
+      await page.unroute(PARTS, hold);
+      const fail = (route) => route.fulfill({ status: 500, json: error });
+      await page.route(PARTS, fail);
+      await Promise.all(held.map((route) => fail(route).catch(() => {})));
+      await page.waitForTimeout(200);
+      found.push(...(await faultsOf(page, `${path} after an error`)));
+      await page.unroute(PARTS, fail);
+      return found;
+    });
+    browser.faults = browser.faults.filter((fault) => !fault.includes("status of 500"));
+    assert.deepEqual(faults, []);
+  },
+
+  async pages_without_an_answer_of_the_gateway_are_accessible({ gateway, browser }) {
+    browser.isStopped = true;
+    const faults = await inTwo(browser, gateway.key, PATHS, async (page, path) => {
+      await page.goto(`${browser.origin}/console${path}`);
+      await settled(page);
+      const silence = (route) => route.abort();
+      for (const calls of ["**/admin/api/**", "**/health"]) await page.route(calls, silence);
+      // Another page asks, finds nothing, and this one is shown again as it was.
+      const other = path === "/backups" ? "Audit" : "Backups";
+      await page.evaluate((other) => [...document.querySelectorAll("nav[aria-label=Console] a")].find((link) => link.textContent.trim() === other).click(), other);
+      await page.getByText("No answer from the gateway since").waitFor();
+      await page.goBack();
+      const found = await faultsOf(page, `${path} without an answer`);
+      for (const calls of ["**/admin/api/**", "**/health"]) await page.unroute(calls, silence);
+      return found;
+    });
+    browser.isStopped = false;
+    assert.deepEqual(faults, []);
+  },
+
+  async empty_pages_are_accessible_and_say_what_to_do({ gateway, browser }) {
+    const home = join(gateway.home, "empty");
+    mkdirSync(home);
+    const fresh = new Gateway(gateway.binary, home);
+    await fresh.start();
+    const visited = browser.origin;
+    browser.origin = fresh.origin;
+    try {
+      await fresh.api("DELETE", "endpoints/default").catch(() => {});
+      const faults = await inTwo(browser, fresh.key, ["/", "/requests", "/usage", "/routes", "/access", "/access?tab=humans", "/keys", "/quotas", "/connect", "/audit?action=none", "/backups", "/models?q=none", "/settings?q=nothing-like-it"], async (page, path) => {
+        await page.goto(`${browser.origin}/console${path}`);
+        await settled(page);
+        return faultsOf(page, `${path} empty`);
+      });
+      assert.deepEqual(faults, []);
+    } finally {
+      browser.origin = visited;
+      await fresh.stop();
+    }
+  },
+};
