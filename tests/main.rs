@@ -73,6 +73,7 @@ mod secrets;
 mod series;
 mod setup;
 mod speech;
+mod sso;
 mod stalled;
 mod streaming;
 mod supervision;

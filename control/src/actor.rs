@@ -19,12 +19,12 @@ pub(crate) struct Actor {
 pub(crate) enum Who {
     /// The holder of a static key, by the key's id.
     Administrator(KeyId),
+    /// A human of the administrators' group who signed in with their own account.
+    GroupAdministrator(PrincipalId),
     /// A human who signed in with their own account.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "humans cannot sign in yet; what they may do is decided")
-    )]
     Human(PrincipalId),
+    /// A human whom single sign-on is signing in.
+    Arriving,
     /// An unknown caller whose request was refused.
     Unknown,
     /// The gateway itself.
@@ -42,7 +42,8 @@ impl Who {
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Administrator(key) => key.as_str(),
-            Self::Human(principal) => principal.as_str(),
+            Self::GroupAdministrator(principal) | Self::Human(principal) => principal.as_str(),
+            Self::Arriving => "single sign-on",
             Self::Unknown => "unknown",
             Self::Gateway => "gateway",
         }

@@ -26,6 +26,7 @@ use tokio::task::JoinHandle as JoinTask;
 use crate::admin::authorize::{Caller, authorize};
 use crate::admin::backups::Backups;
 use crate::admin::gate::Gate;
+use crate::admin::gate::identity::IdentityBoundary;
 use crate::admin::in_flight::InFlightRequests;
 use crate::admin::live::hub::LiveHub;
 use crate::admin::observer::Observer;
@@ -46,6 +47,7 @@ use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
 use crate::usage::retention::RetentionPass;
+use crate::vault::VaultKeys;
 use crate::writer::{Writer, WriterHandle, WriterState};
 
 /// Parameters of [`start`].
@@ -103,7 +105,6 @@ pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys } = params.state.into_parts();
     meter.begin();
     let keys = Arc::new(keys);
-    let (csrf_key, is_tls) = (keys.derived("csrf tokens"), params.config.server.tls.is_some());
     let config = Arc::clone(&params.config);
     let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
@@ -130,7 +131,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let keeper = token_renewer(&tokens, &params.http, handle.clone());
     let feed = price_feed(&config, &catalog, &params.http, handle.clone());
     let door_readers = readers.weak();
-    let gate = Arc::new(Gate::new(params.reader.clone(), csrf_key, is_tls));
+    let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
     let app = App {
@@ -170,6 +171,12 @@ pub fn start(params: Params) -> io::Result<Control> {
     let thread = spawn(app, (keeper, feed, params.alarm), arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
+}
+
+/// Builds the authentication of the admin API.
+fn gate(config: &Config, keys: &VaultKeys, snapshot: SnapshotReader) -> Arc<Gate> {
+    let boundary = IdentityBoundary::new(config.sso.clone(), keys.derived("single sign-on secrets"));
+    Arc::new(Gate::new(snapshot, keys.derived("csrf tokens"), boundary, config.server.tls.is_some()))
 }
 
 /// Starts the thread that answers requests and runs the periodic jobs.
@@ -292,7 +299,8 @@ impl Handler for ControlHandle {
         let door = self.clone();
         Box::pin(async move {
             let (id, method) = (RequestId::of(request.headers()), request.method().clone());
-            let (head, body) = request.into_parts();
+            let (mut head, body) = request.into_parts();
+            door.gate.take_identity(&mut head, peer.ip());
             let answer = door.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
             admin::finish(&method, answer)
         })
@@ -314,7 +322,7 @@ impl ControlHandle {
             return self.visit(request, &self.rooms.strangers).await;
         }
         if admin::reads_session(&parts) && self.gate.is_signed_out(&parts) {
-            return admin::signed_out();
+            return admin::signed_out(&self.gate, &parts);
         }
         if admin::run::is_run(&parts) {
             let admitted = self.authorize(&parts, peer).await;
@@ -505,7 +513,8 @@ mod tests {
         let (_, reader) = shared::snapshot::channel();
         let (refusals, _counter) = refusals::channel();
         let csrf_key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &[0; 32]);
-        let gate = Arc::new(Gate::new(reader, csrf_key, false));
+        let boundary = IdentityBoundary::new(None, csrf_key.clone());
+        let gate = Arc::new(Gate::new(reader, csrf_key, boundary, false));
         let rooms = Rooms { strangers: Arc::new(Semaphore::new(1)), ..Rooms::new() };
         let door = ControlHandle { visits, gate, readers: WeakReaders::default(), refusals, rooms };
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));

@@ -748,6 +748,8 @@ export type GatewayState = {
   retention: RetentionState;
   /** The time at which that view was made, in milliseconds since the Unix epoch. */
   snapshot_created_at_ms: number;
+  /** The settings of single sign-on; null if it is off. */
+  sso: SsoState | null;
   /** In milliseconds since the Unix epoch. */
   started_at_ms: number;
   /** The target triple. */
@@ -1589,6 +1591,8 @@ export type Principal = {
   email: string | null;
   id: string;
   name: string;
+  /** The stable name by which single sign-on knows the human; null until they first sign in. */
+  sso_subject: string | null;
   /** In milliseconds since the Unix epoch. */
   updated_at_ms: number;
   /** Grows with each change; the `ETag` of the object. */
@@ -1604,11 +1608,13 @@ export type PrincipalPage = {
 
 /** Changes to a human. Absent members are kept. */
 export type PrincipalPatch = {
-  /** True rejects the keys that act as this human. */
+  /** True rejects the keys that act as this human, and their sign-ins. */
   disabled?: boolean | null;
   /** Null for none. */
   email?: string | null;
   name?: string | null;
+  /** The name by which single sign-on knows the human; null lets the next sign-in with the e-mail address set it. */
+  sso_subject?: string | null;
 };
 
 /** A project, which owns keys and quotas, as stored and as the API shows it. */
@@ -2316,7 +2322,7 @@ export type SeriesPoints = {
 
 /** The caller and its session. */
 export type Session = {
-  /** True for an administrator; false for a caller without a session and without a key, to whom all else is null. */
+  /** True for an administrator. False for a human without the administrators' group, and for a caller without a session and without a key, to whom all else but `sso` is null or empty. */
   administrator: boolean;
   /** The means of authentication: `session`, or `key` for a key in a header. */
   by: string | null;
@@ -2324,12 +2330,36 @@ export type Session = {
   csrf_token: string | null;
   /** The latest end of the session, in milliseconds since the Unix epoch. Null without a session. */
   expires_at_ms: number | null;
+  /** The human who signed in by single sign-on; null for an administrator's key. */
+  human: SessionHuman | null;
   /** The time without a request after which a session ends, in seconds. */
   idle_seconds_max: number;
-  /** The key's id, which includes the name of its holder if it has one. */
+  /** The key's id, which includes the name of its holder if it has one. Null for a human. */
   key: string | null;
   /** The permissions that the caller has for some objects at least. */
   permissions: Permission[];
+  /** The role of a human in each of their projects, by the ID of the project. Empty for administrators. */
+  roles: Record<string, Role>;
+  /** Null if single sign-on is off. */
+  sso: SessionSso | null;
+};
+
+/** A human who signed in. */
+export type SessionHuman = {
+  /** Null if unknown. */
+  email: string | null;
+  id: string;
+  name: string;
+};
+
+/** Single sign-on, as the sign-in needs it. */
+export type SessionSso = {
+  /** The reason why the proxy's headers are not believed; null if they are, or if there are none. */
+  problem: string | null;
+  /** Where a browser ends its session with the proxy: a path or an https URL; null if it is not configured. */
+  sign_out_url: string | null;
+  /** The e-mail address or name of the human whom the proxy has authenticated; null if it has authenticated nobody. */
+  user: string | null;
 };
 
 /** One setting of the process. */
@@ -2383,6 +2413,8 @@ export type Side = "client_request" | "upstream_request" | "upstream_response" |
 export type SignIn = {
   /** The administrator key; not needed if the request has it in a header. */
   key?: string | null;
+  /** True signs in the human whom the single sign-on proxy has authenticated, instead of a key. */
+  sso?: boolean;
 };
 
 /** Counts of skipped entries. */
@@ -2400,6 +2432,29 @@ export type SkippedRow = {
   reason: string;
   /** Counted from 1. */
   row: number;
+};
+
+/** The settings of single sign-on, without its secret. */
+export type SsoState = {
+  /** The group whose members administer. */
+  admin_group: string;
+  /** True if unknown humans get an entry at their first sign-in. */
+  auto_provision: boolean;
+  /** Null if the proxy sends none. */
+  email_header: string | null;
+  /** Null if the proxy sends none. */
+  groups_header: string | null;
+  /** Null if the proxy sends none. */
+  name_header: string | null;
+  /** The proxy whose headers are the defaults. */
+  preset: string;
+  /** What cannot work or is dangerous with these settings, a sentence each. */
+  problems: string[];
+  /** Where a browser ends its session with the proxy; null if it is not configured. */
+  sign_out_url: string | null;
+  /** The CIDR blocks from which the proxy connects. */
+  trusted_proxies: string[];
+  user_header: string;
 };
 
 /** The beginning of a sign-in. */

@@ -35,6 +35,12 @@ pub(crate) async fn authorize(
     let permission = found.as_ref().map(|(route, _)| route.permission);
     let (standing, object) = match &actor.who {
         Who::Administrator(_) => (Standing::Administrator, Object::Many),
+        Who::Arriving => (Standing::Human { principal: String::new(), roles: BTreeMap::new() }, Object::Many),
+        Who::GroupAdministrator(principal) => {
+            let principal = principal.to_string();
+            readers.get()?.ask(move |db| enabled(db, &principal)).await??;
+            (Standing::Administrator, Object::Many)
+        }
         Who::Human(principal) => {
             let principal = principal.to_string();
             let id = found.and_then(|(_, arguments)| arguments.into_iter().next());
@@ -75,6 +81,15 @@ fn forbidden(permission: Permission) -> ApiError {
     ApiError::new(ErrorKind::Forbidden, message)
 }
 
+/// Refuses a human who is disabled or deleted.
+fn enabled(db: &Connection, principal: &str) -> rusqlite::Result<Result<(), ApiError>> {
+    if principals::find(db, principal)?.is_some_and(|human| !human.disabled) {
+        return Ok(Ok(()));
+    }
+    let message = "This account is disabled or deleted. Ask an administrator.";
+    Ok(Err(ApiError::new(ErrorKind::Forbidden, message)))
+}
+
 /// Reads the authority of a human, and the object of their request.
 fn human(
     db: &Connection,
@@ -82,9 +97,8 @@ fn human(
     permission: Option<Permission>,
     id: Option<&str>,
 ) -> rusqlite::Result<Result<(Standing, Object), ApiError>> {
-    if principals::find(db, &principal)?.is_none_or(|human| human.disabled) {
-        let message = "This account is disabled or deleted. Ask an administrator.";
-        return Ok(Err(ApiError::new(ErrorKind::Forbidden, message)));
+    if let Err(error) = enabled(db, &principal)? {
+        return Ok(Err(error));
     }
     let roles = members::of_principal(db, &principal)?;
     let roles: BTreeMap<_, _> = roles.into_iter().map(|member| (member.project, member.role)).collect();

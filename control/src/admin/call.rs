@@ -146,7 +146,7 @@ impl Call<'_> {
         }
     }
 
-    async fn write(
+    pub(super) async fn write(
         &self,
         status: StatusCode,
         command: impl Command,

@@ -83,7 +83,10 @@ struct PrincipalPatch {
     /// Null for none.
     #[serde(default)]
     email: FieldChange<String>,
-    /// True rejects the keys that act as this human.
+    /// The name by which single sign-on knows the human; null lets the next sign-in with the e-mail address set it.
+    #[serde(default)]
+    sso_subject: FieldChange<String>,
+    /// True rejects the keys that act as this human, and their sign-ins.
     #[serde(default)]
     disabled: Option<bool>,
 }
@@ -100,13 +103,26 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         if_version: call.if_match()?,
         name: patch.name.map(|name| field::name("name", &name)).transpose()?,
         email,
+        sso_subject: match patch.sso_subject {
+            FieldChange::Set(subject) => FieldChange::Set(field::name("sso_subject", &subject)?),
+            other => other,
+        },
         disabled: patch.disabled,
     };
-    call.execute(StatusCode::OK, edit).await
+    let ends_sessions = edit.disabled == Some(true) || edit.sso_subject != FieldChange::Keep;
+    let answer = call.execute(StatusCode::OK, edit).await?;
+    if ends_sessions && !call.dry_run {
+        call.app.gate.end_sessions_of(call.argument());
+    }
+    Ok(answer)
 }
 
 async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let delete = DeletePrincipal { id: call.argument().to_owned(), if_version: call.if_match()? };
-    call.execute(StatusCode::NO_CONTENT, delete).await
+    let answer = call.execute(StatusCode::NO_CONTENT, delete).await?;
+    if !call.dry_run {
+        call.app.gate.end_sessions_of(call.argument());
+    }
+    Ok(answer)
 }

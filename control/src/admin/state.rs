@@ -1,7 +1,7 @@
 //! `GET /admin/api/state`: the status of the gateway. It works when the database fails: then the verdict is about the
 //! exchanges that are known.
 
-use http::{Method, Response};
+use http::{HeaderName, Method, Response};
 use serde::Serialize;
 use shared::build::BuildIdentity;
 use shared::port::Body;
@@ -9,6 +9,7 @@ use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::config::Partner;
+use crate::config::Sso;
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
@@ -36,6 +37,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         usage: ShownUsage::of(app),
         retention: ShownRetention::of(app),
         oauth: ShownOauth::of(&app.config.partner),
+        sso: app.gate.sso().map(ShownSsoState::of),
         warnings: &app.warnings,
     })
 }
@@ -67,6 +69,8 @@ struct ShownState<'a> {
     usage: ShownUsage,
     retention: ShownRetention,
     oauth: ShownOauth,
+    /// The settings of single sign-on; null if it is off.
+    sso: Option<ShownSsoState<'a>>,
     /// The warnings of the start.
     warnings: &'a [String],
 }
@@ -94,6 +98,50 @@ impl ShownOauth {
                 (Some(_), None) => Some("LLMGW_OAUTH_PUBLIC_BASE_URL is not set."),
                 (Some(_), Some(_)) => None,
             },
+        }
+    }
+}
+
+/// The settings of single sign-on, without its secret.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SsoState"))]
+struct ShownSsoState<'a> {
+    /// The proxy whose headers are the defaults.
+    preset: &'a str,
+    /// The CIDR blocks from which the proxy connects.
+    trusted_proxies: Vec<String>,
+    /// The group whose members administer.
+    admin_group: &'a str,
+    /// True if unknown humans get an entry at their first sign-in.
+    auto_provision: bool,
+    user_header: &'a str,
+    /// Null if the proxy sends none.
+    email_header: Option<&'a str>,
+    /// Null if the proxy sends none.
+    name_header: Option<&'a str>,
+    /// Null if the proxy sends none.
+    groups_header: Option<&'a str>,
+    /// Where a browser ends its session with the proxy; null if it is not configured.
+    sign_out_url: Option<&'a str>,
+    /// What cannot work or is dangerous with these settings, a sentence each.
+    problems: Vec<String>,
+}
+
+impl<'a> ShownSsoState<'a> {
+    fn of(sso: &'a Sso) -> Self {
+        let blocks = sso.trusted_proxies.iter().map(|(address, bits)| format!("{address}/{bits}"));
+        Self {
+            preset: sso.preset,
+            trusted_proxies: blocks.collect(),
+            admin_group: &sso.admin_group,
+            auto_provision: sso.auto_provision,
+            user_header: sso.user_header.as_str(),
+            email_header: sso.email_header.as_ref().map(HeaderName::as_str),
+            name_header: sso.name_header.as_ref().map(HeaderName::as_str),
+            groups_header: sso.groups_header.as_ref().map(HeaderName::as_str),
+            sign_out_url: sso.sign_out_url.as_deref(),
+            problems: sso.problems(),
         }
     }
 }

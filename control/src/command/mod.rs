@@ -26,6 +26,7 @@ pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod quotas;
 mod refusal;
+pub(crate) mod sso;
 
 #[cfg(test)]
 mod execute_tests;

@@ -27,6 +27,7 @@ pub(crate) struct EditPrincipal {
     pub(crate) if_version: Option<u64>,
     pub(crate) name: Option<String>,
     pub(crate) email: FieldChange<String>,
+    pub(crate) sso_subject: FieldChange<String>,
     pub(crate) disabled: Option<bool>,
 }
 
@@ -44,6 +45,7 @@ impl Command for CreatePrincipal {
             id: new_id("prn", write.now_ms)?,
             name: self.name,
             email: self.email,
+            sso_subject: None,
             disabled: false,
             version: 1,
             created_at_ms: write.now_ms,
@@ -61,6 +63,7 @@ impl Command for EditPrincipal {
         let after = Principal {
             name: self.name.unwrap_or_else(|| before.name.clone()),
             email: self.email.of(before.email.clone()),
+            sso_subject: self.sso_subject.of(before.sso_subject.clone()),
             disabled: self.disabled.unwrap_or(before.disabled),
             version: before.version + 1,
             updated_at_ms: write.now_ms,
@@ -112,6 +115,11 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<Princi
 }
 
 fn store(write: &Write<'_>, principal: &Principal) -> Result<(), CommandRefusal> {
+    if let Some(subject) = &principal.sso_subject
+        && principals::subject_is_taken(write.db, subject, &principal.id)?
+    {
+        return Err(CommandRefusal::conflict("Another principal has this sso_subject."));
+    }
     if let Some(email) = &principal.email
         && principals::email_is_taken(write.db, email, &principal.id)?
     {

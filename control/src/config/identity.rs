@@ -1,13 +1,10 @@
-//! Administrator keys, SSO, retention and partner settings, which only the environment sets.
+//! Administrator keys, retention and partner settings, which only the environment sets.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-
-use http::HeaderName;
 use shared::secret::Secret;
 
 use super::env::VariableValue;
 use super::layer::Layers;
-use super::model::{AdminKey, Lifetimes, Partner, Sso};
+use super::model::{AdminKey, Lifetimes, Partner};
 use super::oauth::{CLIENT_ID, CLIENT_SECRET};
 
 type IdentityKeys = (Vec<AdminKey>, Secret<[u8; 32]>);
@@ -64,54 +61,6 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(is_safe)
 }
 
-pub(super) fn sso(layers: &mut Layers<'_>) -> Option<Sso> {
-    let environment = layers.environment;
-    let enabled = layers.flag("LLMGW_SSO_ENABLED", None);
-    let secret = layers.secret("LLMGW_SSO_SHARED_SECRET", environment.secret("LLMGW_SSO_SHARED_SECRET"));
-    let trusted_proxies = trusted_proxies(layers);
-    let admin_group = environment.text("LLMGW_SSO_ADMIN_GROUP");
-    let admin_group = layers.take("LLMGW_SSO_ADMIN_GROUP", admin_group, None, "llmgw-admin".to_owned());
-    let auto_provision = layers.flag("LLMGW_SSO_AUTO_PROVISION", None);
-    let mut header = |name: &str, default: &'static str| {
-        let written = match environment.value(name) {
-            Some(VariableValue::Header(header)) => Some(header.clone()),
-            _ => None,
-        };
-        layers.take(name, written, None, HeaderName::from_static(default))
-    };
-    let user_header = header("LLMGW_SSO_USER_HEADER", "x-forwarded-user");
-    let email_header = header("LLMGW_SSO_EMAIL_HEADER", "x-forwarded-email");
-    let name_header = header("LLMGW_SSO_NAME_HEADER", "x-forwarded-preferred-username");
-    let groups_header = header("LLMGW_SSO_GROUPS_HEADER", "x-forwarded-groups");
-    if enabled && secret.is_none() && !layers.faulty("LLMGW_SSO_SHARED_SECRET") {
-        layers.fault("LLMGW_SSO_SHARED_SECRET", "is required while LLMGW_SSO_ENABLED is true");
-    }
-    Some(Sso {
-        shared_secret: secret.filter(|_| enabled)?,
-        trusted_proxies,
-        admin_group,
-        auto_provision,
-        user_header,
-        email_header,
-        name_header,
-        groups_header,
-    })
-}
-
-fn trusted_proxies(layers: &mut Layers<'_>) -> Vec<(IpAddr, u8)> {
-    let default = vec![(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8), (Ipv6Addr::LOCALHOST.into(), 128)];
-    let written = match layers.environment.value(TRUSTED_PROXIES) {
-        Some(VariableValue::Blocks(blocks)) => Some(blocks.clone()),
-        _ => None,
-    };
-    let shown = |blocks: &Vec<(IpAddr, u8)>| {
-        let blocks: Vec<String> = blocks.iter().map(|(address, bits)| format!("{address}/{bits}")).collect();
-        blocks.join(",")
-    };
-    layers.take(TRUSTED_PROXIES, written.as_ref().map(shown), None, shown(&default));
-    written.unwrap_or(default)
-}
-
 pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
     let mut count =
         |name, default: u32| u32::try_from(layers.count(name, None, u64::from(default))).unwrap_or(u32::MAX);
@@ -152,7 +101,6 @@ pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mu
 }
 
 const PUBLIC_BASE_URL: &str = "LLMGW_OAUTH_PUBLIC_BASE_URL";
-const TRUSTED_PROXIES: &str = "LLMGW_SSO_TRUSTED_PROXIES";
 /// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;
 /// The minimum length of a key: a shorter administrator key causes a warning, and cannot have a name.

@@ -96,7 +96,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let keys = identity::keys(&mut layers, &mut warnings);
     let server = serving::server(&mut layers, &raw, &mut notes);
     let logging = serving::logging(&mut layers, &raw.server, &mut warnings);
-    let sso = identity::sso(&mut layers);
+    let sso = super::sso::sso(&mut layers, &mut warnings);
     let policies = validate::policies(&raw, &mut notes, &mut warnings);
     let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
     plain_secrets::fill(&mut routing, &state_dir, &mut warnings);

@@ -27,6 +27,7 @@ mod secrets;
 mod seed;
 mod serving;
 mod show;
+mod sso;
 mod stored;
 mod validate;
 pub(crate) mod yaml;

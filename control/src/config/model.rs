@@ -158,14 +158,20 @@ pub struct Sso {
     pub admin_group: String,
     /// True if an unknown human becomes a principal with the first request.
     pub auto_provision: bool,
+    /// The name of the proxy whose headers are the defaults.
+    pub preset: &'static str,
     /// Header with the user's id.
     pub user_header: HeaderName,
     /// Header with the e-mail address.
-    pub email_header: HeaderName,
+    pub email_header: Option<HeaderName>,
     /// Header with the display name.
-    pub name_header: HeaderName,
+    pub name_header: Option<HeaderName>,
     /// Header with the groups.
-    pub groups_header: HeaderName,
+    pub groups_header: Option<HeaderName>,
+    /// The character between two groups.
+    pub groups_separator: char,
+    /// Where a browser ends its session with the proxy: a path or an https URL.
+    pub sign_out_url: Option<String>,
 }
 
 /// Retry and circuit settings of every provider instance.

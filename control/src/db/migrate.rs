@@ -32,6 +32,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0019_extensions.sql", include_str!("migrations/0019_extensions.sql")),
     ("0020_oauth.sql", include_str!("migrations/0020_oauth.sql")),
     ("0021_anonymous.sql", include_str!("migrations/0021_anonymous.sql")),
+    ("0022_sso.sql", include_str!("migrations/0022_sso.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -11,6 +11,8 @@ pub(crate) struct Principal {
     pub(crate) name: String,
     /// Null if unknown.
     pub(crate) email: Option<String>,
+    /// The stable name by which single sign-on knows the human; null until they first sign in.
+    pub(crate) sso_subject: Option<String>,
     /// True if keys that act as this human are rejected.
     pub(crate) disabled: bool,
     /// Grows with each change; the `ETag` of the object.
@@ -27,6 +29,7 @@ impl Principal {
             id: row.get("id")?,
             name: row.get("name")?,
             email: row.get("email")?,
+            sso_subject: row.get("sso_subject")?,
             disabled: row.get("disabled")?,
             version: row.get("version")?,
             created_at_ms: row.get("created_at_ms")?,
@@ -51,9 +54,33 @@ pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Princip
     db.prepare_cached(FIND)?.query_row([id], Principal::of).optional()
 }
 
-/// True if another human has this email address.
+/// True if another human has this e-mail address; upper and lower case are the same.
 pub(crate) fn email_is_taken(db: &Connection, email: &str, by_other_than: &str) -> rusqlite::Result<bool> {
-    db.prepare_cached(TAKEN)?.exists([email, by_other_than])
+    Ok(with_email(db, email)?.iter().any(|human| human.id != by_other_than))
+}
+
+/// Returns the human whom single sign-on knows by this name.
+pub(crate) fn with_subject(db: &Connection, subject: &str) -> rusqlite::Result<Option<Principal>> {
+    db.prepare_cached(WITH_SUBJECT)?.query_row([subject], Principal::of).optional()
+}
+
+/// Returns the humans with this e-mail address; upper and lower case are the same.
+pub(crate) fn with_email(db: &Connection, email: &str) -> rusqlite::Result<Vec<Principal>> {
+    let email = email.to_lowercase();
+    let mut statement = db.prepare_cached(WITH_ANY_EMAIL)?;
+    let humans = statement.query_map([], Principal::of)?;
+    let has_email =
+        |human: &Principal| human.email.as_ref().is_some_and(|known| known.to_lowercase() == email);
+    humans.filter(|human| human.as_ref().map_or(true, has_email)).collect()
+}
+
+/// True if another human has this subject.
+pub(crate) fn subject_is_taken(
+    db: &Connection,
+    subject: &str,
+    by_other_than: &str,
+) -> rusqlite::Result<bool> {
+    Ok(with_subject(db, subject)?.is_some_and(|human| human.id != by_other_than))
 }
 
 /// Inserts a new row, or stores the next version of one.
@@ -62,6 +89,7 @@ pub(crate) fn put(tx: &Connection, principal: &Principal) -> rusqlite::Result<()
         ":id": principal.id,
         ":name": principal.name,
         ":email": principal.email,
+        ":sso_subject": principal.sso_subject,
         ":disabled": principal.disabled,
         ":version": principal.version,
         ":created": principal.created_at_ms,
@@ -78,9 +106,12 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
 const PAGE: &str = "SELECT * FROM principals WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
      OR instr(lower(email), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM principals WHERE id = ?";
-const TAKEN: &str = "SELECT 1 FROM principals WHERE email = ? AND id <> ?";
-const PUT: &str = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
-     VALUES (:id, :name, :email, :disabled, :version, :created, :updated) \
+const WITH_SUBJECT: &str = "SELECT * FROM principals WHERE sso_subject = ?";
+const WITH_ANY_EMAIL: &str = "SELECT * FROM principals WHERE email IS NOT NULL ORDER BY id";
+const PUT: &str = "INSERT INTO principals (id, name, email, sso_subject, disabled, version, \
+     created_at_ms, updated_at_ms) \
+     VALUES (:id, :name, :email, :sso_subject, :disabled, :version, :created, :updated) \
      ON CONFLICT (id) DO UPDATE SET name = excluded.name, email = excluded.email, \
+     sso_subject = excluded.sso_subject, \
      disabled = excluded.disabled, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM principals WHERE id = ?";

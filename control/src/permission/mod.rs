@@ -93,6 +93,14 @@ impl Standing {
         }
     }
 
+    /// Returns a human's roles by the ID of the project; `None` for an administrator.
+    pub(crate) fn roles(&self) -> Option<&BTreeMap<String, MemberRole>> {
+        match self {
+            Self::Administrator => None,
+            Self::Human { roles, .. } => Some(roles),
+        }
+    }
+
     /// Returns the permissions that the caller has for some objects at least.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         Permission::all().filter(|permission| may(self, *permission, &Object::Many).is_ok()).collect()

@@ -1,3 +1,5 @@
+//! The matrix, and the decisions about objects.
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::matrix::MATRIX;

@@ -1,9 +1,10 @@
-//! Authentication of the admin API: only administrators are admitted (AUTH-2, AUTH-3). It runs before the body of a
-//! request is read.
+//! Authentication of the admin API: administrators by key, and humans whom a trusted proxy has signed in, are admitted
+//! (AUTH-2, AUTH-3, AUTH-7). It runs before the body of a request is read.
 //!
 //! A key in a header is sufficient and takes precedence. Without one, the session cookie is used, but only for
 //! requests from pages of the console, because a browser attaches cookies to requests from any page.
 
+pub(crate) mod identity;
 mod origin;
 mod sessions;
 mod wrong_keys;
@@ -25,11 +26,14 @@ use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
+use self::identity::{Asserted, Identity, IdentityBoundary};
 pub(super) use self::sessions::IDLE_MAX;
+pub(super) use self::sessions::SessionHolder;
 use self::sessions::{LIFE_MAX, OpenSession, SessionName, Sessions};
 use self::wrong_keys::WrongKeys;
 use super::{ApiError, RequestId, call, live};
 use crate::actor::{Actor, Who};
+use crate::config::Sso;
 
 /// Authenticates requests to the admin API.
 #[derive(Debug)]
@@ -37,6 +41,7 @@ pub(crate) struct Gate {
     snapshot: SnapshotReader,
     sessions: Sessions,
     wrong_keys: WrongKeys,
+    boundary: IdentityBoundary,
     /// True if the gateway terminates TLS itself.
     is_tls: bool,
 }
@@ -60,18 +65,35 @@ pub(in crate::admin) enum Admission {
 }
 
 impl Gate {
-    pub(crate) fn new(snapshot: SnapshotReader, csrf_key: hmac::Key, is_tls: bool) -> Self {
+    pub(crate) fn new(
+        snapshot: SnapshotReader,
+        csrf_key: hmac::Key,
+        boundary: IdentityBoundary,
+        is_tls: bool,
+    ) -> Self {
         let (sessions, wrong_keys) = (Sessions::new(csrf_key), WrongKeys::default());
-        Self { snapshot, sessions, wrong_keys, is_tls }
+        Self { snapshot, sessions, wrong_keys, boundary, is_tls }
     }
 
     /// Authenticates the caller. The local mode grants no access here.
     pub(crate) fn admit(&self, parts: &Parts, address: IpAddr) -> Result<Actor, ApiError> {
-        let key = match key_in_header(parts)? {
-            Some(key) => self.administrator(key, address)?,
+        let who = match key_in_header(parts)? {
+            Some(key) => Who::Administrator(self.administrator(key, address)?),
             None => self.page(parts)?,
         };
-        Ok(administrator(key, parts, address))
+        Ok(actor(who, parts, address))
+    }
+
+    /// Moves the identity that a trusted proxy asserts from the headers of a request to its extensions. Identity headers
+    /// from other senders are removed.
+    pub(crate) fn take_identity(&self, parts: &mut Parts, peer: IpAddr) {
+        let asserted = self.boundary.take(&mut parts.headers, peer);
+        parts.extensions.insert(asserted);
+    }
+
+    /// Returns the settings of single sign-on; `None` if it is off.
+    pub(super) fn sso(&self) -> Option<&Sso> {
+        self.boundary.sso()
     }
 
     /// Authenticates a sign-in, whose key may also be in the body.
@@ -84,17 +106,27 @@ impl Gate {
         if origin::is_foreign(parts) {
             return Err(foreign());
         }
-        let key = key_of(parts, body)?;
-        let key = self.administrator(key.expose(), address)?;
-        Ok(administrator(key, parts, address))
+        let who = match arriving(parts, body)? {
+            Some(_) => Who::Arriving,
+            None => Who::Administrator(self.administrator(key_of(parts, body)?.expose(), address)?),
+        };
+        Ok(actor(who, parts, address))
+    }
+
+    /// Returns the holder of a session that an administrator's key opens.
+    pub(super) fn holder_by_key(&self, parts: &Parts, body: &Bytes) -> Result<SessionHolder, ApiError> {
+        Ok(SessionHolder::Key(self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose())))
     }
 
     /// Opens a session for a caller admitted by `admit_to_sign_in` with the same request, and returns its
     /// `Set-Cookie` header, the only place where the session id leaves the gateway. Closes any session that the
     /// request already belongs to.
-    pub(super) fn sign_in(&self, parts: &Parts, body: &Bytes) -> Result<(SignedIn, HeaderValue), ApiError> {
-        let hash = self.snapshot.load().key_hasher.hash(key_of(parts, body)?.expose());
-        let opened = self.sessions.open(hash, monotonic_ms());
+    pub(super) fn sign_in(
+        &self,
+        parts: &Parts,
+        holder: SessionHolder,
+    ) -> Result<(SignedIn, HeaderValue), ApiError> {
+        let opened = self.sessions.open(holder, monotonic_ms());
         let id = opened.map_err(|error| ApiError::new(ErrorKind::Internal, format!("{error}.")))?;
         cookies(parts).for_each(|old| self.sessions.close(old));
         Ok((self.signed_in_as(id.expose(), LIFE_MAX), set_cookie(id.expose(), LIFE_MAX, self.is_tls(parts))?))
@@ -123,6 +155,11 @@ impl Gate {
         set_cookie("", Duration::ZERO, self.is_tls(parts))
     }
 
+    /// Ends the sessions of a human.
+    pub(super) fn end_sessions_of(&self, principal: &str) {
+        self.sessions.close_of(principal);
+    }
+
     /// Returns the id of an administrator's key. Wrong keys are counted; once there are too many, the error contains
     /// the time to wait.
     fn administrator(&self, key: &[u8], address: IpAddr) -> Result<KeyId, ApiError> {
@@ -143,15 +180,18 @@ impl Gate {
         }
     }
 
-    /// Returns the key id of an active session, if the request comes from a page of the console.
-    fn page(&self, parts: &Parts) -> Result<KeyId, ApiError> {
+    /// Returns the caller of an open session, if the request comes from a page of the console.
+    fn page(&self, parts: &Parts) -> Result<Who, ApiError> {
+        if let Some(Asserted::Invalid(reason)) = parts.extensions.get() {
+            return Err(invalid(reason));
+        }
         if cookies(parts).next().is_none() {
             return Err(invalid(
                 "The admin API needs an administrator key in x-api-key or Authorization: Bearer.",
             ));
         }
         let ended = || invalid("The session has ended. Sign in again.");
-        let (id, _, key) = self.session(parts).ok_or_else(ended)?;
+        let (id, _, who) = self.session(parts).ok_or_else(ended)?;
         if origin::is_foreign(parts) {
             return Err(foreign());
         }
@@ -161,19 +201,36 @@ impl Gate {
                            x-csrf-token; GET /admin/api/session returns it.";
             return Err(ApiError::new(ErrorKind::Forbidden, message));
         }
-        Ok(key)
+        Ok(who)
     }
 
-    /// Returns the session of the request's cookie, with its id and the id of its key. A session ends when its key
-    /// becomes invalid.
-    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, KeyId)> {
+    /// Returns the session of the request's cookie, with its id and its caller. A session ends when its key becomes
+    /// invalid. That of a human needs the same identity in each request.
+    fn session<'a>(&self, parts: &'a Parts) -> Option<(&'a str, OpenSession, Who)> {
         let now_ms = monotonic_ms();
         let find = |id| match is_live(parts) {
             true => self.sessions.look(id, now_ms),
             false => self.sessions.use_of(id, now_ms),
         };
         let (id, session) = cookies(parts).find_map(|id| Some((id, find(id)?)))?;
-        Some((id, session, self.administrator_with(&session.key)?))
+        let who = self.caller(id, &session.holder, parts)?;
+        Some((id, session, who))
+    }
+
+    fn caller(&self, id: &str, holder: &SessionHolder, parts: &Parts) -> Option<Who> {
+        let (principal, subject) = match holder {
+            SessionHolder::Key(key) => return self.administrator_with(key).map(Who::Administrator),
+            SessionHolder::Human { principal, subject, .. } => (principal, subject),
+        };
+        let Some(Asserted::Human(identity)) = parts.extensions.get() else { return None };
+        if identity.subject != **subject {
+            return None;
+        }
+        self.sessions.note_group(id, identity.is_administrator);
+        Some(match identity.is_administrator {
+            true => Who::GroupAdministrator(principal.clone()),
+            false => Who::Human(principal.clone()),
+        })
     }
 
     /// Returns the id of the valid administrator key with this hash.
@@ -193,13 +250,20 @@ impl Gate {
         self.session(parts).map(|(id, ..)| Admission::Session(sessions::name_of(id)))
     }
 
-    /// True if the key of an admission is still valid and its session open. Does not prolong the session.
+    /// True if the key of an admission is still valid and its session open, and for a human's session if the latest
+    /// request asserted the administrators' group. Does not prolong the session.
     pub(super) fn still_admits(&self, admission: &Admission) -> bool {
-        let key = match admission {
-            Admission::Key(key) => Some(*key),
-            Admission::Session(name) => self.sessions.named(*name, monotonic_ms()).map(|session| session.key),
+        let holder = match admission {
+            Admission::Key(key) => Some(SessionHolder::Key(*key)),
+            Admission::Session(name) => {
+                self.sessions.named(*name, monotonic_ms()).map(|session| session.holder)
+            }
         };
-        key.is_some_and(|key| self.administrator_with(&key).is_some())
+        match holder {
+            Some(SessionHolder::Key(key)) => self.administrator_with(&key).is_some(),
+            Some(SessionHolder::Human { is_administrator, .. }) => is_administrator,
+            None => false,
+        }
     }
 
     fn is_tls(&self, parts: &Parts) -> bool {
@@ -207,9 +271,24 @@ impl Gate {
     }
 }
 
-fn administrator(key: KeyId, parts: &Parts, address: IpAddr) -> Actor {
+fn actor(who: Who, parts: &Parts, address: IpAddr) -> Actor {
     let request_id = RequestId::of(&parts.headers).text();
-    Actor { who: Who::Administrator(key), address: Some(address), request_id }
+    Actor { who, address: Some(address), request_id }
+}
+
+/// Returns the identity that a trusted proxy asserts, if the sign-in asks for single sign-on.
+pub(super) fn arriving<'a>(parts: &'a Parts, body: &Bytes) -> Result<Option<&'a Identity>, ApiError> {
+    let SignIn { key, sso } = call::parse(body)?;
+    if !sso || key.is_some() || key_in_header(parts)?.is_some() {
+        return Ok(None);
+    }
+    match parts.extensions.get() {
+        Some(Asserted::Human(identity)) => Ok(Some(identity)),
+        Some(Asserted::Invalid(reason)) => Err(invalid(reason)),
+        Some(Asserted::Nobody) | None => Err(invalid(
+            "This request has no identity from single sign-on. Open the console at the address of its proxy.",
+        )),
+    }
 }
 
 /// The body of a sign-in.
@@ -220,11 +299,14 @@ pub(super) struct SignIn {
     /// The administrator key; not needed if the request has it in a header.
     #[serde(default)]
     key: Option<String>,
+    /// True signs in the human whom the single sign-on proxy has authenticated, instead of a key.
+    #[serde(default)]
+    sso: bool,
 }
 
 /// Returns the key of a sign-in. A key in a header takes precedence over one in the body.
 fn key_of(parts: &Parts, body: &Bytes) -> Result<Secret<Vec<u8>>, ApiError> {
-    let SignIn { key } = call::parse(body)?;
+    let SignIn { key, sso: _ } = call::parse(body)?;
     let key = key.map(|key| Secret::new(key.into_bytes()));
     match key_in_header(parts)? {
         Some(key) => Ok(Secret::new(key.to_vec())),

@@ -1,14 +1,15 @@
-//! Sessions of signed-in administrators. They are held in memory, so a restart ends them all. Their ids are stored as
+//! Sessions of signed-in administrators and humans. They are held in memory, so a restart ends them all. Their ids are stored as
 //! hashes, so that a leak of this table grants no access.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::{digest, hmac};
+use shared::id::PrincipalId;
 use shared::key_hash::KeyHash;
 use shared::secret::Secret;
 
@@ -25,11 +26,24 @@ pub(super) struct Sessions {
 /// The table key of a session: SHA-256 of its id.
 pub(super) type SessionName = [u8; 32];
 
+/// The holder of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::admin) enum SessionHolder {
+    /// An administrator, by the key that opened the session; the session ends when that key becomes invalid.
+    Key(KeyHash),
+    /// A human who came by single sign-on. The session is valid only in requests that assert the same subject.
+    Human {
+        principal: PrincipalId,
+        subject: Arc<str>,
+        /// True if the last request asserted the administrators' group.
+        is_administrator: bool,
+    },
+}
+
 /// An open session.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenSession {
-    /// The key that opened the session; the session ends when that key becomes invalid.
-    pub(super) key: KeyHash,
+    pub(super) holder: SessionHolder,
     /// The latest time at which it ends, in milliseconds of the monotonic clock.
     end_ms: u64,
     /// The time of its last use, in milliseconds of the monotonic clock.
@@ -53,10 +67,11 @@ impl Sessions {
     }
 
     /// Opens a session and returns its id. If there are too many sessions, the least recently used one is closed.
-    pub(super) fn open(&self, key: KeyHash, now_ms: u64) -> Result<Secret<String>, RandomError> {
+    pub(super) fn open(&self, holder: SessionHolder, now_ms: u64) -> Result<Secret<String>, RandomError> {
         let bytes = Secret::new(random::<32>()?);
         let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
-        let session = OpenSession { key, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
+        let session =
+            OpenSession { holder, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| !session.is_over(now_ms));
         if table.len() >= SESSIONS_MAX {
@@ -72,7 +87,7 @@ impl Sessions {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let session = table.get_mut(&name_of(id)).filter(|session| !session.is_over(now_ms))?;
         session.used_ms = now_ms;
-        Some(*session)
+        Some(session.clone())
     }
 
     /// Returns the open session with this id, without marking it as used.
@@ -83,7 +98,26 @@ impl Sessions {
     /// Returns the open session with this name, without marking it as used.
     pub(super) fn named(&self, name: SessionName, now_ms: u64) -> Option<OpenSession> {
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        table.get(&name).copied().filter(|session| !session.is_over(now_ms))
+        table.get(&name).cloned().filter(|session| !session.is_over(now_ms))
+    }
+
+    /// Stores whether the latest request of a human's session asserted the administrators' group.
+    pub(super) fn note_group(&self, id: &str, asserted: bool) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = table.get_mut(&name_of(id)).map(|session| &mut session.holder);
+        if let Some(SessionHolder::Human { is_administrator, .. }) = holder {
+            *is_administrator = asserted;
+        }
+    }
+
+    /// Closes the sessions of a human.
+    pub(super) fn close_of(&self, human: &str) {
+        let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_theirs = |holder: &SessionHolder| match holder {
+            SessionHolder::Key(_) => false,
+            SessionHolder::Human { principal, .. } => principal.as_str() == human,
+        };
+        table.retain(|_, session| !is_theirs(&session.holder));
     }
 
     /// Closes the session with this id.
@@ -133,7 +167,7 @@ pub(in crate::admin) const IDLE_MAX: Duration = Duration::from_hours(1);
 mod tests {
     use super::*;
 
-    const KEY: KeyHash = KeyHash([1; 32]);
+    const KEY: SessionHolder = SessionHolder::Key(KeyHash([1; 32]));
     const HOUR: u64 = 3_600_000;
 
     fn sessions() -> Sessions {
@@ -144,7 +178,7 @@ mod tests {
     fn a_session_expires_when_idle_and_at_its_maximum_age() {
         let sessions = sessions();
         let id = sessions.open(KEY, 0).unwrap();
-        assert_eq!(sessions.use_of(id.expose(), HOUR - 1).unwrap().key, KEY);
+        assert_eq!(sessions.use_of(id.expose(), HOUR - 1).unwrap().holder, KEY);
         for hour in 2..12 {
             assert!(sessions.use_of(id.expose(), hour * HOUR - hour).is_some(), "{hour}");
         }

@@ -35,7 +35,7 @@ pub(super) fn publish_keys(gateway: &Gateway) {
 }
 
 /// A body that records whether it was read.
-struct Watched(Arc<AtomicBool>);
+pub(super) struct Watched(pub(super) Arc<AtomicBool>);
 
 impl http_body::Body for Watched {
     type Data = Bytes;

@@ -3,7 +3,9 @@
 mod audit;
 mod console;
 mod gate;
+mod humans;
 mod hygiene;
+mod permissions;
 mod principals;
 mod process;
 mod reconcile;
@@ -12,6 +14,7 @@ mod report;
 mod requests;
 mod series;
 mod session;
+mod single_sign_on;
 mod usage;
 
 use std::net::{IpAddr, SocketAddr};
@@ -73,6 +76,11 @@ struct Gateway {
 
 impl Gateway {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// Starts a gateway with further environment variables.
+    fn start_with(further: &[(&str, &str)]) -> Self {
         let home = TempDir::new().unwrap();
         let dir = home.path().join("state");
         let key = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, [3; 32]);
@@ -84,6 +92,7 @@ impl Gateway {
             // The exchanges of the tests are old.
             ("LLMGW_RETENTION_USAGE_DAYS", "36500"),
         ];
+        let variables = variables.iter().chain(further);
         let environment = Environment::read(variables.map(|(name, value)| (name.into(), value.into())));
         let config = config::load(&Arc::new(environment)).unwrap().config;
         let state = State::open(OpenParams {

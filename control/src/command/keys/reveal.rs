@@ -67,8 +67,8 @@ pub(super) fn open(write: &Write<'_>, id: &str) -> Result<Secret<String>, Comman
 
 fn is_for(key: &StoredKey, who: &Who) -> bool {
     match who {
-        Who::Administrator(_) => true,
+        Who::Administrator(_) | Who::GroupAdministrator(_) => true,
         Who::Human(principal) => key.acts_as.as_deref() == Some(principal.as_str()),
-        Who::Unknown | Who::Gateway => false,
+        Who::Unknown | Who::Arriving | Who::Gateway => false,
     }
 }

@@ -351,6 +351,7 @@ fn no_key_is_issued_for_a_disabled_project_or_human() {
     let human = |disabled| {
         let (name, email) = (None, FieldChange::Keep);
         let edit = principals::EditPrincipal {
+            sso_subject: FieldChange::Keep,
             id: keyring.ada.clone(),
             if_version: None,
             name,

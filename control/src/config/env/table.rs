@@ -4,6 +4,7 @@
 use super::kind::VariableKind::{
     self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
 };
+use crate::config::sso::PRESET_NAMES;
 
 /// One environment variable.
 #[derive(Debug)]
@@ -91,16 +92,18 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_PARTNER_CLIENT_ID", Text, "none", "ID of the OAuth client that you registered (experimental)"),
     row("LLMGW_PARTNER_CLIENT_SECRET", Secret, "none", "Secret of that client; never stored"),
     row("LLMGW_OAUTH_PUBLIC_BASE_URL", Origin, "none", "Public origin of the gateway, for OAuth sign-ins in a browser"),
-    idle("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
-    idle("LLMGW_SSO_SHARED_SECRET", Secret, "none", "Secret that the proxy sends in X-LLMGW-SSO-Secret"),
-    idle("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Addresses from which the proxy may \
+    row("LLMGW_SSO_ENABLED", Flag, "false", "Trust identity headers of a reverse proxy"),
+    row("LLMGW_SSO_SHARED_SECRET", Secret, "none", "Secret that the proxy sends in X-LLMGW-SSO-Secret"),
+    row("LLMGW_SSO_TRUSTED_PROXIES", Blocks, "127.0.0.0/8,::1/128", "Addresses from which the proxy may \
          connect"),
-    idle("LLMGW_SSO_ADMIN_GROUP", Text, "llmgw-admin", "Group whose members are administrators"),
-    idle("LLMGW_SSO_AUTO_PROVISION", Flag, "false", "Create principals for unknown humans on first sign-in"),
-    idle("LLMGW_SSO_USER_HEADER", Header, "x-forwarded-user", "Header with the user's id"),
-    idle("LLMGW_SSO_EMAIL_HEADER", Header, "x-forwarded-email", "Header with the e-mail address"),
-    idle("LLMGW_SSO_NAME_HEADER", Header, "x-forwarded-preferred-username", "Header with the name"),
-    idle("LLMGW_SSO_GROUPS_HEADER", Header, "x-forwarded-groups", "Header with the groups"),
+    row("LLMGW_SSO_ADMIN_GROUP", Text, "llmgw-admin", "Group whose members are administrators"),
+    row("LLMGW_SSO_AUTO_PROVISION", Flag, "false", "Create principals for unknown humans on first sign-in"),
+    row("LLMGW_SSO_PRESET", Choice(PRESET_NAMES), "oauth2-proxy", "The proxy whose headers are the defaults below"),
+    row("LLMGW_SSO_USER_HEADER", Header, "that of the preset", "Header with the user's id"),
+    row("LLMGW_SSO_EMAIL_HEADER", Header, "that of the preset", "Header with the e-mail address"),
+    row("LLMGW_SSO_NAME_HEADER", Header, "that of the preset", "Header with the name"),
+    row("LLMGW_SSO_GROUPS_HEADER", Header, "that of the preset", "Header with the groups"),
+    row("LLMGW_SSO_SIGN_OUT_URL", Text, "that of the preset", "Where the console ends the session with the proxy"),
     row("LLMGW_PRICES_URL", Url, "none", "URL from which a newer price list is fetched once a day"),
     row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
     row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),

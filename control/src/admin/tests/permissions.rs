@@ -1,0 +1,305 @@
+//! Each route as each caller, and the objects that a human may see and change.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http::{Method, Request};
+use serde_json::{Value, json};
+use shared::id::{KeyId, ProjectId};
+use shared::port::Body;
+use shared::usage::UsageEvent;
+
+use super::gate::Watched;
+use super::humans::{Person, Team};
+use super::{ADMIN, Gateway};
+use crate::usage::tests::event;
+
+/// The routes that humans may use, each with the roles that may, as the first letters of owner, admin, member and viewer of
+/// the project of the object, and `s` for a stranger. The object is a project, the stranger's own entry, or a key of the project
+/// that acts as nobody.
+const OF_HUMANS: &[(&str, &str)] = &[
+    ("GET session", "oamvs"),
+    ("DELETE session", "oamvs"),
+    ("GET principals", "oamvs"),
+    ("GET principals/{}", "s"),
+    ("GET principals/{}/access", "s"),
+    ("GET projects", "oamvs"),
+    ("GET projects/{}", "oamv"),
+    ("GET projects/{}/access", "oamv"),
+    ("GET projects/{}/members", "oamv"),
+    ("PUT projects/{}/members/{}", "oa"),
+    ("DELETE projects/{}/members/{}", "oa"),
+    ("GET keys", "oamvs"),
+    ("POST keys", "oams"),
+    ("GET keys/{}", "oamv"),
+    ("GET keys/{}/access", "oamv"),
+    ("PATCH keys/{}", "oa"),
+    ("DELETE keys/{}", "oa"),
+    ("POST keys/{}/rotate", "oa"),
+    ("POST keys/{}/reveal", ""),
+    ("GET providers", "oamvs"),
+    ("GET providers/{}", ""),
+    ("PUT providers/{}/bindings/{}", ""),
+    ("DELETE providers/{}/bindings/{}", ""),
+    ("POST providers/{}/oauth/start", ""),
+    ("DELETE providers/{}/oauth", ""),
+    ("GET requests", "oamvs"),
+    ("GET requests/{}", "oamvs"),
+    ("GET running", "oamvs"),
+    ("GET series", "oamvs"),
+    ("GET suggest", "oamvs"),
+    ("GET usage", "oamvs"),
+    ("GET usage/export", "oamvs"),
+];
+
+/// Sends a request whose body records whether it was read. Returns the status and that.
+fn watched(gateway: &Gateway, route: (&Method, &str), headers: &[(String, String)]) -> (u16, bool) {
+    let read = Arc::new(AtomicBool::new(false));
+    let mut request = Request::builder().method(route.0).uri(format!("/admin/api/{}", route.1));
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    let request = request.header("content-type", "application/json");
+    let request = request.body(Body::new(Watched(Arc::clone(&read)))).unwrap();
+    let answer = gateway.send_from(IpAddr::from([127, 0, 0, 1]), request);
+    (answer.status().as_u16(), read.load(Ordering::Relaxed))
+}
+
+/// AUTH-3, AUTH-7, AUTH-8: every route as every caller. A refusal comes before the body is read.
+#[test]
+fn every_route_gives_every_caller_what_its_role_permits() {
+    let gateway = Gateway::with_sso();
+    let team = gateway.team();
+    let minted = gateway.done(Method::POST, "keys", &json!({"name": "p", "project": team.project}));
+    let project_key = minted["key"].as_str().unwrap();
+    let lead = gateway.person("lead", "staff,llmgw-admin");
+    let (cookie, token) = gateway.sign_in();
+    let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
+        list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    };
+    let session = [("cookie", cookie.as_str()), ("x-csrf-token", &token), ("sec-fetch-site", "same-origin")];
+    let administrators = [pairs(&[("x-api-key", ADMIN)]), pairs(&session), lead.headers];
+    let names: BTreeSet<&str> = OF_HUMANS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names.len(), OF_HUMANS.len());
+    let (mut walked, mut known) = (0, BTreeSet::new());
+    for route in crate::admin::TABLES.iter().copied().flatten() {
+        let name = format!("{} {}", route.method, route.pattern);
+        let roles = OF_HUMANS.iter().find(|(known, _)| *known == name).map(|(_, roles)| *roles);
+        known.extend(roles.map(|_| name.clone()));
+        // A sign-in reads its body to find the key, and `DELETE` ends the session of the test.
+        if route.pattern == "session" {
+            continue;
+        }
+        let nowhere = route.pattern.replace("{}", "x");
+        let is_run = route.pattern.starts_with("run/");
+        let reads = route.method != Method::GET && !is_run;
+        for headers in &administrators {
+            let (status, read) = watched(&gateway, (&route.method, &nowhere), headers);
+            assert!(![401, 403].contains(&status), "{name} as an administrator: {status}");
+            assert!(read || !reads, "{name} as an administrator: the body was not read");
+            walked += 1;
+        }
+        for (status, headers) in [(401, pairs(&[])), (403, pairs(&[("x-api-key", project_key)]))] {
+            let found = watched(&gateway, (&route.method, &nowhere), &headers);
+            assert_eq!(found, (status, false), "{name} {headers:?}");
+            walked += 1;
+        }
+        for (letter, person) in "oamvs".chars().zip(&team.people) {
+            let path = path_of(route.pattern, &team);
+            let (status, read) = watched(&gateway, (&route.method, &path), &person.headers);
+            if roles.is_some_and(|roles| roles.contains(letter)) {
+                assert!(![401, 403].contains(&status), "{name} as {letter}: {status}");
+                assert!(read || !reads, "{name} as {letter}: the body was not read");
+            } else {
+                let want: &[u16] = if roles.is_some() { &[403, 404] } else { &[403] };
+                assert!(want.contains(&status), "{name} as {letter}: {status}");
+                assert!(!read, "{name} as {letter}: the body was read");
+            }
+            walked += 1;
+        }
+    }
+    let unknown: Vec<_> = names.iter().filter(|name| !known.contains(**name)).collect();
+    assert!(unknown.is_empty(), "no such routes: {unknown:?}");
+    assert!(walked > 600, "{walked}");
+    gateway.stop();
+}
+
+/// Returns the path of a pattern with objects of the team.
+fn path_of(pattern: &str, team: &Team) -> String {
+    let first = match pattern.split('/').next().unwrap_or_default() {
+        "projects" => &team.project,
+        "keys" => &team.keys[3],
+        "principals" => &team.people[4].id,
+        _ => "x",
+    };
+    pattern.replacen("{}", first, 1).replace("{}", "x")
+}
+
+fn ids(answer: &Value) -> Vec<&str> {
+    answer["data"].as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn lists_contain_only_what_the_human_may_see_and_objects_of_others_do_not_exist() {
+    let gateway = Gateway::with_sso();
+    let Team { project, other_project, people, keys } = gateway.team();
+    let get = |person: &Person, path: &str| gateway.ask((Method::GET, path), &person.headers, &Value::Null);
+    let (viewer, stranger) = (&people[3], &people[4]);
+    assert_eq!(ids(&get(viewer, "projects").1), [&project]);
+    assert_eq!(ids(&get(viewer, &format!("projects?principal={}", stranger.id)).1), [""; 0]);
+    assert_eq!(ids(&get(viewer, "keys").1), keys[..4]);
+    assert_eq!(ids(&get(stranger, "keys").1), keys[4..]);
+    assert_eq!(ids(&get(stranger, &format!("keys?project={project}")).1), [""; 0]);
+    assert_eq!(ids(&get(viewer, "principals").1), [&viewer.id]);
+    for path in [
+        format!("projects/{other_project}"),
+        format!("projects/{other_project}/members"),
+        format!("keys/{}", keys[4]),
+        format!("keys/{}/access", keys[4]),
+        format!("principals/{}", stranger.id),
+    ] {
+        let (status, hidden) = get(viewer, &path);
+        assert_eq!(status, 404, "{path}: {hidden}");
+        assert_eq!(hidden["error"]["code"], "not_found", "{hidden}");
+    }
+    gateway.stop();
+}
+
+#[test]
+fn usage_and_requests_are_those_of_the_humans_projects_in_every_report() {
+    let mut gateway = Gateway::with_sso();
+    let Team { project, other_project, people, keys } = gateway.team();
+    for (n, (project, key, client)) in
+        [(&project, &keys[1], "ours"), (&other_project, &keys[4], "theirs")].into_iter().enumerate()
+    {
+        let mut event = UsageEvent {
+            key: KeyId::new(key.as_str()),
+            project: Some(ProjectId::new(project.as_str())),
+            ..event(n as u64)
+        };
+        event.selector = client.into();
+        assert!(gateway.log.append(&event));
+    }
+    assert!(gateway.log.append(&event(2)));
+    gateway.wait_stored(3);
+    let viewer = &people[3].headers;
+    let get = |path: &str| {
+        let (status, answer) = gateway.ask((Method::GET, path), viewer, &Value::Null);
+        assert_eq!(status, 200, "{path}: {answer}");
+        answer
+    };
+    let time = "from=1699999000000&to=1700000100000";
+    let requests = get("requests");
+    let found: Vec<_> = requests["data"].as_array().unwrap().iter().map(|row| &row["request_id"]).collect();
+    assert_eq!(found, ["req-0"]);
+    assert_eq!(get("requests/req-0")["project"], project.as_str());
+    for other in ["requests/req-1", "requests/req-2", "requests/req-9"] {
+        assert_eq!(gateway.ask((Method::GET, other), viewer, &Value::Null).0, 404, "{other}");
+    }
+    assert_eq!(get(&format!("usage?{time}"))["totals"]["requests"], 1);
+    assert_eq!(get("usage?group_by=project&bucket=day")["data"].as_array().unwrap().len(), 1);
+    assert_eq!(get("usage?group_by=end_user")["totals"]["requests"], 1);
+    assert_eq!(get(&format!("usage?project={other_project}"))["totals"]["requests"], 0);
+    let series = get(&format!("series?{time}&group_by=project"));
+    assert!(
+        series.to_string().contains(&project) && !series.to_string().contains(&other_project),
+        "{series}"
+    );
+    for path in ["usage/export?format=jsonl", "usage/export"] {
+        let export = get(path).to_string();
+        assert!(
+            export.contains("req-0") && !export.contains("req-1") && !export.contains("req-2"),
+            "{export}"
+        );
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_human_mints_and_changes_keys_as_the_role_permits_and_never_as_another_human() {
+    let gateway = Gateway::with_sso();
+    let Team { project, other_project, people, keys } = gateway.team();
+    let [owner, admin, member, viewer, _] = &people;
+    let mint = |person: &Person, project: &str, acts_as: Option<&Person>| {
+        let body = json!({"name": "n", "project": project, "acts_as": acts_as.map(|person| &person.id)});
+        gateway.ask((Method::POST, "keys"), &person.headers, &body).0
+    };
+    for (person, acts_as, want) in [
+        (owner, None, 201),
+        (owner, Some(owner), 201),
+        (owner, Some(member), 403),
+        (admin, None, 201),
+        (member, Some(member), 201),
+        (member, None, 403),
+        (member, Some(owner), 403),
+        (viewer, Some(viewer), 403),
+    ] {
+        assert_eq!(mint(person, &project, acts_as), want, "{} {acts_as:?}", person.id);
+        let elsewhere = mint(person, &other_project, acts_as);
+        assert!([403, 404].contains(&elsewhere), "{elsewhere}");
+    }
+    let limits = json!({"name": "n", "project": project, "limits": [{"metric": "requests", "window": "day",
+        "limit": 9, "enforcement": "hard"}]});
+    assert_eq!(gateway.ask((Method::POST, "keys"), &owner.headers, &limits).0, 403);
+    let [of_owner, of_member, of_viewer, of_nobody, _] = &keys;
+    let ask = |person: &Person, method, path: String, body: Value| {
+        gateway.ask((method, &path), &person.headers, &body).0
+    };
+    for (person, key, reveal, rotate, rename) in [
+        (owner, of_owner, 200, 201, 200),
+        (owner, of_member, 403, 403, 200),
+        (owner, of_nobody, 403, 201, 200),
+        (member, of_member, 200, 201, 200),
+        (member, of_viewer, 403, 403, 403),
+        (viewer, of_viewer, 200, 403, 403),
+    ] {
+        let place = format!("{} {key}", person.id);
+        assert_eq!(ask(person, Method::POST, format!("keys/{key}/reveal"), json!({})), reveal, "{place}");
+        assert_eq!(
+            ask(person, Method::PATCH, format!("keys/{key}"), json!({"name": "b"})),
+            rename,
+            "{place}"
+        );
+        assert_eq!(ask(person, Method::POST, format!("keys/{key}/rotate"), json!({})), rotate, "{place}");
+    }
+    for acts_as in [json!(member.id), Value::Null] {
+        let body = json!({"acts_as": acts_as});
+        assert_eq!(ask(owner, Method::PATCH, format!("keys/{of_owner}"), body), 403, "{acts_as}");
+    }
+    let revoke = json!({"state": "revoked"});
+    assert_eq!(ask(admin, Method::PATCH, format!("keys/{of_viewer}"), revoke), 200);
+    gateway.stop();
+}
+
+#[test]
+fn members_are_changed_by_owners_and_admins_and_owners_only_by_owners() {
+    let gateway = Gateway::with_sso();
+    let Team { project, people, .. } = gateway.team();
+    let [owner, admin, member, viewer, stranger] = &people;
+    let put = |by: &Person, whom: &Person, role: &str| {
+        let path = format!("projects/{project}/members/{}", whom.id);
+        gateway.ask((Method::PUT, &path), &by.headers, &json!({"role": role})).0
+    };
+    for (by, whom, role, want) in [
+        (member, member, "owner", 403),
+        (viewer, viewer, "admin", 403),
+        (admin, admin, "owner", 403),
+        (admin, owner, "viewer", 403),
+        (admin, stranger, "member", 200),
+        (admin, stranger, "viewer", 200),
+        (owner, stranger, "owner", 200),
+        (stranger, owner, "admin", 200),
+        (owner, stranger, "member", 403),
+    ] {
+        assert_eq!(put(by, whom, role), want, "{role}");
+    }
+    let remove = format!("projects/{project}/members/{}", stranger.id);
+    assert_eq!(gateway.ask((Method::DELETE, &remove), &admin.headers, &Value::Null).0, 403);
+    assert_eq!(
+        gateway.ask((Method::PATCH, &format!("projects/{project}")), &stranger.headers, &json!({})).0,
+        403
+    );
+    gateway.stop();
+}
