@@ -113,8 +113,7 @@ fn failure(
 ) -> Option<CatalogFailure> {
     let error = trial.error.as_deref()?;
     let step = record.and_then(RequestRow::first_step)?;
-    let key = instance.credential.as_ref().map(|key| key.expose().as_str());
-    let secrets: Vec<&str> = key.into_iter().collect();
+    let secrets = instance.secrets();
     Some(match step.status.and_then(|status| u16::try_from(status).ok()) {
         Some(status) => CatalogFailure::answered(unix_ms(), status, error, &secrets),
         None => CatalogFailure::unanswered(unix_ms(), error, &secrets),

@@ -156,7 +156,7 @@ impl MetadataServer {
 /// A request extension of the control service: the request goes to the Unix socket with this path. Its URI has the scheme
 /// `http`.
 #[derive(Clone, Debug)]
-pub struct UnixSocket(pub Box<str>);
+pub struct SocketPath(pub Box<str>);
 
 /// Limits of one outgoing request.
 #[derive(Clone, Copy, Debug)]

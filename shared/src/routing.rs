@@ -19,7 +19,7 @@ use crate::prices::Prices;
 use crate::provider::ProviderKind;
 use crate::provider::path::{ListAddress, Paths, UpstreamCall};
 use crate::provider::quirks::Quirks;
-use crate::provider::sigv4::Signer;
+use crate::provider::signer::RequestSigner;
 use crate::secret::Secret;
 
 /// One configured upstream connection.
@@ -39,8 +39,8 @@ pub struct ProviderInstance {
     pub credential: Option<Secret<String>>,
     /// Requests a new access token, if the credential is an access token that the gateway obtains and renews.
     pub renew: Option<Renew>,
-    /// Signs each request, if the credential is a key pair.
-    pub signer: Option<Signer>,
+    /// Signs each request, if the credential is a key pair or the instance belongs to an extension.
+    pub signer: Option<RequestSigner>,
     /// Identifies the combination of address, credential and headers. A renewed token does not change it.
     pub identity: UpstreamIdentity,
     /// The dialects that the instance speaks natively.
@@ -79,6 +79,12 @@ pub struct ProviderInstance {
 }
 
 impl ProviderInstance {
+    /// Returns the secrets of its requests, to be redacted from everything that the upstream returns.
+    pub fn secrets(&self) -> Vec<&str> {
+        let credential = self.credential.iter().map(|secret| secret.expose().as_str());
+        credential.chain(self.signer.iter().flat_map(RequestSigner::secrets)).collect()
+    }
+
     /// Returns the path of `call` in `dialect`; `name` is the model, or the ID of an operation. Returns `None` if the
     /// instance has no path for the call or `name` cannot be part of a path. In-process instances accept every call.
     pub fn path(&self, dialect: Dialect, call: UpstreamCall, name: &str) -> Option<PathAndQuery> {

@@ -2,12 +2,13 @@
 
 use serde_json::{Value, json};
 
+use super::relay::Rig;
 use super::{lab, new, path, secret, url};
 use crate::secrets::Planted;
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::upstream::refusing_url;
-use crate::support::{Answer, Gateway, Upstream, Yaml, wait};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
 #[tokio::test]
 async fn a_probe_of_a_lying_extension_reports_the_lie() {
@@ -113,4 +114,120 @@ async fn the_secret_of_an_extension_is_stored_sealed_and_never_shown() {
     planted.expect_none("the log", gateway.log().as_bytes());
     let setup = gateway.kill().await;
     assert!(planted.expect_none_below(&setup.state()) >= 4);
+}
+
+/// Whatever an extension answers, the client gets the answer of another provider or an error in its own dialect, and the
+/// gateway keeps serving.
+#[tokio::test]
+async fn an_endpoint_survives_every_lie_of_an_extension() {
+    let rig = Rig::start().await;
+    let json = |body: Value| Answer::json(200, body.to_string());
+    let lies = [
+        ("no JSON", Answer::json(200, "{\"choices\": [")),
+        ("another document", json(json!({"hello": "world", "error": {"message": "no"}}))),
+        ("a page", Answer::whole(200, &[("content-type", "text/html")], "<p>no</p>")),
+        ("compressed", Answer::whole(200, &[("content-encoding", "gzip")], "x")),
+        (
+            "two lengths",
+            Answer::new().send("HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx"),
+        ),
+        ("a long head", Answer::new().send(format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "x".repeat(1 << 20)))),
+        (
+            "interim answers",
+            Answer::new().send("HTTP/1.1 103 Early Hints\r\nx: y\r\n\r\n".repeat(10_000)).hang(),
+        ),
+        ("another protocol", Answer::new().send("SSH-2.0-OpenSSH\r\n").close()),
+        (
+            "switched protocols",
+            Answer::new().send("HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"),
+        ),
+        ("a redirect", Answer::whole(307, &[("location", "http://169.254.169.254/")], "")),
+        ("a cut answer", Answer::completion("hello").cut_after(150)),
+        ("a reset", Answer::new().reset()),
+    ];
+    for (name, lie) in lies {
+        rig.extension.then(lie);
+        let served = rig.gateway.client().chat(chat::request("line")).await;
+        assert_eq!(served.status, 200, "{name}: {served:?}");
+        assert_eq!(served.json()["choices"][0]["message"]["content"], "from the other", "{name}");
+    }
+    for (name, lie) in [
+        ("an error event", Answer::stream().chunk(chat::event(r#"{"error":{"message":"no"}}"#)).end()),
+        ("no event", Answer::stream().end()),
+        ("a cut stream", Answer::stream().chunk(chat::role()).close()),
+    ] {
+        rig.extension.then(lie);
+        let served = rig.gateway.client().chat_flow(chat::stream_request("own/m")).await;
+        assert!(served.status >= 500, "{name}: {}", served.status);
+    }
+    // What has no end and no content is passed on once it is too long to be held back, and ends with its client.
+    let memory = rig.gateway.memory();
+    rig.extension.then(Answer::stream().repeat_chunk(format!(": {}\n\n", "x".repeat(8_000))));
+    let mut flow = rig.gateway.client().chat_flow(chat::stream_request("own/m")).await;
+    flow.pass(16 << 20).await;
+    drop(flow);
+    assert!(memory.peak() < 64 << 20, "{} bytes", memory.peak());
+    rig.extension.then(Answer::completion("well"));
+    assert_eq!(rig.gateway.client().chat(chat::request("own/m")).await.status, 200, "it serves on");
+}
+
+/// A missing usage is estimated, and IDs and models that the extension makes up stay within its answer.
+#[tokio::test]
+async fn an_answer_without_usage_and_with_foreign_ids_is_served_and_recorded() {
+    let rig = Rig::start().await;
+    let body = json!({
+        "id": "chatcmpl-of-another", "object": "chat.completion", "created": 1, "model": "up/m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "hi"}, "finish_reason": "stop"}],
+    })
+    .to_string();
+    let head = [("content-type", "application/json"), ("x-request-id", "of another"), ("set-cookie", "a=b")];
+    rig.extension.then(Answer::whole(200, &head, &body));
+    let answer = rig.gateway.client().chat(chat::request("own/m")).await;
+    assert_eq!((answer.status, &answer.body[..]), (200, body.as_bytes()), "bytes are unchanged");
+    assert_eq!(answer.header("set-cookie"), None);
+    let id = answer.header("x-request-id").unwrap();
+    let record = rig.gateway.record_of(id).await;
+    assert_eq!((&record["provider"], &record["model"]), (&json!("own"), &json!("m")), "{record}");
+    assert_eq!(
+        (&record["provenance"], &record["upstream_id"]),
+        (&json!("estimated"), &Value::Null),
+        "{record}"
+    );
+}
+
+/// An extension that repeats the secret and the credential in errors cannot make the gateway show them.
+#[tokio::test]
+async fn secrets_that_an_extension_repeats_are_redacted() {
+    let rig = Rig::start().await;
+    let mut planted = Planted::default();
+    planted.add("the secret", secret());
+    planted.add("the key", "planted-extension-secret");
+    planted.add("the credential", "credential-of-the-lab-0001");
+    let words = format!("no: {} and credential-of-the-lab-0001", secret());
+    let error = chat::error(&words, "bad");
+    let head = [("content-type", "application/json"), ("x-request-id", &*secret()), ("x-debug", &*words)];
+    let mut answers = Vec::new();
+    for _ in 0..2 {
+        rig.extension.then(Answer::whole(400, &head, &error));
+        let answer = rig.gateway.client().chat(chat::request("own/m")).await;
+        assert_eq!(answer.status, 400, "{answer:?}");
+        answers.push(format!("{:?} {:?}", answer.headers, answer.body).into_bytes());
+    }
+    rig.extension.then(Answer::stream().chunk(chat::content("a")).chunk(chat::event(&error)).end());
+    let mut flow = rig.gateway.client().chat_flow(chat::stream_request("own/m")).await;
+    answers.extend(flow.rest().await.0.iter().map(|event| event.bytes.to_vec()));
+    rig.extension.then(Answer::whole(403, &head, &error));
+    answers.push(rig.admin.call("POST", "providers/own/sync", Value::Null).await.body.to_vec());
+    rig.gateway.records(3).await;
+    for path in
+        ["requests", "providers", "providers/own", "extensions", "health/providers", "audit?limit=500"]
+    {
+        answers.push(rig.admin.call("GET", path, Value::Null).await.body.to_vec());
+    }
+    for bytes in &answers {
+        planted.expect_none("an answer", bytes);
+    }
+    planted.expect_none("the log", rig.gateway.log().as_bytes());
+    let setup = rig.gateway.kill().await;
+    planted.expect_none_below(&setup.state());
 }

@@ -2,6 +2,7 @@
 
 mod hostile;
 mod records;
+mod relay;
 
 use std::path::{Path, PathBuf};
 

@@ -639,6 +639,8 @@ export type Extension = {
   updated_at_ms: number;
   /** Its address: `http://`, `https://`, or `unix:` and the path of a socket. */
   url: string;
+  /** The IDs of the gateway's providers that use it. */
+  used_by: string[];
   /** Grows with each change, but not with a probe; the `ETag` of the object. */
   version: number;
 };
@@ -1693,6 +1695,10 @@ export type Provider = {
   echo?: EchoSettings;
   /** The evidence of how it works. Absent if it is shadowed, and in answers other than those of `GET providers`. */
   evidence?: Evidence;
+  /** The name of the extension; absent for kinds other than `extension`. */
+  extension?: string;
+  /** The provider of the extension; absent for kinds other than `extension`. */
+  extension_provider?: string;
   /** True if Chat may be adapted to Responses, which is experimental. */
   force_api_support: boolean;
   /** Additional headers by name, with masked values. */

@@ -34,7 +34,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ShownExtension>("Changes an extension.")
         .takes::<ExtensionPatch>(),
     write_of(Method::DELETE, "extensions/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes an extension."),
+        .answers::<NoContent>("Deletes an extension that no provider uses."),
     route_of(Method::POST, "extensions/{}/probe", |call| Box::pin(probe(call)))
         .answers::<ShownExtension>("Reads the providers and models of an extension, and stores the result.")
         .takes::<NoMembers>(),
@@ -48,13 +48,21 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| extensions::page(db, text.as_deref(), &after, rows));
     let found = ask.await?;
-    json(&ListPage::page(found, &page, |row| &row.name).map(|row| ShownExtension::of(&row)))
+    json(&ListPage::page(found, &page, |row| &row.name).map(|row| shown(&call, &row)))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let row = find(&call).await?;
-    json_of_version(&ShownExtension::of(&row), row.version)
+    json_of_version(&shown(&call, &row), row.version)
+}
+
+fn shown(call: &Call<'_>, row: &ExtensionRow) -> ShownExtension {
+    let view = call.app.view.read();
+    let users = view.providers.iter().filter(|provider| provider.extension() == Some(&row.name));
+    let mut users: Vec<String> = users.map(|provider| provider.id.clone()).collect();
+    users.dedup();
+    ShownExtension::of(row, users)
 }
 
 async fn find(call: &Call<'_>) -> Result<ExtensionRow, ApiError> {

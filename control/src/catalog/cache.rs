@@ -243,7 +243,11 @@ pub(crate) fn models_url(instance: &ProviderInstance) -> String {
 pub(crate) fn url_of(origin: &Origin) -> String {
     let scheme = if origin.tls { "https" } else { "http" };
     let list = origin.lists.first().map(|list| list.url.clone());
-    list.unwrap_or_else(|| format!("{scheme}://{}", origin.authority))
+    let url = list.unwrap_or_else(|| format!("{scheme}://{}", origin.authority));
+    match &origin.socket {
+        Some(path) => format!("unix:{path} {url}"),
+        None => url,
+    }
 }
 
 /// Returns a short keyed hash that distinguishes the credential from others.

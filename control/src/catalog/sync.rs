@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::key_hash::KeyHasher;
-use shared::port::{HttpClient, HttpLimits};
+use shared::port::{HttpClient, HttpLimits, SocketPath};
 use shared::provider::path::{ListAddress, Pages};
-use shared::provider::sigv4::{Signable, sha256};
-use shared::routing::{InstanceReach, ProviderInstance};
+use shared::provider::sigv4::Signable;
+use shared::routing::{InstanceReach, Origin, ProviderInstance};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -198,7 +198,7 @@ async fn page_of(
     url: &str,
     pages: Pages,
 ) -> Result<ListPageBody, CatalogFailure> {
-    let secrets: Vec<String> = instance.credential.iter().map(|key| key.expose().clone()).collect();
+    let secrets: Vec<String> = instance.secrets().into_iter().map(str::to_owned).collect();
     let secrets: Vec<&str> = secrets.iter().map(String::as_str).collect();
     let silent = |message: &str| CatalogFailure::unanswered(unix_ms(), message, &secrets);
     let answer = async { http.send(request(instance, url)?, LIMITS).await }.await;
@@ -227,8 +227,7 @@ fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, htt
         let uri = request.uri();
         let path = uri.path_and_query()?;
         let host = uri.authority()?.as_str();
-        let body = sha256(std::iter::empty());
-        let signable = Signable { method: "GET", host, path, content_type: None, body };
+        let signable = Signable { method: "GET", host, path, content_type: None, body: &[] };
         Some(signer.sign(&signable, unix_ms() / 1_000))
     });
     let headers = request.headers_mut();
@@ -239,6 +238,9 @@ fn request(instance: &ProviderInstance, url: &str) -> Result<Request<Bytes>, htt
         headers.insert(name, value.clone());
     }
     headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+    if let InstanceReach::Network(Origin { socket: Some(path), .. }) = &instance.reach {
+        request.extensions_mut().insert(SocketPath(path.clone()));
+    }
     Ok(request)
 }
 

@@ -6,6 +6,7 @@ use shared::secret::Secret;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
 use crate::db::extensions::{self, ExtensionRow};
+use crate::db::providers;
 use crate::extension::probe::ProbeResult;
 use crate::extension::seal_secret;
 use crate::extension::shown::ShownExtension;
@@ -30,7 +31,7 @@ pub(crate) struct EditExtension {
     pub(crate) enabled: Option<bool>,
 }
 
-/// Deletes an extension.
+/// Deletes an extension that no provider uses.
 #[derive(Debug)]
 pub(crate) struct DeleteExtension {
     pub(crate) name: String,
@@ -68,15 +69,16 @@ impl Command for CreateExtension {
             updated_at_ms: write.now_ms,
         };
         extensions::put(write.db, &row)?;
-        let shown = ShownExtension::of(&row);
+        let shown = shown(write, &row)?;
         let audit = AuditEntry::done("extension.create", "extension", &row.name).after(json!(shown));
-        Ok(Done::new(&shown, audit, Touched::NOTHING)?.version(row.version))
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(row.version))
     }
 }
 
 impl Command for EditExtension {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version)?;
+        let shown_before = shown(write, &before)?;
         let mut row = before.clone();
         if self.secret.is_some() || self.url.as_ref().is_some_and(|url| *url != row.url) {
             row.last_check = None;
@@ -91,21 +93,29 @@ impl Command for EditExtension {
         row.version += 1;
         row.updated_at_ms = write.now_ms;
         extensions::put(write.db, &row)?;
-        let shown = ShownExtension::of(&row);
+        let shown = shown(write, &row)?;
         let audit = AuditEntry::done("extension.edit", "extension", &row.name)
-            .before(json!(ShownExtension::of(&before)))
+            .before(json!(shown_before))
             .after(json!(shown));
-        Ok(Done::new(&shown, audit, Touched::NOTHING)?.version(row.version))
+        Ok(Done::new(&shown, audit, Touched::ROUTING)?.version(row.version))
     }
 }
 
 impl Command for DeleteExtension {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.name, self.if_version)?;
+        let shown_before = shown(write, &before)?;
+        let users = used_by(write, &before.name)?;
+        if !users.is_empty() {
+            return Err(CommandRefusal::conflict(format!(
+                "Providers use it: {}. Delete them first.",
+                users.join(", ")
+            )));
+        }
         extensions::delete(write.db, &before.name)?;
-        let audit = AuditEntry::done("extension.delete", "extension", &before.name)
-            .before(json!(ShownExtension::of(&before)));
-        Ok(Done::without_output(audit, Touched::NOTHING))
+        let audit =
+            AuditEntry::done("extension.delete", "extension", &before.name).before(json!(shown_before));
+        Ok(Done::without_output(audit, Touched::ROUTING))
     }
 }
 
@@ -125,8 +135,26 @@ impl Command for RecordProbe {
             .after(json!({"check": check, "providers": providers.map(|found| found.len())}));
         row.last_check = Some(json!(check).to_string());
         extensions::put(write.db, &row)?;
-        Ok(Done::new(&ShownExtension::of(&row), audit, Touched::NOTHING)?.version(row.version))
+        Ok(Done::new(&shown(write, &row)?, audit, Touched::NOTHING)?.version(row.version))
     }
+}
+
+fn shown(write: &Write<'_>, row: &ExtensionRow) -> rusqlite::Result<ShownExtension> {
+    Ok(ShownExtension::of(row, used_by(write, &row.name)?))
+}
+
+/// Returns the ids of the provider instances of file and database that belong to the extension `name`.
+fn used_by(write: &Write<'_>, name: &str) -> rusqlite::Result<Vec<String>> {
+    let of_file = write
+        .file
+        .providers
+        .iter()
+        .filter(|provider| provider.extension.as_ref().is_some_and(|link| link.name == name));
+    let mut ids: Vec<String> = of_file.map(|provider| provider.id.to_string()).collect();
+    ids.extend(providers::of_extension(write.db, name)?);
+    ids.sort();
+    ids.dedup();
+    Ok(ids)
 }
 
 /// Returns the extension `name` at the version that the caller expects.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Write;
 use crate::connection::{
-    ProviderConnection, ProviderStanding, RoutedProvider, SignIns, StoredProvider, known_models, shadow_of,
+    Extensions, ProviderConnection, RoutedProvider, SignIns, StoredProvider, known_models, shadow_of,
 };
 use crate::db::providers;
 
@@ -12,18 +12,31 @@ use crate::db::providers;
 pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {
     let sign_ins = SignIns::of_one(write.db, write.keys, id)?;
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
-    if let Some(mut provider) = of_file.map(Arc::clone) {
-        sign_ins.fill(&mut provider);
-        return Ok(Some(RoutedProvider {
-            standing: ProviderStanding::of(&provider),
-            models: known_models(&provider, write.catalog),
-        }));
-    }
-    let Some(row) = providers::find(write.db, id)? else { return Ok(None) };
-    let held = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
-    let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins);
+    let connection = match of_file.map(Arc::clone) {
+        Some(mut provider) => {
+            sign_ins.fill(&mut provider);
+            ProviderConnection::of_file(&provider)
+        }
+        None => {
+            let Some(row) = providers::find(write.db, id)? else { return Ok(None) };
+            let held = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
+            ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins)
+        }
+    };
+    let connection = connected(write, connection)?;
     let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
     Ok(Some(RoutedProvider { standing: connection.standing, models }))
+}
+
+/// Connects an instance to its extension, if it belongs to one.
+pub(crate) fn connected(
+    write: &Write<'_>,
+    connection: ProviderConnection,
+) -> rusqlite::Result<ProviderConnection> {
+    Ok(match connection.extension() {
+        Some(_) => connection.connected(&Extensions::read(write.db, write.keys)?),
+        None => connection,
+    })
 }
 
 /// Returns every id that [`lookup`] finds.

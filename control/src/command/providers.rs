@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::lookup::connected;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::change::FieldChange;
 use crate::config::{ConnectionAuth, FieldFault, WrittenProvider};
 use crate::connection::{ProviderConnection, SignIns, StoredProvider, open_written, seal_written, shadow_of};
 use crate::db::audit::AuditEntry;
 use crate::db::providers::{self, ProviderRow};
-use crate::db::{endpoints, oauth, principals};
+use crate::db::{endpoints, extensions, oauth, principals};
 use crate::publish::Touched;
 
 /// Creates a provider instance.
@@ -151,7 +152,8 @@ pub(super) fn expect(
     let bindings = providers::bindings(write.db, id)?;
     let held = StoredProvider::of(row, bindings, write.keys, write.environment);
     let sign_ins = SignIns::of_one(write.db, write.keys, id)?;
-    Ok(ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins))
+    let connection = ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins);
+    Ok(connected(write, connection)?)
 }
 
 /// Refuses a name that a provider or an endpoint already has.
@@ -193,6 +195,12 @@ fn store(
     let bindings = providers::bindings(write.db, &row.id)?;
     let read = StoredProvider::read(&row, &bindings, written, auth, write.environment)
         .map_err(|faults| refusal(&faults))?;
+    if let Some(link) = &read.extension
+        && extensions::find(write.db, &link.name)?.is_none()
+    {
+        let message = format!("There is no extension '{}'. Add it with POST extensions first.", link.name);
+        return Err(CommandRefusal::invalid("extension", message));
+    }
     let sealed = seal_written(write.keys, &row.id, written)?;
     let row = ProviderRow {
         auth: read.auth.name().to_owned(),
@@ -209,7 +217,7 @@ fn store(
     let shadow = shadow_of(write.file, &row.id);
     let sign_ins = SignIns::of_one(write.db, write.keys, &row.id)?;
     let held = Arc::new(StoredProvider { row, bindings, read: Ok(read) });
-    Ok(ProviderConnection::of_row(&held, shadow, &sign_ins))
+    Ok(connected(write, ProviderConnection::of_row(&held, shadow, &sign_ins))?)
 }
 
 /// Combines the faults into one message; the first fault's field is the invalid parameter.

@@ -39,8 +39,8 @@ pub use file::Version;
 pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places_of};
 pub(crate) use model::OAUTH_CALLBACK;
 pub use model::{
-    AdminKey, Config, ConnectionAuth, Endpoint, KeptKey, Lifetimes, LogFormat, Logging, Member, Partner,
-    Policies, Provider, Routing, Server, Sso, TlsFiles,
+    AdminKey, Config, ConnectionAuth, Endpoint, ExtensionLink, KeptKey, Lifetimes, LogFormat, Logging,
+    Member, Partner, Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
 pub use plain_secrets::missing_keys;

@@ -16,7 +16,7 @@ use shared::operation::Dialect;
 use shared::policy::{CircuitPolicy, ClientTimeouts, RetryPolicy};
 use shared::provider::ProviderKind;
 use shared::provider::quirks::Quirks;
-use shared::routing::{EchoOptions, Model, Origin};
+use shared::routing::{EchoOptions, HttpVersion, Model, Origin};
 use shared::secret::Secret;
 use shared::usage::EndUsers;
 
@@ -288,6 +288,8 @@ pub struct Provider {
     pub models_known: Arc<[String]>,
     /// Options of the `echo` kind.
     pub echo: EchoOptions,
+    /// The extension that it belongs to, for the `extension` kind.
+    pub extension: Option<ExtensionLink>,
     /// The human principal that owns it; never set for an instance of the file (AUTH-4).
     pub owner: Option<PrincipalId>,
     /// True if the gateway connected it because it needs no account; never true for an instance of the file (CFG-9).
@@ -326,6 +328,19 @@ impl Provider {
     pub fn lacks_key(&self) -> bool {
         self.kept_key == KeptKey::Needed && self.api_key.is_none()
     }
+}
+
+/// The provider of an extension to which an instance sends its requests.
+#[derive(Clone, Debug)]
+pub struct ExtensionLink {
+    /// The name of the extension.
+    pub name: String,
+    /// The ID of the provider within the extension.
+    pub provider: String,
+    /// The HTTP version of its connections.
+    pub http: HttpVersion,
+    /// The secret of the extension, once the instance is connected to it.
+    pub secret: Option<Secret<String>>,
 }
 
 /// The use of a key for a provider instance that is stored outside the configuration file: in `secrets.json` or sealed in

@@ -6,13 +6,13 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 use shared::id::ProviderId;
 use shared::operation::Dialect;
-use shared::provider::{Inside, KINDS, KINDS_TO_COME, ProviderKind, Reach, kind};
+use shared::provider::{Inside, KINDS, ProviderKind, Reach, kind};
 use shared::routing::{Model, Origin};
 
 use super::describe::{dialects, echo, model, model_id, seconds};
 use super::env::Environment;
 use super::file::Notes;
-use super::model::{ConnectionAuth, Provider};
+use super::model::{ConnectionAuth, ExtensionLink, Provider};
 use super::raw;
 use super::registry::{self, RegistryEntry};
 use super::schema::did_you_mean;
@@ -65,6 +65,7 @@ impl ProviderReader<'_> {
         self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         self.echo_only_for_echo(kind);
         let oauth = self.oauth(kind, auth);
+        let extension = self.extension(kind, auth);
         Some(Provider {
             id: ProviderId::new(self.id),
             kind,
@@ -91,6 +92,7 @@ impl ProviderReader<'_> {
             models,
             models_known: models_known(kind, entry),
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
+            extension,
             owner: None,
             is_anonymous: false,
             shared_with: Vec::new(),
@@ -132,10 +134,8 @@ impl ProviderReader<'_> {
             return None;
         };
         let found = kind(name);
-        if found.is_none() && KINDS_TO_COME.contains(&name) {
-            self.note(&[key("type")], format!("type {name} is not supported by this release yet"));
-        } else if found.is_none() {
-            let hint = did_you_mean(name, known().chain(KINDS_TO_COME.iter().copied()));
+        if found.is_none() {
+            let hint = did_you_mean(name, known());
             let list = known().collect::<Vec<_>>().join(", ");
             self.note(&[key("type")], format!("'{name}' is not a type of provider{hint} (known: {list})"));
         }
@@ -200,6 +200,40 @@ impl ProviderReader<'_> {
         }
     }
 
+    /// Reads the extension of an instance, and checks that no other setting interferes with its signature.
+    fn extension(&mut self, kind: &ProviderKind, auth: ConnectionAuth) -> Option<ExtensionLink> {
+        let raw = self.raw;
+        let written = [("extension", &raw.extension), ("extension_provider", &raw.extension_provider)];
+        if !matches!(kind.reach, Reach::Extension) {
+            for (name, _) in written.into_iter().filter(|(_, text)| text.is_some()) {
+                self.note(&[key(name)], format!("type {} has no extension", kind.name));
+            }
+            return None;
+        }
+        for (name, text) in written {
+            if text.as_deref().is_some_and(|text| !shared::id::is_name(text)) {
+                let message =
+                    "must be 1 to 64 letters, digits, '.', '_' or '-', starting with a letter or digit";
+                self.note(&[key(name)], message);
+            }
+        }
+        for name in raw.headers.keys().filter(|name| is_of_extensions(name)) {
+            self.note(&[key("headers"), key(name)], "is set by llmgw itself on requests to extensions");
+        }
+        if auth == ConnectionAuth::Oauth {
+            self.note(&[key("auth")], "type extension takes its credential as api_key; omit auth");
+        }
+        if raw.extension.is_none() {
+            self.note(&[key("extension")], "type extension needs the name of an extension");
+        }
+        Some(ExtensionLink {
+            name: raw.extension.clone()?,
+            provider: raw.extension_provider.clone().unwrap_or_else(|| self.id.to_owned()),
+            http: self.http_version(),
+            secret: None,
+        })
+    }
+
     /// Returns the native dialects: the configured ones, or the defaults of the type.
     fn dialects(
         &mut self,
@@ -207,7 +241,7 @@ impl ProviderReader<'_> {
         entry: Option<&RegistryEntry>,
         origin: Option<&Origin>,
     ) -> Vec<Dialect> {
-        let spoken = origin.map_or_else(|| kind.dialects.to_vec(), |origin| origin.paths.dialects());
+        let spoken = origin.map_or_else(|| kind.spoken(), |origin| origin.paths.dialects());
         let Some(listed) = &self.raw.protocols else {
             let usual = entry.and_then(|entry| entry.protocols.as_deref()).unwrap_or(kind.dialects);
             return usual.iter().copied().filter(|dialect| spoken.contains(dialect)).collect();
@@ -232,6 +266,12 @@ impl ProviderReader<'_> {
 fn models_known(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> Arc<[String]> {
     let of_entry = entry.map(|entry| entry.models.as_slice()).unwrap_or_default();
     if of_entry.is_empty() { kind.models.iter().map(|&id| id.to_owned()).collect() } else { of_entry.into() }
+}
+
+/// True if llmgw sets this header itself on requests to extensions.
+fn is_of_extensions(header: &str) -> bool {
+    let header = header.to_ascii_lowercase();
+    header == "authorization" || header.starts_with("webhook-") || header.starts_with("x-llmgw-")
 }
 
 pub(super) fn key(name: &str) -> YamlStep {

@@ -136,6 +136,10 @@ pub(super) struct Provider {
     pub(super) location: Option<String>,
     /// Version of the API, for `azure_openai`.
     pub(super) api_version: Option<String>,
+    /// Name of the extension, for `extension`.
+    pub(super) extension: Option<String>,
+    /// Provider of the extension, for `extension`; the ID of the instance by default.
+    pub(super) extension_provider: Option<String>,
     /// Voice of speech requests that name none.
     pub(super) default_voice: Option<String>,
     /// Keep the instance, but send no requests to it.

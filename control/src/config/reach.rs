@@ -38,6 +38,7 @@ impl AddressFields {
             region: self.region.as_deref(),
             project: self.project.as_deref(),
             location: self.location.as_deref(),
+            provider: None,
             api_version: self.api_version.as_deref(),
             is_implied: self.is_implied,
         }
@@ -88,7 +89,11 @@ impl ProviderReader<'_> {
     ) -> Option<String> {
         let of_entry = || entry.and_then(|entry| entry.base_url.clone());
         match (kind.reach, self.raw.base_url.clone()) {
-            (Reach::InProcess(_), None) => None,
+            (Reach::InProcess(_) | Reach::Extension, None) => None,
+            (Reach::Extension, Some(_)) => {
+                self.note(&[key("base_url")], "type extension has the address of its extension; omit it");
+                None
+            }
             (Reach::InProcess(_), Some(_)) => {
                 let message = format!("type {} runs inside the gateway and has no address", kind.name);
                 self.note(&[key("base_url")], message);
@@ -123,11 +128,7 @@ impl ProviderReader<'_> {
         place: &AddressFields,
         listed: bool,
     ) -> Option<Origin> {
-        let http = match self.raw.http_version {
-            raw::HttpVersion::Auto => HttpVersion::Auto,
-            raw::HttpVersion::Http1 => HttpVersion::Http1,
-            raw::HttpVersion::Http2 => HttpVersion::Http2,
-        };
+        let http = self.http_version();
         let is_own = self.raw.base_url.is_some();
         match address::origin(kind, address::Base { url, is_own }, &place.as_place(), http) {
             Ok(origin) if listed => Some(origin),
@@ -140,6 +141,14 @@ impl ProviderReader<'_> {
                 self.missing(kind, missing);
                 None
             }
+        }
+    }
+
+    pub(super) fn http_version(&self) -> HttpVersion {
+        match self.raw.http_version {
+            raw::HttpVersion::Auto => HttpVersion::Auto,
+            raw::HttpVersion::Http1 => HttpVersion::Http1,
+            raw::HttpVersion::Http2 => HttpVersion::Http2,
         }
     }
 

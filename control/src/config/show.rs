@@ -65,6 +65,10 @@ fn write_provider(provider: &Provider, out: &mut String) -> fmt::Result {
     if let Some(url) = &provider.base_url {
         writeln!(out, "    base_url: {url}")?;
     }
+    if let Some(link) = &provider.extension {
+        writeln!(out, "    extension: {}", link.name)?;
+        writeln!(out, "    extension_provider: {}", link.provider)?;
+    }
     let place = [
         ("region", &provider.region),
         ("project", &provider.project),

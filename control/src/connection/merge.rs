@@ -6,9 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use shared::id::{EndpointName, ModelId, ProviderId};
 
 use super::provider::{A_PROVIDER, AN_ENDPOINT};
-use super::{DatabaseInstances, ListedEndpoint, ProviderConnection, RoutedProvider, SignIns};
+use super::{
+    DatabaseInstances, Extensions, ListedEndpoint, ProviderConnection, ProviderStanding, RoutedProvider,
+    SignIns,
+};
 use crate::catalog::merge::KnownModel;
-use crate::config::{self, Routing};
+use crate::config::{self, Provider, Routing};
 use crate::db::endpoints::EndpointRow;
 
 /// All provider instances and endpoints as the API shows them, in list order.
@@ -53,16 +56,21 @@ impl ViewCell {
 pub(crate) fn merge(
     file: &Routing,
     holdings: &DatabaseInstances,
-    sign_ins: &SignIns,
+    (sign_ins, extensions): (&SignIns, &Extensions),
     rows: Vec<EndpointRow>,
 ) -> (Routing, View) {
-    let mut routing = file.clone();
-    for provider in &mut routing.providers {
-        sign_ins.fill(provider);
-    }
+    let of_file = |provider: &Arc<Provider>| {
+        let mut provider = Arc::clone(provider);
+        sign_ins.fill(&mut provider);
+        ProviderConnection::of_file(&provider).connected(extensions)
+    };
     let mut view = View {
-        providers: routing.providers.iter().map(ProviderConnection::of_file).collect(),
+        providers: file.providers.iter().map(of_file).collect(),
         endpoints: file.endpoints.iter().map(ListedEndpoint::of_file).collect(),
+    };
+    let mut routing = Routing {
+        providers: view.providers.iter().filter_map(routed_provider).collect(),
+        endpoints: file.endpoints.clone(),
     };
     let providers: HashSet<&str> = file.providers.iter().map(|provider| provider.id.as_str()).collect();
     let endpoints: HashSet<&str> = file.endpoints.iter().map(|endpoint| endpoint.name.as_str()).collect();
@@ -73,10 +81,8 @@ pub(crate) fn merge(
     };
     for held in holdings.iter() {
         let shadow = shadow(&held.row.id);
-        let connection = ProviderConnection::of_row(held, shadow, sign_ins);
-        if let (Some(provider), None) = (&connection.read, shadow) {
-            routing.providers.push(Arc::clone(provider));
-        }
+        let connection = ProviderConnection::of_row(held, shadow, sign_ins).connected(extensions);
+        routing.providers.extend(routed_provider(&connection));
         view.providers.push(connection);
     }
     for row in rows {
@@ -89,6 +95,15 @@ pub(crate) fn merge(
     view.providers.sort_by(|a, b| a.place.cmp(&b.place));
     view.endpoints.sort_by(|a, b| a.place.cmp(&b.place));
     (routing, view)
+}
+
+/// Returns the instance if routing keeps it: one that is shadowed, or lacks its extension, is not kept.
+fn routed_provider(connection: &ProviderConnection) -> Option<Arc<Provider>> {
+    let provider = connection.read.as_ref()?;
+    let lacks_extension =
+        provider.extension.is_some() && matches!(connection.standing, ProviderStanding::Faulty(_));
+    let is_kept = !matches!(connection.standing, ProviderStanding::Shadowed(_)) && !lacks_extension;
+    is_kept.then(|| Arc::clone(provider))
 }
 
 fn routed(row: &EndpointRow) -> config::Endpoint {

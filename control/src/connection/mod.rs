@@ -6,6 +6,7 @@
 
 mod database;
 mod endpoint;
+mod extension;
 mod merge;
 mod provider;
 mod routed;
@@ -15,6 +16,7 @@ mod stored_keys;
 
 pub(crate) use database::{DatabaseInstances, StoredProvider};
 pub(crate) use endpoint::{ListedEndpoint, ShownEndpoint};
+pub(crate) use extension::{ConnectedProvider, Extensions};
 pub(crate) use merge::{ViewCell, merge};
 pub(crate) use provider::{
     NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, shadow_of,

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use shared::clock::unix_ms;
 use shared::id::PrincipalId;
 
-use super::{ShownSignIn, SignIns, StoredProvider};
+use super::{ConnectedProvider, Extensions, ShownSignIn, SignIns, StoredProvider};
 use crate::catalog::evidence::CatalogEvidence;
 use crate::config::{ConnectionAuth, Provider, Routing, lacking, shown_provider};
 use crate::credential::TokenStanding;
@@ -30,6 +30,8 @@ pub(crate) enum ProviderStanding {
     Ready,
     /// Disabled by its settings.
     Disabled,
+    /// Its extension is disabled; holds the reason.
+    ExtensionDisabled(String),
     /// Its OAuth sign-in is missing or can no longer be used; holds the reason.
     NotConnected(&'static str),
     /// The file has a provider or an endpoint of the same name; holds which.
@@ -43,7 +45,7 @@ impl ProviderStanding {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Ready => "ready",
-            Self::Disabled => "disabled",
+            Self::Disabled | Self::ExtensionDisabled(_) => "disabled",
             Self::NotConnected(_) => NOT_CONNECTED,
             Self::Shadowed(_) => "shadowed",
             Self::Faulty(_) => "faulty",
@@ -59,7 +61,7 @@ impl ProviderStanding {
             Self::Shadowed(what) => Some(format!(
                 "The configuration file has {what} with this name. Rename or delete that, or delete this one."
             )),
-            Self::Faulty(why) => Some(why.clone()),
+            Self::Faulty(why) | Self::ExtensionDisabled(why) => Some(why.clone()),
         }
     }
 
@@ -130,6 +132,27 @@ impl ProviderConnection {
             read: read.ok(),
             held: Some(Arc::clone(held)),
         }
+    }
+
+    /// Connects the instance to its extension, if it belongs to one.
+    pub(crate) fn connected(mut self, extensions: &Extensions) -> Self {
+        let Some(provider) = self.read.as_ref().filter(|_| self.standing == ProviderStanding::Ready) else {
+            return self;
+        };
+        match extensions.connect(provider) {
+            ConnectedProvider::Ready(provider) => self.read = Some(provider),
+            ConnectedProvider::Disabled(provider, why) => {
+                self.read = Some(provider);
+                self.standing = ProviderStanding::ExtensionDisabled(why);
+            }
+            ConnectedProvider::Faulty(why) => self.standing = ProviderStanding::Faulty(why),
+        }
+        self
+    }
+
+    /// Returns the name of the extension that the instance belongs to.
+    pub(crate) fn extension(&self) -> Option<&str> {
+        self.read.as_ref()?.extension.as_ref().map(|link| link.name.as_str())
     }
 
     pub(crate) fn id(&self) -> &str {

@@ -113,7 +113,8 @@ fn an_unusable_provider_is_shown_as_faulty_and_not_routed() {
     providers::put(&db, &damaged).unwrap();
     let mut holdings = DatabaseInstances::default();
     holdings.refresh(&db, &keys, &Environment::read([])).unwrap();
-    let (routing, view) = merge(&Routing::default(), &holdings, &SignIns::default(), Vec::new());
+    let beside = (&SignIns::default(), &Extensions::default());
+    let (routing, view) = merge(&Routing::default(), &holdings, beside, Vec::new());
     assert!(routing.providers.is_empty());
     let shown: Vec<_> = view.providers.iter().map(|provider| json!(provider.shown())).collect();
     assert_eq!((&shown[0]["state"], &shown[0]["region"]), (&json!("faulty"), &json!("here")));

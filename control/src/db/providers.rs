@@ -101,6 +101,11 @@ pub(crate) fn owned_by(db: &Connection, principal: &str) -> rusqlite::Result<Vec
     found.collect()
 }
 
+/// Returns the ids of the provider instances that belong to this extension.
+pub(crate) fn of_extension(db: &Connection, extension: &str) -> rusqlite::Result<Vec<String>> {
+    db.prepare_cached(OF_EXTENSION)?.query_map([extension], |row| row.get("id"))?.collect()
+}
+
 /// Returns every binding, ordered by provider, then by project.
 pub(crate) fn all_bindings(db: &Connection) -> rusqlite::Result<Vec<(String, Binding)>> {
     let mut statement = db.prepare_cached(ALL_BINDINGS)?;
@@ -153,6 +158,8 @@ const PUT: &str = "INSERT INTO providers (id, auth, owner, settings, credential,
      is_anonymous = excluded.is_anonymous, version = excluded.version, updated_at_ms = excluded.updated_at_ms";
 const DELETE: &str = "DELETE FROM providers WHERE id = ?";
 const OWNED: &str = "SELECT id FROM providers WHERE owner = ? ORDER BY id";
+const OF_EXTENSION: &str =
+    "SELECT id FROM providers WHERE json_extract(settings, '$.extension') = ? ORDER BY id";
 const ALL_BINDINGS: &str = "SELECT * FROM bindings ORDER BY provider, project";
 const BINDINGS: &str = "SELECT * FROM bindings WHERE provider = ? ORDER BY project";
 const BOUND_TO: &str = "SELECT provider FROM bindings WHERE project = ? ORDER BY provider";

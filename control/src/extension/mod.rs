@@ -7,9 +7,9 @@ pub(crate) mod shown;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION};
-use http::{HeaderValue, Method, Request};
+use http::{HeaderName, HeaderValue, Method, Request};
 use shared::clock::unix_ms;
-use shared::port::UnixSocket;
+use shared::port::SocketPath;
 use shared::secret::Secret;
 use shared::standard_webhooks::WebhookKey;
 
@@ -36,6 +36,16 @@ impl ExtensionAccess {
         Ok(Self { address, secret: Secret::new(secret.to_owned()), key })
     }
 
+    /// Returns the address.
+    pub(crate) fn address(&self) -> &BaseUrl {
+        &self.address
+    }
+
+    /// Returns the shared secret.
+    pub(crate) fn secret(&self) -> &Secret<String> {
+        &self.secret
+    }
+
     /// Returns the texts that must not be repeated: the secret, and its part after the prefix.
     pub(crate) fn secrets(&self) -> [&str; 2] {
         let whole = self.secret.expose().as_str();
@@ -45,9 +55,6 @@ impl ExtensionAccess {
     /// Returns a signed request for `path`.
     fn request(&self, method: Method, path: &str, body: Bytes) -> Result<Request<Bytes>, String> {
         let id = new_id("msg", unix_ms()).map_err(|error| error.to_string())?;
-        let mut bearer = HeaderValue::from_str(&format!("Bearer {}", self.secret.expose()))
-            .map_err(|_| "the secret cannot be sent in a header")?;
-        bearer.set_sensitive(true);
         let signed = self.key.sign(&id, unix_ms() / 1_000, std::iter::once(body.as_ref()));
         let mut request = Request::builder()
             .method(method)
@@ -55,14 +62,21 @@ impl ExtensionAccess {
             .body(body)
             .map_err(|error| error.to_string())?;
         let headers = request.headers_mut();
-        headers.insert(AUTHORIZATION, bearer);
+        headers.extend(bearer(&self.secret));
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         headers.extend(signed);
         if let Some(path) = self.address.socket() {
-            request.extensions_mut().insert(UnixSocket(path.into()));
+            request.extensions_mut().insert(SocketPath(path.into()));
         }
         Ok(request)
     }
+}
+
+/// Returns the header that carries the secret.
+pub(crate) fn bearer(secret: &Secret<String>) -> Option<(HeaderName, HeaderValue)> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", secret.expose())).ok()?;
+    value.set_sensitive(true);
+    Some((AUTHORIZATION, value))
 }
 
 /// Seals the shared secret of the extension called `name`.

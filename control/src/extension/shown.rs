@@ -22,6 +22,8 @@ pub(crate) struct ShownExtension {
     last_check: Option<ExtensionCheck>,
     /// The providers that the last successful probe found.
     providers: Vec<ExtensionProvider>,
+    /// The IDs of the gateway's providers that use it.
+    used_by: Vec<String>,
     /// Grows with each change, but not with a probe; the `ETag` of the object.
     pub(crate) version: u64,
     /// In milliseconds since the Unix epoch.
@@ -31,8 +33,8 @@ pub(crate) struct ShownExtension {
 }
 
 impl ShownExtension {
-    /// Builds the view of a row.
-    pub(crate) fn of(row: &ExtensionRow) -> Self {
+    /// Builds the view of a row; `used_by` are the ids of the provider instances that belong to it.
+    pub(crate) fn of(row: &ExtensionRow, used_by: Vec<String>) -> Self {
         Self {
             name: row.name.clone(),
             url: row.url.clone(),
@@ -40,6 +42,7 @@ impl ShownExtension {
             secret_updated_at_ms: row.secret_at_ms,
             last_check: row.last_check.as_deref().and_then(|text| serde_json::from_str(text).ok()),
             providers: serde_json::from_str(&row.providers).unwrap_or_default(),
+            used_by,
             version: row.version,
             created_at_ms: row.created_at_ms,
             updated_at_ms: row.updated_at_ms,

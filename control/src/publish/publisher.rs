@@ -20,7 +20,7 @@ use super::touched::{Touched, TouchedAccess};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::merge::Merger;
 use crate::config::{Config, Environment, Routing};
-use crate::connection::{DatabaseInstances, SignIns, StoredKeys, ViewCell, merge};
+use crate::connection::{DatabaseInstances, Extensions, SignIns, StoredKeys, ViewCell, merge};
 use crate::credential::AccessTokens;
 use crate::credential::oauth::RefreshSchedule;
 use crate::db::endpoints;
@@ -185,8 +185,8 @@ impl Publisher {
         let now_ms = shared::clock::unix_ms();
         let mut instances = self.database_instances.clone();
         instances.refresh(db, &self.keys, &self.config.environment)?;
-        let sign_ins = SignIns::read(db, &self.keys)?;
-        let (routing, _) = merge(&self.file, &instances, &sign_ins, endpoints::all(db)?);
+        let (sign_ins, extensions) = (SignIns::read(db, &self.keys)?, Extensions::read(db, &self.keys)?);
+        let (routing, _) = merge(&self.file, &instances, (&sign_ins, &extensions), endpoints::all(db)?);
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         let (board, signing) = (Board::default(), Signing { tokens: None, now_ms });
         Ok(routes::routes(&routing, (&self.config.policies, &board), &signing, &mut merger))
@@ -207,8 +207,9 @@ impl Publisher {
 
     fn read_routing(&mut self, db: &Connection, now_ms: u64) -> rusqlite::Result<()> {
         self.database_instances.refresh(db, &self.keys, &self.config.environment)?;
-        let sign_ins = SignIns::read(db, &self.keys)?;
-        let (routing, view) = merge(&self.file, &self.database_instances, &sign_ins, endpoints::all(db)?);
+        let (sign_ins, extensions) = (SignIns::read(db, &self.keys)?, Extensions::read(db, &self.keys)?);
+        let (instances, beside) = (&self.database_instances, (&sign_ins, &extensions));
+        let (routing, view) = merge(&self.file, instances, beside, endpoints::all(db)?);
         self.catalog.keep(&routing.providers.iter().map(|provider| provider.id.as_str()).collect());
         let mut merger = Merger::new(&self.catalog, db, now_ms)?.with_endpoints(&routing.endpoints);
         self.tokens.want(routes::grants(&routing));

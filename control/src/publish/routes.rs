@@ -7,6 +7,7 @@ use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
 use shared::health::{Board, UpstreamIdentity};
 use shared::id::ProviderId;
+use shared::provider::signer::{ExtensionSigner, RequestSigner};
 use shared::provider::sigv4::Signer;
 use shared::provider::{Inside, Reach};
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
@@ -18,6 +19,8 @@ use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
 use crate::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
 use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
+use crate::db::ids::new_id;
+use crate::extension;
 
 /// Provider instances, endpoints, and the route of each selector.
 #[derive(Clone, Debug, Default)]
@@ -59,6 +62,11 @@ fn instance(
         (_, None) => return None,
     };
     let Signed { header, signer, renew, unready } = signing.signed(provider);
+    let secret_of_extension = provider.extension.as_ref().and_then(|link| link.secret.as_ref());
+    let signer = match secret_of_extension {
+        Some(secret) => extension_signer(secret),
+        None => signer.map(RequestSigner::Aws),
+    };
     let identity = identity(provider);
     Some(ProviderInstance {
         id: provider.id.clone(),
@@ -67,7 +75,12 @@ fn instance(
         circuits: board.circuits(&provider.id, address(&reach, identity)),
         reach,
         credential: secret(provider, header.as_ref(), renew.is_some()),
-        headers: header.into_iter().chain(provider.headers.iter().cloned()).collect(),
+        headers: secret_of_extension
+            .and_then(extension::bearer)
+            .into_iter()
+            .chain(header)
+            .chain(provider.headers.iter().cloned())
+            .collect(),
         request_head: OnceLock::new(),
         renew,
         signer,
@@ -87,6 +100,12 @@ fn instance(
         is_anonymous: provider.is_anonymous,
         shared_with: provider.shared_with.clone(),
     })
+}
+
+/// Returns the signer of requests to an extension. The IDs of its requests begin with random characters.
+fn extension_signer(secret: &Secret<String>) -> Option<RequestSigner> {
+    let prefix = format!("{}_", new_id("msg", shared::clock::unix_ms()).ok()?);
+    ExtensionSigner::new(secret, prefix).map(RequestSigner::Extension)
 }
 
 /// Returns the reason why an enabled instance cannot receive requests, if any.
@@ -204,15 +223,14 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let parts = keys.clone().filter_map(|key| key.split_once(':')).map(|(_, secret)| secret);
     let headers = routing.providers.iter().flat_map(|provider| &provider.headers);
     let headers = headers.filter_map(|(_, value)| value.to_str().ok()).filter(|value| value.len() >= LONG);
-    let tokens = instances.iter().filter_map(|instance| instance.credential.as_ref());
-    let tokens = tokens.map(|token| token.expose().as_str());
+    let sent = instances.iter().flat_map(|instance| instance.secrets());
     let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
     let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
     let signed_in = signed_in.flat_map(|held| [Some(&held.access), held.refresh.as_ref()]).flatten();
     let clients = routing.providers.iter().filter_map(|provider| provider.oauth.as_ref()?.client.as_ref());
     let of_oauth = clients.filter_map(|client| client.secret.as_ref()).chain(signed_in);
     let of_oauth = of_oauth.map(|secret| secret.expose().as_str());
-    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(tokens).chain(of_oauth))
+    Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(sent).chain(of_oauth))
 }
 
 /// The minimum length of a secret header value; shorter values are versions and names.
@@ -235,6 +253,9 @@ fn secret(
 fn identity(provider: &Provider) -> UpstreamIdentity {
     let mut digest = Digest::new();
     digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
+    if let Some(secret) = provider.extension.as_ref().and_then(|link| link.secret.as_ref()) {
+        digest.field(secret.expose().as_bytes());
+    }
     for (name, value) in &provider.headers {
         digest.field(name.as_str().as_bytes());
         digest.field(value.as_bytes());
@@ -248,6 +269,7 @@ fn address(reach: &InstanceReach, credential: UpstreamIdentity) -> UpstreamIdent
     if let InstanceReach::Network(origin) = reach {
         digest.field(if origin.tls { b"https" } else { b"http" });
         digest.field(origin.authority.as_str().as_bytes());
+        digest.field(origin.socket.as_deref().unwrap_or_default().as_bytes());
         origin.paths.texts().for_each(|path| digest.field(path.as_bytes()));
     }
     digest.field(&credential);

@@ -108,7 +108,7 @@ const PERHAPS_BEGUN: &str =
 
 /// Returns the secrets that must be redacted from everything that `provider` returns.
 pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
-    provider.credential.iter().map(|secret| secret.expose().as_str()).collect()
+    provider.secrets()
 }
 
 /// Returns the failure for a request without a response head.

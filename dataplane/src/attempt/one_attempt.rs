@@ -118,10 +118,9 @@ pub(crate) async fn attempt(
     Ok(Box::new(Success { start, content_type, processing_ms, dropped }))
 }
 
-/// Returns true if `text`, a header value of the upstream, contains the credential.
+/// Returns true if `text`, a header value of the upstream, contains a secret of the requests.
 fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
-    let mut secrets = provider.credential.iter().map(|secret| secret.expose().as_str());
-    secrets.any(|secret| !secret.is_empty() && text.contains(secret))
+    provider.secrets().iter().any(|secret| !secret.is_empty() && text.contains(secret))
 }
 
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");

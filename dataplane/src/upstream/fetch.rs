@@ -6,7 +6,7 @@ use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use shared::port::{BoxError, HttpLimits, MetadataServer, UnixSocket};
+use shared::port::{BoxError, HttpLimits, MetadataServer, SocketPath};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
@@ -126,7 +126,7 @@ fn segments(body: &Bytes) -> Vec<Bytes> {
     Some(body.clone()).filter(|body| !body.is_empty()).into_iter().collect()
 }
 
-fn origin(uri: &Uri, socket: Option<&UnixSocket>) -> Result<Origin, BoxError> {
+fn origin(uri: &Uri, socket: Option<&SocketPath>) -> Result<Origin, BoxError> {
     let tls = match uri.scheme_str() {
         Some("https") => true,
         Some("http") => false,
@@ -143,7 +143,7 @@ fn origin(uri: &Uri, socket: Option<&UnixSocket>) -> Result<Origin, BoxError> {
         authority,
         host,
         port,
-        socket: socket.map(|UnixSocket(path)| path.clone()),
+        socket: socket.map(|SocketPath(path)| path.clone()),
         paths: Paths::default(),
         lists: Vec::new(),
         http: HttpVersion::Auto,

@@ -15,7 +15,7 @@ use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
 use shared::port::UpstreamTap;
-use shared::provider::sigv4::{Signable, sha256};
+use shared::provider::sigv4::Signable;
 use shared::routing::{Origin, ProviderInstance};
 
 /// Method and repeatability of a request.
@@ -162,7 +162,7 @@ impl UpstreamRequest<'_> {
             host: origin.authority.as_str(),
             path: &self.path,
             content_type: JSON.to_str().ok().filter(|_| self.has_body()),
-            body: sha256(self.segments.iter().map(|segment| &**segment)),
+            body: &self.segments,
         }
     }
 

@@ -46,8 +46,9 @@ pub(super) fn around(request: &UpstreamRequest<'_>, answer: UpstreamResponse) ->
 }
 
 fn is_secret(request: &UpstreamRequest<'_>, name: &HeaderName) -> bool {
+    let is_signature = |name: &str| name.starts_with("x-amz-") || name.starts_with("webhook-");
     let is_signed = request.provider.signer.is_some();
-    request.is_fixed(name) || is_signed && (*name == AUTHORIZATION || name.as_str().starts_with("x-amz-"))
+    request.is_fixed(name) || is_signed && (*name == AUTHORIZATION || is_signature(name.as_str()))
 }
 
 /// Returns a head as text, one line per field.

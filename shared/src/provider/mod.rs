@@ -13,12 +13,14 @@ mod bedrock;
 mod builtin_speech;
 mod compatible;
 mod echo;
+mod extension;
 mod gemini;
 mod local_server;
 mod oauth_partner;
 mod openai;
 pub mod path;
 pub mod quirks;
+pub mod signer;
 pub mod sigv4;
 mod vertex;
 
@@ -70,6 +72,17 @@ impl ProviderKind {
         family.map(|(_, dialects)| *dialects)
     }
 
+    /// Returns every dialect for which a layout has a path; the kind's own dialects if it has no layout.
+    pub fn spoken(&self) -> Vec<Dialect> {
+        if self.layouts.is_empty() {
+            return self.dialects.to_vec();
+        }
+        let mut dialects: Vec<Dialect> =
+            self.layouts.iter().flat_map(|layout| layout.rules).map(|rule| rule.dialect).collect();
+        dialects.dedup();
+        dialects
+    }
+
     /// Returns true if instances of this kind accept `field`.
     pub fn has(&self, field: Field) -> bool {
         self.fields.contains(&field)
@@ -85,6 +98,8 @@ pub enum Reach {
     Known(&'static str),
     /// `base_url` if configured, otherwise the address computed from the fields of the instance.
     Placed(path::BaseUrl),
+    /// The address of an extension, which is stored apart from its providers.
+    Extension,
     /// Requests are answered inside the process.
     InProcess(Inside),
 }
@@ -176,10 +191,8 @@ pub static KINDS: &[&ProviderKind] = &[
     &oauth_partner::KIND,
     &builtin_speech::KIND,
     &echo::KIND,
+    &extension::KIND,
 ];
-
-/// Specified kinds that this release recognises by name but does not support yet.
-pub static KINDS_TO_COME: &[&str] = &["extension"];
 
 /// Returns the kind with this name or alternative name.
 pub fn kind(name: &str) -> Option<&'static ProviderKind> {

@@ -43,8 +43,8 @@ pub struct PathRule {
     pub dialect: Dialect,
     /// The calls that use this path.
     pub calls: &'static [UpstreamCall],
-    /// The path template, such as `/models/{model}:generateContent`. `{region}`, `{project}` and `{location}` are
-    /// fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation, which may
+    /// The path template, such as `/models/{model}:generateContent`. `{region}`, `{project}`, `{location}` and
+    /// `{provider}` are fields of the instance, `{model}` is the model of a request, and `{id}` is the ID of an operation, which may
     /// contain slashes. The part between `<` and `>` is omitted if the credential implies it.
     pub template: &'static str,
 }
@@ -108,6 +108,8 @@ pub struct Place<'a> {
     pub project: Option<&'a str>,
     /// `{location}`.
     pub location: Option<&'a str>,
+    /// `{provider}`: the provider of an extension.
+    pub provider: Option<&'a str>,
     /// `{api_version}`.
     pub api_version: Option<&'a str>,
     /// True if the credential implies the location, so that paths omit the part between `<` and `>`.
@@ -223,6 +225,7 @@ pub fn fill(template: &str, place: &Place<'_>) -> Result<String, Missing> {
         ("region", "{region}", place.region),
         ("project", "{project}", place.project),
         ("location", "{location}", place.location),
+        ("extension_provider", "{provider}", place.provider),
     ] {
         if text.contains(mark) {
             text = text.replace(mark, value.ok_or(Missing(name))?);

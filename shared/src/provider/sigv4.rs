@@ -1,5 +1,6 @@
 //! AWS signatures, version 4: each request is signed with a key that is valid for one day, one region and one service.
 
+use bytes::Bytes;
 use http::header::AUTHORIZATION;
 use http::uri::PathAndQuery;
 use http::{HeaderName, HeaderValue};
@@ -35,8 +36,8 @@ pub struct Signable<'a> {
     pub path: &'a PathAndQuery,
     /// The value of the `Content-Type` header, if the request has a body.
     pub content_type: Option<&'a str>,
-    /// The SHA-256 of the body.
-    pub body: [u8; 32],
+    /// The body in pieces.
+    pub body: &'a [Bytes],
 }
 
 impl Signer {
@@ -87,7 +88,7 @@ impl Signer {
 }
 
 /// Returns the SHA-256 of a body in pieces.
-pub fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
+fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
     let mut body = Context::new(&SHA256);
     pieces.for_each(|piece| body.update(piece));
     let mut sum = [0; 32];
@@ -102,7 +103,7 @@ fn canonical(request: &Signable<'_>, headers: &[(&str, &str)], names: &str) -> S
     for (name, value) in headers {
         text.push_str(&format!("{name}:{value}\n"));
     }
-    text.push_str(&format!("\n{names}\n{}", hex(&request.body)));
+    text.push_str(&format!("\n{names}\n{}", hex(&sha256(request.body.iter().map(|piece| &**piece)))));
     text
 }
 
@@ -164,10 +165,10 @@ mod tests {
         }
     }
 
-    /// Hashes `body` in two pieces.
-    fn of(body: &str) -> [u8; 32] {
+    /// Returns `body` in two pieces.
+    fn of(body: &str) -> [Bytes; 2] {
         let (first, second) = body.as_bytes().split_at(body.len() / 3);
-        sha256([first, second].into_iter())
+        [first, second].map(Bytes::copy_from_slice)
     }
 
     fn authorization(headers: &[(HeaderName, HeaderValue)]) -> String {
@@ -215,8 +216,13 @@ mod tests {
             ),
         ] {
             let path: PathAndQuery = path.parse().unwrap();
-            let request =
-                Signable { method, host: "example.amazonaws.com", path: &path, content_type, body: of(body) };
+            let request = Signable {
+                method,
+                host: "example.amazonaws.com",
+                path: &path,
+                content_type,
+                body: &of(body),
+            };
             let headers = signer("us-east-1", "service", None).sign(&request, 1_440_938_160);
             assert_eq!(headers[0].1, "20150830T123600Z", "{name}");
             let authorization = authorization(&headers);
@@ -242,7 +248,7 @@ mod tests {
                 host: text("host"),
                 path: &path,
                 content_type: case["content_type"].as_str(),
-                body: of(text("body")),
+                body: &of(text("body")),
             };
             let signer = signer(text("region"), "bedrock", case["session_token"].as_str());
             // 21 November 2026, midnight.

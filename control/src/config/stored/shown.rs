@@ -53,6 +53,12 @@ pub(crate) struct ProviderSettings {
     protocols: Vec<&'static str>,
     /// Null for kinds that run in the gateway.
     http_version: Option<&'static str>,
+    /// The name of the extension; absent for kinds other than `extension`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extension: Option<String>,
+    /// The provider of the extension; absent for kinds other than `extension`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extension_provider: Option<String>,
     /// The vendor's OAuth addresses; absent for a provider that no human signs in to.
     #[serde(skip_serializing_if = "Option::is_none")]
     oauth: Option<ShownOauthSettings>,
@@ -185,6 +191,8 @@ impl ProviderSettings {
             headers: provider.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),
             protocols: names(&provider.dialects),
             http_version: version,
+            extension: provider.extension.as_ref().map(|link| link.name.clone()),
+            extension_provider: provider.extension.as_ref().map(|link| link.provider.clone()),
             oauth: provider.oauth.as_deref().map(ShownOauthSettings::of),
             echo: is_echo.then(|| ShownEcho::of(&provider.echo)),
         }

@@ -30,7 +30,7 @@ fn stored_providers_are_checked_like_the_file_with_faults_by_field() {
             vec!["type: type is missing: set one of compatible, local_server, openai, azure_openai,"],
         ),
         (json!({"type": "ecco"}), vec!["type: 'ecco' is not a type of provider; did you mean echo?"]),
-        (json!({"type": "extension"}), vec!["type: type extension is not supported by this release yet"]),
+        (json!({"type": "extension"}), vec!["extension: type extension needs the name of an extension"]),
         (
             json!({"registry_id": "grok"}),
             vec!["registry_id: 'grok' is not in the registry; did you mean groq?"],

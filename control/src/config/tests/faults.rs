@@ -133,18 +133,39 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "unknown type",
         "providers:\n  a:\n    type: compatable\n",
         "3:5: providers.a.type: 'compatable' is not a type of provider; did you mean compatible? (known: \
-             compatible, local_server, openai, azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, builtin_speech, echo)",
+             compatible, local_server, openai, azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, \
+             builtin_speech, echo, extension)",
     ),
     (
-        "type to come",
+        "extension without a name",
         "providers:\n  a:\n    type: extension\n",
-        "3:5: providers.a.type: type extension is not supported by this release yet",
+        "2:3: providers.a.extension: type extension needs the name of an extension",
+    ),
+    (
+        "extension with an address",
+        "providers:\n  a:\n    type: extension\n    extension: e\n    base_url: http://h\n",
+        "5:5: providers.a.base_url: type extension has the address of its extension; omit it",
+    ),
+    (
+        "extension of another type",
+        "providers:\n  a:\n    type: echo\n    extension: e\n",
+        "4:5: providers.a.extension: type echo has no extension",
+    ),
+    (
+        "header of the signature",
+        "providers:\n  a:\n    type: extension\n    extension: e\n    headers: {Webhook-Id: x}\n",
+        "providers.a.headers.Webhook-Id: is set by llmgw itself on requests to extensions",
+    ),
+    (
+        "dialect that extensions do not speak",
+        "providers:\n  a:\n    type: extension\n    extension: e\n    protocols: [embeddings]\n",
+        "providers.a.protocols[0]: type extension has no address for embeddings",
     ),
     (
         "missing type, reported at the provider",
         "providers:\n  groq: {}\n",
         "2:3: providers.groq.type: type is missing: set one of compatible, local_server, openai, \
-         azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, builtin_speech, echo, or write registry_id: \
+         azure_openai, anthropic, gemini, vertex, bedrock, oauth_partner, builtin_speech, echo, extension, or write registry_id: \
          groq",
     ),
     (
