@@ -79,4 +79,29 @@ export const routeChecks = {
     await gateway.api("DELETE", "endpoints/vectors");
     for (const id of ["primary", "second"]) await gateway.api("DELETE", `providers/${id}`);
   },
+
+  async models_are_found_by_what_they_have_to_be_and_routes_show_their_use({ gateway, browser }) {
+    await gateway.api("POST", "providers", { id: "sighted", type: "echo", models: ["echo"] });
+    await gateway.api("POST", "catalog/overrides", { provider: "sighted", model: "echo", facts: { vision: true, prices: { input: 1, output: 1.5 } } });
+    const { id } = await gateway.api("POST", "projects", { name: "seekers" });
+    const made = await gateway.api("POST", "keys", { name: "seeker", project: id });
+    await gateway.api("POST", "providers", { id: "blind", type: "echo", models: ["echo"], echo: { fail_every: 1 } });
+    const failover = ["blind", "sighted"].map((provider) => ({ provider, model: "echo" }));
+    await gateway.api("POST", "endpoints", { name: "seeing", failover });
+    assert.equal(await gateway.chat(made.key, "seeing", "hi"), 200);
+    const page = await browser.signedIn(gateway.key, "/models");
+    await page.getByLabel("Search models").fill("images under $2");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "blind/echo" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "sighted/echo" }).press("Enter");
+    await page.getByText("always: $1.00 in, $1.50 out").or(page.getByText(/from .*: \$1\.00 in, \$1\.50 out/)).first().waitFor();
+    assert.deepEqual(await axe(page), []);
+    await page.getByRole("link", { name: "Try" }).press("Enter");
+    assert.equal(await page.getByLabel("To", { exact: true }).inputValue(), "sighted/echo");
+    await page.goto(`${browser.origin}/console/routes`);
+    await page.getByRole("row", { name: /^seeing .* 0 % 1 / }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    await gateway.api("DELETE", "endpoints/seeing");
+    for (const name of ["sighted", "blind"]) await gateway.api("DELETE", `providers/${name}`);
+  },
 };

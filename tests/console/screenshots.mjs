@@ -117,14 +117,27 @@ async function fill(keys) {
 async function takeAll() {
   const { data } = await gateway.api("GET", "requests?failed_over=true&outcome=completed&limit=200");
   const told = data.toSorted((a, b) => (b.results?.length ?? 0) - (a.results?.length ?? 0))[0];
-  const pages = { overview: "/", request: `/requests/${told.request_id}`, route: "/routes/coding", usage: "/usage?by=model", providers: "/providers" };
+  const pages = { overview: "/", request: `/requests/${told.request_id}`, route: "/routes/coding?fail=openai-main%3Ahang", usage: "/usage?by=model", providers: "/providers" };
   for (const [name, path] of Object.entries(pages)) await picture(name, path);
   await picture("overview-narrow", "/", { width: 390, themes: ["light"] });
+  for (const name of ["anthropic-main", "openai-eu"]) upstream.behaviour[name].pace /= 1000;
+  await picture("playground", "/playground?model=coding&path=messages&against=openai-eu%2Fgpt-5.4", { act: compare });
 }
 
-async function picture(name, path, { width = 1440, themes = ["light", "dark"] } = {}) {
+/** Sends a message to two targets and shows the route of the first. */
+async function compare(page) {
+  await page.getByLabel("Message", { exact: true }).fill("Which target answers?");
+  await page.keyboard.press("Control+Shift+Enter");
+  await page.locator(".result .answer", { hasText: "until one of them began to answer." }).nth(1).waitFor();
+  await page.getByRole("button", { name: "Route trace" }).first().click();
+  await page.getByText("Accepted, authorised, planned").waitFor();
+}
+
+async function picture(name, path, { width = 1440, themes = ["light", "dark"], act = async () => {} } = {}) {
   for (const theme of themes) {
     const page = await browser.signedIn(gateway.key, path, { width, theme });
+    await settled(page);
+    await act(page);
     await settled(page);
     await page.mouse.move(0, 0);
     await page.evaluate(() => document.activeElement?.blur());

@@ -2,14 +2,15 @@
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
+import { phraseOf } from "../api/phrase";
 import { changed, useResource } from "../api/resource";
 import type { CatalogOverride, Model, Page as PageOf, SyncOutcome } from "../api/types";
-import { param, setParams } from "../app/router";
+import { href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { Empty, notify } from "../part/feedback";
 import { Field, Form, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
-import { day, plural, price, short, UNKNOWN } from "../part/format";
+import { ago, day, plural, price, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Facts, Page } from "../part/page";
@@ -17,11 +18,16 @@ import { Table } from "../part/table";
 import { priceOf } from "./provider";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
+const OPERATIONS = ["chat_completions", "responses", "messages", "embeddings", "speech", "transcription", "images", "videos"];
 const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
 
+const FILTERS = ["q", "provider", "capability", "operation", "context_min", "price_max", "priced", "proven"];
+
 export function ModelsPage() {
-  const asked = { q: param("q"), provider: param("provider"), capability: param("capability"), priced: param("priced") };
-  const list = useList<Model>("catalog", asked);
+  const asked = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
+  // The search takes what a model has to be as well as a part of its name.
+  const { filters, rest } = phraseOf(asked.q ?? "");
+  const list = useList<Model>("catalog", { ...asked, ...filters, q: rest });
   const isFiltered = Object.values(asked).some(Boolean);
   const submission = useSubmission();
   const sync = (): void =>
@@ -51,14 +57,14 @@ export function ModelsPage() {
           list={list}
           label="Models"
           rowKey={(model) => model.id}
-          least={960}
+          least={1100}
           empty={
             <Empty
               icon="boxes"
               title={isFiltered ? "No model fits the filter" : "No model is known"}
               action={
                 isFiltered && (
-                  <button type="button" class="btn" onClick={() => setParams({ q: null, provider: null, capability: null, priced: null })}>
+                  <button type="button" class="btn" onClick={() => setParams(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
                     Clear the filter
                   </button>
                 )
@@ -70,7 +76,7 @@ export function ModelsPage() {
           columns={[
             {
               head: "Selector",
-              width: "4fr",
+              width: "5fr",
               cell: (model) => (
                 <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
                   {model.id}
@@ -79,6 +85,11 @@ export function ModelsPage() {
             },
             { head: "Context", width: 88, number: true, cell: (model) => short(model.context_window) },
             { head: "Can", width: "2fr", cell: (model) => <Can of={model} /> },
+            {
+              head: "Proven",
+              width: 104,
+              cell: ({ proven_at_ms }) => (proven_at_ms === null ? <span class="faint">{UNKNOWN}</span> : ago(proven_at_ms)),
+            },
             { head: "Input a million", width: 120, number: true, cell: (model) => priceOf(model, "input") },
             { head: "Output a million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
             { head: "Facts from", width: "1fr", cell: ({ sources }) => <span class="muted">{sources.join(", ")}</span> },
@@ -106,12 +117,40 @@ function Filters() {
         setParams({ q: text.trim() });
       }}
     >
-      <Text type="search" data-filter value={text} onValue={setText} placeholder="Search models" aria-label="Search models" />
+      <Text type="search" data-filter value={text} onValue={setText} placeholder="Name, or “images under $2”" aria-label="Search models" />
       <Select
         aria-label="Can"
         value={param("capability")}
         onValue={(capability) => setParams({ capability })}
         options={[["", "Any capability"], ...CAPABILITIES.map((name): [string, string] => [name, WORDS[name]])]}
+      />
+      <Select
+        aria-label="Serves"
+        value={param("operation")}
+        onValue={(operation) => setParams({ operation })}
+        options={[["", "Any operation"], ...OPERATIONS.map((name): [string, string] => [name, name.replace(/_/g, " ")])]}
+      />
+      <Select
+        aria-label="Context"
+        value={param("context_min")}
+        onValue={(context_min) => setParams({ context_min })}
+        options={[
+          ["", "Any context"],
+          ["32000", "32 k or more"],
+          ["128000", "128 k or more"],
+          ["200000", "200 k or more"],
+          ["1000000", "1 M or more"],
+        ]}
+      />
+      <Select
+        aria-label="Evidence"
+        value={param("proven")}
+        onValue={(proven) => setParams({ proven })}
+        options={[
+          ["", "Proven or not"],
+          ["true", "inference proven"],
+          ["false", "unproven"],
+        ]}
       />
       <Select
         aria-label="Price"
@@ -135,6 +174,12 @@ function Filters() {
   );
 }
 
+/** `from 3 Oct 2026: $2.00 in, $8.00 out`. */
+function correctionWords({ effective_from_ms, facts }: CatalogOverride): string {
+  const since = effective_from_ms ? `from ${day(effective_from_ms)}` : "always";
+  return facts.prices ? `${since}: ${price(facts.prices.input)} in, ${price(facts.prices.output)} out` : since;
+}
+
 function Shown({ of }: { of: Model }) {
   const history = useResource<PageOf<CatalogOverride>>(
     `catalog/overrides?provider=${encodeURIComponent(of.provider)}&model=${encodeURIComponent(of.model)}&limit=100`,
@@ -154,14 +199,15 @@ function Shown({ of }: { of: Model }) {
           ["Lacks", of.lacks.join(", ") || null],
           ["Prices", prices.length ? prices.map(([name, amount]) => `${name.replace(/_/g, " ")} ${price(amount)}`).join(", ") : "unknown"],
           ["Facts from", of.sources.join(", ")],
-          [
-            "Corrections",
-            history?.length
-              ? history.map(({ effective_from_ms }) => (effective_from_ms ? `from ${day(effective_from_ms)}` : "always")).join(", ")
-              : "none",
-          ],
+          ["Corrections", history?.length ? history.map(correctionWords).join("; ") : "none"],
         ]}
       />
+      <div class="dialog-foot">
+        <a class="btn" href={href("/playground", { model: of.id })}>
+          <Icon name="flask-conical" small />
+          Try
+        </a>
+      </div>
       <PriceForm of={of} />
     </Dialog>
   );

@@ -2,7 +2,8 @@
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
-import { changed } from "../api/resource";
+import { changed, useResource } from "../api/resource";
+import type { Points, SeriesAnswer } from "../api/shapes";
 import { suggestModels } from "../api/suggest";
 import type { Endpoint, Target } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
@@ -10,9 +11,11 @@ import { Combobox } from "../part/combobox";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
+import { count, UNKNOWN } from "../part/format";
 import { Icon, Mark, State } from "../part/icon";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
+import { usePeriod } from "./requests";
 
 /** Splits a selector at its first slash: model names may hold more of them. */
 export function targetOf(selector: string): Target {
@@ -24,6 +27,8 @@ export const sameTarget = (a: Target, b: Target): boolean => a.provider === b.pr
 
 export function RoutesPage() {
   const list = useList<Endpoint>("endpoints");
+  const search = new URLSearchParams({ group_by: "endpoint", from: usePeriod("24h") });
+  const uses = useResource<SeriesAnswer>(`series?${search}`).data.value;
   return (
     <Page
       title="Routes"
@@ -40,7 +45,7 @@ export function RoutesPage() {
           list={list}
           label="Endpoints"
           rowKey={(endpoint) => `${endpoint.source} ${endpoint.name}`}
-          least={760}
+          least={980}
           empty={
             <Empty
               icon="route"
@@ -57,7 +62,7 @@ export function RoutesPage() {
           columns={[
             {
               head: "Name",
-              width: "1fr",
+              width: 176,
               cell: (endpoint) => (
                 <a
                   class="row-link"
@@ -67,8 +72,10 @@ export function RoutesPage() {
                 </a>
               ),
             },
-            { head: "Targets, in order", width: "3fr", cell: (endpoint) => <Targets of={endpoint} /> },
-            { head: "State", width: 176, cell: (endpoint) => <EndpointState of={endpoint} /> },
+            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} /> },
+            { head: "State", width: 152, cell: (endpoint) => <EndpointState of={endpoint} /> },
+            { head: "First target, 24 h", width: 128, number: true, cell: ({ name }) => firstShare(uses, name) },
+            { head: "Requests, 24 h", width: 116, number: true, cell: ({ name }) => <Uses of={uses} name={name} /> },
             {
               head: "Defined in",
               width: 108,
@@ -80,6 +87,22 @@ export function RoutesPage() {
       {param("new") && <NewEndpoint />}
     </Page>
   );
+}
+
+const pointsOf = (uses: SeriesAnswer | null, name: string): Points | undefined =>
+  uses?.groups.find(({ group }) => group.endpoint === name)?.points;
+const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** The share of the answers that came without failover. */
+export function firstShare(uses: SeriesAnswer | null, name: string): string {
+  const points = pointsOf(uses, name);
+  const completed = sum(points?.completed ?? []);
+  return points && completed ? `${Math.round((1 - sum(points.failed_over) / completed) * 100)} %` : UNKNOWN;
+}
+
+function Uses({ of, name }: { of: SeriesAnswer | null; name: string }) {
+  if (!of) return <>{UNKNOWN}</>;
+  return <a href={href("/requests", { endpoint: name, period: "24h" })}>{count(sum(pointsOf(of, name)?.requests ?? []))}</a>;
 }
 
 function Targets({ of }: { of: Endpoint }) {
