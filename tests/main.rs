@@ -12,6 +12,7 @@
 
 mod access;
 mod admin;
+mod alerts;
 mod anonymous;
 mod audit;
 mod authorize;
@@ -55,6 +56,7 @@ mod models;
 mod money;
 mod names;
 mod oauth;
+mod outbox;
 mod own_key;
 mod plain_secrets;
 mod prices;

@@ -106,7 +106,13 @@ const PROOFS: &[(&str, Proof)] = &[
         "LLMGW_RETENTION_AUDIT_DAYS",
         Test("../control/src/usage/retention/mod.rs", "a_large_retention_backlog_is_deleted_in_short_steps"),
     ),
-    ("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Warned("30")),
+    (
+        "LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS",
+        Test(
+            "../control/src/db/outbox/tests.rs",
+            "expired_events_are_deleted_unless_a_webhook_waits_for_them",
+        ),
+    ),
     ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),

@@ -6,6 +6,8 @@
 
 mod actor;
 mod admin;
+mod alert_watch;
+mod alerts;
 mod anonymous;
 pub mod backup;
 mod catalog;
@@ -28,6 +30,7 @@ mod model_test;
 mod money;
 mod oauth;
 mod offline;
+mod outbox;
 mod permission;
 mod publish;
 mod refusals;
@@ -40,6 +43,7 @@ mod state;
 mod usage;
 mod vault;
 mod verdict;
+mod webhook;
 mod writer;
 
 pub use checks::{verify_audit, verify_credentials};

@@ -33,6 +33,7 @@ use crate::admin::observer::Observer;
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
+use crate::alert_watch::AlertWatch;
 use crate::anonymous::{self, AnonymousAutomation};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
@@ -43,6 +44,7 @@ use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, WeakReaders};
 use crate::oauth::{Refresher, Vendor};
+use crate::outbox::Deliverer;
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
@@ -431,6 +433,15 @@ async fn run(
     let refresher = Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone());
     let refreshing = spawn_vital(&alarm, "the refresh of OAuth sign-ins", refresher.run());
     let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
+    let deliverer = Deliverer {
+        readers: app.readers.clone(),
+        writer: app.writer.clone(),
+        keys: Arc::clone(&app.keys),
+        http: Arc::clone(&app.http),
+    };
+    let delivering = spawn_vital(&alarm, "the delivery of events", deliverer.run());
+    let watch = AlertWatch::new(Arc::clone(&app));
+    let watching = spawn_vital(&alarm, "the evaluation of alerts", watch.run());
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = counter.run(app.writer.clone(), counting_stops);
     let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
@@ -451,6 +462,8 @@ async fn run(
     renewing.abort();
     pruning.abort();
     refreshing.abort();
+    delivering.abort();
+    watching.abort();
     for periodic in fetching.into_iter().chain(checking) {
         periodic.abort();
     }

@@ -55,6 +55,8 @@ enum WriterJob {
     Publish(Touched),
     /// Run a short operation on the usage rows.
     UsageTask(WriterTask),
+    /// Run a short operation on other rows.
+    Task(WriterTask),
     /// Store everything that is queued and stop.
     Stop,
 }
@@ -108,6 +110,20 @@ impl WriterHandle {
             let _ = reply.send(task(db));
         });
         self.send(WriterJob::UsageTask(task))?;
+        Ok(done.await.map_err(|_| DbError::Stopping)??)
+    }
+
+    /// Runs `task`, which must take a few milliseconds at most, on rows that are neither usage nor published. For work of
+    /// the gateway itself that is not audited.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        task: impl FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, DbError> {
+        let (reply, done) = oneshot::channel();
+        let task: WriterTask = Box::new(move |db| {
+            let _ = reply.send(task(db));
+        });
+        self.send(WriterJob::Task(task))?;
         Ok(done.await.map_err(|_| DbError::Stopping)??)
     }
 
@@ -185,7 +201,8 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
                 | WriterJob::DryRun(_)
                 | WriterJob::File(..)
                 | WriterJob::Publish(_)
-                | WriterJob::UsageTask(_),
+                | WriterJob::UsageTask(_)
+                | WriterJob::Task(_),
             )
             | Err(RecvTimeoutError::Timeout) => {}
             Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
@@ -210,6 +227,7 @@ impl WriterState {
                 Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
                 Ok(WriterJob::Publish(touched)) => self.publish(touched),
                 Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
+                Ok(WriterJob::Task(task)) => task(self.meter.db_mut()),
                 other => {
                     self.execute(writes);
                     return other;

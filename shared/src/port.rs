@@ -158,6 +158,11 @@ impl MetadataServer {
 #[derive(Clone, Debug)]
 pub struct SocketPath(pub Box<str>);
 
+/// A request extension of the control service: only the head of the response is needed. Its body is not read, so its size
+/// and encoding do not matter, and the returned body is empty.
+#[derive(Clone, Copy, Debug)]
+pub struct HeadOnly;
+
 /// Limits of one outgoing request.
 #[derive(Clone, Copy, Debug)]
 pub struct HttpLimits {

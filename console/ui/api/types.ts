@@ -4,6 +4,83 @@
 /** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
 
+/** An alert, as stored and as the API shows it. */
+export type Alert = {
+  /** In milliseconds since the Unix epoch; null if it was not acknowledged. */
+  acked_at_ms: number | null;
+  /** The key or human that acknowledged it; null if it was not. */
+  acked_by: string | null;
+  /** The figures at its beginning, with units in their names. */
+  figures: Record<string, number>;
+  /** The time at which its condition began, in milliseconds since the Unix epoch. */
+  first_at_ms: number;
+  id: string;
+  /** The kind, such as `provider_down`. */
+  kind: string;
+  /** The last time at which its condition began, in milliseconds since the Unix epoch. */
+  last_at_ms: number;
+  /** The object concerned, such as a provider; null for the gateway. */
+  object: string | null;
+  /** In milliseconds since the Unix epoch; null while it is not resolved. */
+  resolved_at_ms: number | null;
+  /** The rule that raised it. */
+  rule: string;
+  severity: Severity;
+  state: AlertState;
+  text: string;
+  /** The number of times that its condition began before it was resolved. */
+  times: number;
+};
+
+/** The kind of an alert and of its events (ADM-5). */
+export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed";
+
+/** The kind of an alert and of its events (ADM-5). */
+export type AlertKindBody = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed";
+
+/** One page of a list. */
+export type AlertPage = {
+  data: Alert[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** A rule, as stored and as the API shows it. */
+export type AlertRule = {
+  /** The time for which a condition must be absent before its alert is resolved. */
+  clear_seconds: number;
+  /** In milliseconds since the Unix epoch; 0 for a built-in rule. */
+  created_at_ms: number;
+  /** False if the rule raises no alerts; its open ones are resolved. */
+  enabled: boolean;
+  /** For `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars. Null for other kinds. */
+  floor_micro_usd: number | null;
+  /** The time for which a condition must hold before an alert opens. */
+  hold_seconds: number;
+  id: string;
+  kind: AlertKind;
+  name: string;
+  /** The objects that the rule concerns, as alerts name them; null for all. */
+  objects: string[] | null;
+  severity: Severity;
+  /** Its meaning depends on the kind: per cent of a limit (`quota_warning`), days before the end (`key_expiring`), hours before the end (`credential_expiring`), times the upper bound of usual spending (`spend_anomaly`), per cent of free space (`disk_low`). Null for other kinds. */
+  threshold: number | null;
+  /** In milliseconds since the Unix epoch; 0 for a built-in rule that was never changed. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type AlertRulePage = {
+  data: AlertRule[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** The state of an alert. */
+export type AlertState = "open" | "resolved" | "acknowledged";
+
 /** A curated provider and its automatic check. */
 export type AnonymousProvider = {
   base_url: string;
@@ -294,6 +371,24 @@ export type CircuitFailure = {
   status: number | null;
 };
 
+/** The deliveries that a worker got. */
+export type ClaimedDeliveries = {
+  /** Oldest first; empty if nothing waits. */
+  data: ClaimedDelivery[];
+  /** The name of the lease, for `delivered` and `failed`; null if nothing was claimed. */
+  lease: string | null;
+  /** The end of the lease, in milliseconds since the Unix epoch; null if nothing was claimed. */
+  lease_until_ms: number | null;
+};
+
+/** A delivery for a worker. */
+export type ClaimedDelivery = {
+  event: OutboxEvent;
+  id: string;
+  /** The failures so far. */
+  tries: number;
+};
+
 /** The gateway's figures and those of the vendor. */
 export type Compared = {
   /** Ours minus theirs. */
@@ -354,6 +449,49 @@ export type DeclaredModel = {
   /** True if it accepts images. */
   vision?: boolean | null;
 };
+
+/** A report of a delivered event. */
+export type DeliveredReport = {
+  /** The lease of the claim. */
+  lease: string;
+};
+
+/** One delivery of an event. */
+export type Delivery = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  event: OutboxEvent;
+  id: string;
+  /** The reason of the last failure; null after a success. */
+  last_error: string | null;
+  /** The status of the receiver's last answer; null if there was none. */
+  last_status: number | null;
+  /** The time of the next try, or the end of the lease, in milliseconds since the Unix epoch; null if neither follows. */
+  next_at_ms: number | null;
+  state: DeliveryState;
+  /** The failed tries, plus the successful one. */
+  tries: number;
+  /** The time of the last change, in milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The webhook; null for external workers. */
+  webhook: string | null;
+  /** The name of the webhook; null for external workers. */
+  webhook_name: string | null;
+  /** The worker that holds it, or held it last; null for webhooks, and before a worker claimed it. */
+  worker: string | null;
+};
+
+/** One page of deliveries. */
+export type DeliveryPage = {
+  data: Delivery[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+  /** The numbers of unfinished deliveries, regardless of filters. */
+  unfinished: OutboxFigures;
+};
+
+/** The state of a delivery. */
+export type DeliveryState = "delivered" | "pending" | "leased" | "dead";
 
 /** A detected server, and the provider instances already configured for its address. */
 export type Detected = {
@@ -698,6 +836,16 @@ export type ExtensionProvider = {
 
 /** A source of facts about models, in order of precedence. */
 export type FactSource = "override" | "config" | "upstream" | "list";
+
+/** A report of a failure. */
+export type FailedReport = {
+  /** The reason, 1 to 200 characters on one line. */
+  error?: string | null;
+  /** The lease of the claim. */
+  lease: string;
+  /** The shortest pause before the next try, from 0 to 3,600 seconds. */
+  retry_after_seconds?: number;
+};
 
 /** A failed check. */
 export type Failure = {
@@ -1209,6 +1357,18 @@ export type NewCatalogOverride = {
   warnings: string[];
 };
 
+/** A claim of a worker. */
+export type NewClaim = {
+  /** The kinds of events; null for all. */
+  kinds?: string[] | null;
+  /** The time within which the worker must report, from 1 to 3,600 seconds; 60 by default. After it, the events count as failed once more and others can claim them. */
+  lease_seconds?: number | null;
+  /** The most events to claim, from 1 to 100; 10 by default. */
+  limit?: number | null;
+  /** The name of the worker, 1 to 200 characters on one line; `worker` by default. */
+  worker?: string | null;
+};
+
 /** An endpoint to create. */
 export type NewEndpoint = {
   /** Its targets in the order in which they are tried. */
@@ -1308,6 +1468,42 @@ export type NewQuota = {
   window?: PeriodBody | null;
 };
 
+/** A rule to create. */
+export type NewRule = {
+  /** The time for which a condition must be absent before its alert is resolved, up to 86,400; 300 by default. */
+  clear_seconds?: number | null;
+  /** Required for `spend_anomaly`: spending of an hour up to this amount is never an anomaly, in micro-dollars. */
+  floor_micro_usd?: number | null;
+  /** The time for which a condition must hold before an alert opens, up to 86,400; 0 by default. */
+  hold_seconds?: number | null;
+  kind: AlertKindBody;
+  /** 1 to 200 characters on one line. */
+  name: string;
+  /** The objects that the rule concerns, as alerts name them; null for all. */
+  objects?: string[] | null;
+  /** `bad` by default. */
+  severity?: SeverityBody | null;
+  /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`). */
+  threshold?: number | null;
+};
+
+/** A webhook to create. */
+export type NewWebhook = {
+  format?: WebhookFormatBody;
+  /** True to receive events strictly in their order: one that fails holds the later ones back. False by default. */
+  in_order?: boolean;
+  /** The kinds of events that it receives; null for all. */
+  kinds?: string[] | null;
+  /** 1 to 200 characters on one line. */
+  name: string;
+  /** The longest pause after the first failure, from 1 to 3,600 seconds; 5 by default. It doubles with each further failure, up to an hour. */
+  retry_seconds?: number | null;
+  /** True to also receive the ends of conditions. False by default. */
+  send_resolved?: boolean;
+  /** An `http` or `https` address. The rules for base URLs of providers apply. */
+  url: string;
+};
+
 /** The end of a sign-in. */
 export type OauthDisconnected = {
   /** The reason why the tokens were not revoked; null if they were, or if `revoked` is null. The gateway has forgotten them in any case. */
@@ -1392,6 +1588,32 @@ export type OurFigures = {
   requests: number;
   /** Attempts whose cost is unknown and not in the sum. */
   requests_unpriced: number;
+};
+
+/** An event as receivers get it. */
+export type OutboxEvent = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** The content, which depends on the kind. */
+  data: Record<string, unknown>;
+  /** Unique; the same for all deliveries and tries of the event. */
+  id: string;
+  /** The kind, such as `provider_down`. */
+  kind: string;
+  /** The object concerned; null for the gateway. */
+  object: string | null;
+  /** Ascends in the order in which events were stored. */
+  sequence: number;
+};
+
+/** The deliveries that are not finished, by state. */
+export type OutboxFigures = {
+  /** Deliveries that failed too often and need a person. */
+  dead: number;
+  /** Deliveries that wait for a worker, or that a worker holds. */
+  for_workers: number;
+  /** Deliveries to webhooks that wait for a try. */
+  pending: number;
 };
 
 /** The end of an exchange: with the whole answer, with an error, by a client that left, by an upstream that broke off after output had started, or by the end of the process. */
@@ -2164,6 +2386,31 @@ export type Rotation = {
   overlap_seconds?: number | null;
 };
 
+/** A rotation of the secret. */
+export type Rotation2 = {
+  /** The time for which the secret before signs as well, from 0 to 2,592,000 seconds; 86,400 by default. */
+  overlap_seconds?: number | null;
+};
+
+/** Changes to a rule. Absent members are kept. */
+export type RulePatch = {
+  clear_seconds?: number | null;
+  enabled?: boolean | null;
+  floor_micro_usd?: number | null;
+  hold_seconds?: number | null;
+  name?: string | null;
+  /** Null for all objects. */
+  objects?: string[] | null;
+  severity?: SeverityBody | null;
+  threshold?: number | null;
+};
+
+/** The event that a test has emitted. */
+export type RuleTest = {
+  /** The number of the event. */
+  sequence: number;
+};
+
 /** The recorded bytes of both sides of a run. */
 export type RunExchange = {
   request_id: string;
@@ -2411,6 +2658,12 @@ export type Setup = {
   /** True if the list of models of a ready provider was read, or the provider is built in and has no list to read. */
   synced: boolean;
 };
+
+/** The urgency of an alert. */
+export type Severity = "warn" | "bad";
+
+/** The urgency of an alert. */
+export type SeverityBody = "warn" | "bad";
 
 /** The side of a recorded request or response. */
 export type Side = "client_request" | "upstream_request" | "upstream_response" | "client_response";
@@ -2759,6 +3012,101 @@ export type VerdictReason = {
 
 /** The state of the gateway, the worst one first. */
 export type VerdictState = "unrecorded" | "draining" | "failing" | "degraded" | "serving" | "quiet" | "set_up";
+
+/** A webhook as the API and the audit show it. */
+export type Webhook = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** True if it receives no new events, and waiting ones are not tried. */
+  disabled: boolean;
+  format: WebhookFormat;
+  id: string;
+  /** True if an event waits until the ones before it are delivered or dead. */
+  in_order: boolean;
+  /** The kinds of events that it receives; null for all. */
+  kinds: string[] | null;
+  name: string;
+  /** The longest pause after the first failure, in seconds. It doubles with each further failure. */
+  retry_seconds: number;
+  /** The time until which the secret before the last rotation signs as well, in milliseconds since the Unix epoch; null if only one secret signs. */
+  secret_before_until_ms: number | null;
+  /** True if it also receives the ends of conditions. */
+  send_resolved: boolean;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The origin of its address and the last characters of a long path. The address itself is not shown. */
+  url: string;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** The shape of the messages for a receiver. */
+export type WebhookFormat = "json" | "slack";
+
+/** The shape of the messages for a receiver. */
+export type WebhookFormatBody = "json" | "slack";
+
+/** One page of a list. */
+export type WebhookPage = {
+  data: Webhook[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** Changes to a webhook. Absent members are kept. */
+export type WebhookPatch = {
+  /** True stops new events and tries. */
+  disabled?: boolean | null;
+  format?: WebhookFormatBody | null;
+  in_order?: boolean | null;
+  /** Null for all kinds. */
+  kinds?: string[] | null;
+  name?: string | null;
+  /** From 1 to 3,600 seconds. */
+  retry_seconds?: number | null;
+  send_resolved?: boolean | null;
+  url?: string | null;
+};
+
+/** The result of a test. */
+export type WebhookTest = {
+  duration_ms: number;
+  /** The reason of the failure; null if `ok`. */
+  error: string | null;
+  /** True if the receiver answered with a status from 200 to 299. */
+  ok: boolean;
+  /** The status of the answer; null if there was none. */
+  status: number | null;
+};
+
+/** A webhook with its new secret, which is shown only once. */
+export type WebhookWithSecret = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** True if it receives no new events, and waiting ones are not tried. */
+  disabled: boolean;
+  format: WebhookFormat;
+  id: string;
+  /** True if an event waits until the ones before it are delivered or dead. */
+  in_order: boolean;
+  /** The kinds of events that it receives; null for all. */
+  kinds: string[] | null;
+  name: string;
+  /** The longest pause after the first failure, in seconds. It doubles with each further failure. */
+  retry_seconds: number;
+  /** The secret for verifying signatures, as the libraries of Standard Webhooks take it; null in the answer to a repeated request. */
+  secret: string | null;
+  /** The time until which the secret before the last rotation signs as well, in milliseconds since the Unix epoch; null if only one secret signs. */
+  secret_before_until_ms: number | null;
+  /** True if it also receives the ends of conditions. */
+  send_resolved: boolean;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** The origin of its address and the last characters of a long path. The address itself is not shown. */
+  url: string;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
 
 /** A declared model as it may have been written. */
 export type WrittenModel = string | DeclaredModel;

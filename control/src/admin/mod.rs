@@ -2,6 +2,7 @@
 //! unauthenticated callers cannot probe which paths exist.
 
 mod access;
+mod alerts;
 mod anonymous;
 mod audit;
 pub(crate) mod authorize;
@@ -25,9 +26,9 @@ pub(crate) mod in_flight;
 mod keys;
 mod list;
 pub(crate) mod live;
-mod not_implemented;
 pub(crate) mod oauth;
 pub(crate) mod observer;
+mod outbox;
 mod overrides;
 mod own_key;
 mod principals;
@@ -49,6 +50,7 @@ mod state;
 mod stream;
 mod trials;
 pub(crate) mod usage;
+mod webhooks;
 
 #[cfg(test)]
 mod tests;
@@ -383,7 +385,9 @@ static TABLES: &[&[Route]] = &[
     audit::ROUTES,
     backups::ROUTES,
     quotas::ROUTES,
-    not_implemented::ROUTES,
+    alerts::ROUTES,
+    webhooks::ROUTES,
+    outbox::ROUTES,
 ];
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

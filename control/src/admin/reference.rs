@@ -14,7 +14,7 @@ impl<T: ?Sized> Shape for T {}
 /// The description of a route.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reference {
-    /// One sentence; empty for a route that this release does not serve.
+    /// One sentence.
     #[cfg(test)]
     pub(super) doc: &'static str,
     #[cfg(test)]

@@ -11,6 +11,7 @@
 //! Writes that are queued at the same time share one commit. A [`dry_run`] applies a command in a transaction of its own
 //! and rolls it back.
 
+pub(crate) mod alerts;
 pub(crate) mod anonymous;
 pub(crate) mod audit_only;
 pub(crate) mod bindings;
@@ -21,12 +22,14 @@ pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;
 pub(crate) mod oauth;
+pub(crate) mod outbox;
 pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod quotas;
 mod refusal;
 pub(crate) mod sso;
+pub(crate) mod webhooks;
 
 #[cfg(test)]
 mod execute_tests;

@@ -176,6 +176,19 @@ pub(super) fn oauth_address(address: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Validates the address of a receiver of messages, by the rules for base URLs, except that it may have a query.
+pub(crate) fn check_url(url: &str) -> Result<Uri, String> {
+    let uri: Uri = url.parse().map_err(|_| "must be an address such as https://example.com/hook")?;
+    if url.contains('#') {
+        return Err("must not contain a fragment".to_owned());
+    }
+    if uri.authority().is_some_and(|authority| authority.as_str().contains('@')) {
+        return Err("must not contain a user name or password".to_owned());
+    }
+    BaseUrl::http(url.split('?').next().unwrap_or_default())?;
+    Ok(uri)
+}
+
 fn port(authority: &Authority, tls: bool) -> Result<u16, String> {
     let written = authority.as_str().strip_prefix(authority.host()).unwrap_or_default();
     match (written, authority.port_u16()) {

@@ -32,7 +32,7 @@ mod stored;
 mod validate;
 pub(crate) mod yaml;
 
-pub(crate) use address::BaseUrl;
+pub(crate) use address::{BaseUrl, check_url};
 pub use env::{Environment, VARIABLES, Variable};
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;

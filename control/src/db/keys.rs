@@ -167,6 +167,19 @@ pub(crate) fn find(db: &Connection, id: &str, now_ms: u64) -> rusqlite::Result<O
     db.prepare_cached(FIND)?.query_row([id], |row| StoredKey::of(row, now_ms)).optional()
 }
 
+/// Returns id, name and expiry of up to [`EXPIRING_MAX`] active keys that expire after `now_ms`, up to `until_ms`.
+pub(crate) fn expiring(
+    db: &Connection,
+    now_ms: u64,
+    until_ms: u64,
+) -> rusqlite::Result<Vec<(String, String, u64)>> {
+    let values = named_params! {":now": now_ms, ":until": until_ms, ":rows": EXPIRING_MAX};
+    let mut statement = db.prepare_cached(EXPIRING)?;
+    statement
+        .query_map(values, |row| Ok((row.get("id")?, row.get("name")?, row.get("expires_at_ms")?)))?
+        .collect()
+}
+
 /// Returns the sealed copy of a key, if one is kept.
 pub(crate) fn sealed(db: &Connection, id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
     let row = db.prepare_cached(SEALED)?.query_row([id], |row| row.get("sealed")).optional()?;
@@ -395,6 +408,9 @@ impl OpeningColumns {
     }
 }
 
+const EXPIRING_MAX: i64 = 500;
+const EXPIRING: &str = "SELECT id, name, expires_at_ms FROM keys WHERE state = 'active' AND expires_at_ms > :now \
+     AND expires_at_ms <= :until ORDER BY expires_at_ms LIMIT :rows";
 const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
      sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, family, version, created_at_ms, \
      updated_at_ms FROM keys WHERE id > :after \

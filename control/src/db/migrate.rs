@@ -33,6 +33,8 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0020_oauth.sql", include_str!("migrations/0020_oauth.sql")),
     ("0021_anonymous.sql", include_str!("migrations/0021_anonymous.sql")),
     ("0022_sso.sql", include_str!("migrations/0022_sso.sql")),
+    ("0023_outbox.sql", include_str!("migrations/0023_outbox.sql")),
+    ("0024_alerts.sql", include_str!("migrations/0024_alerts.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -1,6 +1,8 @@
 //! The state, on SQLite. This folder and `usage/` contain all SQL. One connection writes and a few read; nothing else
 //! opens the files.
 
+pub(crate) mod alert_rules;
+pub(crate) mod alerts;
 pub(crate) mod allowlist;
 pub(crate) mod anonymous;
 pub(crate) mod audit;
@@ -23,6 +25,7 @@ pub(crate) mod migrate;
 pub(crate) mod names;
 pub(crate) mod oauth;
 pub(crate) mod open;
+pub(crate) mod outbox;
 pub(crate) mod overrides;
 pub(crate) mod packed_row;
 pub(crate) mod principals;
@@ -37,6 +40,7 @@ pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod usage_effects;
 pub(crate) mod vault;
+pub(crate) mod webhooks;
 
 /// Milliseconds of an hour.
 pub(crate) const HOUR_MS: u64 = 3_600_000;

@@ -65,6 +65,24 @@ pub(crate) const SEALED: &[SealedColumn] = &[
         id: "provider",
         select: "SELECT provider AS id, tokens AS value FROM oauth_connections WHERE tokens IS NOT NULL",
     },
+    SealedColumn {
+        table: "webhooks",
+        column: "url",
+        id: "id",
+        select: "SELECT id, url AS value FROM webhooks",
+    },
+    SealedColumn {
+        table: "webhooks",
+        column: "secret",
+        id: "id",
+        select: "SELECT id, secret AS value FROM webhooks",
+    },
+    SealedColumn {
+        table: "webhooks",
+        column: "secret_before",
+        id: "id",
+        select: "SELECT id, secret_before AS value FROM webhooks WHERE secret_before IS NOT NULL",
+    },
 ];
 
 /// A sealed value that does not open.

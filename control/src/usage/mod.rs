@@ -18,6 +18,7 @@ pub(crate) mod dimension;
 pub(crate) mod export;
 pub(crate) mod first_request;
 pub(crate) mod gauge;
+pub(crate) mod hour_costs;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod occurrences;

@@ -56,6 +56,7 @@ pub(crate) fn render(process: &Process) -> Response<ResponseBody> {
         "Generation of the routing snapshot.",
         process.snapshots.load().generation,
     );
+    text.out.push_str(&process.activity.control_metrics.load());
     let mut response = Response::new(ResponseBody::full(Bytes::from(text.out)));
     let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     response.headers_mut().insert(CONTENT_TYPE, content_type);

@@ -6,7 +6,7 @@ use http::header::{
     ACCEPT_ENCODING, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HOST, TRANSFER_ENCODING, USER_AGENT,
 };
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
-use shared::port::{BoxError, HttpLimits, MetadataServer, SocketPath};
+use shared::port::{BoxError, HeadOnly, HttpLimits, MetadataServer, SocketPath};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
@@ -33,6 +33,7 @@ async fn exchange(
     if !METHODS.contains(request.method()) {
         return Err(format!("the method {} is not supported", request.method()).into());
     }
+    let is_head_only = request.extensions().get::<HeadOnly>().is_some();
     let origin = origin(request.uri(), request.extensions().get())?;
     let (io, is_http2) = if request.extensions().get::<MetadataServer>().is_some() {
         asks_for_token(&request)?;
@@ -42,6 +43,9 @@ async fn exchange(
     };
     let (status, headers, mut body) =
         if is_http2 { send_http2(io, request).await? } else { send_http1(io, &request, &origin).await? };
+    if is_head_only {
+        return Ok(answer(status, headers, Bytes::new()));
+    }
     if headers
         .get(CONTENT_ENCODING)
         .is_some_and(|coding| !coding.as_bytes().eq_ignore_ascii_case(b"identity"))
@@ -52,10 +56,14 @@ async fn exchange(
         Incomplete::Broken => "the connection broke inside the response".to_owned(),
         Incomplete::TooLarge => format!("the response is larger than {body_bytes_max} bytes"),
     })?;
-    let mut response = Response::new(whole);
+    Ok(answer(status, headers, whole))
+}
+
+fn answer(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     *response.headers_mut() = headers;
-    Ok(response)
+    response
 }
 
 /// Rejects requests to the metadata server other than for access tokens.

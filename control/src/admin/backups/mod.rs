@@ -76,6 +76,11 @@ impl Backups {
         Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) }
     }
 
+    /// Returns the failure of the last backup since the start of the gateway, if it failed.
+    pub(crate) fn failure(&self) -> Option<String> {
+        self.now().last_failure.map(|failure| failure.message)
+    }
+
     fn now(&self) -> Now {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

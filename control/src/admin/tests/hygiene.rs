@@ -111,9 +111,6 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
             _ => r#"{"no_such_field": 1}"#,
         };
         let (status, told, _) = gateway.send_json(route.method.clone(), &path, body, &[]);
-        if status == 501 {
-            continue;
-        }
         asked += 1;
         assert_eq!(status, 400, "{} {path}: {told}", route.method);
         assert_eq!(told["error"]["param"], "no_such_field", "{} {path}: {told}", route.method);

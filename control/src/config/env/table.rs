@@ -107,7 +107,8 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_PRICES_URL", Url, "none", "URL from which a newer price list is fetched once a day"),
     row("LLMGW_RETENTION_USAGE_DAYS", Count(1, 36_500), "90", "Days to keep usage"),
     row("LLMGW_RETENTION_AUDIT_DAYS", Count(1, 36_500), "365", "Days to keep audit records"),
-    idle("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep delivered outbox records"),
+    row("LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS", Count(1, 36_500), "400", "Days to keep events, and their deliveries that do \
+         not wait"),
     row("LLMGW_USAGE_DB", Flag, "false", "Keep usage in a separate database, usage.db; a start moves it \
          there, or back"),
     row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory contains keys and \

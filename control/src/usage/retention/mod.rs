@@ -1,4 +1,5 @@
-//! Retention (CFG-7): deletes expired usage, usage sums, audit records and stored answers to repeated requests. The
+//! Retention (CFG-7): deletes expired usage, usage sums, audit records, stored answers to repeated requests, and events of
+//! the outbox. The
 //! writer thread deletes in short steps with long pauses, so that neither administrators nor the data plane notice.
 //!
 //! Usage expires by whole days in UTC. Exchanges and hourly sums are deleted together, so that they always agree; daily
@@ -17,7 +18,7 @@ use shared::clock::unix_ms;
 use self::tables::SumsTable;
 use crate::config::Lifetimes;
 use crate::db::HOUR_MS;
-use crate::db::{audit, idempotency};
+use crate::db::{alerts, audit, idempotency, outbox};
 use crate::usage::gauge::{Pruning, add};
 use crate::usage::rollup::DAY_HOURS;
 use crate::vault::VaultKeys;
@@ -27,6 +28,7 @@ use crate::vault::VaultKeys;
 pub(crate) struct RetentionPass {
     usage_days: u64,
     audit_days: u64,
+    outbox_days: u64,
     gauge: Arc<Pruning>,
     /// The time when the next step is due.
     due: Instant,
@@ -45,13 +47,21 @@ enum RetentionStage {
     Days,
     Audit,
     Answers,
+    Outbox,
 }
 
 impl RetentionPass {
     pub(crate) fn new(lifetimes: &Lifetimes, gauge: Arc<Pruning>) -> Self {
-        let (usage_days, audit_days) = (lifetimes.usage_days.into(), lifetimes.audit_days.into());
         let now = Instant::now();
-        Self { usage_days, audit_days, gauge, due: now, pass_began: now, stage: RetentionStage::Begin }
+        Self {
+            usage_days: lifetimes.usage_days.into(),
+            audit_days: lifetimes.audit_days.into(),
+            outbox_days: lifetimes.delivered_outbox_days.into(),
+            gauge,
+            due: now,
+            pass_began: now,
+            stage: RetentionStage::Begin,
+        }
     }
 
     /// True if a step is due.
@@ -134,8 +144,15 @@ impl RetentionPass {
                 counts.2 = audit::forget(tx, keys, before_ms, AUDIT_ROWS)?;
                 (counts.2 < u64::from(AUDIT_ROWS), RetentionStage::Answers)
             }
-            RetentionStage::Answers => {
-                (tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?, RetentionStage::Begin)
+            RetentionStage::Answers => (
+                tables::idempotency(tx, now_ms.saturating_sub(idempotency::KEPT_MS))?,
+                RetentionStage::Outbox,
+            ),
+            RetentionStage::Outbox => {
+                let before_ms = now_ms.saturating_sub(self.outbox_days.saturating_mul(DAY_MS));
+                let deleted =
+                    outbox::forget(tx, before_ms, OUTBOX_ROWS)? + alerts::forget(tx, before_ms, OUTBOX_ROWS)?;
+                (deleted == 0, RetentionStage::Begin)
             }
         };
         Ok((is_done, next, counts))
@@ -150,7 +167,8 @@ fn rest_before(stage: RetentionStage, held: Duration, lasted: Duration) -> Durat
         | RetentionStage::Hours
         | RetentionStage::Days
         | RetentionStage::Audit
-        | RetentionStage::Answers => {
+        | RetentionStage::Answers
+        | RetentionStage::Outbox => {
             let rest_max = if lasted > UNHURRIED { REST_MAX_HURRIED } else { REST_MAX };
             rest_max.min(held * REST)
         }
@@ -180,6 +198,7 @@ const REST_MAX_HURRIED: Duration = Duration::from_millis(250);
 const BETWEEN_PASSES: Duration = Duration::from_secs(600);
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 const AUDIT_ROWS: u32 = 64;
+const OUTBOX_ROWS: u32 = 64;
 
 #[cfg(test)]
 mod tests {

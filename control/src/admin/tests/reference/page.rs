@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::typescript::{members, type_of};
 use super::{ApiReference, DescribedRoute, described};
-use crate::admin::{Route, not_implemented};
+use crate::admin::Route;
 use crate::db::members::MemberRole;
 use crate::permission::Permission;
 use crate::permission::matrix::{Extent, grant};
@@ -23,10 +23,7 @@ pub(super) fn text(reference: &ApiReference) -> String {
         rows.dedup();
         text.extend(rows);
     }
-    text += "\n### Later\n\nThese routes exist and answer 501 `not_implemented`: ";
-    let later = not_implemented::ROUTES.iter().map(|route| format!("`{} {}`", route.method, named(route)));
-    text += &later.collect::<Vec<_>>().join(", ");
-    text += ".\n\n## Shapes\n\nA member with `?` may be absent.\n";
+    text += "\n## Shapes\n\nA member with `?` may be absent.\n";
     text.extend(reference.shapes.iter().map(|(name, shape)| section(reference, name, shape)));
     text
 }

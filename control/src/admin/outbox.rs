@@ -1,0 +1,174 @@
+//! `outbox`: deliveries of events, and the leases of external workers (ADM-5).
+
+use http::{Method, Response, StatusCode};
+use serde::{Deserialize, Serialize};
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::reference::NoMembers;
+use super::webhooks::kinds;
+use super::{ApiError, Call, Route, field, json, route_of, write_of};
+use crate::command::outbox::{ClaimDeliveries, ClaimedDeliveries, EndLease, RetryDelivery, WorkerFailure};
+use crate::db::outbox::{self, Delivery, DeliveryFilter, DeliveryState, OutboxFigures, lease};
+
+pub(super) static ROUTES: &[Route] = &[
+    route_of(Method::GET, "outbox", |call| Box::pin(list(call)))
+        .answers::<DeliveryPage>("Lists deliveries of events, newest first.")
+        .query(&["limit", "cursor", "state", "kind", "to"]),
+    write_of(Method::POST, "outbox/{}/retry", |call| Box::pin(retry(call)))
+        .answers::<Delivery>("Makes a delivery due at once, with ten new tries.")
+        .takes::<NoMembers>(),
+    route_of(Method::POST, "outbox/claim", |call| Box::pin(claim(call)))
+        .answers::<ClaimedDeliveries>("Leases events to an external worker, oldest first.")
+        .takes::<NewClaim>(),
+    route_of(Method::POST, "outbox/{}/delivered", |call| Box::pin(delivered(call)))
+        .answers::<Delivery>("Ends a lease: the event was delivered.")
+        .takes::<DeliveredReport>(),
+    route_of(Method::POST, "outbox/{}/failed", |call| Box::pin(failed(call)))
+        .answers::<Delivery>("Ends a lease: the event was not delivered. After ten failures it is dead.")
+        .takes::<FailedReport>(),
+];
+
+/// One page of deliveries.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct DeliveryPage {
+    data: Vec<Delivery>,
+    /// The `cursor` of the next page; null on the last one.
+    next_cursor: Option<String>,
+    /// The numbers of unfinished deliveries, regardless of filters.
+    unfinished: OutboxFigures,
+}
+
+async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let mut query = call.query()?;
+    let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
+    let before = query.text("cursor").map(|text| cursor(&text)).transpose()?.unwrap_or(i64::MAX);
+    let filter = DeliveryFilter {
+        state: query.choice("state", &DeliveryState::ALL)?,
+        kind: query.text("kind"),
+        to: query.text("to"),
+    };
+    query.finish()?;
+    let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let asked =
+        call.app.readers.ask(move |db| Ok((outbox::page(db, &filter, before, rows)?, outbox::figures(db)?)));
+    let (mut data, unfinished) = asked.await?;
+    let more = data.len() > limit;
+    data.truncate(limit);
+    let next_cursor = data.last().filter(|_| more).map(|delivery| delivery.id.clone());
+    json(&DeliveryPage { data, next_cursor, unfinished })
+}
+
+fn cursor(text: &str) -> Result<i64, ApiError> {
+    let parsed = text.parse().ok().filter(|id| *id > 0);
+    parsed
+        .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
+}
+
+async fn retry(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    call.no_fields()?;
+    call.execute(StatusCode::OK, RetryDelivery { number: number(&call)? }).await
+}
+
+/// A claim of a worker.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct NewClaim {
+    /// The name of the worker, 1 to 200 characters on one line; `worker` by default.
+    #[serde(default)]
+    worker: Option<String>,
+    /// The most events to claim, from 1 to 100; 10 by default.
+    #[serde(default)]
+    limit: Option<u32>,
+    /// The time within which the worker must report, from 1 to 3,600 seconds; 60 by default. After it, the events count
+    /// as failed once more and others can claim them.
+    #[serde(default)]
+    lease_seconds: Option<u32>,
+    /// The kinds of events; null for all.
+    #[serde(default)]
+    kinds: Option<Vec<String>>,
+}
+
+async fn claim(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let new: NewClaim = call.json()?;
+    let claim = ClaimDeliveries {
+        worker: field::name("worker", new.worker.as_deref().unwrap_or("worker"))?,
+        limit: within("limit", new.limit.unwrap_or(CLAIMED_DEFAULT), CLAIMED_MAX)?,
+        lease_ms: u64::from(within(
+            "lease_seconds",
+            new.lease_seconds.unwrap_or(LEASE_SECONDS),
+            LEASE_SECONDS_MAX,
+        )?) * 1_000,
+        kinds: new.kinds.map(kinds).transpose()?,
+    };
+    // Workers ask often: an answer without events is no change, and is not audited.
+    if !call.app.readers.ask(|db| lease::is_waiting(db, unix_ms())).await? {
+        return json(&ClaimedDeliveries { data: Vec::new(), lease: None, lease_until_ms: None });
+    }
+    call.execute(StatusCode::OK, claim).await
+}
+
+/// A report of a delivered event.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct DeliveredReport {
+    /// The lease of the claim.
+    lease: String,
+}
+
+async fn delivered(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let DeliveredReport { lease } = call.json()?;
+    let end = EndLease { number: number(&call)?, lease, failure: None };
+    call.execute(StatusCode::OK, end).await
+}
+
+/// A report of a failure.
+#[derive(Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+struct FailedReport {
+    /// The lease of the claim.
+    lease: String,
+    /// The reason, 1 to 200 characters on one line.
+    #[serde(default)]
+    error: Option<String>,
+    /// The shortest pause before the next try, from 0 to 3,600 seconds.
+    #[serde(default)]
+    retry_after_seconds: u32,
+}
+
+async fn failed(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let FailedReport { lease, error, retry_after_seconds } = call.json()?;
+    let error = field::name("error", error.as_deref().unwrap_or("The worker reported a failure."))?;
+    let retry_after_ms = u64::from(retry_after_seconds.min(LEASE_SECONDS_MAX)) * 1_000;
+    let failure = Some(WorkerFailure { error, retry_after_ms });
+    call.execute(StatusCode::OK, EndLease { number: number(&call)?, lease, failure }).await
+}
+
+/// Returns the number of the delivery that the path names.
+fn number(call: &Call<'_>) -> Result<i64, ApiError> {
+    let missing = || ApiError::new(ErrorKind::NotFound, "There is no such delivery.");
+    call.argument().parse().map_err(|_| missing())
+}
+
+fn within(name: &str, number: u32, max: u32) -> Result<u32, ApiError> {
+    if (1..=max).contains(&number) {
+        return Ok(number);
+    }
+    Err(ApiError::parameter(name, format!("{name} must be a number from 1 to {max}.")))
+}
+
+const LIMIT_DEFAULT: usize = 50;
+const LIMIT_MAX: usize = 500;
+const CLAIMED_DEFAULT: u32 = 10;
+const CLAIMED_MAX: u32 = 100;
+const LEASE_SECONDS: u32 = 60;
+const LEASE_SECONDS_MAX: u32 = 3_600;

@@ -1,0 +1,132 @@
+//! Evaluates the rules for alerts in a background task of the control thread: measures, asks the
+//! [engine](crate::alerts) what has changed, and has the writer store it with its event.
+
+mod costs;
+mod metrics;
+mod sources;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use shared::clock::unix_ms;
+
+use self::costs::SpendWatch;
+use crate::actor::{Actor, Who};
+use crate::admin::App;
+use crate::alerts::{AlertChange, AlertEngine, Measurements};
+use crate::command::alerts::ChangeAlert;
+use crate::command::{AdminWrite, Answer};
+use crate::db::alert_rules::{self, AlertRule};
+use crate::db::alerts::unresolved;
+use crate::db::error::DbError;
+use crate::db::outbox;
+
+/// The background task.
+#[derive(Debug)]
+pub(crate) struct AlertWatch {
+    app: Arc<App>,
+    engine: AlertEngine,
+    spend: SpendWatch,
+    /// The number of evaluations.
+    ticks: u64,
+}
+
+impl AlertWatch {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self { app, engine: AlertEngine::default(), spend: SpendWatch::default(), ticks: 0 }
+    }
+
+    /// Evaluates the rules for as long as the future is polled.
+    pub(crate) async fn run(mut self) {
+        while let Err(error) = self.restore().await {
+            tracing::warn!("cannot read the open alerts; retrying: {error}");
+            tokio::time::sleep(TICK).await;
+        }
+        loop {
+            if let Err(error) = self.tick().await {
+                tracing::warn!("cannot evaluate alerts; retrying: {error}");
+            }
+            self.ticks += 1;
+            tokio::time::sleep(TICK).await;
+        }
+    }
+
+    /// Continues with the alerts that are not resolved.
+    async fn restore(&mut self) -> Result<(), DbError> {
+        self.engine = AlertEngine::of(&self.app.readers.ask(unresolved).await?);
+        Ok(())
+    }
+
+    async fn tick(&mut self) -> Result<(), DbError> {
+        let rules = self.app.readers.ask(alert_rules::all).await?;
+        let measured = self.measure(&rules).await?;
+        let changes = self.engine.step(&rules, &measured, unix_ms());
+        let is_changed = !changes.is_empty();
+        for change in changes.into_iter().take(CHANGES_MAX) {
+            self.store(change).await;
+        }
+        if is_changed || self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
+            self.show_metrics().await?;
+        }
+        Ok(())
+    }
+
+    /// Makes alerts and the outbox part of `GET /metrics`.
+    async fn show_metrics(&self) -> Result<(), DbError> {
+        let read = self.app.readers.ask(|db| Ok((unresolved(db)?, outbox::figures(db)?)));
+        let (alerts, figures) = read.await?;
+        self.app.observer.activity.control_metrics.store(Arc::new(metrics::text(&alerts, figures)));
+        Ok(())
+    }
+
+    /// Measures what is in memory, and from time to time what is in the database.
+    async fn measure(&mut self, rules: &[AlertRule]) -> Result<Measurements, DbError> {
+        let mut measured = Measurements::default();
+        sources::in_memory(&self.app, &mut measured);
+        if self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
+            sources::stored(&self.app, rules, &mut measured).await?;
+            self.spend.measure(&self.app, &mut measured).await?;
+        }
+        Ok(measured)
+    }
+
+    /// Stores a change. If that fails, a later tick tries again.
+    async fn store(&mut self, change: AlertChange) {
+        let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+        let command = Box::new(ChangeAlert(change.clone()));
+        let write = AdminWrite { command, actor, status: StatusCode::OK, idempotency: None };
+        match self.app.writer.write(write).await {
+            Ok(answer) => self.stored(change, &answer),
+            Err(error) => tracing::warn!("cannot store an alert; retrying: {error:?}"),
+        }
+    }
+
+    fn stored(&mut self, change: AlertChange, answer: &Answer) {
+        match change {
+            AlertChange::Open { rule, measurement, .. } => {
+                let stored: BTreeMap<String, serde_json::Value> =
+                    serde_json::from_slice(&answer.body).unwrap_or_default();
+                let id = stored.get("id").and_then(serde_json::Value::as_str).unwrap_or_default();
+                self.engine.opened(&rule, measurement.object.as_deref(), id);
+                tracing::warn!(alert.id = id, "alert {}: {}", measurement.kind.name(), measurement.text);
+            }
+            AlertChange::Resolve { alert, .. } => {
+                self.engine.resolved(&alert);
+                tracing::info!(alert.id = alert, "an alert is resolved");
+            }
+            AlertChange::Again { .. } => {}
+        }
+    }
+}
+
+/// The interval of evaluations.
+const TICK: Duration = Duration::from_secs(2);
+/// What is in the database is measured with every fifth evaluation.
+const TICKS_BETWEEN_READS: u64 = 5;
+/// Changes of one evaluation that are stored; the next one finds the others again.
+const CHANGES_MAX: usize = 50;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,186 @@
+//! A month of alerts in simulated time: the engine and the built-in rules over a load by the minute.
+
+#![expect(clippy::cast_precision_loss, reason = "the minutes of a month are far below 2^52")]
+
+use std::collections::{BTreeMap, HashMap};
+
+use rusqlite::Connection;
+
+use super::costs::{anomaly, bands};
+use crate::alerts::{AlertChange, AlertEngine, Measurement, Measurements, SpendBand};
+use crate::db::alert_rules::{self, AlertKind, AlertRule};
+use crate::db::alerts::AlertFigures;
+use crate::usage::hour_costs::{CostSubject, HourCost, HourCosts};
+
+const MINUTE_MS: u64 = 60_000;
+const DAY: u64 = 24 * 60;
+/// The first minute of the month: a Monday, after four weeks of history.
+const START: u64 = 29_376_000 + 28 * DAY;
+const AGENT: &str = "key_agent";
+const BATCH: &str = "key_batch";
+
+/// The spending of each hour, which repeats by the week: an agent that works in office hours, and a batch on Saturdays.
+/// In one hour of the third week the agent loops: 50 times the requests.
+fn load() -> HourCosts {
+    let mut costs = HourCosts::new();
+    let first = START / 60 - 28 * 24;
+    for hour in first..START / 60 + 31 * 24 {
+        let (day, of_day) = ((hour - first) / 24 % 7, hour % 24);
+        let jitter = (hour.wrapping_mul(0x9e37_79b9) >> 7) % 40;
+        let mut put = |key: &str, requests: u64| {
+            let micro_usd = f64::from(u32::try_from(requests).unwrap()) * 20_000.0;
+            let subject = CostSubject::Key(key.into());
+            costs.entry(subject).or_default().insert(hour, HourCost { requests, micro_usd });
+        };
+        if day < 5 && (8..18).contains(&of_day) {
+            let loops = if hour == LOOP_HOUR { 50 } else { 1 };
+            put(AGENT, (180 + jitter) * loops);
+        }
+        if day == 5 && (2..6).contains(&of_day) {
+            put(BATCH, 5_000 + 10 * jitter);
+        }
+    }
+    costs
+}
+
+/// 14:00 of the Thursday of the third week.
+const LOOP_HOUR: u64 = START / 60 + 17 * 24 + 14;
+
+/// The condition of one object over the month, in minutes since its start: true if it is met.
+fn scripted(minute: u64) -> Vec<(AlertKind, &'static str, f64)> {
+    let (day, of_day) = (minute / DAY, minute % DAY);
+    let mut found = Vec::new();
+    // A daily limit of which a twentieth is used each hour, and twice as much on day 9.
+    let used = of_day as f64 / 60.0 * if day == 9 { 10.0 } else { 3.0 };
+    found.push((AlertKind::QuotaWarning, "quota_day", used));
+    found.push((AlertKind::QuotaExhausted, "quota_day", used));
+    // A key that expires at the end of day 20.
+    if minute < 21 * DAY {
+        found.push((AlertKind::KeyExpiring, "key_old", (21 * DAY - minute) as f64 / DAY as f64));
+    }
+    // A provider that is down for an hour, one that flaps for half a day, and failures too short for an alert.
+    let is_down = (5 * DAY + 600..5 * DAY + 660).contains(&minute);
+    let flaps = (12 * DAY..12 * DAY + 720).contains(&minute) && minute % 3 < 2;
+    let is_short = minute % 1_000 == 999;
+    if is_down || flaps {
+        found.push((AlertKind::ProviderDown, "up", 0.0));
+    }
+    if is_short {
+        found.push((AlertKind::ProviderDown, "other", 0.0));
+    }
+    if (22 * DAY..22 * DAY + 90).contains(&minute) {
+        found.push((AlertKind::CredentialBroken, "up", 0.0));
+    }
+    if (8 * DAY + 30..8 * DAY + 45).contains(&minute) {
+        found.push((AlertKind::ConfigReloadFailed, "", 0.0));
+    }
+    // The disk fills up by two per cent a day and is cleaned on day 26.
+    let free = if day < 26 { 60.0 - minute as f64 / DAY as f64 * 2.0 } else { 50.0 };
+    found.push((AlertKind::DiskLow, "", free));
+    if (3..4).contains(&day) {
+        found.push((AlertKind::BackupFailed, "", 0.0));
+    }
+    if (15..17).contains(&day) {
+        found.push((AlertKind::CatalogDrift, "coding", 0.0));
+    }
+    found
+}
+
+fn measured(
+    minute: u64,
+    costs: &HourCosts,
+    usual: &mut (u64, HashMap<CostSubject, SpendBand>),
+) -> Measurements {
+    let kinds = AlertKind::ALL.iter().map(|(_, kind)| *kind).collect();
+    let mut measured = Measurements { kinds, found: Vec::new() };
+    for (kind, object, value) in scripted(minute) {
+        let object = Some(object.to_owned()).filter(|object| !object.is_empty());
+        let figures = AlertFigures::new();
+        measured.found.push(Measurement { kind, object, value, text: String::new(), figures });
+    }
+    let hour = (START + minute) / 60;
+    if usual.0 != hour {
+        *usual = (hour, bands(hour, costs));
+    }
+    for (subject, hours) in costs {
+        let Some(cost) = hours.get(&hour) else { continue };
+        // The hour has been spent evenly up to this minute.
+        let part = ((START + minute) % 60 + 1) as f64 / 60.0;
+        let cost = HourCost { requests: cost.requests, micro_usd: cost.micro_usd * part };
+        measured.found.push(anomaly(subject, None, cost, usual.1.get(subject).copied().unwrap_or_default()));
+    }
+    measured
+}
+
+fn built_in() -> Vec<AlertRule> {
+    let mut db = Connection::open_in_memory().unwrap();
+    crate::db::migrate::migrate(&mut db).unwrap();
+    alert_rules::all(&db).unwrap()
+}
+
+/// What fired in a month, what should have fired, and none twice.
+#[test]
+fn a_month_of_load_raises_each_alert_once_and_no_other() {
+    let (rules, costs) = (built_in(), load());
+    let (mut engine, mut usual) = (AlertEngine::default(), (0, HashMap::new()));
+    let mut open: BTreeMap<String, (String, String)> = BTreeMap::new();
+    let mut fired: BTreeMap<(String, String), Vec<(u64, u64)>> = BTreeMap::new();
+    let mut began: BTreeMap<String, u64> = BTreeMap::new();
+    let mut flaps = 0;
+    for minute in 0..31 * DAY {
+        for change in engine.step(&rules, &measured(minute, &costs, &mut usual), (START + minute) * MINUTE_MS)
+        {
+            match change {
+                AlertChange::Open { rule, measurement, .. } => {
+                    let alert = format!("alert {} {minute}", began.len());
+                    let subject = (rule.clone(), measurement.object.clone().unwrap_or_default());
+                    assert!(!open.values().any(|other| *other == subject), "{subject:?} is open already");
+                    engine.opened(&rule, measurement.object.as_deref(), &alert);
+                    began.insert(alert.clone(), minute);
+                    open.insert(alert, subject);
+                }
+                AlertChange::Resolve { alert, .. } => {
+                    engine.resolved(&alert);
+                    let subject = open.remove(&alert).expect("it was open");
+                    fired.entry(subject).or_default().push((began[&alert], minute));
+                }
+                AlertChange::Again { .. } => flaps += 1,
+            }
+        }
+    }
+    assert!(open.is_empty(), "{open:?}");
+    let day = |day: u64, minute: u64| day * DAY + minute;
+    let want: BTreeMap<(String, String), Vec<(u64, u64)>> = [
+        // 80 per cent and all of the daily limit on day 9, until the window ends; five minutes without the condition.
+        ("quota_warning", "quota_day", day(9, 480), day(10, 5)),
+        ("quota_exhausted", "quota_day", day(9, 600), day(10, 5)),
+        // A week before its end, until it has expired.
+        ("key_expiring", "key_old", day(14, 0), day(21, 1)),
+        ("credential_broken", "up", day(22, 1), day(22, 95)),
+        ("spend_anomaly", AGENT, 0, 0),
+        ("catalog_drift", "coding", day(15, 0), day(17, 5)),
+        ("config_reload_failed", "", day(8, 30), day(8, 46)),
+        ("disk_low", "", day(25, 2), day(26, 10)),
+        ("backup_failed", "", day(3, 0), day(4, 0)),
+    ]
+    .into_iter()
+    .map(|(kind, object, from, to)| ((format!("rule_{kind}"), object.to_owned()), vec![(from, to)]))
+    .chain([(
+        ("rule_provider_down".to_owned(), "up".to_owned()),
+        vec![(day(5, 601), day(5, 662)), (day(12, 1), day(12, 721))],
+    )])
+    .collect();
+    let spend =
+        fired.get_mut(&("rule_spend_anomaly".to_owned(), AGENT.to_owned())).expect("the loop was found");
+    let [(from, to)] = spend.as_slice() else { panic!("{spend:?}") };
+    let loop_minute = LOOP_HOUR * 60 - START;
+    assert!(
+        (loop_minute..loop_minute + 10).contains(from),
+        "found {} minutes after its start",
+        from - loop_minute
+    );
+    assert!(*to <= loop_minute + 3 * 60, "{to}");
+    *spend = vec![(0, 0)];
+    assert_eq!(fired, want);
+    assert!(flaps > 200, "the provider that flaps has one alert: {flaps}");
+}

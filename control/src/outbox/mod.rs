@@ -1,0 +1,155 @@
+//! Delivers events to webhooks: at least once, signed, with pauses between tries (ADM-5).
+//!
+//! A delivery is pending in the database until the outcome of a try is stored, and nothing is stored before a try. A
+//! process that is killed in between tries again after its next start; receivers recognize repetitions by the ID.
+
+mod send;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use shared::clock::unix_ms;
+use shared::port::HttpClient;
+use tokio::task::JoinSet;
+
+pub(crate) use self::send::{Message, send};
+use crate::db::outbox::delivery::{Tried, due, record};
+use crate::db::readers::Readers;
+use crate::db::webhooks::WebhookRow;
+use crate::vault::{VaultKeys, random};
+use crate::webhook::Backoff;
+use crate::writer::WriterHandle;
+
+/// The background task that delivers.
+#[derive(Debug)]
+pub(crate) struct Deliverer {
+    pub(crate) readers: Readers,
+    pub(crate) writer: WriterHandle,
+    pub(crate) keys: Arc<VaultKeys>,
+    pub(crate) http: Arc<dyn HttpClient>,
+}
+
+/// A delivery that is being tried.
+#[derive(Debug)]
+struct Trying {
+    webhook: WebhookRow,
+    message: Message,
+    /// Its failures before this try.
+    failures: u32,
+}
+
+impl Deliverer {
+    /// Delivers for as long as the future is polled.
+    pub(crate) async fn run(self) {
+        let mut running = JoinSet::new();
+        // The deliveries that are being tried, or whose outcome is not stored yet.
+        let mut busy = BTreeSet::new();
+        let mut outcomes: Vec<Tried> = Vec::new();
+        loop {
+            let pause = if self.store(&mut outcomes, &mut busy).await {
+                self.start_due(&mut running, &mut busy).await;
+                PAUSE
+            } else {
+                PAUSE_FAILING
+            };
+            tokio::select! {
+                Some(done) = running.join_next() => {
+                    let done = std::iter::once(done).chain(std::iter::from_fn(|| running.try_join_next()));
+                    outcomes.extend(done.filter_map(Result::ok));
+                }
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Stores the outcomes. Returns false if that fails; they are kept then.
+    async fn store(&self, outcomes: &mut Vec<Tried>, busy: &mut BTreeSet<i64>) -> bool {
+        if outcomes.is_empty() {
+            return true;
+        }
+        let stored = outcomes.clone();
+        let storing = self.writer.run(move |db| {
+            let tx = db.transaction()?;
+            stored.iter().try_for_each(|tried| record(&tx, tried, unix_ms()))?;
+            tx.commit()
+        });
+        match storing.await {
+            Ok(()) => {
+                outcomes.drain(..).for_each(|tried| {
+                    busy.remove(&tried.number);
+                });
+                true
+            }
+            Err(error) => {
+                tracing::warn!("cannot store the outcome of deliveries; retrying: {error}");
+                false
+            }
+        }
+    }
+
+    /// Starts the tries that are due, up to the limits.
+    async fn start_due(&self, running: &mut JoinSet<Tried>, busy: &mut BTreeSet<i64>) {
+        let rows = i64::try_from(busy.len() + PER_WEBHOOK_MAX).unwrap_or(i64::MAX);
+        let found = match self.readers.ask(move |db| due(db, unix_ms(), rows)).await {
+            Ok(found) => found,
+            Err(error) => {
+                tracing::debug!("cannot read the outbox: {error}");
+                return;
+            }
+        };
+        for of_webhook in found {
+            let is_busy = |number: &i64| busy.contains(number);
+            let numbers: Vec<i64> =
+                of_webhook.deliveries.iter().filter_map(|due| due.id.parse().ok()).collect();
+            let free =
+                PER_WEBHOOK_MAX.saturating_sub(numbers.iter().filter(|number| is_busy(number)).count());
+            let new: Vec<_> = std::iter::zip(numbers, of_webhook.deliveries)
+                .filter(|(number, _)| !is_busy(number))
+                .take(free.min(AT_ONCE_MAX.saturating_sub(busy.len())))
+                .collect();
+            for (number, delivery) in new {
+                busy.insert(number);
+                let webhook = of_webhook.webhook.clone();
+                let message = Message::of(&delivery.event, webhook.format);
+                let trying = Trying { webhook, message, failures: delivery.tries };
+                running.spawn(attempt((Arc::clone(&self.keys), Arc::clone(&self.http)), number, trying));
+            }
+        }
+    }
+}
+
+/// Tries one delivery and returns the outcome.
+async fn attempt((keys, http): (Arc<VaultKeys>, Arc<dyn HttpClient>), number: i64, trying: Trying) -> Tried {
+    let Trying { webhook, message, failures } = trying;
+    let sent = send(&keys, &http, &webhook, &message).await;
+    let mut tried =
+        Tried { number, tries_before: failures, status: sent.status, error: None, next_at_ms: None };
+    if let Some(error) = sent.error {
+        let backoff = Backoff { first_ms: u64::from(webhook.retry_seconds) * 1_000 };
+        tried.next_at_ms = backoff.next_at_ms(unix_ms(), failures + 1, sent.retry_after_ms, fraction());
+        if tried.next_at_ms.is_none() {
+            tracing::error!(
+                webhook.id = webhook.id,
+                "an event could not be delivered to {}: {error}",
+                webhook.name
+            );
+        }
+        tried.error = Some(error);
+    }
+    tried
+}
+
+/// Returns a random number from 0 to 1.
+fn fraction() -> f64 {
+    let bytes: [u8; 2] = random().unwrap_or([u8::MAX; 2]);
+    f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX)
+}
+
+/// Concurrent tries.
+const AT_ONCE_MAX: usize = 16;
+/// Concurrent tries of one webhook; one that receives in order has one.
+const PER_WEBHOOK_MAX: usize = 4;
+/// The interval at which the outbox is read while nothing happens.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_FAILING: Duration = Duration::from_secs(2);
