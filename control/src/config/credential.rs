@@ -90,10 +90,16 @@ impl ProviderReader<'_> {
         }
     }
 
-    pub(super) fn kept_key(&self, kind: &ProviderKind, entry: Option<&RegistryEntry>) -> KeptKey {
+    pub(super) fn kept_key(
+        &self,
+        kind: &ProviderKind,
+        entry: Option<&RegistryEntry>,
+        auth: ConnectionAuth,
+    ) -> KeptKey {
         let written = self.raw.api_key.as_deref().is_some_and(|key| !key.trim().is_empty());
         let of_file = self.place == WrittenIn::File && !self.raw.disabled;
-        if !of_file || written || kind.auth == Auth::None || self.has_credential_header() {
+        let has_key = auth == ConnectionAuth::ApiKey;
+        if !of_file || written || !has_key || kind.auth == Auth::None || self.has_credential_header() {
             KeptKey::Ignored
         } else if needs_key(kind, entry) {
             KeptKey::Needed

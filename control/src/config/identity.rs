@@ -84,7 +84,7 @@ pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mu
     let providers = needed_by.join(", ");
     match (&partner.client_id, &partner.public_base_url) {
         (None, _) if !needed_by.is_empty() => warnings.push(format!(
-            "{CLIENT_ID} is not set, so nobody can sign in to the OAuth providers of the file ({providers})"
+            "{CLIENT_ID} is not set, so no sign-in to the OAuth providers of the file ({providers}) can begin"
         )),
         (None, Some(_)) => {
             warnings.push(format!("{PUBLIC_BASE_URL} has no effect without {CLIENT_ID}"));

@@ -24,6 +24,10 @@ impl ProviderReader<'_> {
             self.note(&[key("oauth")], format!("auth {} has no oauth settings; omit them", auth.name()));
             return None;
         }
+        if self.raw.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
+            let message = "oauth and the header authorization cannot be combined; keep one";
+            self.note(&[key("oauth")], message);
+        }
         let authorize_url = self.oauth_url("authorize_url", oauth.authorize_url.as_ref());
         let token_url = self.oauth_url("token_url", oauth.token_url.as_ref());
         let device_authorization_url =

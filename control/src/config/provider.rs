@@ -60,9 +60,11 @@ impl ProviderReader<'_> {
         let base_url = self.base_url(kind, entry, &place);
         let listed = entry.is_none_or(|entry| entry.models.is_empty());
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
-        let kept_key = self.kept_key(kind, entry);
+        let kept_key = self.kept_key(kind, entry, auth);
         let dialects = self.dialects(kind, entry, origin.as_ref());
-        self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
+        if auth != ConnectionAuth::Oauth {
+            self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
+        }
         self.echo_only_for_echo(kind);
         let oauth = self.oauth(kind, auth);
         let extension = self.extension(kind, auth);

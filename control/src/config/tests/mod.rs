@@ -3,6 +3,7 @@
 mod faults;
 mod layers;
 mod meaning;
+mod oauth;
 
 use std::path::Path;
 use std::sync::Arc;
