@@ -1,6 +1,7 @@
 // Calls of the admin API. One place handles an ended session, a gateway that does not answer, and errors.
 import { signal } from "@preact/signals";
 import { awaited } from "./arrival";
+import type { Permission, Session, SessionSso } from "./types";
 
 const ROOT = "/admin/api/";
 
@@ -27,17 +28,21 @@ export class Unreachable extends Error {
 
 export type Answer<T> = { data: T; etag: string | null };
 
-export type Session = {
-  /** False if there is no session; then all but `idle_seconds_max` is null. */
-  administrator: boolean;
-  key: string | null;
-  csrf_token: string | null;
-  expires_at_ms: number | null;
-  idle_seconds_max: number;
-};
-
 /** The session of this page; null while nobody is signed in. */
 export const session = signal<Session | null>(null);
+/** Single sign-on, as the last look at the session showed it; null if it is off. */
+export const sso = signal<SessionSso | null>(null);
+
+/** True if the caller has the permission for some objects at least. The gateway decides about each. */
+export const may = (permission: Permission): boolean => session.value?.permissions.includes(permission) ?? false;
+
+/** What humans without the administrators' group may read. */
+const OF_HUMANS = ["session", "principals", "projects", "keys", "providers", "requests", "running", "series", "suggest", "usage"];
+
+/** True if the caller may read the path; pages do not ask for what would be refused. */
+export const readable = (path: string): boolean =>
+  session.value === null || may("administer") || OF_HUMANS.includes(path.split(/[/?]/)[0] ?? "");
+
 /** True while the sign-in is open. */
 export const signInWanted = signal(false);
 /** The time at which the gateway stopped answering. */
@@ -172,32 +177,43 @@ async function renewToken(): Promise<boolean> {
   const response = await send("GET", "session", {});
   if (!response.ok) return false;
   const opened: Session = await response.json();
-  if (!opened.administrator) return false;
+  if (!isOpen(opened)) return false;
   session.value = opened;
   return opened.csrf_token !== known;
 }
+
+const isOpen = (found: Session): boolean => found.administrator || found.human !== null;
 
 /** Returns the session of the cookie, or null. */
 export async function currentSession(): Promise<Session | null> {
   const response = await send("GET", "session", {});
   if (response.ok) {
     const found: Session = await response.json();
-    return found.administrator ? found : null;
+    sso.value = found.sso;
+    return isOpen(found) ? found : null;
   }
   await response.body?.cancel();
   return null;
 }
 
 /** Opens a session with an administrator key. The key is sent in the body and kept nowhere. */
-export async function openSession(key: string): Promise<Session> {
-  const response = await send("POST", "session", { body: { key } });
+export const openSession = (key: string): Promise<Session> => opened({ key });
+
+/** Opens a session as the human whom single sign-on has authenticated. */
+export const openHumanSession = (): Promise<Session> => opened({ sso: true });
+
+async function opened(body: { key: string } | { sso: true }): Promise<Session> {
+  const response = await send("POST", "session", { body });
   if (response.ok) return response.json();
   throw await faultOf(response);
 }
 
 /** Ends the session. */
 export async function closeSession(): Promise<void> {
+  const leave = session.value?.human ? session.value.sso?.sign_out_url : null;
   await send("DELETE", "session", {}).then((response) => response.body?.cancel());
+  // The session with the proxy ends there; without that, the next person could continue as this one.
+  if (leave) location.assign(leave);
   session.value = null;
   signInWanted.value = true;
 }

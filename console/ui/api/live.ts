@@ -3,7 +3,7 @@
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { awaited } from "./arrival";
-import { call } from "./client";
+import { call, may } from "./client";
 import type { Change, LiveEvents, LiveProvider, Running, Watched } from "./shapes";
 import { seeVersion } from "./version";
 
@@ -47,6 +47,7 @@ export class Live {
   }
 
   private open(): void {
+    if (!may("administer")) return;
     this.close("waiting");
     this.there = awaited();
     const source = new EventSource(`/admin/api/${this.path}`);

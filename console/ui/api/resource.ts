@@ -1,7 +1,7 @@
 // One object of the admin API as signals: what was read last, the error of the last attempt, and when.
 import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { call, Fault, returns } from "./client";
+import { call, Fault, readable, returns } from "./client";
 
 export class Resource<T> {
   readonly data: Signal<T | null> = signal(null);
@@ -100,7 +100,8 @@ export function useCached<C extends Cached>(cached: C | null): C | null {
 }
 
 /** Returns the object at `path`, which is read when the component appears. Without a path it stays empty. */
-export function useResource<T>(path: string | null): Resource<T> {
+export function useResource<T>(wanted: string | null): Resource<T> {
+  const path = wanted !== null && readable(wanted) ? wanted : null;
   const resource = useMemo(() => (path === null ? new Resource<T>("") : kept(path, () => new Resource<T>(path))), [path]);
   useCached(path === null ? null : resource);
   return resource;

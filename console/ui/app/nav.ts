@@ -1,5 +1,7 @@
 // The pages: their groups, addresses, keys and components. A page whose routes the gateway lacks is not here.
 import type { ComponentType } from "preact";
+import { may } from "../api/client";
+import type { Permission } from "../api/types";
 import { AccessPage } from "../page/access";
 import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
@@ -24,7 +26,8 @@ import { SetupPage } from "../page/setup";
 import { UsagePage } from "../page/usage";
 import type { IconName } from "../part/icon";
 
-export type PageEntry = { title: string; path: string; icon: IconName; key?: string };
+/** A page of the navigation. Without `needs` it is for administrators. */
+export type PageEntry = { title: string; path: string; icon: IconName; key?: string; needs?: Permission };
 export type Group = { title: string | null; pages: PageEntry[] };
 
 /** The set-up. It is in the navigation until it is finished. */
@@ -37,8 +40,8 @@ export const GROUPS: Group[] = [
     pages: [
       { title: "Overview", path: "/", icon: "activity", key: "o" },
       { title: "Set up", path: SETUP, icon: "circle-check" },
-      { title: "Requests", path: "/requests", icon: "list", key: "r" },
-      { title: "Usage", path: "/usage", icon: "chart-column", key: "u" },
+      { title: "Requests", path: "/requests", icon: "list", key: "r", needs: "see_usage" },
+      { title: "Usage", path: "/usage", icon: "chart-column", key: "u", needs: "see_usage" },
     ],
   },
   {
@@ -53,8 +56,8 @@ export const GROUPS: Group[] = [
   {
     title: "Allow",
     pages: [
-      { title: "Access", path: "/access", icon: "users", key: "a" },
-      { title: "API keys", path: "/keys", icon: "key-round", key: "k" },
+      { title: "Access", path: "/access", icon: "users", key: "a", needs: "see_projects" },
+      { title: "API keys", path: "/keys", icon: "key-round", key: "k", needs: "see_keys" },
       { title: "Quotas", path: "/quotas", icon: "gauge", key: "q" },
       { title: "Connect a client", path: "/connect", icon: "terminal", key: "c" },
     ],
@@ -70,6 +73,18 @@ export const GROUPS: Group[] = [
 ];
 
 export const PAGES: PageEntry[] = GROUPS.flatMap((group) => group.pages);
+
+const isPermitted = ({ needs }: PageEntry): boolean => may(needs ?? "administer");
+
+/** The pages that the caller may use. */
+export const permittedPages = (): PageEntry[] => PAGES.filter(isPermitted);
+
+/** The navigation of the caller. */
+export const permittedGroups = (): Group[] =>
+  GROUPS.map(({ title, pages }) => ({ title, pages: pages.filter(isPermitted) })).filter(({ pages }) => pages.length > 0);
+
+/** The page that the caller begins with: a human without the administrators' group has no overview. */
+export const start = (): string => (may("administer") ? HOME : "/keys");
 
 /** The page that the console begins with. */
 export const HOME = "/";

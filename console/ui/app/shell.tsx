@@ -1,7 +1,7 @@
 // The frame around every page: navigation, the way back, search, sign-out, and the bar that says when the gateway is silent.
 import { useEffect, useState } from "preact/hooks";
 import { arrived } from "../api/arrival";
-import { closeSession, offlineSince, session, signInWanted } from "../api/client";
+import { closeSession, may, offlineSince, session, signInWanted } from "../api/client";
 import { forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
@@ -11,7 +11,7 @@ import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { GROUPS, HOME, PAGES, ROUTES, SETUP } from "./nav";
+import { HOME, PAGES, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
 import { href, lastPart, match, path } from "./router";
@@ -31,7 +31,7 @@ export function App() {
 
 function Shell() {
   const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
-  useEffect(() => startShortcuts({ search: () => setOverlay("search"), help: () => setOverlay("keys") }), []);
+  useEffect(() => startShortcuts({ search: () => may("administer") && setOverlay("search"), help: () => setOverlay("keys") }), []);
   const version = useResource<GatewayState>("state").data.value?.version;
   useEffect(() => {
     if (version) seeVersion(version);
@@ -59,8 +59,10 @@ function Shell() {
 }
 
 function Current() {
-  const here = path.value;
-  for (const [pattern, Component] of ROUTES) {
+  const here = path.value === HOME ? start() : path.value;
+  const entry = entryOf(here);
+  const isPermitted = entry === undefined || permittedPages().includes(entry);
+  for (const [pattern, Component] of isPermitted ? ROUTES : []) {
     const parts = match(pattern, here);
     if (parts) return <Component key={here} {...parts} />;
   }
@@ -70,7 +72,7 @@ function Current() {
       icon="search"
       title="There is no such page"
       action={
-        <a class="btn" href={href(HOME)}>
+        <a class="btn" href={href(start())}>
           Go to the start
         </a>
       }
@@ -89,7 +91,7 @@ function Navigation({ id }: { id: string }) {
   const left = setup ? stepsLeft(setup) : 0;
   return (
     <>
-      {GROUPS.map((group) => (
+      {permittedGroups().map((group) => (
         <div key={group.title}>
           {group.title && (
             <div class="nav-group" id={`${id}-${group.title}`}>
@@ -134,7 +136,13 @@ function SideFoot() {
   const dark = isDark();
   return (
     <div class="side-foot">
-      <span>{state ? `${state.version} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}` : ""}</span>
+      <span>
+        {session.value?.human
+          ? (session.value.human.email ?? session.value.human.name)
+          : state
+            ? `${state.version} · up ${ago(state.started_at_ms).replace(/ ago$|^now$/, "")}`
+            : ""}
+      </span>
       <span class="pair-plain">
         <button
           type="button"
@@ -198,11 +206,13 @@ function Bar({ onSearch }: { onSearch: () => void }) {
         <Icon name="clock" small />
         {zoneName() === "UTC" ? "UTC" : "Local time"}
       </button>
-      <button type="button" class="jump" aria-keyshortcuts="Meta+K Control+K" onClick={onSearch}>
-        <Icon name="search" small />
-        <span>Search or jump to…</span>
-        <span class="kbd">Ctrl K</span>
-      </button>
+      {may("administer") && (
+        <button type="button" class="jump" aria-keyshortcuts="Meta+K Control+K" onClick={onSearch}>
+          <Icon name="search" small />
+          <span>Search or jump to…</span>
+          <span class="kbd">Ctrl K</span>
+        </button>
+      )}
     </header>
   );
 }

@@ -1,6 +1,6 @@
 // The sign-in. It opens over the page when the session has ended, and nothing that was typed below it is lost.
 import { useEffect, useId, useRef, useState } from "preact/hooks";
-import { Fault, openSession, signedIn } from "../api/client";
+import { currentSession, Fault, openHumanSession, openSession, signedIn, sso } from "../api/client";
 import { FormError } from "../part/form";
 import { Brand } from "../part/icon";
 
@@ -24,10 +24,18 @@ export function SignIn({ first }: { first: boolean }) {
     const before = document.activeElement;
     document.title = first ? "Sign in to llmgw" : document.title;
     dialog.current?.showModal();
+    // The identity may have changed since the page was opened.
+    if (!first) void currentSession().catch(() => null);
     return () => {
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, [first]);
+  const continueAsHuman = async (): Promise<void> => {
+    setBusy(true);
+    setError(null);
+    await openHumanSession().then(signedIn, (fault: Error) => setError(fault));
+    setBusy(false);
+  };
   const submit = async (event: Event): Promise<void> => {
     event.preventDefault();
     const input = field.current;
@@ -58,6 +66,21 @@ export function SignIn({ first }: { first: boolean }) {
           <h1 id={`${id}-title`}>Sign in to llmgw</h1>
         </div>
         {!first && <p>You were signed out after an hour without activity. Nothing you typed is lost.</p>}
+        {sso.value && (
+          <div class="field">
+            {sso.value.user && (
+              <button type="button" class="btn primary" disabled={busy} onClick={() => void continueAsHuman()}>
+                Continue as {sso.value.user}
+              </button>
+            )}
+            {!sso.value.user && (
+              <p class="help">
+                {sso.value.problem ??
+                  "Single sign-on is on, but this address does not lead through its proxy. Sign in with a key, or open the address of the proxy."}
+              </p>
+            )}
+          </div>
+        )}
         <input type="text" autocomplete="username" value="administrator" readOnly hidden />
         <div class="field">
           <label for={id}>Administrator key</label>
@@ -76,7 +99,7 @@ export function SignIn({ first }: { first: boolean }) {
           </p>
         </div>
         <FormError error={error} />
-        <button type="submit" class="btn primary" disabled={busy}>
+        <button type="submit" class={sso.value?.user ? "btn" : "btn primary"} disabled={busy}>
           {busy ? "Signing in…" : "Sign in"}
         </button>
       </form>

@@ -1,6 +1,6 @@
 // Humans and projects: who uses the gateway, and for what.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { changed } from "../api/resource";
 import type { Principal, Project } from "../api/types";
@@ -25,10 +25,12 @@ export function AccessPage() {
       title="Access"
       lead="A project is the unit of quota. Humans are its members, and keys may act as them."
       actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-          <Icon name="plus" small />
-          New {what}
-        </button>
+        may("administer") && (
+          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+            <Icon name="plus" small />
+            New {what}
+          </button>
+        )
       }
     >
       <Tabs
@@ -63,12 +65,16 @@ function Projects() {
             icon="folder"
             title="There is no project yet"
             action={
-              <button type="button" class="btn primary" onClick={open}>
-                New project
-              </button>
+              may("administer") && (
+                <button type="button" class="btn primary" onClick={open}>
+                  New project
+                </button>
+              )
             }
           >
-            Keys belong to a project, which bounds what they may use and spend.
+            {may("administer")
+              ? "Keys belong to a project, which bounds what they may use and spend."
+              : "Ask an administrator to add you to a project."}
           </Empty>
         }
         columns={[
@@ -106,9 +112,11 @@ function Humans() {
             icon="user"
             title="There is no human yet"
             action={
-              <button type="button" class="btn primary" onClick={open}>
-                New human
-              </button>
+              may("administer") && (
+                <button type="button" class="btn primary" onClick={open}>
+                  New human
+                </button>
+              )
             }
           >
             A human owns projects and private connections; keys may act as one.

@@ -1,6 +1,6 @@
 // One human: the projects they belong to, and the keys that act as them.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
@@ -72,19 +72,23 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
           <a class="btn" href={href(`/access/humans/${encodeURIComponent(of.id)}/access`)}>
             What can it call?
           </a>
-          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
-            <Icon name="pencil" small />
-            Edit
-          </button>
-          <Menu
-            label={`Actions for ${of.name}`}
-            items={[
-              of.disabled
-                ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
-                : { label: "Disable", icon: "power", run: () => setDoing("disable") },
-              { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
-            ]}
-          />
+          {may("administer") && (
+            <>
+              <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
+                <Icon name="pencil" small />
+                Edit
+              </button>
+              <Menu
+                label={`Actions for ${of.name}`}
+                items={[
+                  of.disabled
+                    ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
+                    : { label: "Disable", icon: "power", run: () => setDoing("disable") },
+                  { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
+                ]}
+              />
+            </>
+          )}
         </>
       }
     >
@@ -92,7 +96,7 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
         <div class="page-stack">
           <Projects of={of} />
           <Keys of={of} />
-          <Limits quotas={quotas} none="No limit of all keys that act as this human together." />
+          {may("administer") && <Limits quotas={quotas} none="No limit of all keys that act as this human together." />}
         </div>
         <Card bare>
           <Facts

@@ -1,4 +1,5 @@
 // The project keys.
+import { may } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
 import type { Key, Page as PageOf, Project, Quota, Usage, UsageLine } from "../api/types";
@@ -91,10 +92,12 @@ export function KeysPage() {
       title="API keys"
       lead="A key opens the data plane for one project, within its limits."
       actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-          <Icon name="plus" small />
-          Mint key
-        </button>
+        may("mint_keys") && (
+          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+            <Icon name="plus" small />
+            Mint key
+          </button>
+        )
       }
     >
       <div class="filters">

@@ -1,6 +1,6 @@
 // One project: its members, what its keys may use, its limits and its keys.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
@@ -77,19 +77,23 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
           <a class="btn" href={href(`/access/projects/${encodeURIComponent(of.id)}/access`)}>
             What can it call?
           </a>
-          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
-            <Icon name="pencil" small />
-            Edit
-          </button>
-          <Menu
-            label={`Actions for ${of.name}`}
-            items={[
-              of.disabled
-                ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
-                : { label: "Disable", icon: "power", run: () => setDoing("disable") },
-              { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
-            ]}
-          />
+          {may("administer") && (
+            <>
+              <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
+                <Icon name="pencil" small />
+                Edit
+              </button>
+              <Menu
+                label={`Actions for ${of.name}`}
+                items={[
+                  of.disabled
+                    ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
+                    : { label: "Disable", icon: "power", run: () => setDoing("disable") },
+                  { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
+                ]}
+              />
+            </>
+          )}
         </>
       }
     >
@@ -97,11 +101,7 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
         <div class="page-stack">
           <Tabs
             label={of.name}
-            tabs={[
-              ["members", "Members"],
-              ["keys", "Keys"],
-              ["limits", "Limits"],
-            ]}
+            tabs={[["members", "Members"], ["keys", "Keys"], ...(may("administer") ? [["limits", "Limits"] as [string, string]] : [])]}
           />
           {tab === "keys" ? <Keys of={of} /> : tab === "limits" ? <ProjectLimits of={of} /> : <Members of={of} />}
         </div>
@@ -195,9 +195,11 @@ function Members({ of }: { of: Project }) {
       title="Members"
       bare
       aside={
-        <button type="button" class="btn small" onClick={() => setParams({ member: "new" })}>
-          Add member
-        </button>
+        may("administer") && (
+          <button type="button" class="btn small" onClick={() => setParams({ member: "new" })}>
+            Add member
+          </button>
+        )
       }
     >
       <Table
@@ -215,16 +217,19 @@ function Members({ of }: { of: Project }) {
           {
             head: "Role",
             width: 136,
-            cell: (member) => (
-              <span class="btn-cell">
-                <Select
-                  aria-label={`Role of ${nameOf(member.principal)}`}
-                  value={member.role}
-                  onValue={(role) => setRole(member, role)}
-                  options={ROLES}
-                />
-              </span>
-            ),
+            cell: (member) =>
+              may("change_members") ? (
+                <span class="btn-cell">
+                  <Select
+                    aria-label={`Role of ${nameOf(member.principal)}`}
+                    value={member.role}
+                    onValue={(role) => setRole(member, role)}
+                    options={ROLES}
+                  />
+                </span>
+              ) : (
+                member.role
+              ),
           },
           { head: "Since", width: 120, cell: ({ created_at_ms }) => day(created_at_ms) },
           {
@@ -235,6 +240,7 @@ function Members({ of }: { of: Project }) {
               <button
                 type="button"
                 class="btn plain small"
+                disabled={!may("change_members")}
                 onClick={() => setLeaving(member)}
                 aria-label={`Remove ${nameOf(member.principal)}`}
               >

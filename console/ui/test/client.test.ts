@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { call, currentSession, Fault, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
+import type { Session } from "../api/types";
 
 type Sent = { method: string; path: string; headers: Record<string, string>; body: unknown };
 
@@ -12,7 +13,18 @@ const json =
     new Response(JSON.stringify(body), { status, headers });
 const fault = (status: number, code: string, param: string | null = null) =>
   json(status, { error: { message: `no: ${code}`, type: "t", code, param, request_id: "req_1" } });
-const opened = (csrf_token: string) => ({ administrator: true, key: "admin", csrf_token, expires_at_ms: 1, idle_seconds_max: 3600 });
+const opened = (csrf_token: string): Session => ({
+  administrator: true,
+  key: "admin",
+  csrf_token,
+  expires_at_ms: 1,
+  idle_seconds_max: 3600,
+  by: "session",
+  human: null,
+  permissions: ["administer"],
+  roles: {},
+  sso: null,
+});
 
 beforeEach(() => {
   sent = [];
@@ -45,7 +57,20 @@ test("an ended session waits for a sign-in and repeats the call with the new tok
 });
 
 test("a gateway that knows no session of this browser says so without an error", async () => {
-  answers = [json(200, { administrator: false, key: null, csrf_token: null, expires_at_ms: null, idle_seconds_max: 3600 })];
+  answers = [
+    json(200, {
+      administrator: false,
+      key: null,
+      csrf_token: null,
+      expires_at_ms: null,
+      idle_seconds_max: 3600,
+      by: "session",
+      human: null,
+      permissions: ["administer"],
+      roles: {},
+      sso: null,
+    }),
+  ];
   expect(await currentSession()).toBeNull();
 });
 

@@ -12,7 +12,18 @@ let barren = 0;
 beforeEach(() => {
   asked = [];
   barren = 0;
-  session.value = { administrator: true, key: "admin", csrf_token: "t", expires_at_ms: 1, idle_seconds_max: 1 };
+  session.value = {
+    administrator: true,
+    key: "admin",
+    csrf_token: "t",
+    expires_at_ms: 1,
+    idle_seconds_max: 1,
+    by: "session",
+    human: null,
+    permissions: ["administer"],
+    roles: {},
+    sso: null,
+  };
   vi.stubGlobal("fetch", async (path: string) => {
     const search = new URL(path, "http://x").searchParams;
     asked.push(search);

@@ -1,0 +1,41 @@
+// An OpenID Connect provider on loopback, with the forms of oidc-provider for development: a person signs in by typing a name.
+
+import { once } from "node:events";
+import { createServer } from "node:http";
+import Provider from "oidc-provider";
+
+export class IdentityProvider {
+  /** The groups by name. */
+  groups = {};
+
+  async start(origin) {
+    this.server = createServer((request, response) => this.answer(request, response));
+    this.server.listen(0, "127.0.0.1");
+    await once(this.server, "listening");
+    this.origin = `http://127.0.0.1:${this.server.address().port}`;
+    const client = {
+      client_id: "llmgw",
+      client_secret: "secret-of-the-client",
+      redirect_uris: [`${origin}/oidc/callback`],
+      post_logout_redirect_uris: [`${origin}/signed-out`],
+    };
+    const provider = new Provider(this.origin, {
+      clients: [client],
+      claims: { openid: ["sub"], email: ["email"], profile: ["name"], groups: ["groups"] },
+      scopes: ["openid", "email", "profile", "groups"],
+      conformIdTokenClaims: false,
+      cookies: { keys: ["a key of the test"] },
+      pkce: { required: () => false },
+      findAccount: (_ctx, name) => ({
+        accountId: name,
+        claims: () => ({ sub: name, email: `${name}@example.com`, name: `Person ${name}`, groups: this.groups[name] ?? [] }),
+      }),
+    });
+    this.answer = provider.callback();
+  }
+
+  stop() {
+    this.server.closeAllConnections();
+    this.server.close();
+  }
+}
