@@ -200,6 +200,13 @@ impl fmt::Display for ThreadDied {
 
 impl std::error::Error for ThreadDied {}
 
+/// Reads the files that `config` names, and reports the first one that cannot be used.
+pub fn check_files(config: &Config) -> Result<(), StartError> {
+    rustls::crypto::ring::default_provider().install_default().ok();
+    settings(config)?;
+    upstream_tls(config).map(drop)
+}
+
 fn settings(config: &Config) -> Result<Settings, StartError> {
     let server = &config.server;
     let tls = match &server.tls {

@@ -27,6 +27,7 @@ mod cors;
 mod counting;
 mod credentials;
 mod cut;
+mod doctor;
 mod dry_run;
 mod durability;
 mod effective_access;

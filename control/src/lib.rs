@@ -20,6 +20,7 @@ mod console;
 mod credential;
 mod db;
 pub mod detect;
+pub mod doctor;
 mod extension;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

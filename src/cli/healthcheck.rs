@@ -33,7 +33,7 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
 }
 
 /// Returns the address at which this machine reaches a listener on `ip`.
-fn reachable(ip: IpAddr) -> IpAddr {
+pub(super) fn reachable(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

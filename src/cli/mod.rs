@@ -4,6 +4,7 @@ mod audit;
 mod backup;
 mod config;
 mod credentials;
+mod doctor;
 mod healthcheck;
 mod logs;
 mod loopback;
@@ -39,6 +40,12 @@ enum CliCommand {
     Healthcheck,
     /// Print the version
     Version,
+    /// Examine this environment, its configuration and its state; report faults with the command that repairs each
+    Doctor {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Check and print the configuration without starting the gateway
     Config {
         #[command(subcommand)]
@@ -120,6 +127,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Quickstart => quickstart::run(&environment()),
         CliCommand::Healthcheck => healthcheck::run(&environment()),
         CliCommand::Version => print(&version()),
+        CliCommand::Doctor { json } => doctor::run(&environment(), json),
         CliCommand::Config { command: ConfigCommand::Check } => config::check(&environment()),
         CliCommand::Config { command: ConfigCommand::Show } => config::show(&environment()),
         CliCommand::Config { command: ConfigCommand::Schema } => config::schema(),

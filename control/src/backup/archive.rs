@@ -59,7 +59,7 @@ pub(crate) fn unpack(archive: &Path, dir: &Path, bytes_max: u64) -> Result<Manif
 }
 
 /// Reads all of `archive` and compares each file with the manifest's checksum, without writing anything to disk.
-pub(super) fn check(archive: &Path) -> Result<Manifest, BackupError> {
+pub(crate) fn check(archive: &Path) -> Result<Manifest, BackupError> {
     read(archive, BYTES_MAX, |entry, file| copy(archive, entry, file, &mut io::sink()))
 }
 

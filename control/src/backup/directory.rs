@@ -213,7 +213,8 @@ fn is_archive(name: &str) -> bool {
     moment.is_some_and(|moment| moment.len() == pattern.len() && moment.iter().zip(pattern).all(fits))
 }
 
-const FOLDER: &str = "backups";
+/// The name of the default directory for backups in the state directory.
+pub(crate) const FOLDER: &str = "backups";
 const DRAFT: &str = ".draft";
 const LOCK: &str = "lock";
 const PREFIX: &str = "llmgw-backup-";

@@ -21,10 +21,11 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+pub(crate) use archive::check;
 pub use archive::{BYTES_MAX, verify};
 pub use create::create;
 pub use directory::{Archive, check_unchecked, list};
-pub(crate) use directory::{check_one, find_beside, list_beside, open_beside, remove_beside};
+pub(crate) use directory::{FOLDER, check_one, find_beside, list_beside, open_beside, remove_beside};
 pub use manifest::{Manifest, ManifestFile};
 pub use restore::{RestoreParams, Restored, restore};
 

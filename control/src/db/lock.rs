@@ -40,6 +40,28 @@ impl StateLock {
     }
 }
 
+/// The state of a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LockState {
+    /// No process holds it.
+    Free,
+    /// A process holds it; with its id, if that is known.
+    Held(Option<u32>),
+}
+
+/// Returns the state of the lock of `dir`, without creating its file. If the lock is free, it is shared for a moment.
+pub(crate) fn look(dir: &Path) -> std::io::Result<LockState> {
+    let mut file = match File::open(dir.join(FILE)) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(LockState::Free),
+        opened => opened?,
+    };
+    match file.try_lock_shared() {
+        Ok(()) => Ok(LockState::Free),
+        Err(TryLockError::WouldBlock) => Ok(LockState::Held(holder(&mut file))),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
 fn name_holder(file: &mut File) -> std::io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

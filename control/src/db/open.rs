@@ -44,8 +44,7 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     let lock = StateLock::take(dir)?;
     let path = dir.join(DATABASE);
     if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
-        check_rows(&path, &check(&path, encryption_key)?)?;
-        check_usage(dir)?;
+        examine(dir, Some(encryption_key))?;
     } else {
         nothing_left_over(dir, &path)?;
         make(dir, &path, encryption_key)?;
@@ -60,6 +59,19 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     close_to_others(dir, 0o700);
     close_to_others(&path, 0o600);
     Ok(Opened { lock, writer, path, keys })
+}
+
+/// Checks the databases in `dir` as a start does, and returns the schema version. Nothing is written, so a gateway may run
+/// on them. Without a key, the secrets are not checked.
+pub(crate) fn examine(dir: &Path, encryption_key: Option<&Secret<[u8; 32]>>) -> Result<i64, OpenError> {
+    let path = dir.join(DATABASE);
+    let db = match encryption_key {
+        Some(key) => check(&path, key)?,
+        None => check_file(&path, APPLICATION_ID, CHECK_KEYS)?,
+    };
+    check_rows(&path, &db)?;
+    check_usage(dir)?;
+    migrate::version(&db).map_err(|source| sql_error(&path, source))
 }
 
 /// Opens the database in `dir` for reading, in a process that does not hold the lock of the directory.
@@ -132,7 +144,9 @@ pub(crate) fn check(path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Co
 fn check_rows(path: &Path, db: &Connection) -> Result<(), OpenError> {
     let bytes = fs::metadata(path).map_err(|source| OpenError::Io { path: path.into(), source })?.len();
     let skipped = if bytes <= CHECKED_BYTES_MAX { &[][..] } else { LARGE_TABLES };
-    match row_sums::changed(db, MAIN, skipped).map_err(|source| sql_error(path, source))? {
+    // One read transaction: a running gateway may change rows and their sums meanwhile.
+    let changed = db.unchecked_transaction().and_then(|moment| row_sums::changed(&moment, MAIN, skipped));
+    match changed.map_err(|source| sql_error(path, source))? {
         Some(table) => Err(OpenError::Damaged {
             path: path.into(),
             detail: format!("rows of the table {table} were changed outside the gateway"),
@@ -235,7 +249,7 @@ pub(crate) fn put_in_place(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Fails if files of an earlier database exist, so that no new one is created beside them.
-fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError> {
     let missing = |beside: &Path| OpenError::Missing { path: path.into(), beside: beside.into() };
     for file in [beside(path, "-wal"), dir.join(USAGE)] {
         if file.exists() {

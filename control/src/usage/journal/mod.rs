@@ -8,6 +8,7 @@
 //! file are full, the running exchanges are recorded in the reserve, and no others start until the writer thread has
 //! created another file. An event that cannot be written to any file is lost, and its client gets no complete answer.
 
+pub(crate) mod examine;
 pub(super) mod notes;
 pub(super) mod segment;
 pub(super) mod spare_files;
