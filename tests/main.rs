@@ -85,6 +85,7 @@ mod tls;
 mod tool_calls;
 mod traps;
 mod trials;
+mod upgrade;
 mod usage;
 mod usage_db;
 mod usage_grace;

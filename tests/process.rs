@@ -80,6 +80,24 @@ async fn an_impossible_state_directory_is_rejected() {
 }
 
 #[tokio::test]
+async fn completions_and_manual_pages_cover_every_command() {
+    let setup = setup();
+    for shell in ["bash", "zsh", "fish"] {
+        let output = setup.run(&["completions", shell]).await;
+        let script = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && script.contains("doctor") && script.contains("rollback"),
+            "{shell}"
+        );
+    }
+    let folder = setup.config_path().with_file_name("man");
+    assert!(setup.run(&["manual", folder.to_str().unwrap()]).await.status.success());
+    for page in ["llmgw.1", "llmgw-serve.1", "llmgw-backup-restore.1", "llmgw-rollback.1"] {
+        assert!(std::fs::read_to_string(folder.join(page)).unwrap().contains(".TH"), "{page}");
+    }
+}
+
+#[tokio::test]
 async fn a_newer_database_is_refused_and_left_alone() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let database = gateway.state().join("gateway.db");
@@ -92,7 +110,8 @@ async fn a_newer_database_is_refused_and_left_alone() {
         assert!(version(&db) > 0);
         db.pragma_update(None, "user_version", 9_999).unwrap();
     }
-    refused(&setup, 78).await;
+    let said = refused(&setup, 78).await;
+    assert!(said.contains("start the newer release") && said.contains("llmgw rollback"), "{said}");
     assert_eq!(version(&rusqlite::Connection::open(&database).unwrap()), 9_999);
 }
 

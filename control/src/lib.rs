@@ -52,6 +52,9 @@ pub use console::Asset;
 pub use db::chain::{ChainBroken, ChainHolds};
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
-pub use offline::{ImportError, Imported, RekeyError, RekeyParams, Rekeyed, import_credentials, rekey};
+pub use offline::{
+    ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, import_credentials,
+    rekey, rollback,
+};
 pub use service::{Control, Params, start};
 pub use state::{OpenParams, State, UsageStore};

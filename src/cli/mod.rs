@@ -8,16 +8,20 @@ mod doctor;
 mod healthcheck;
 mod logs;
 mod loopback;
+mod manual;
 mod quickstart;
+mod rollback;
 mod serve;
 
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use clap_complete::Shell;
 use control::config::Environment;
 #[cfg(target_os = "linux")]
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
@@ -61,10 +65,22 @@ enum CliCommand {
         #[command(subcommand)]
         command: backup::BackupCommand,
     },
+    /// Put the state back as it was before the last upgrade; the gateway must not run
+    Rollback,
     /// Check the audit log
     Audit {
         #[command(subcommand)]
         command: AuditCommand,
+    },
+    /// Print the script that completes commands in a shell
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Write the manual pages of all commands
+    Manual {
+        /// The directory to write them to
+        directory: PathBuf,
     },
 }
 
@@ -139,7 +155,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             credentials::verify(&environment())
         }
         CliCommand::Backup { command } => backup::run(command, &environment()),
+        CliCommand::Rollback => rollback::run(&environment()),
         CliCommand::Audit { command: AuditCommand::Verify } => audit::verify(&environment()),
+        CliCommand::Completions { shell } => manual::completions(shell, Arguments::command()),
+        CliCommand::Manual { directory } => manual::pages(&directory, Arguments::command()),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -77,6 +77,20 @@ pub enum OpenError {
         /// The version of this release.
         known: i64,
     },
+    /// The disk has no room for the snapshot that a start makes before a migration.
+    NoRoomForSnapshot {
+        /// The state directory.
+        dir: PathBuf,
+        /// Free bytes.
+        free: u64,
+        /// Bytes of the snapshot.
+        needed: u64,
+    },
+    /// A rollback was interrupted.
+    RollbackUnfinished {
+        /// The state directory.
+        dir: PathBuf,
+    },
     /// SQLite failed on the file.
     Sql {
         /// The database.
@@ -101,6 +115,8 @@ impl OpenError {
             | Self::Missing { .. }
             | Self::Absent { .. }
             | Self::Older { .. }
+            | Self::NoRoomForSnapshot { .. }
+            | Self::RollbackUnfinished { .. }
             | Self::Sql { .. } => 74,
             Self::NoRandom => 70,
         }
@@ -126,7 +142,8 @@ impl fmt::Display for OpenError {
             Self::Newer { path, found, known } => write!(
                 f,
                 "database {} has version {found}, and this release supports versions up to {known}; start \
-                 the newer release that it belongs to, or restore a backup of this one",
+                 the newer release that it belongs to, run 'llmgw rollback' if that release has migrated it from \
+                 this one, or restore a backup of this one",
                 path.display()
             ),
             Self::WrongKey { path } => write!(
@@ -171,6 +188,19 @@ impl fmt::Display for OpenError {
                  {known}",
                 path.display()
             ),
+            Self::NoRoomForSnapshot { dir, free, needed } => write!(
+                f,
+                "the state in {} must be migrated, and its snapshot needs {} MiB, of which {} MiB are free; nothing \
+                 was changed: free space on that disk",
+                dir.display(),
+                needed.div_ceil(1 << 20),
+                free >> 20
+            ),
+            Self::RollbackUnfinished { dir } => write!(
+                f,
+                "a rollback of the state in {} was interrupted; run 'llmgw rollback' to complete it",
+                dir.display()
+            ),
             Self::Sql { path, source } => write!(
                 f,
                 "cannot open database {}: {source}; check that the file is readable and writable and that \
@@ -196,6 +226,8 @@ impl std::error::Error for OpenError {
             | Self::Missing { .. }
             | Self::Absent { .. }
             | Self::Older { .. }
+            | Self::NoRoomForSnapshot { .. }
+            | Self::RollbackUnfinished { .. }
             | Self::NoRandom => None,
         }
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!  directory -> lock -> is there a database?
 //!    no:  create it under a temporary name, with all tables and keys, then rename it
-//!    yes: read-only: check owner, version, integrity and key; then read-write: migrate
+//!    yes: read-only: check owner, version, integrity and key; a snapshot if it is older; then read-write: migrate
 //! ```
 //!
 //! A file called `gateway.db` is therefore always complete. An empty or foreign one is reported as damaged and not
@@ -25,6 +25,7 @@ use super::key_check::{KeysError, make_keys, open_keys};
 use super::lock::StateLock;
 use super::migrate;
 use super::row_sums;
+use super::upgrade_snapshot;
 use crate::vault::VaultKeys;
 
 /// An opened state directory.
@@ -43,8 +44,10 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     make_directory(dir)?;
     let lock = StateLock::take(dir)?;
     let path = dir.join(DATABASE);
+    expect_no_rollback(dir)?;
     if path.try_exists().map_err(|source| OpenError::Io { path: path.clone(), source })? {
-        examine(dir, Some(encryption_key))?;
+        let version = examine(dir, Some(encryption_key))?;
+        upgrade_snapshot::make(dir, version)?;
     } else {
         nothing_left_over(dir, &path)?;
         make(dir, &path, encryption_key)?;
@@ -61,9 +64,18 @@ pub(crate) fn open(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<Open
     Ok(Opened { lock, writer, path, keys })
 }
 
+/// Fails if a rollback was interrupted, whose files belong to two states.
+fn expect_no_rollback(dir: &Path) -> Result<(), OpenError> {
+    if dir.join(upgrade_snapshot::ROLLING_BACK).exists() {
+        return Err(OpenError::RollbackUnfinished { dir: dir.into() });
+    }
+    Ok(())
+}
+
 /// Checks the databases in `dir` as a start does, and returns the schema version. Nothing is written, so a gateway may run
 /// on them. Without a key, the secrets are not checked.
 pub(crate) fn examine(dir: &Path, encryption_key: Option<&Secret<[u8; 32]>>) -> Result<i64, OpenError> {
+    expect_no_rollback(dir)?;
     let path = dir.join(DATABASE);
     let db = match encryption_key {
         Some(key) => check(&path, key)?,

@@ -13,13 +13,15 @@ use crate::db::error::OpenError;
 use crate::db::files::{Files, USAGE};
 use crate::db::migrate;
 use crate::db::open::{DATABASE, JOURNAL, connect_reader, examine as examine_files, nothing_left_over};
+use crate::db::upgrade_snapshot::{self, ROLLING_BACK, SNAPSHOT};
 use crate::usage::journal::examine::examine as journal_content;
 
 /// Examines the databases. `archive` is the newest intact archive of the state.
 pub(super) fn examine(state: StateToExamine<'_>, archive: Option<&Path>, found: &mut Findings) {
     let StateToExamine { dir, encryption_key, .. } = state;
     let path = dir.join(DATABASE);
-    if !path.exists() {
+    examine_snapshot(dir, found);
+    if !path.exists() && !dir.join(ROLLING_BACK).exists() {
         return match nothing_left_over(dir, &path) {
             Ok(()) => found.good(Subject::Database, "there is none yet; 'llmgw serve' creates it"),
             Err(error) => report(dir, &error, archive, found),
@@ -36,6 +38,32 @@ pub(super) fn examine(state: StateToExamine<'_>, archive: Option<&Path>, found: 
     }
 }
 
+/// Reports the snapshot of the last upgrade.
+fn examine_snapshot(dir: &Path, found: &mut Findings) {
+    let place = dir.join(SNAPSHOT);
+    match upgrade_snapshot::read(&place) {
+        Ok(None) => {}
+        Ok(Some(snapshot)) => {
+            let text = format!(
+                "{} is the state of version {} before its upgrade at {}; 'llmgw rollback' returns to it, and it may be \
+                 deleted",
+                place.display(),
+                snapshot.from,
+                snapshot.made_at
+            );
+            found.good(Subject::Database, text);
+        }
+        Err(error) => {
+            let text = format!("the snapshot {} cannot be read: {error}", place.display());
+            found.warning(
+                Subject::Database,
+                text,
+                format!("llmgw backup create && rm -r {}", quoted(&place)),
+            );
+        }
+    }
+}
+
 fn report_version(dir: &Path, version: i64, found: &mut Findings) {
     let (subject, path) = (Subject::Database, dir.join(DATABASE));
     let newest = migrate::newest();
@@ -43,7 +71,7 @@ fn report_version(dir: &Path, version: i64, found: &mut Findings) {
         found.good(subject, format!("{} is intact, version {version}", path.display()));
     } else {
         let text = format!(
-            "{} is intact; it has version {version}, and the next start migrates it to version {newest}",
+            "{} is intact; it has version {version}, and the next start migrates it to version {newest}, after a snapshot",
             path.display()
         );
         found.warning(subject, text, "llmgw backup create, before the start");
@@ -56,7 +84,8 @@ fn report(dir: &Path, error: &OpenError, archive: Option<&Path>, found: &mut Fin
     let (subject, repair) = match error {
         OpenError::WrongKey { .. } => (Subject::Secrets, key_repair(dir)),
         OpenError::Newer { .. } => {
-            (Subject::Database, format!("start the newer llmgw that made it; or: {restore}"))
+            let undo = if dir.join(SNAPSHOT).exists() { "llmgw rollback; or: " } else { "" };
+            (Subject::Database, format!("start the newer llmgw that made it; or: {undo}{restore}"))
         }
         OpenError::UsageDamaged { path, .. } => {
             let file = quoted(path);
@@ -64,6 +93,8 @@ fn report(dir: &Path, error: &OpenError, archive: Option<&Path>, found: &mut Fin
         }
         OpenError::UsageStray { path } => (Subject::Database, format!("mv {0} {0}.stray", quoted(path))),
         OpenError::Damaged { .. } | OpenError::Missing { .. } => (Subject::Database, restore),
+        OpenError::RollbackUnfinished { .. } => (Subject::Database, "llmgw rollback".to_owned()),
+        OpenError::NoRoomForSnapshot { .. } => (Subject::Disk, "free space on that disk".to_owned()),
         OpenError::Io { .. } | OpenError::Sql { .. } => {
             let file = quoted(&dir.join(DATABASE));
             (

@@ -2,6 +2,8 @@
 
 mod import;
 mod rekey;
+mod rollback;
 
 pub use import::{ImportError, Imported, import_credentials};
 pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
+pub use rollback::{RollbackError, RolledBack, rollback};

@@ -1,0 +1,229 @@
+//! Upgrades: a state of every earlier schema version opens, the start keeps a snapshot of it, and `llmgw rollback` puts it
+//! back. Both may be killed at any time (M-222).
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::support::figure::figure;
+use crate::support::gateway::Setup;
+use crate::support::{Gateway, Yaml, wait};
+
+const NOTHING: &str = "http://127.0.0.1:9/v1";
+
+/// The scripts of all migrations, in order.
+fn migrations() -> Vec<String> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/control/src/db/migrations");
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    paths.sort();
+    paths.iter().map(|path| std::fs::read_to_string(path).unwrap()).collect()
+}
+
+/// Creates a stopped state of the newest version, whose keys and audit the older ones take over.
+async fn newest() -> (Setup, PathBuf) {
+    let mut gateway = Gateway::start(&Yaml::one(NOTHING)).await;
+    gateway.signal(Signal::TERM);
+    gateway.exit().await;
+    let setup = gateway.kill().await;
+    let database = setup.state().join("gateway.db");
+    (setup, database)
+}
+
+/// Creates the database of a release whose schema had `version`, in the shape that this release's migrations expect of it:
+/// the same scripts, the same keys, a human of version 4 and sums of version 2.
+fn make_database(from: &Path, to: &Path, version: usize) {
+    let db = Connection::open(to).unwrap();
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(())).unwrap();
+    db.pragma_update(None, "application_id", 0x6c6c_6d67).unwrap();
+    for (number, script) in (1..).zip(&migrations()[..version]) {
+        db.execute_batch(script).unwrap();
+        match number {
+            2 => {
+                let row = "INSERT INTO usage_hour VALUES (1, 'pj', 'k', 'p', 'm', 'e', 'o', 'c', 2, 3, 4, 5, 6, 7, 8, 9, 1)";
+                db.execute(row, []).unwrap();
+            }
+            4 => {
+                let row = "INSERT INTO principals VALUES ('prn_old', 'Ada', NULL, 0, 1, 0, 0)";
+                db.execute(row, []).unwrap();
+            }
+            _ => {}
+        }
+    }
+    db.pragma_update(None, "user_version", version as i64).unwrap();
+    db.execute("ATTACH ? AS newest", [from.to_str().unwrap()]).unwrap();
+    let keys = "INSERT INTO vault SELECT * FROM newest.vault";
+    if version < 3 {
+        db.execute(&format!("{keys} WHERE name IN ('data_key', 'key_hash_key')"), []).unwrap();
+    } else {
+        db.execute(keys, []).unwrap();
+        db.execute("INSERT INTO audit SELECT * FROM newest.audit", []).unwrap();
+    }
+    db.execute_batch("DETACH newest").unwrap();
+    db.close().unwrap();
+}
+
+/// Replaces the state by one of this version. Returns the bytes of its database.
+fn put_version(setup: &Setup, newest: &Path, version: usize) -> Vec<u8> {
+    let _ = std::fs::remove_dir_all(setup.state());
+    std::fs::create_dir(setup.state()).unwrap();
+    let database = setup.state().join("gateway.db");
+    make_database(newest, &database, version);
+    std::fs::write(setup.state().join("catalog.json"), "{}").unwrap();
+    std::fs::read(database).unwrap()
+}
+
+fn version_of(database: &Path) -> i64 {
+    Connection::open(database).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
+}
+
+async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
+    let output = setup.run(arguments).await;
+    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    said
+}
+
+/// Keeps a copy of the newest state's database outside the state directory, where versions are put.
+fn set_aside(setup: &Setup, database: &Path) -> PathBuf {
+    let aside = setup.config_path().with_file_name("newest.db");
+    std::fs::copy(database, &aside).unwrap();
+    aside
+}
+
+#[tokio::test]
+async fn a_state_of_every_schema_version_is_upgraded_and_rolled_back() {
+    let (mut setup, database) = newest().await;
+    let newest = set_aside(&setup, &database);
+    let versions = migrations().len();
+    for version in 1..versions {
+        let before = put_version(&setup, &newest, version);
+        let mut gateway = setup.start().await;
+        let names = gateway.client().get("/admin/api/principals").await.unwrap().json().to_string();
+        assert_eq!(names.contains("Ada"), version >= 4, "{version}: {names}");
+        assert!(
+            gateway.log().contains(&format!("the state has version {version}; it is copied")),
+            "{}",
+            gateway.log()
+        );
+        gateway.signal(Signal::TERM);
+        gateway.exit().await;
+        setup = gateway.kill().await;
+        output_of(&setup, &["audit", "verify"], 0).await;
+        assert_eq!(version_of(&database), versions as i64);
+        let said = output_of(&setup, &["rollback"], 0).await;
+        assert!(said.contains(&format!("version {version} again")), "{said}");
+        assert!(
+            std::fs::read(&database).unwrap() == before,
+            "version {version}: the database is the same bytes"
+        );
+        assert_eq!(std::fs::read(setup.state().join("catalog.json")).unwrap(), b"{}");
+        assert_eq!(version_of(&setup.state().join("rolled-back/gateway.db")), versions as i64);
+        let said = output_of(&setup, &["rollback"], 74).await;
+        assert!(said.contains("has no snapshot of an upgrade"), "{said}");
+    }
+    figure("upgrades", format!("{} schema versions opened, and rolled back to the same bytes", versions - 1));
+}
+
+#[tokio::test]
+async fn a_rollback_needs_a_stopped_gateway_and_an_intact_snapshot() {
+    let (setup, database) = newest().await;
+    let newest = set_aside(&setup, &database);
+    put_version(&setup, &newest, 9);
+    let mut gateway = setup.start().await;
+    let said = output_of(gateway.setup(), &["rollback"], 75).await;
+    assert!(said.contains("is in use by another process"), "{said}");
+    let report = output_of(gateway.setup(), &["doctor"], 0).await;
+    assert!(report.contains("state of version 9 before its upgrade"), "{report}");
+    gateway.signal(Signal::TERM);
+    gateway.exit().await;
+    let setup = gateway.kill().await;
+    let copy = setup.state().join("before-upgrade/gateway.db");
+    let mut bytes = std::fs::read(&copy).unwrap();
+    bytes[5_000] ^= 1;
+    std::fs::write(&copy, bytes).unwrap();
+    let said = output_of(&setup, &["rollback"], 1).await;
+    assert!(
+        said.contains("gateway.db does not match its checksum") && said.contains("nothing was changed"),
+        "{said}"
+    );
+    assert_eq!(version_of(&database), migrations().len() as i64);
+}
+
+/// Runs the command and kills it after `time`. Returns true if it had ended before, with success.
+async fn killed_after(setup: &Setup, command: &str, time: Duration) -> bool {
+    let mut command = setup.command(&[command]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    match tokio::time::timeout(time, child.wait()).await {
+        Ok(ended) => ended.unwrap().success(),
+        Err(_) => {
+            child.kill().await.unwrap();
+            false
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_upgrade_and_a_rollback_may_be_killed_at_any_time() {
+    let (setup, database) = newest().await;
+    let newest = set_aside(&setup, &database);
+    put_version(&setup, &newest, 9);
+    let fill = "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < 20000) \
+                INSERT INTO principals SELECT 'p' || value, hex(randomblob(200)), NULL, 0, 1, 0, 0 FROM n";
+    Connection::open(&database).unwrap().execute(fill, []).unwrap();
+    let before = std::fs::read(&database).unwrap();
+    let mut setup = setup;
+    let mut kills = 0;
+    for round in 0..3_u64 {
+        for step in 0..8 {
+            killed_after(&setup, "serve", Duration::from_millis(7 + 40 * step + 13 * round)).await;
+            kills += 1;
+        }
+        let mut gateway = setup.start().await;
+        gateway.signal(Signal::TERM);
+        gateway.exit().await;
+        setup = gateway.kill().await;
+        assert_eq!(version_of(&database), migrations().len() as i64);
+        let is_done =
+            || ["before-upgrade", "rolling-back"].iter().all(|name| !setup.state().join(name).exists());
+        for step in 0.. {
+            let time = Duration::from_millis(5 + 11 * step + round);
+            if killed_after(&setup, "rollback", time).await || is_done() {
+                break;
+            }
+            kills += 1;
+        }
+        assert!(
+            std::fs::read(&database).unwrap() == before,
+            "round {round}: the same bytes after {kills} kills"
+        );
+    }
+    output_of(&setup, &["doctor"], 0).await;
+    figure(
+        "upgrades",
+        format!("{kills} kills during upgrades and rollbacks; the state was always one of the two"),
+    );
+}
+
+#[tokio::test]
+async fn a_gateway_refuses_a_state_whose_rollback_was_interrupted() {
+    let (setup, database) = newest().await;
+    let newest = set_aside(&setup, &database);
+    put_version(&setup, &newest, 9);
+    let gateway = setup.start().await;
+    let setup = gateway.kill().await;
+    std::fs::rename(setup.state().join("before-upgrade"), setup.state().join("rolling-back")).unwrap();
+    let said = output_of(&setup, &["serve"], 74).await;
+    assert!(said.contains("run 'llmgw rollback'"), "{said}");
+    let report: Value = serde_json::from_slice(&setup.run(&["doctor", "--json"]).await.stdout).unwrap();
+    let fault =
+        report["findings"].as_array().unwrap().iter().find(|finding| finding["level"] == "fault").unwrap();
+    assert_eq!(fault["repair"], "llmgw rollback", "{report:#}");
+    output_of(&setup, &["rollback"], 0).await;
+    assert_eq!(version_of(&database), 9);
+    wait::within(wait::PATIENCE, "a start after the rollback", setup.start()).await;
+}
