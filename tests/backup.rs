@@ -270,3 +270,41 @@ fn names_left(folder: &Path) -> usize {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().ends_with("Z.tar.zst")).count()
 }
+
+/// A schedule makes backups, and the newest one is rehearsed (M-118).
+#[tokio::test]
+async fn scheduled_backups_and_rehearsals_are_in_the_table_of_jobs() {
+    let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_SCHEDULE", "* * * * *");
+    let gateway = setup.start().await;
+    create(gateway.setup()).await;
+    let job = async |name: &str| {
+        let state = gateway.client().get("/admin/api/state").await.unwrap().json();
+        state["jobs"].as_array().unwrap().iter().find(|job| job["name"] == name).cloned().unwrap()
+    };
+    let planned = wait::eventually("the plan of the next backup", async || {
+        Some(job("backup").await).filter(|job| job["next_at_ms"].is_u64())
+    })
+    .await;
+    assert_eq!(planned["interval"], "* * * * *");
+    assert_eq!(planned["next_at_ms"].as_u64().unwrap() % 60_000, 0, "{planned}");
+    let ended = async |name: &str| {
+        let time_max = wait::PATIENCE * 4;
+        wait::eventually_within(time_max, name, async || {
+            Some(job(name).await).filter(|job| job["last_ended_at_ms"].is_u64())
+        })
+        .await
+    };
+    assert_eq!(ended("restore_rehearsal").await["last_error"], Value::Null, "{}", gateway.log());
+    assert!(gateway.log().contains("was rehearsed: it opens"), "{}", gateway.log());
+    assert_eq!(ended("backup").await["last_error"], Value::Null, "{}", gateway.log());
+    let list = backups(&gateway).await;
+    assert!(list["data"].as_array().unwrap().len() >= 2, "{list}");
+    assert_eq!(ended("retention").await["last_error"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_read_is_refused_at_the_start() {
+    let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_SCHEDULE", "every night");
+    let refused = output_of(&setup, &["serve"], 78).await;
+    assert!(refused.contains("LLMGW_BACKUP_SCHEDULE") && refused.contains("cron syntax"), "{refused}");
+}

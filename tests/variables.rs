@@ -115,6 +115,7 @@ const PROOFS: &[(&str, Proof)] = &[
     ),
     ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
+    ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),
 ];
 

@@ -9,6 +9,7 @@ mod admin;
 mod alert_watch;
 mod alerts;
 mod anonymous;
+mod background;
 pub mod backup;
 mod catalog;
 mod change;

@@ -25,6 +25,7 @@ use tokio::task::JoinHandle as JoinTask;
 
 use crate::admin::authorize::{Caller, authorize};
 use crate::admin::backups::Backups;
+use crate::admin::backups::jobs::{Rehearsals, ScheduledBackups};
 use crate::admin::gate::Gate;
 use crate::admin::gate::identity::IdentityBoundary;
 use crate::admin::in_flight::InFlightRequests;
@@ -35,6 +36,7 @@ use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
 use crate::alert_watch::AlertWatch;
 use crate::anonymous::{self, AnonymousAutomation};
+use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
@@ -48,6 +50,7 @@ use crate::outbox::Deliverer;
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
+use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
 use crate::writer::{Writer, WriterHandle, WriterState};
@@ -108,8 +111,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     meter.begin();
     let keys = Arc::new(keys);
     let config = Arc::clone(&params.config);
-    let retention = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
-    let backups = Backups::new(config.state_dir.clone(), config.lifetimes.backups_kept);
+    let (backups, jobs) = (Backups::of(&config), Jobs::default());
+    let retention = retention(&config, &journal, &jobs);
     let catalog = Arc::new(CatalogCache::load(&config.state_dir));
     let tokens = AccessTokens::default();
     let publisher = PublisherParams {
@@ -127,11 +130,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let recent = Arc::clone(meter.recent());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
-    let (handle, file) = (writer.handle(), writer.handle());
-    let reloader =
-        Reloader::new(params.config, Box::new(move |routing, report| file.replace_file(routing, report)));
-    let keeper = token_renewer(&tokens, &params.http, handle.clone());
-    let feed = price_feed(&config, &catalog, &params.http, handle.clone());
+    let handle = writer.handle();
+    let reloader = reloader(params.config, handle.clone());
     let door_readers = readers.weak();
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
@@ -150,6 +150,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         writer: handle,
         journal,
         backups,
+        jobs,
         running: InFlightRequests::default(),
         catalog,
         tokens,
@@ -170,7 +171,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
-    let thread = spawn(app, (keeper, feed, params.alarm), arriving, (counter, stopped))?;
+    let thread = spawn(app, params.alarm, arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
@@ -181,36 +182,85 @@ fn gate(config: &Config, keys: &VaultKeys, snapshot: SnapshotReader) -> Arc<Gate
     Arc::new(Gate::new(snapshot, keys.derived("csrf tokens"), boundary, config.server.tls.is_some()))
 }
 
+/// Builds the watcher of the configuration file.
+fn reloader(config: Arc<Config>, handle: WriterHandle) -> Reloader {
+    Reloader::new(config, Box::new(move |routing, report| handle.replace_file(routing, report)))
+}
+
+/// Builds the job that deletes expired records.
+fn retention(config: &Config, journal: &Journal, jobs: &Jobs) -> RetentionPass {
+    let pass = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
+    pass.reported_by(jobs.register("retention", "every 10 minutes"))
+}
+
 /// Starts the thread that answers requests and runs the periodic jobs.
 fn spawn(
     app: App,
-    (keeper, feed, alarm): (TokenRenewer, Option<PriceFeed>, Alarm),
+    alarm: Alarm,
     arriving: mpsc::Receiver<ControlRequest>,
     stopping: (RefusalCounter, oneshot::Receiver<()>),
 ) -> io::Result<JoinHandle<()>> {
     let (runtime, guard) = (runtime()?, alarm.clone());
+    let tasks = PeriodicTasks::of(&app);
     alarm.spawn("llmgw-control", move || {
-        runtime.block_on(run(Arc::new(app), (keeper, feed, guard), arriving, stopping));
+        runtime.block_on(run(Arc::new(app), (tasks, guard), arriving, stopping));
         Ok(())
     })
 }
 
-/// Builds the job that renews access tokens.
-fn token_renewer(tokens: &AccessTokens, http: &Arc<dyn HttpClient>, handle: WriterHandle) -> TokenRenewer {
-    let publish = Box::new(move || handle.publish(Touched::ROUTING));
-    TokenRenewer::new(tokens.clone(), Arc::clone(http), publish)
+/// The tasks that run at intervals on the control thread.
+struct PeriodicTasks {
+    renewer: TokenRenewer,
+    refresher: Refresher,
+    feed: Option<PriceFeed>,
+    rehearsals: Rehearsals,
+    scheduled: Option<ScheduledBackups>,
 }
 
-/// Builds the job that fetches price lists, if a URL for them is configured.
-fn price_feed(
-    config: &Config,
-    catalog: &Arc<CatalogCache>,
-    http: &Arc<dyn HttpClient>,
-    handle: WriterHandle,
-) -> Option<PriceFeed> {
-    let url = config.prices_url.clone()?;
-    let publish = Box::new(move || handle.publish(Touched::ROUTING));
-    Some(PriceFeed { url, catalog: Arc::clone(catalog), http: Arc::clone(http), publish })
+impl PeriodicTasks {
+    fn of(app: &App) -> Self {
+        let jobs = &app.jobs;
+        let publish = || {
+            let handle = app.writer.clone();
+            Box::new(move || handle.publish(Touched::ROUTING))
+        };
+        let feed = app.config.prices_url.clone().map(|url| PriceFeed {
+            url,
+            catalog: Arc::clone(&app.catalog),
+            http: Arc::clone(&app.http),
+            publish: publish(),
+            job: jobs.register("price_list", "daily"),
+        });
+        let scheduled = app.config.backup_schedule.clone().map(|schedule| ScheduledBackups {
+            backups: app.backups.clone(),
+            job: jobs.register("backup", schedule.text()),
+            schedule,
+            writer: app.writer.clone(),
+        });
+        let job = jobs.register("restore_rehearsal", "daily");
+        Self {
+            renewer: TokenRenewer::new(app.tokens.clone(), Arc::clone(&app.http), publish()),
+            refresher: Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone()),
+            feed,
+            rehearsals: Rehearsals { config: Arc::clone(&app.config), job },
+            scheduled,
+        }
+    }
+
+    /// Starts the tasks.
+    fn spawn(self, alarm: &Alarm) -> Vec<JoinTask<()>> {
+        let Self { renewer, refresher, feed, rehearsals, scheduled } = self;
+        let renewing = spawn_vital(alarm, "the renewal of access tokens", renewer.run());
+        let refreshing = spawn_vital(alarm, "the refresh of OAuth sign-ins", refresher.run());
+        let rehearsing = spawn_vital(alarm, "the rehearsal of restores", rehearsals.run());
+        let fetching = feed.map(|feed| spawn_vital(alarm, "the price feed", feed.run()));
+        let backing_up =
+            scheduled.map(|scheduled| spawn_vital(alarm, "the scheduled backups", scheduled.run()));
+        [Some(renewing), Some(refreshing), Some(rehearsing), fetching, backing_up]
+            .into_iter()
+            .flatten()
+            .collect()
+    }
 }
 
 /// Builds the job that connects and checks anonymous providers, if it is enabled.
@@ -425,32 +475,30 @@ fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    (keeper, feed, alarm): (TokenRenewer, Option<PriceFeed>, Alarm),
+    (tasks, alarm): (PeriodicTasks, Alarm),
     mut arriving: mpsc::Receiver<ControlRequest>,
     (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
 ) {
-    let renewing = spawn_vital(&alarm, "the renewal of access tokens", keeper.run());
-    let refresher = Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone());
-    let refreshing = spawn_vital(&alarm, "the refresh of OAuth sign-ins", refresher.run());
-    let fetching = feed.map(|feed| spawn_vital(&alarm, "the price feed", feed.run()));
+    let mut tasks = tasks.spawn(&alarm);
     let deliverer = Deliverer {
         readers: app.readers.clone(),
         writer: app.writer.clone(),
         keys: Arc::clone(&app.keys),
         http: Arc::clone(&app.http),
     };
-    let delivering = spawn_vital(&alarm, "the delivery of events", deliverer.run());
+    tasks.push(spawn_vital(&alarm, "the delivery of events", deliverer.run()));
     let watch = AlertWatch::new(Arc::clone(&app));
-    let watching = spawn_vital(&alarm, "the evaluation of alerts", watch.run());
-    let (stop_counting, counting_stops) = oneshot::channel();
-    let counting = counter.run(app.writer.clone(), counting_stops);
-    let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
+    tasks.push(spawn_vital(&alarm, "the evaluation of alerts", watch.run()));
     let automation = automation(&app);
     let checking =
         automation.map(|job| spawn_vital(&alarm, "the automation of anonymous providers", job.run()));
+    tasks.extend(checking);
     let recorded = Arc::clone(&app);
     let pruning = async move { recorded.recordings.run().await };
-    let pruning = spawn_vital(&alarm, "the end of recordings", pruning);
+    tasks.push(spawn_vital(&alarm, "the end of recordings", pruning));
+    let (stop_counting, counting_stops) = oneshot::channel();
+    let counting = counter.run(app.writer.clone(), counting_stops);
+    let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
     loop {
         let visit = tokio::select! {
             _ = &mut stopped => break,
@@ -459,14 +507,7 @@ async fn run(
         let Some(visit) = visit else { break };
         tokio::spawn(receive(Arc::clone(&app), visit));
     }
-    renewing.abort();
-    pruning.abort();
-    refreshing.abort();
-    delivering.abort();
-    watching.abort();
-    for periodic in fetching.into_iter().chain(checking) {
-        periodic.abort();
-    }
+    tasks.iter().for_each(JoinTask::abort);
     let _ = stop_counting.send(());
     let _ = counting.await;
 }

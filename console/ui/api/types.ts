@@ -891,6 +891,8 @@ export type GatewayState = {
   counts: StateCounts;
   /** The number of the routing view in use; it grows with each change that affects requests. */
   generation: number;
+  /** The periodic jobs. */
+  jobs: Job[];
   oauth: OauthState;
   /** The date of the price list in use. */
   prices_as_of: string;
@@ -934,6 +936,22 @@ export type InferenceEvidence = {
   proven_at_ms: number | null;
   /** The request ID of the test that proved it; `GET requests/{id}` shows its record. Null if there was no success. */
   request_id: string | null;
+};
+
+/** A periodic job. */
+export type Job = {
+  /** The interval in words, or a cron expression. */
+  interval: string;
+  /** The end of the last run, in milliseconds since the Unix epoch; null if it has not ended. */
+  last_ended_at_ms: number | null;
+  /** The error of the last run that ended; null if it succeeded. */
+  last_error: string | null;
+  /** The start of the last run since the start of the gateway, in milliseconds since the Unix epoch; null before the first. */
+  last_started_at_ms: number | null;
+  /** The name, such as `backup`. */
+  name: string;
+  /** The next run, in milliseconds since the Unix epoch; null while the job runs. */
+  next_at_ms: number | null;
 };
 
 /** A key, with the names of its project and human. */

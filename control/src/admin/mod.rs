@@ -78,6 +78,7 @@ use self::reference::{Reference, Shape};
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
+use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::{Config, OAUTH_CALLBACK};
@@ -110,6 +111,8 @@ pub(crate) struct App {
     pub(crate) live: Arc<LiveHub>,
     pub(crate) journal: Journal,
     pub(crate) backups: backups::Backups,
+    /// The periodic jobs.
+    pub(crate) jobs: Jobs,
     pub(crate) running: in_flight::InFlightRequests,
     pub(crate) catalog: Arc<CatalogCache>,
     /// Access tokens of provider instances.

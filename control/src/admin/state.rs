@@ -8,6 +8,7 @@ use shared::port::Body;
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::background::JobStatus;
 use crate::config::Partner;
 use crate::config::Sso;
 use crate::db::packed_row::damaged_reads;
@@ -36,6 +37,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         reload: Reload::of(app),
         usage: ShownUsage::of(app),
         retention: ShownRetention::of(app),
+        jobs: app.jobs.table(),
         oauth: ShownOauth::of(&app.config.partner),
         sso: app.gate.sso().map(ShownSsoState::of),
         warnings: &app.warnings,
@@ -68,6 +70,8 @@ struct ShownState<'a> {
     reload: Reload,
     usage: ShownUsage,
     retention: ShownRetention,
+    /// The periodic jobs.
+    jobs: Vec<JobStatus>,
     oauth: ShownOauth,
     /// The settings of single sign-on; null if it is off.
     sso: Option<ShownSsoState<'a>>,

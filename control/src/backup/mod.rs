@@ -14,6 +14,7 @@ mod check_results;
 mod create;
 mod directory;
 pub(crate) mod manifest;
+mod rehearsal;
 mod restore;
 pub(crate) mod temporary_directory;
 
@@ -27,6 +28,7 @@ pub use create::create;
 pub use directory::{Archive, check_unchecked, list};
 pub(crate) use directory::{FOLDER, check_one, find_beside, list_beside, open_beside, remove_beside};
 pub use manifest::{Manifest, ManifestFile};
+pub(crate) use rehearsal::rehearse;
 pub use restore::{RestoreParams, Restored, restore};
 
 use crate::db::error::OpenError;

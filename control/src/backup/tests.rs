@@ -385,3 +385,21 @@ fn a_decompression_bomb_is_rejected_before_it_fills_the_disk() {
     forged.manifest["files"][1]["bytes"] = 1.into();
     assert!(forged.refused().contains("missing"));
 }
+
+#[test]
+fn a_rehearsal_opens_the_newest_archive_and_reports_why_it_would_not_restore() {
+    let (_home, dir) = state();
+    assert_eq!(rehearse(&dir, &KEY).unwrap(), None, "without an archive there is nothing to rehearse");
+    let archive = create(&dir, 3).unwrap();
+    assert_eq!(rehearse(&dir, &KEY).unwrap(), Some(archive.name.clone()));
+    let other = Secret::new([2; 32]);
+    let refused = rehearse(&dir, &other).unwrap_err().to_string();
+    assert!(refused.contains("does not open it"), "{refused}");
+    let path = path_of(&dir, &archive);
+    let mut bytes = fs::read(&path).unwrap();
+    let place = bytes.len() - 3;
+    bytes[place] ^= 1;
+    fs::write(&path, bytes).unwrap();
+    assert!(rehearse(&dir, &KEY).unwrap_err().to_string().contains("cannot be decompressed"));
+    assert!(!dir.join("backups/.rehearsal").exists(), "nothing is left behind");
+}

@@ -7,10 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Request;
 use http::header::ACCEPT;
+use shared::clock::unix_ms;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 
 use super::cache::CatalogCache;
+use crate::background::Job;
 
 /// Requests that routing is published again; returns false if the request could not be queued.
 type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
@@ -21,13 +23,17 @@ pub(crate) struct PriceFeed {
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) http: Arc<dyn HttpClient>,
     pub(crate) publish: PublishPrices,
+    pub(crate) job: Job,
 }
 
 impl PriceFeed {
     /// Fetches the list periodically, for as long as the future is polled.
     pub(crate) async fn run(self) {
         loop {
-            let pause = match self.fetch().await {
+            self.job.begins();
+            let fetched = self.fetch().await;
+            self.job.ends(fetched.as_ref().map(drop).map_err(String::clone));
+            let pause = match fetched {
                 Ok(None) => DAY,
                 Ok(Some(as_of)) => {
                     tracing::info!("the price list of {as_of} is in use");
@@ -44,6 +50,8 @@ impl PriceFeed {
                     RETRY
                 }
             };
+            self.job
+                .waits_until(unix_ms().saturating_add(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX)));
             tokio::time::sleep(pause).await;
         }
     }

@@ -2,7 +2,7 @@
 
 use shared::secret::Secret;
 
-use super::env::VariableValue;
+use super::env::{Schedule, VariableValue};
 use super::layer::Layers;
 use super::model::{AdminKey, Lifetimes, Partner};
 use super::oauth::{CLIENT_ID, CLIENT_SECRET};
@@ -72,6 +72,17 @@ pub(super) fn lifetimes(layers: &mut Layers<'_>) -> Lifetimes {
     }
 }
 
+pub(super) fn backup_schedule(layers: &mut Layers<'_>) -> Option<Schedule> {
+    let schedule = layers.environment.schedule(BACKUP_SCHEDULE);
+    layers.take(
+        BACKUP_SCHEDULE,
+        schedule.as_ref().map(|schedule| schedule.text().to_owned()),
+        None,
+        String::new(),
+    );
+    schedule
+}
+
 /// Returns the settings of OAuth connections, with warnings about what cannot work. `needed_by` are the providers of the
 /// file that a human signs in to.
 pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mut Vec<String>) -> Partner {
@@ -100,6 +111,7 @@ pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mu
     partner
 }
 
+const BACKUP_SCHEDULE: &str = "LLMGW_BACKUP_SCHEDULE";
 const PUBLIC_BASE_URL: &str = "LLMGW_OAUTH_PUBLIC_BASE_URL";
 /// The default number of backups to keep.
 pub(super) const BACKUPS_KEPT: u32 = 7;

@@ -103,6 +103,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let lifetimes = identity::lifetimes(&mut layers);
     let usage_db = layers.flag("LLMGW_USAGE_DB", None);
     let prices_url = layers.optional("LLMGW_PRICES_URL", None);
+    let backup_schedule = identity::backup_schedule(&mut layers);
     let signed_in = routing.providers.iter().filter(|provider| provider.auth == ConnectionAuth::Oauth);
     let signed_in: Vec<&str> = signed_in.map(|provider| provider.id.as_str()).collect();
     let partner = identity::partner(&mut layers, &signed_in, &mut warnings);
@@ -137,6 +138,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         lifetimes,
         usage_db,
         prices_url,
+        backup_schedule,
         partner,
         routing,
         settings: layers.settings,

@@ -33,7 +33,7 @@ mod validate;
 pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
-pub use env::{Environment, VARIABLES, Variable};
+pub use env::{Environment, Schedule, VARIABLES, Variable};
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;
 pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places_of};

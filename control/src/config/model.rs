@@ -20,7 +20,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model, Origin};
 use shared::secret::Secret;
 use shared::usage::EndUsers;
 
-use super::env::Environment;
+use super::env::{Environment, Schedule};
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
@@ -65,6 +65,8 @@ pub struct Config {
     pub usage_db: bool,
     /// `LLMGW_PRICES_URL`: the source of newer price lists.
     pub prices_url: Option<String>,
+    /// `LLMGW_BACKUP_SCHEDULE`.
+    pub backup_schedule: Option<Schedule>,
     /// The experimental OAuth connection.
     pub partner: Partner,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.

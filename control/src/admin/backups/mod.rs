@@ -2,6 +2,7 @@
 //! archives may take long, so each runs on its own thread.
 
 mod archive;
+pub(crate) mod jobs;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,7 @@ use crate::actor::{Actor, Who};
 use crate::backup::{self, Archive, BackupError};
 use crate::command::audit_only::AuditOnly;
 use crate::command::{AdminWrite, Done};
+use crate::config::Config;
 use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
 use crate::writer::WriterHandle;
@@ -71,8 +73,9 @@ struct BackupFailure {
 }
 
 impl Backups {
-    /// Backups of the state in `dir`, of which `kept` are retained.
-    pub(crate) fn new(dir: PathBuf, kept: u32) -> Self {
+    /// Backups of the configured state.
+    pub(crate) fn of(config: &Config) -> Self {
+        let (dir, kept) = (config.state_dir.clone(), config.lifetimes.backups_kept);
         Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) }
     }
 
@@ -138,15 +141,17 @@ impl Drop for RunningCheck {
 }
 
 impl RunningBackup {
-    /// Runs the backup on its own thread.
-    fn spawn(self, writer: WriterHandle) -> io::Result<()> {
+    /// Runs the backup on its own thread, and sends its outcome to `done`.
+    fn spawn(self, writer: WriterHandle, done: oneshot::Sender<Result<(), String>>) -> io::Result<()> {
         let make = move || {
             let outcome = backup::create(&self.0.dir, self.0.kept);
             if let Err(error) = &outcome {
                 tracing::error!("the backup failed: {error}");
             }
-            self.0.note(outcome.as_ref().err().map(BackupError::to_string));
+            let failure = outcome.as_ref().err().map(BackupError::to_string);
+            self.0.note(failure.clone());
             drop(self);
+            let _ = done.send(failure.map_or(Ok(()), Err));
             let audit = match outcome {
                 Ok(archive) => AuditEntry::done("backup.finish", "backup", &archive.name),
                 Err(error) => AuditEntry::done("backup.finish", "backup", "")
@@ -231,7 +236,9 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let begun = AuditOnly(Done::new(&started, audit, Touched::NOTHING)?);
     let begun = call.execute(StatusCode::ACCEPTED, begun).await?;
     call.app.writer.flush(crate::writer::FLUSH_TIME_MAX).await;
-    if let Err(error) = making.spawn(call.app.writer.clone()) {
+    // Requests learn the outcome from `GET backups`.
+    let (done, _) = oneshot::channel();
+    if let Err(error) = making.spawn(call.app.writer.clone(), done) {
         let why = error.to_string();
         let refused = failed(&why);
         backups.note(Some(why));

@@ -19,6 +19,8 @@ pub(super) enum VariableKind {
     Url,
     Blocks,
     Header,
+    /// A cron expression.
+    Schedule,
 }
 
 impl VariableKind {
@@ -43,6 +45,7 @@ impl VariableKind {
             Self::Url => "an https URL such as https://prices.example.com/prices.json".to_owned(),
             Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
             Self::Header => "a header name".to_owned(),
+            Self::Schedule => "a schedule in cron syntax such as 30 3 * * *".to_owned(),
         }
     }
 }

@@ -5,6 +5,7 @@
 
 mod kind;
 mod parse;
+mod schedule;
 mod table;
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,6 +18,7 @@ use shared::secret::Secret;
 use super::fault::ConfigFault;
 use super::schema::did_you_mean;
 pub(super) use parse::{VariableValue, address, origin};
+pub use schedule::Schedule;
 pub use table::{VARIABLES, Variable};
 
 /// The environment, parsed.
@@ -150,6 +152,13 @@ impl Environment {
     pub(super) fn key(&self, name: &str) -> Option<Secret<[u8; 32]>> {
         match self.value(name)? {
             VariableValue::Key(key) => Some(key.clone()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn schedule(&self, name: &str) -> Option<Schedule> {
+        match self.value(name)? {
+            VariableValue::Schedule(schedule) => Some(schedule.clone()),
             _ => None,
         }
     }

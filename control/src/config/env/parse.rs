@@ -8,6 +8,7 @@ use http::{HeaderName, Uri};
 use shared::secret::Secret;
 
 use super::kind::VariableKind;
+use super::schedule::Schedule;
 
 /// A parsed value.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub(in crate::config) enum VariableValue {
     Address(IpAddr),
     Blocks(Vec<(IpAddr, u8)>),
     Header(HeaderName),
+    Schedule(Schedule),
 }
 
 /// Parses `text` as a value of `kind`.
@@ -52,6 +54,7 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
             .map(block)
             .collect::<Result<_, _>>()
             .map(VariableValue::Blocks),
+        VariableKind::Schedule => Schedule::parse(text).map(VariableValue::Schedule),
         VariableKind::Header => HeaderName::from_bytes(text.as_bytes())
             .map(VariableValue::Header)
             .map_err(|_| "must be a header name, e.g. x-forwarded-user".to_owned()),

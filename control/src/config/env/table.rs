@@ -2,7 +2,8 @@
 //! this table.
 
 use super::kind::VariableKind::{
-    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Secret, Secrets, Text, Url,
+    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Schedule, Secret, Secrets, Text,
+    Url,
 };
 use crate::config::sso::PRESET_NAMES;
 
@@ -113,5 +114,7 @@ pub static VARIABLES: &[Variable] = &[
          there, or back"),
     row("LLMGW_CORE_DUMPS", Flag, "false", "Allow core dumps and debuggers; memory contains keys and \
          prompts"),
+    row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \
+         UTC unless a time zone follows"),
     row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
 ];

@@ -16,6 +16,7 @@ use rusqlite::{Connection, Transaction};
 use shared::clock::unix_ms;
 
 use self::tables::SumsTable;
+use crate::background::Job;
 use crate::config::Lifetimes;
 use crate::db::HOUR_MS;
 use crate::db::{alerts, audit, idempotency, outbox};
@@ -36,6 +37,8 @@ pub(crate) struct RetentionPass {
     pass_began: Instant,
     /// The stage that the current pass has reached.
     stage: RetentionStage,
+    /// Reports the passes.
+    job: Option<Job>,
 }
 
 /// The stages of a pass, in order.
@@ -61,7 +64,13 @@ impl RetentionPass {
             due: now,
             pass_began: now,
             stage: RetentionStage::Begin,
+            job: None,
         }
+    }
+
+    /// Reports each pass with `job`.
+    pub(crate) fn reported_by(self, job: Job) -> Self {
+        Self { job: Some(job), ..self }
     }
 
     /// True if a step is due.
@@ -74,20 +83,34 @@ impl RetentionPass {
         let began = Instant::now();
         if self.stage == RetentionStage::Begin {
             self.pass_began = began;
+            self.report(Job::begins);
         }
         match self.work(db, keys, unix_ms(), began + STEP) {
             Ok(stage) => {
                 self.stage = stage;
                 let now = Instant::now();
                 self.due = now + rest_before(stage, now - began, now - self.pass_began);
+                if stage == RetentionStage::Begin {
+                    self.report(|job| {
+                        job.ends(Ok(()));
+                        job.waits_until(unix_ms().saturating_add(BETWEEN_PASSES_MS));
+                    });
+                }
             }
             Err(error) => {
                 tracing::warn!("cannot delete expired records: {error}");
                 self.due = Instant::now() + AFTER_FAILURE;
+                self.report(|job| job.ends(Err(error.to_string())));
             }
         }
         let held = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
         self.gauge.held_us_max.fetch_max(held, Relaxed);
+    }
+
+    fn report(&self, report: impl FnOnce(&Job)) {
+        if let Some(job) = &self.job {
+            report(job);
+        }
     }
 
     /// Runs the current stage and returns the next one.
@@ -195,7 +218,8 @@ const REST_MAX: Duration = Duration::from_secs(4);
 /// A pass that lasts longer uses shorter pauses, because the next day brings as many rows to delete.
 const UNHURRIED: Duration = Duration::from_secs(6 * 3_600);
 const REST_MAX_HURRIED: Duration = Duration::from_millis(250);
-const BETWEEN_PASSES: Duration = Duration::from_secs(600);
+const BETWEEN_PASSES_MS: u64 = 600_000;
+const BETWEEN_PASSES: Duration = Duration::from_millis(BETWEEN_PASSES_MS);
 const AFTER_FAILURE: Duration = Duration::from_secs(30);
 const AUDIT_ROWS: u32 = 64;
 const OUTBOX_ROWS: u32 = 64;

@@ -1,0 +1,110 @@
+//! The periodic jobs of backups: backups by `LLMGW_BACKUP_SCHEDULE`, and the rehearsal of a restore once a day.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use shared::clock::unix_ms;
+use tokio::sync::oneshot;
+
+use super::Backups;
+use crate::background::Job;
+use crate::backup;
+use crate::config::{Config, Schedule};
+use crate::writer::{FLUSH_TIME_MAX, WriterHandle};
+
+/// Makes backups at the times of a schedule.
+#[derive(Debug)]
+pub(crate) struct ScheduledBackups {
+    pub(crate) backups: Backups,
+    pub(crate) schedule: Schedule,
+    pub(crate) writer: WriterHandle,
+    pub(crate) job: Job,
+}
+
+impl ScheduledBackups {
+    /// Makes backups for as long as the future is polled.
+    pub(crate) async fn run(self) {
+        while let Some(next) = self.schedule.next(unix_ms()) {
+            self.job.waits_until(next);
+            sleep_until(next).await;
+            self.job.begins();
+            self.job.ends(self.make().await);
+        }
+        tracing::warn!(
+            "LLMGW_BACKUP_SCHEDULE: no time within four years matches it; no backups are made by schedule"
+        );
+        std::future::pending().await
+    }
+
+    async fn make(&self) -> Result<(), String> {
+        let making = self.backups.begin().ok_or("another backup was running")?;
+        self.writer.flush(FLUSH_TIME_MAX).await;
+        let (done, end) = oneshot::channel();
+        making.spawn(self.writer.clone(), done).map_err(|error| error.to_string())?;
+        end.await.unwrap_or_else(|_| Err("the backup was interrupted".to_owned()))
+    }
+}
+
+/// Rehearses the restore of the newest archive: shortly after the start, and once a day.
+#[derive(Debug)]
+pub(crate) struct Rehearsals {
+    pub(crate) config: Arc<Config>,
+    pub(crate) job: Job,
+}
+
+impl Rehearsals {
+    /// Rehearses for as long as the future is polled.
+    pub(crate) async fn run(self) {
+        let mut next = unix_ms().saturating_add(AFTER_START_MS);
+        loop {
+            self.job.waits_until(next);
+            sleep_until(next).await;
+            self.job.begins();
+            self.job.ends(self.rehearse().await);
+            next = unix_ms().saturating_add(DAY_MS);
+        }
+    }
+
+    async fn rehearse(&self) -> Result<(), String> {
+        let (result, outcome) = oneshot::channel();
+        let config = Arc::clone(&self.config);
+        let rehearse = move || {
+            let rehearsed = backup::rehearse(&config.state_dir, &config.credential_encryption_key);
+            let _ = result.send(rehearsed.map_err(|error| error.to_string()));
+        };
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "its end is the end of one rehearsal, not of the gateway"
+        )]
+        let started = thread::Builder::new().name("llmgw-rehearsal".into()).spawn(rehearse);
+        started.map_err(|error| error.to_string())?;
+        match outcome.await.unwrap_or_else(|_| Err("the rehearsal was interrupted".to_owned())) {
+            Ok(Some(name)) => {
+                tracing::info!("the restore of {name} was rehearsed: it opens, and its rows are complete");
+                Ok(())
+            }
+            Ok(None) => Ok(()),
+            Err(why) => {
+                tracing::error!("the rehearsal of a restore failed: {why}");
+                Err(why)
+            }
+        }
+    }
+}
+
+/// Waits until the clock shows `at_ms`. Bounded sleeps, so that a clock that is set is noticed.
+async fn sleep_until(at_ms: u64) {
+    loop {
+        let left = at_ms.saturating_sub(unix_ms());
+        if left == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(left).min(PAUSE_MAX)).await;
+    }
+}
+
+/// The first rehearsal does not compete with the start.
+const AFTER_START_MS: u64 = 10_000;
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+const PAUSE_MAX: Duration = Duration::from_secs(30);
