@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# usage: release.sh PATH-OF-LLMGW   packs the binary as scripts/release does, twice, and checks names, content, checksums, bill of
+# materials and images of the files (M-023, M-024, M-218 to M-221). Two runs make the same bytes. The binary stands for both
+# architectures: the real ones take `scripts/release --twice`, by hand.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+binary=$(realpath "$1")
+fail() { echo "release: $*" >&2; exit 1; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+for run in first second; do
+    "$root/scripts/release" --with "$binary" --to "$work/$run" linux_amd64 linux_arm64 >/dev/null 2>"$work/log" ||
+        { cat "$work/log" >&2; fail "scripts/release failed"; }
+done
+cmp "$work/first/SHA256SUMS" "$work/second/SHA256SUMS" || fail "two runs made different files"
+
+cd "$work/first"
+sha256sum --quiet -c SHA256SUMS || fail "SHA256SUMS does not match"
+listed=$(awk '{ print $2 }' SHA256SUMS | grep -v / | sort | tr '\n' ' ')
+want="llmgw_${version}_image_amd64.tar llmgw_${version}_image_arm64.tar"
+for platform in linux_amd64 linux_arm64; do
+    want+=" llmgw_v${version}_$platform.cdx.json llmgw_v${version}_$platform.tar.gz"
+done
+[ "$listed" = "$(tr ' ' '\n' <<<"$want" | sort | tr '\n' ' ')" ] || fail "the files are $listed"
+
+folder=llmgw_v${version}_linux_amd64
+tar xzf "$folder.tar.gz"
+"$folder/llmgw" version >/dev/null || fail "the binary of the archive does not run"
+for file in LICENSE NOTICE README.md CHANGELOG.md llmgw.service llmgw.env man/llmgw.1 man/llmgw-doctor.1 \
+    completions/llmgw.bash completions/llmgw.zsh completions/llmgw.fish; do
+    [ -s "$folder/$file" ] || fail "$file is missing in the archive"
+done
+
+python3 - "$version" <<'CHECK'
+import glob, json, sys, tarfile
+version = sys.argv[1]
+bill = json.load(open(f"llmgw_v{version}_linux_amd64.cdx.json"))
+names = {component["name"] for component in bill["components"]}
+assert bill["bomFormat"] == "CycloneDX" and {"rusqlite", "rustls", "control"} <= names, names
+assert not names & {"tempfile", "proptest", "cc"}, "crates that are not in the binary"
+references = {entry["ref"] for entry in bill["dependencies"]}
+assert all(set(entry["dependsOn"]) <= references for entry in bill["dependencies"])
+for arch in ("amd64", "arm64"):
+    with tarfile.open(f"llmgw_{version}_image_{arch}.tar") as archive:
+        manifest = json.load(archive.extractfile("manifest.json"))[0]
+        config = json.load(archive.extractfile(manifest["Config"]))
+    assert any(tag.endswith(f"llmgw:{version}") for tag in manifest["RepoTags"]), manifest["RepoTags"]
+    assert config["architecture"] == arch and config["config"]["Healthcheck"]["Test"][1:] == ["/llmgw", "healthcheck"]
+listed = json.load(open(f"llmgw_{version}_image/manifest.json"))
+assert listed["mediaType"] == "application/vnd.docker.distribution.manifest.list.v2+json", listed["mediaType"]
+assert {entry["platform"]["architecture"] for entry in listed["manifests"]} == {"amd64", "arm64"}
+print(f"release: {len(names)} crates in the bill of materials; names, sums and images of {version} are right")
+CHECK
