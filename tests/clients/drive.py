@@ -76,6 +76,7 @@ def suites(cache, only):
         python + [str(HERE / "openai_responses.py")],
         python + [str(HERE / "anthropic_messages.py")],
         python + [str(HERE / "langchain_smoke.py")],
+        python + [str(HERE / "extension.py")],
         node + [str(HERE / "openai.mjs")],
         node + [str(HERE / "anthropic.mjs")],
         node + [str(HERE / "vercel.mjs")],
