@@ -4,6 +4,7 @@ import { amountChecks } from "./amounts.mjs";
 import { Browser } from "./browser.mjs";
 import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
+import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { operateChecks } from "./operate.mjs";
@@ -33,6 +34,7 @@ const all = [
   requestChecks,
   routeChecks,
   operateChecks,
+  extensionChecks,
   usageChecks,
   playgroundChecks,
   proofChecks,

@@ -108,7 +108,7 @@ const PAGES_OF: Record<FoundKind, [icon: IconName, path: (id: string) => string]
   request: ["list", (id) => `/requests/${id}`],
   endpoint: ["route", (id) => `/routes/${id}`],
   provider: ["plug", (id) => `/providers/${id}`],
-  extension: ["plug", () => "/providers"],
+  extension: ["plug", (id) => `/providers?tab=extensions&extension=${id}`],
   project: ["folder", (id) => `/access/projects/${id}`],
   human: ["user", (id) => `/access/humans/${id}`],
   key: ["key-round", (id) => `/keys/${id}`],

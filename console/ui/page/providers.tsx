@@ -7,9 +7,10 @@ import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
 import { ago, count, duration, moment, UNKNOWN } from "../part/format";
 import { Icon, Mark, type MarkKind, State } from "../part/icon";
-import { Card, Page } from "../part/page";
+import { Card, Page, Tabs } from "../part/page";
 import { Table } from "../part/table";
 import { Connect } from "./connect_provider";
+import { Extensions } from "./extensions";
 
 const STATES: Record<Provider["state"], [MarkKind, string]> = {
   ready: ["ok", "ready"],
@@ -62,21 +63,38 @@ export function EvidenceMarks({ evidence }: { evidence: Evidence | undefined }) 
 }
 
 export function ProvidersPage() {
-  const state = param("state");
-  const list = useList<Provider>("providers", { state });
-  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data;
-  const healthOf = (id: string): ProviderHealth | undefined => health?.find(({ provider }) => provider === id);
+  const isExtensions = param("tab") === "extensions";
   return (
     <Page
       title="Providers"
       lead="Where requests go. Reachable, catalog read and inference proven are three facts."
       actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ connect: "choose" })}>
+        <button type="button" class="btn primary" data-new onClick={() => setParams(isExtensions ? { new: "1" } : { connect: "choose" })}>
           <Icon name="plus" small />
-          Connect provider
+          {isExtensions ? "Add extension" : "Connect provider"}
         </button>
       }
     >
+      <Tabs
+        label="Providers"
+        tabs={[
+          ["providers", "Providers"],
+          ["extensions", "Extensions"],
+        ]}
+      />
+      {isExtensions ? <Extensions /> : <Connected />}
+      {param("connect") && <Connect />}
+    </Page>
+  );
+}
+
+function Connected() {
+  const state = param("state");
+  const list = useList<Provider>("providers", { state });
+  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data;
+  const healthOf = (id: string): ProviderHealth | undefined => health?.find(({ provider }) => provider === id);
+  return (
+    <>
       <div class="filters">
         <Select
           aria-label="State"
@@ -147,7 +165,6 @@ export function ProvidersPage() {
           ]}
         />
       </Card>
-      {param("connect") && <Connect />}
-    </Page>
+    </>
   );
 }
