@@ -97,6 +97,25 @@ async fn a_record_shows_the_client_its_session_and_both_lengths() {
 }
 
 #[tokio::test]
+async fn the_length_of_an_error_is_recorded() {
+    let upstream = Upstream::start().await;
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let message = json!({"model": "none", "max_tokens": 9, "messages": [{"role": "user", "content": "Hi."}]});
+    for (path, body, status) in [
+        ("/v1/chat/completions", chat::request("none"), 404),
+        ("/v1/messages", message.to_string(), 404),
+        ("/v1/chat/completions", chat::request("m"), 400),
+        ("/v1/chat/completions", chat::request("m"), 503),
+    ] {
+        upstream.always(Answer::error(status));
+        let answer = gateway.client().post(path, body).await;
+        assert!(answer.status >= 400, "{path} {status}: {answer:?}");
+        let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+        assert_eq!(us(&record, "bytes_out"), answer.body.len() as u64, "{path} {status}: {record}");
+    }
+}
+
+#[tokio::test]
 async fn the_longest_silence_of_a_stream_is_recorded_even_if_it_is_its_last() {
     let upstream = Upstream::start().await;
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;

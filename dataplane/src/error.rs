@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
+use wire::envelope::{self, EnvelopeFamily};
 
 /// A failure as reported to the client.
 #[derive(Debug)]
@@ -55,6 +56,14 @@ impl Fault {
     pub(crate) fn retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
         self
+    }
+
+    /// Returns the body sent to the client.
+    pub(crate) fn answer_body(&self, family: EnvelopeFamily, request_id: &str) -> Bytes {
+        let enveloped = || {
+            envelope::error_body(family, self.kind.row(), &self.message, self.param.as_deref(), request_id)
+        };
+        self.body.clone().unwrap_or_else(enveloped)
     }
 
     /// Returns the status sent to the client.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, Response, StatusCode};
 use shared::error_kind::ErrorKind;
-use wire::envelope::{self, EnvelopeFamily};
+use wire::envelope::EnvelopeFamily;
 
 use crate::error::Fault;
 use crate::relay::ResponseBody;
@@ -20,13 +20,7 @@ pub(crate) fn error_response(
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let is_final = is_final(&fault);
     let error = ReportedError { code: fault.kind.row().code, param: fault.param.clone() };
-    let body = match fault.body {
-        Some(body) => body,
-        None => {
-            envelope::error_body(family, fault.kind.row(), &fault.message, fault.param.as_deref(), request_id)
-        }
-    };
-    let mut response = Response::new(ResponseBody::full(body));
+    let mut response = Response::new(ResponseBody::full(fault.answer_body(family, request_id)));
     *response.status_mut() = status;
     response.extensions_mut().insert(error);
     let headers = response.headers_mut();

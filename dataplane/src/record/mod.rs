@@ -12,6 +12,7 @@ use shared::operation::{Dialect, Operation};
 use shared::quota::{Quota, Reservation};
 use shared::routing::Model;
 use shared::usage::{Details, Finish, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
+use wire::envelope::EnvelopeFamily;
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
 
@@ -270,9 +271,11 @@ impl Record {
 
     /// Records the error sent to the client, and closes the record as failed.
     pub(crate) fn fail(&mut self, fault: &Fault) {
+        let family = EnvelopeFamily::of(self.dialect);
         self.note(|event| {
             event.error = Some(fault.kind);
             event.status = fault.status();
+            event.details.bytes_out = Some(fault.answer_body(family, &event.request_id).len() as u64);
         });
         self.close(Outcome::Failed);
     }

@@ -27,8 +27,8 @@ pub struct Details {
     pub refused_by: Option<Box<str>>,
     /// The length of the request body in bytes, decompressed.
     pub bytes_in: Option<u64>,
-    /// The number of bytes of the answer's body that went to the client; absent if no upstream's answer did. An error
-    /// event that the gateway appends to an answer that broke off does not count.
+    /// The number of bytes of the answer's body that went to the client, an error of the gateway included; absent if the
+    /// client left before. An error event that the gateway appends to an answer that broke off does not count.
     pub bytes_out: Option<u64>,
     /// The time in microseconds that the gateway itself took until the first content, or until the end of an exchange
     /// without content: all of it except waiting for the request body, attempts, and pauses before attempts. Reading and

@@ -108,7 +108,7 @@ struct RequestDetails {
     dropped: Vec<String>,
     /// The length of the request body in bytes.
     bytes_in: u64,
-    /// The bytes of the answer's body that went to the client; null if no upstream's answer did.
+    /// The bytes of the answer's body that went to the client, be it an answer or an error; null if the client left before.
     bytes_out: Option<u64>,
     /// The gateway's own time until the first content, or until the end without content, in microseconds.
     gateway_us: Option<u64>,

@@ -91,11 +91,15 @@ fn started(
         return Err(fault);
     };
     let status = StatusCode::ACCEPTED;
-    record.note(|event| event.status = status.as_u16());
+    let body = about(&operation, started).started();
+    record.note(|event| {
+        event.status = status.as_u16();
+        event.details.bytes_out = Some(body.len() as u64);
+    });
     if !record.close(Outcome::Completed).is_recorded {
         return Err(answer::no_record());
     }
-    let mut response = json(about(&operation, started).started());
+    let mut response = json(body);
     *response.status_mut() = status;
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(POLL_AFTER.as_secs()));
     response.headers_mut().extend(answer::head(&target, JSON, adapted_from, attempts));
