@@ -128,7 +128,7 @@ async fn a_dry_run_is_refused_like_the_write_and_records_no_refusal() {
         ("POST", "backups?dry_run=true", json!({}), 400, json!("dry_run")),
         ("POST", "catalog/sync?dry_run=true", json!({}), 400, json!("dry_run")),
         ("POST", "providers/free/test?dry_run=true", json!({"model": "m"}), 400, json!("dry_run")),
-        ("POST", "usage/reprice?dry_run=true", json!({"from": 0, "to": 1}), 400, json!("dry_run")),
+        ("POST", "usage/reprice?dry_run=true", json!({"from": 2, "to": 1}), 400, json!("from")),
         ("DELETE", "session?dry_run=true", Value::Null, 400, json!("dry_run")),
     ] {
         let answer = rig.admin.call(method, path, body).await;
@@ -259,4 +259,59 @@ async fn a_write_that_changes_the_meaning_of_a_name_is_a_warning() {
     }
     let useless = json!({"name": "k", "project": rig.project, "models": ["none/x"]});
     assert_eq!(codes(&rig.effects("POST", "keys", useless).await), ["key_without_selector"]);
+}
+
+#[tokio::test]
+async fn a_new_limit_shows_whom_it_binds_and_that_it_is_used_up() {
+    let rig = Rig::start().await;
+    let key = rig.admin.key(json!({"project": rig.project, "limits": []})).await;
+    rig.key(json!({})).await;
+    let other = rig.admin.project("red").await;
+    rig.admin.key(json!({"project": other})).await;
+    let client = crate::support::Client::new(rig.gateway.address(), Some(&key.key));
+    assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    rig.gateway.records(1).await;
+    let quota = |subject: Value, limit: u64| json!({"subject": subject, "metric": "requests", "window": "day", "limit": limit});
+    for (subject, limit, keys, is_reached) in [
+        (json!({"kind": "project", "id": rig.project}), 1, 2, true),
+        (json!({"kind": "project", "id": rig.project}), 2, 2, false),
+        (json!({"kind": "key", "id": key.id}), 1, 1, true),
+        (json!({"kind": "gateway"}), 9, 3, false),
+    ] {
+        let effects = rig.effects("POST", "quotas", quota(subject.clone(), limit)).await;
+        assert_eq!(effects["keys_limited"], keys, "{subject} {effects}");
+        assert_eq!(codes(&effects).contains(&"limit_reached"), is_reached, "{subject} {effects}");
+    }
+    let id = rig.admin.create("quotas", quota(json!({"kind": "key", "id": key.id}), 5)).await;
+    let path = format!("quotas/{id}");
+    for (limit, keys) in [(4, 1), (5, 0), (6, 0)] {
+        let effects = rig.effects("PATCH", &path, json!({"limit": limit})).await;
+        assert_eq!(effects["keys_limited"], keys, "{limit}: {effects}");
+    }
+    assert_eq!(rig.effects("DELETE", &path, Value::Null).await["keys_limited"], 0);
+}
+
+#[tokio::test]
+async fn a_deletion_counts_what_is_deleted_with_it() {
+    let rig = Rig::start().await;
+    let [ada, bob] = ["Ada", "Bob"].map(|name| json!({"name": name}));
+    let (ada, bob) = (rig.admin.create("principals", ada).await, rig.admin.create("principals", bob).await);
+    for (human, role) in [(&ada, "owner"), (&bob, "viewer")] {
+        let member = format!("projects/{}/members/{human}", rig.project);
+        rig.admin.done("PUT", &member, json!({"role": role})).await;
+    }
+    let limits = json!([{"metric": "requests", "window": "day", "limit": 9}]);
+    let key = rig.key(json!({"limits": limits})).await;
+    rig.admin.done("PATCH", &format!("keys/{key}"), json!({"state": "revoked"})).await;
+    let of_bob = json!({"subject": {"kind": "principal", "id": bob}, "metric": "requests", "window": "day", "limit": 9});
+    rig.admin.create("quotas", of_bob).await;
+    for (path, keys, quotas, memberships) in [
+        (format!("keys/{key}"), 0, 1, 0),
+        (format!("principals/{bob}"), 0, 1, 1),
+        (format!("projects/{}", rig.project), 1, 1, 2),
+    ] {
+        let deletes = rig.effects("DELETE", &path, Value::Null).await["deletes"].clone();
+        let want = json!({"keys": keys, "quotas": quotas, "memberships": memberships, "bindings": 0});
+        assert_eq!(deletes, want, "{path}");
+    }
 }

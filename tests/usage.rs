@@ -229,11 +229,24 @@ async fn an_unknown_cost_stays_unknown_until_usage_is_repriced() {
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), PRICES);
     gateway.write_config(yaml.text());
     let period = json!({"from": 0, "to": "2100-01-01T00:00:00Z"}).to_string();
-    let answer = wait::eventually("the new price", async || {
-        let answer = gateway.client().post("/admin/api/usage/reprice", period.clone()).await.json();
-        (answer["changed"] == 3).then_some(answer)
+    let preview = wait::eventually("the new price", async || {
+        let answer = gateway.client().post("/admin/api/usage/reprice?dry_run=true", period.clone()).await;
+        let object = answer.json()["object"].clone();
+        (object["changed"] == 3).then_some(object)
     })
     .await;
+    assert_eq!(usage().await, before, "a dry run changes nothing");
+    let changes = preview["requests"].as_array().unwrap();
+    assert_eq!(changes.len(), 3);
+    for (change, record) in changes.iter().zip(records.iter().rev()) {
+        assert_eq!(change["request_id"], record["request_id"]);
+        let costs = (&change["cost_micro_usd_before"], &change["cost_micro_usd"]);
+        assert_eq!(costs, (&Value::Null, &json!(4_500.0)));
+    }
+    let audit = gateway.client().get("/admin/api/audit?action=usage.reprice").await.unwrap().json();
+    assert_eq!(audit["data"], json!([]), "a dry run is not audited");
+    let answer = gateway.client().post("/admin/api/usage/reprice", period.clone()).await.json();
+    assert_eq!(answer, preview, "the dry run shows what happens");
     assert_eq!(
         answer["prices"],
         json!([{"before": null, "after": "config in 3 cached 0.3 out 15", "records": 3}])

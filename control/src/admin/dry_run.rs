@@ -46,10 +46,13 @@ pub(super) fn is_wanted(method: &Method, query: &str, has_dry_run: bool) -> Resu
 
 /// Answers with the effects of `command` instead of executing it.
 pub(super) async fn answer(call: &Call<'_>, command: impl Command) -> Result<Response<Body>, ApiError> {
-    let DryRun { output, preview } = call.app.writer.dry_run(Box::new(command), call.actor.clone()).await?;
+    let DryRun { output, preview, deleted, warning } =
+        call.app.writer.dry_run(Box::new(command), call.actor.clone()).await?;
     let failed = || ApiError::new(ErrorKind::Internal, "The effects could not be computed.");
     let compare = move || preview.effects(Instant::now() + COMPARING_TIME_MAX);
-    let effects = tokio::task::spawn_blocking(compare).await.map_err(|_| failed())?;
+    let mut effects = tokio::task::spawn_blocking(compare).await.map_err(|_| failed())?;
+    effects.deletes = deleted;
+    effects.warnings.extend(warning);
     let effects = call.app.readers.ask(move |db| named(db, effects)).await?;
     let object = if output.is_empty() {
         Value::Null
@@ -57,6 +60,13 @@ pub(super) async fn answer(call: &Call<'_>, command: impl Command) -> Result<Res
         serde_json::from_slice(&output).map_err(|_| failed())?
     };
     json(&DryRunAnswer { object, effects })
+}
+
+/// Answers with the result of a write that affects neither callers nor endpoints.
+pub(super) fn without_effects(object: &impl Serialize) -> Result<Response<Body>, ApiError> {
+    let failed = |_| ApiError::new(ErrorKind::Internal, "The response could not be serialized.");
+    let object = serde_json::to_value(object).map_err(failed)?;
+    json(&DryRunAnswer { object, effects: Effects { complete: true, ..Effects::default() } })
 }
 
 /// Adds the names of the keys.

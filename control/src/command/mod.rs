@@ -53,7 +53,7 @@ use crate::config::{Environment, Routing};
 use crate::db::audit::{self, AuditEntry};
 use crate::db::error::DbError;
 use crate::db::idempotency::{self, StoredAnswer};
-use crate::publish::{ChangePreview, Publisher, Touched, TouchedAccess};
+use crate::publish::{ChangePreview, DeletedParts, EffectWarning, Publisher, Touched, TouchedAccess};
 use crate::vault::{SealPlace, VaultKeys};
 
 /// A change of the state, and its caller.
@@ -124,6 +124,10 @@ pub(crate) struct Done {
     audit: Option<AuditEntry>,
     /// The parts that the next snapshot must rebuild.
     touched: Touched,
+    /// The objects that were deleted with the object, for dry runs.
+    deleted: DeletedParts,
+    /// A consequence that a comparison of routing does not find, for dry runs.
+    warning: Option<EffectWarning>,
 }
 
 impl Done {
@@ -136,12 +140,27 @@ impl Done {
     }
 
     pub(crate) fn without_output(audit: AuditEntry, touched: Touched) -> Self {
-        Self { body: Vec::new(), kept: None, version: None, audit: Some(audit), touched }
+        Self::of(Some(audit), touched)
     }
 
     /// Creates the result of a step of the gateway's own work whose result gets a record later.
     pub(crate) fn unrecorded() -> Self {
-        Self { body: Vec::new(), kept: None, version: None, audit: None, touched: Touched::NOTHING }
+        Self::of(None, Touched::NOTHING)
+    }
+
+    fn of(audit: Option<AuditEntry>, touched: Touched) -> Self {
+        let (deleted, warning) = (DeletedParts::default(), None);
+        Self { body: Vec::new(), kept: None, version: None, audit, touched, deleted, warning }
+    }
+
+    /// Counts the objects that were deleted with the object.
+    pub(crate) fn deleting(self, deleted: DeletedParts) -> Self {
+        Self { deleted, ..self }
+    }
+
+    /// Adds a warning for dry runs.
+    pub(crate) fn warning(self, warning: Option<EffectWarning>) -> Self {
+        Self { warning, ..self }
     }
 
     /// Sets the object's version after the change, which is sent as the `ETag`.
@@ -224,6 +243,10 @@ pub(crate) struct DryRun {
     pub(crate) output: Vec<u8>,
     /// The snapshot that the change would lead to.
     pub(crate) preview: Box<ChangePreview>,
+    /// The objects that would be deleted with the object.
+    pub(crate) deleted: DeletedParts,
+    /// A consequence that the preview does not show.
+    pub(crate) warning: Option<EffectWarning>,
 }
 
 /// A command to apply and roll back, and the receiver of its result.
@@ -239,10 +262,10 @@ pub(crate) fn dry_run(
 ) -> Result<DryRun, CommandRefusal> {
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let write = Write::of(&tx, keys, publisher, actor);
-    let Done { body, kept, touched, .. } = command.apply(&write)?;
+    let Done { body, kept, touched, deleted, warning, .. } = command.apply(&write)?;
     let preview = Box::new(publisher.preview(&touched, &tx)?);
     tx.rollback()?;
-    Ok(DryRun { output: kept.unwrap_or(body), preview })
+    Ok(DryRun { output: kept.unwrap_or(body), preview, deleted, warning })
 }
 
 /// Runs the writes in one transaction. Returns their outcomes, and what they touched together.
@@ -318,7 +341,7 @@ impl Write<'_> {
             }
             return Ok((Answer { body, ..answer }, Touched::NOTHING));
         }
-        let Done { body, kept, version, audit, touched } = command.apply(self)?;
+        let Done { body, kept, version, audit, touched, .. } = command.apply(self)?;
         if let Some(audit) = audit {
             self.record(&audit)?;
         }

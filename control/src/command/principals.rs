@@ -11,7 +11,7 @@ use crate::db::ids::new_id;
 use crate::db::principals::{self, Principal};
 use crate::db::quotas::Of;
 use crate::db::{keys, members, oauth, providers};
-use crate::publish::Touched;
+use crate::publish::{DeletedParts, Touched};
 
 /// Creates a human principal.
 #[derive(Debug)]
@@ -104,7 +104,9 @@ impl Command for DeletePrincipal {
         principals::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
-        Ok(Done::without_output(audit, Touched::principal(&before.id)))
+        let (quotas, memberships) = (quotas.len(), memberships.len());
+        let deleted = DeletedParts { quotas, memberships, ..DeletedParts::default() };
+        Ok(Done::without_output(audit, Touched::principal(&before.id)).deleting(deleted))
     }
 }
 

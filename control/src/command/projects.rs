@@ -11,7 +11,7 @@ use crate::db::ids::new_id;
 use crate::db::projects::{self, StoredProject};
 use crate::db::quotas::{KeyLimit, Of};
 use crate::db::{keys, members, providers};
-use crate::publish::Touched;
+use crate::publish::{DeletedParts, Touched};
 
 /// Creates a project.
 #[derive(Debug)]
@@ -96,11 +96,18 @@ impl Command for DeleteProject {
             quotas.extend(quotas::delete_of(write, &Of { kind: Subject::Key, id })?);
         }
         projects::delete(write.db, &before.id)?;
+        let deleted = DeletedParts {
+            keys: keys.len(),
+            quotas: quotas.len(),
+            memberships: memberships.len(),
+            bindings: bindings.len(),
+        };
         let audit = AuditEntry::done("project.delete", "project", &before.id).before(json!({
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
         // Provider instances may have been shared with it, so routing must be rebuilt as well.
-        Ok(Done::without_output(audit, Touched::project(&before.id).and(Touched::ROUTING)))
+        let touched = Touched::project(&before.id).and(Touched::ROUTING);
+        Ok(Done::without_output(audit, touched).deleting(deleted))
     }
 }
 

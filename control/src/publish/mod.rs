@@ -11,14 +11,12 @@ mod reload;
 mod routes;
 mod touched;
 
-pub(crate) use effects::Effects;
+pub(crate) use effects::{DeletedParts, EffectWarning, Effects};
 pub(crate) use holder::AccessHolder;
 pub(crate) use preview::ChangePreview;
 pub(crate) use publisher::{Publisher, PublisherParams};
 pub(crate) use reload::{ReloadReport, Reloader, Reloading, StatusCell};
 pub(crate) use touched::{ChangedKeys, Touched, TouchedAccess};
 
-#[cfg(test)]
-mod effects_tests;
 #[cfg(test)]
 pub(crate) mod tests;

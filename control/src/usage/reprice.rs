@@ -50,6 +50,21 @@ pub(crate) struct Repriced {
     pub(crate) cost_after: u64,
     /// The numbers of changed exchanges, by the labels of their price before and after.
     pub(crate) labels: BTreeMap<(String, String), u64>,
+    /// The first changed exchanges, at most [`REQUESTS_MAX`].
+    pub(crate) requests: Vec<RepricedRequest>,
+}
+
+/// An exchange whose cost or price label changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RepricedRequest {
+    pub(crate) request_id: String,
+    pub(crate) started_at_ms: u64,
+    pub(crate) provider: String,
+    pub(crate) model: String,
+    /// The cost with that of its failed attempts, in billionths of a dollar; `None` if it was unknown.
+    pub(crate) cost_before: Option<u64>,
+    /// The cost with that of its failed attempts, in billionths of a dollar; `None` if it is unknown.
+    pub(crate) cost_after: Option<u64>,
 }
 
 impl Repricing {
@@ -65,7 +80,7 @@ impl Repricing {
         let (mut after, mut so_far) = (self.after, done.clone());
         let mut corrections = Corrections::default();
         let finished = loop {
-            let Some(id) = self.block(&tx, after, &mut so_far, &mut corrections)? else { break true };
+            let Some(id) = self.block(&tx, after, &mut so_far, Some(&mut corrections))? else { break true };
             after = id;
             if Instant::now() >= until {
                 break false;
@@ -79,13 +94,30 @@ impl Repricing {
         Ok(finished)
     }
 
-    /// Reprices the first row after `after`. Returns its id, or `None` if there is no such row.
+    /// Computes what `step` would do, and changes nothing. Returns true if all rows are done.
+    pub(crate) fn preview(
+        &mut self,
+        db: &Connection,
+        done: &mut Repriced,
+        until: Instant,
+    ) -> rusqlite::Result<bool> {
+        while let Some(id) = self.block(db, self.after, done, None)? {
+            self.after = id;
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Reprices the first row after `after`. Returns its id, or `None` if there is no such row. Without `corrections` nothing
+    /// is stored.
     fn block(
         &self,
         tx: &Connection,
         after: i64,
         done: &mut Repriced,
-        corrections: &mut Corrections,
+        mut corrections: Option<&mut Corrections>,
     ) -> rusqlite::Result<Option<i64>> {
         let signed = |moment: u64| i64::try_from(moment).unwrap_or(i64::MAX);
         let mut statement = tx.prepare_cached(NEXT)?;
@@ -102,16 +134,19 @@ impl Repricing {
         let mut differences = HashMap::<HourSum<'_>, Difference>::new();
         let before = done.changed;
         for (record, trace) in &mut exchanges {
-            let (costs, changed) = (Costs::of(record), done.changed);
+            let (costs, cost_before, changed) = (Costs::of(record), total(record), done.changed);
             if self.is_meant(record) {
                 self.exchange(record, done, &mut differences);
             }
             self.failed_attempts(record, *trace, done, &mut differences);
             if done.changed > changed {
-                corrections.add(tx, &costs, record, *trace)?;
+                done.note(record, cost_before);
+                if let Some(corrections) = corrections.as_deref_mut() {
+                    corrections.add(tx, &costs, record, *trace)?;
+                }
             }
         }
-        if done.changed > before {
+        if done.changed > before && corrections.is_some() {
             put(tx, id, &packed_again(&exchanges))?;
             for ((hour, names), difference) in differences {
                 correct(tx, hour, &names, difference)?;
@@ -240,6 +275,27 @@ impl Repricing {
     }
 }
 
+impl Repriced {
+    fn note(&mut self, record: &Record<'_>, cost_before: Option<u64>) {
+        if self.requests.len() < REQUESTS_MAX {
+            self.requests.push(RepricedRequest {
+                request_id: record.request_id.to_string(),
+                started_at_ms: record.started_at_ms,
+                provider: record.name(RecordName::Provider).to_owned(),
+                model: record.name(RecordName::Model).to_owned(),
+                cost_before,
+                cost_after: total(record),
+            });
+        }
+    }
+}
+
+/// Returns the cost of an exchange with that of its failed attempts, as far as that is known.
+fn total(record: &Record<'_>) -> Option<u64> {
+    let of_failed = lost(&record.lost).filter_map(|(_, lost)| lost.cost_nano_usd);
+    record.cost_nano_usd.map(|cost| of_failed.fold(cost, u64::saturating_add))
+}
+
 fn operation(record: &Record<'_>) -> Operation {
     Operation::named(record.name(RecordName::Operation)).unwrap_or(Operation::ChatCompletions)
 }
@@ -258,6 +314,9 @@ fn packed_again(exchanges: &[(Record<'_>, Trace<'_>)]) -> Block {
     }
     block
 }
+
+/// The most exchanges that a repricing names.
+const REQUESTS_MAX: usize = 100;
 
 const NEXT: &str = "SELECT * FROM usage \
      WHERE id > :after AND last_ms >= :from AND first_ms < :to ORDER BY id LIMIT 1";

@@ -23,7 +23,7 @@ use self::charge::Charge;
 use super::query::{Query, choose};
 use super::reference::FileContent;
 use super::requests::{FILTERS, marks, names};
-use super::{ApiError, Call, Route, json, route_of};
+use super::{ApiError, Call, Route, json, route_of, write_of};
 use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::money::MicroUsd;
 use crate::permission::Permission;
@@ -73,7 +73,7 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
         .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
         .takes::<reconcile::ReconcileRequest>(),
-    route_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call)))
+    write_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call)))
         .answers::<reprice::RepriceAnswer>("Computes the costs of past requests again.")
         .takes::<reprice::RepriceRequest>(),
 ];

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use jiff::Timestamp;
+use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use shared::port::Body;
 use shared::prices::Prices;
 
 use crate::admin::field::any_moment;
-use crate::admin::{ApiError, App, Call};
+use crate::admin::{ApiError, App, Call, dry_run};
 use crate::catalog::history::{History, Priced};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
@@ -21,7 +22,7 @@ use crate::db::audit::AuditEntry;
 use crate::db::overrides;
 use crate::money::MicroUsd;
 use crate::publish::Touched;
-use crate::usage::reprice::{Repriced, Repricing};
+use crate::usage::reprice::{Repriced, RepricedRequest, Repricing};
 use crate::writer::FLUSH_TIME_MAX;
 
 /// The requests to reprice.
@@ -63,6 +64,8 @@ pub(super) struct RepriceAnswer {
     cost_micro_usd: MicroUsd,
     /// Exchanges that were changed, by their price label before and after.
     prices: Vec<LabelChange>,
+    /// The first exchanges that were changed, at most 100.
+    requests: Vec<RequestChange>,
     /// The `cursor` to continue from; null when finished.
     next_cursor: Option<String>,
 }
@@ -78,11 +81,38 @@ struct LabelChange {
     records: u64,
 }
 
+/// An exchange whose cost or label changed.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RequestChange {
+    request_id: String,
+    /// In milliseconds since the Unix epoch.
+    started_at_ms: u64,
+    /// The ID of the provider.
+    provider: String,
+    model: String,
+    /// With the cost of its failed attempts; null if it was unknown.
+    cost_micro_usd_before: Option<MicroUsd>,
+    /// With the cost of its failed attempts; null if it is unknown.
+    cost_micro_usd: Option<MicroUsd>,
+}
+
+impl From<RepricedRequest> for RequestChange {
+    fn from(changed: RepricedRequest) -> Self {
+        let RepricedRequest { request_id, started_at_ms, provider, model, cost_before, cost_after } = changed;
+        let (cost_micro_usd_before, cost_micro_usd) = (cost_before.map(MicroUsd), cost_after.map(MicroUsd));
+        Self { request_id, started_at_ms, provider, model, cost_micro_usd_before, cost_micro_usd }
+    }
+}
+
 pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let asked: RepriceRequest = call.json()?;
     let mut repricing = repricing(call.app, &asked).await?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
+    if call.dry_run {
+        return preview(call.app, repricing).await;
+    }
     let mut audited = json!({
         "from_ms": repricing.from_ms,
         "to_ms": repricing.to_ms,
@@ -95,7 +125,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
     let until = Instant::now() + ANSWER_TIME;
     let mut done = Repriced::default();
     let next_cursor = loop {
-        let step = move |db: &mut rusqlite::Connection| {
+        let step = move |db: &mut Connection| {
             let finished = repricing.step(db, &mut done, Instant::now() + STEP)?;
             Ok((repricing, done, finished))
         };
@@ -114,9 +144,31 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         (audited.as_object_mut(), serde_json::to_value(&answer))
     {
         audited.extend(figures);
+        audited.remove("requests");
     }
     let audit = AuditEntry::done("usage.repriced", "usage", "").after(audited);
     call.execute(StatusCode::OK, AuditOnly(Done::new(&answer, audit, Touched::NOTHING)?)).await
+}
+
+/// Answers with what a repricing would change.
+async fn preview(app: &App, mut repricing: Repricing) -> Result<Response<Body>, ApiError> {
+    let until = Instant::now() + ANSWER_TIME;
+    let mut done = Repriced::default();
+    let next_cursor = loop {
+        let step = move |db: &Connection| {
+            let finished = repricing.preview(db, &mut done, Instant::now() + PREVIEW_STEP)?;
+            Ok((repricing, done, finished))
+        };
+        let finished;
+        (repricing, done, finished) = app.readers.ask(step).await?;
+        if finished {
+            break None;
+        }
+        if Instant::now() >= until {
+            break Some(repricing.after.to_string());
+        }
+    };
+    dry_run::without_effects(&RepriceAnswer::of(done, next_cursor))
 }
 
 async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiError> {
@@ -168,6 +220,7 @@ impl RepriceAnswer {
             cost_micro_usd_before: MicroUsd(done.cost_before),
             cost_micro_usd: MicroUsd(done.cost_after),
             prices: done.labels.into_iter().map(change).collect(),
+            requests: done.requests.into_iter().map(RequestChange::from).collect(),
             next_cursor,
         }
     }
@@ -175,5 +228,7 @@ impl RepriceAnswer {
 
 /// The maximum time for which one step holds the writer.
 const STEP: Duration = Duration::from_millis(5);
+/// The maximum time for which one step of a preview keeps other queries from a reading thread.
+const PREVIEW_STEP: Duration = Duration::from_millis(50);
 const BETWEEN_STEPS: Duration = Duration::from_millis(2);
 const ANSWER_TIME: Duration = Duration::from_secs(20);

@@ -15,7 +15,7 @@ use crate::db::audit::AuditEntry;
 use crate::db::keys::{self, KeyState, StoredKey};
 use crate::db::names::Labels;
 use crate::db::quotas::Of;
-use crate::publish::{ChangedKeys, Touched};
+use crate::publish::{ChangedKeys, DeletedParts, Touched};
 
 /// Changes a key: its settings first, then its state.
 #[derive(Debug)]
@@ -117,8 +117,9 @@ impl Command for DeleteKey {
                 limits_gone: gone.iter().map(|quota| quota.id.clone()).collect(),
             }),
         };
+        let deleted = DeletedParts { quotas: quotas.len(), ..DeletedParts::default() };
         let audit = AuditEntry::done("key.delete", "key", &before.id)
             .before(json!({"key": before, "quotas": quotas}));
-        Ok(Done::without_output(audit, touched))
+        Ok(Done::without_output(audit, touched).deleting(deleted))
     }
 }

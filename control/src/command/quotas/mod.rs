@@ -66,7 +66,9 @@ impl Command for CreateQuota {
         }
         let audit = AuditEntry::done("quota.create", "quota", &row.id).after(json!(row));
         let touched = touched_by(write, &row.counted.subject, None)?;
-        Ok(Done::new(&standing(write, row)?, audit, touched)?.version(1))
+        let standing = standing(write, row)?;
+        let warning = standing.reached();
+        Ok(Done::new(&standing, audit, touched)?.version(1).warning(warning))
     }
 }
 
@@ -85,8 +87,9 @@ impl Command for EditQuota {
         let audit =
             AuditEntry::done("quota.edit", "quota", &after.id).before(json!(before)).after(json!(after));
         let touched = touched_by(write, &after.counted.subject, None)?;
-        let version = after.version;
-        Ok(Done::new(&standing(write, after)?, audit, touched)?.version(version))
+        let standing = standing(write, after)?;
+        let (version, warning) = (standing.version, standing.reached());
+        Ok(Done::new(&standing, audit, touched)?.version(version).warning(warning))
     }
 }
 

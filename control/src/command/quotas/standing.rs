@@ -7,6 +7,7 @@ use shared::quota::{Counters, Metric, Period, Reading, Subject};
 
 use crate::db::names::{Labels, NamedKind};
 use crate::db::quotas::{self, Enforcement, Of, QuotaRow};
+use crate::publish::EffectWarning;
 
 /// A limit and its current usage. Amounts are in the unit of the metric, money in micro-dollars; usage is rounded up.
 #[derive(Debug, Serialize)]
@@ -110,6 +111,21 @@ impl QuotaStanding {
             remaining,
             exceeded: used > row.limit,
             resets_at_ms: reading.resets_at_ms,
+        })
+    }
+}
+
+impl QuotaStanding {
+    /// Returns the warning about a hard limit that is used up already.
+    pub(super) fn reached(&self) -> Option<EffectWarning> {
+        (self.enforcement == Enforcement::Hard && self.remaining == 0).then(|| EffectWarning {
+            code: "limit_reached",
+            param: Some("limit"),
+            message: format!(
+                "{} of {} are used already: requests that the limit counts get 429 at once.",
+                self.used, self.limit
+            ),
+            objects: self.subject.name.iter().cloned().collect(),
         })
     }
 }

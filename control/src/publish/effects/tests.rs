@@ -5,8 +5,9 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use shared::snapshot::channel;
 
-use super::tests::{config, started};
-use super::*;
+use super::super::preview::ChangePreview;
+use super::super::tests::{config, started};
+use super::super::*;
 
 const YAML: &str = "
 providers:
