@@ -160,7 +160,14 @@ function Connected() {
             {
               head: "Defined in",
               width: 116,
-              cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
+              cell: ({ source, anonymous }) =>
+                anonymous ? (
+                  <span class="tag" title="The gateway connected it because it needs no account.">
+                    no account
+                  </span>
+                ) : (
+                  <span class="muted">{source === "file" ? "the file" : "the console"}</span>
+                ),
             },
           ]}
         />
