@@ -127,3 +127,32 @@ async fn the_list_has_pages_and_unknown_holders_are_not_found() {
     let answer = rig.admin.call("GET", &format!("{path}?kind=thing"), Value::Null).await;
     assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!("kind")));
 }
+
+/// ADM-2: the same answer for the ID in the path and in the query.
+#[tokio::test]
+async fn access_is_asked_for_by_key_project_or_human() {
+    let rig = Rig::start().await;
+    let key =
+        rig.admin.key(json!({"project": rig.project, "acts_as": rig.ada, "endpoints": ["line"]})).await.id;
+    for (parameter, path, id) in
+        [("key", "keys", &key), ("project", "projects", &rig.project), ("principal", "principals", &rig.ada)]
+    {
+        let rows = rig.rows(&format!("access/effective?{parameter}={id}")).await;
+        assert_eq!(rows, rig.rows(&format!("{path}/{id}/access")).await, "{parameter}");
+        assert!(
+            rows.iter().any(|row| row["allowed"] == true) && rows.iter().any(|row| row["allowed"] == false)
+        );
+        let refused = rig.rows(&format!("access/effective?{parameter}={id}&allowed=false")).await;
+        assert!(refused.iter().all(|row| !row["reasons"].as_array().unwrap().is_empty()), "{refused:?}");
+    }
+    for (query, status, param) in [
+        ("", 400, json!("key")),
+        ("key=none", 404, Value::Null),
+        ("principal=none", 404, Value::Null),
+        (&format!("key={key}&project={}", rig.project), 400, json!("project")),
+        (&format!("key={key}&kind=none"), 400, json!("kind")),
+    ] {
+        let answer = rig.admin.call("GET", &format!("access/effective?{query}"), Value::Null).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (status, &param), "{query}");
+    }
+}

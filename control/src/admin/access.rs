@@ -1,5 +1,5 @@
-//! `keys/{id}/access`, `projects/{id}/access` and `principals/{id}/access`: each selector, with the reasons why the caller
-//! may not use it.
+//! `keys/{id}/access`, `projects/{id}/access`, `principals/{id}/access`, and `access/effective` for any of them: each
+//! selector, with the reasons why the caller may not use it.
 
 use http::{Method, Response};
 use rusqlite::Connection;
@@ -9,30 +9,31 @@ use shared::port::Body;
 use shared::snapshot::Route as SelectorRoute;
 
 use super::list::{ListPage, PageOf};
+use super::query::Query;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::permission::Permission;
 use crate::publish::AccessHolder;
 use crate::selector_access::{Obstacle, SelectorAccess};
 
 pub(super) static ROUTES: &[Route] = &[
-    route_of(Method::GET, "keys/{}/access", |call| {
-        Box::pin(list(call, AccessHolder::key, "There is no such key."))
-    })
-    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the key may not use them.")
-    .query(FILTERS)
-    .permits(Permission::SeeKeys),
-    route_of(Method::GET, "projects/{}/access", |call| {
-        Box::pin(list(call, AccessHolder::project, "There is no such project."))
-    })
-    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the project may not use them.")
-    .query(FILTERS)
-    .permits(Permission::SeeProjects),
-    route_of(Method::GET, "principals/{}/access", |call| {
-        Box::pin(list(call, AccessHolder::human, "There is no such principal."))
-    })
-    .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the human may not use them.")
-    .query(FILTERS)
-    .permits(Permission::SeeSelf),
+    route_of(Method::GET, "keys/{}/access", |call| Box::pin(list(call, &KEY)))
+        .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the key may not use them.")
+        .query(FILTERS)
+        .permits(Permission::SeeKeys),
+    route_of(Method::GET, "projects/{}/access", |call| Box::pin(list(call, &PROJECT)))
+        .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the project may not use them.")
+        .query(FILTERS)
+        .permits(Permission::SeeProjects),
+    route_of(Method::GET, "principals/{}/access", |call| Box::pin(list(call, &HUMAN)))
+        .answers::<ListPage<SelectorRow>>("Lists the selectors, and why the human may not use them.")
+        .query(FILTERS)
+        .permits(Permission::SeeSelf),
+    route_of(Method::GET, "access/effective", |call| Box::pin(effective(call)))
+        .answers::<ListPage<SelectorRow>>(
+            "Lists the selectors, and why a key, project or human may not use them.",
+        )
+        .query(&["key", "project", "principal"])
+        .filters(FILTERS),
 ];
 
 /// A selector, and the caller's access to it. Quotas that are used up and open circuits do not count, because they pass.
@@ -91,18 +92,74 @@ impl SelectorRow {
     }
 }
 
-async fn list(
-    call: Call<'_>,
+/// A kind of caller.
+struct HolderKind {
+    /// The query parameter that names one.
+    parameter: &'static str,
     read: fn(&Connection, &str) -> rusqlite::Result<Option<AccessHolder>>,
     unknown: &'static str,
-) -> Result<Response<Body>, ApiError> {
+}
+
+static KEY: HolderKind =
+    HolderKind { parameter: "key", read: AccessHolder::key, unknown: "There is no such key." };
+static PROJECT: HolderKind =
+    HolderKind { parameter: "project", read: AccessHolder::project, unknown: "There is no such project." };
+static HUMAN: HolderKind =
+    HolderKind { parameter: "principal", read: AccessHolder::human, unknown: "There is no such principal." };
+
+async fn list(call: Call<'_>, kind: &HolderKind) -> Result<Response<Body>, ApiError> {
+    let query = call.query()?;
+    answer(&call, query, kind, call.argument().to_owned()).await
+}
+
+/// Lists the selectors of the one caller that the query names.
+async fn effective(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
-    let text = query.text("q").map(|text| text.to_lowercase());
-    let kind = query.choice("kind", KINDS)?;
-    let allowed = query.choice("allowed", &[("true", true), ("false", false)])?;
+    let named = [&KEY, &PROJECT, &HUMAN].map(|kind| Some((kind, query.text(kind.parameter)?)));
+    let mut named = named.into_iter().flatten();
+    match (named.next(), named.next()) {
+        (Some((kind, id)), None) => answer(&call, query, kind, id).await,
+        (None, _) => {
+            // A parameter that does not exist is reported first.
+            Filters::take(&mut query)?;
+            query.finish()?;
+            Err(ApiError::parameter("key", "Send key, project or principal, with its ID."))
+        }
+        (Some(_), Some((kind, _))) => {
+            Err(ApiError::parameter(kind.parameter, "Send only one of key, project and principal."))
+        }
+    }
+}
+
+/// The filters of a list.
+struct Filters {
+    page: PageOf,
+    /// In lower case.
+    text: Option<String>,
+    kind: Option<SelectorKind>,
+    allowed: Option<bool>,
+}
+
+impl Filters {
+    fn take(query: &mut Query) -> Result<Self, ApiError> {
+        Ok(Self {
+            page: PageOf::take(query)?,
+            text: query.text("q").map(|text| text.to_lowercase()),
+            kind: query.choice("kind", KINDS)?,
+            allowed: query.choice("allowed", &[("true", true), ("false", false)])?,
+        })
+    }
+}
+
+async fn answer(
+    call: &Call<'_>,
+    mut query: Query,
+    holder: &HolderKind,
+    id: String,
+) -> Result<Response<Body>, ApiError> {
+    let Filters { page, text, kind, allowed } = Filters::take(&mut query)?;
     query.finish()?;
-    let id = call.argument().to_owned();
+    let HolderKind { read, unknown, .. } = *holder;
     let holder = call.app.readers.ask(move |db| read(db, &id)).await?;
     let holder = holder.ok_or_else(|| ApiError::new(ErrorKind::NotFound, unknown))?;
     let snapshot = call.app.snapshot.load();

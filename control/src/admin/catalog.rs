@@ -56,7 +56,12 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let page = PageOf::take(&mut query)?;
     let filter = CatalogFilter::take(&mut query)?;
     query.finish()?;
-    let after = page.after.split_once('/').unwrap_or_default();
+    let after = match page.after.as_str() {
+        "" => ("", ""),
+        cursor => cursor.split_once('/').ok_or_else(|| {
+            ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page.")
+        })?,
+    };
     let known = call.app.catalog.known();
     let mut instances = KnownInstances::new(call.app);
     let rows = known

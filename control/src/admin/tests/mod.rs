@@ -8,6 +8,7 @@ mod hygiene;
 mod permissions;
 mod principals;
 mod process;
+mod queries;
 mod reconcile;
 mod reference;
 mod report;
