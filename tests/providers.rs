@@ -443,3 +443,32 @@ async fn every_change_is_in_the_audit() {
     );
     assert!(rows.iter().all(|(_, _, detail)| !detail.contains("planted")), "{rows:?}");
 }
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_used_is_named_at_start_up_and_in_the_state() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    for (id, disabled) in [("both", false), ("off", true), ("well", false)] {
+        let body = json!({"id": id, "type": "echo", "models": ["echo"], "disabled": disabled});
+        good(&gateway, "POST", "providers", &body).await;
+    }
+    assert_eq!(good(&gateway, "GET", "state", &Value::Null).await["unusable"], json!([]));
+    let yaml = "providers: {both: {type: echo, models: [echo]}, keyless: {registry_id: groq}}\n";
+    let gateway = gateway.kill().await.yaml(yaml).start().await;
+    let state = good(&gateway, "GET", "state", &Value::Null).await;
+    let unusable = state["unusable"].as_array().unwrap();
+    assert_eq!(unusable.len(), 2, "{unusable:?}");
+    assert!(
+        unusable[0]["provider"] == "both"
+            && unusable[0]["reason"].as_str().unwrap().contains("Rename or delete")
+    );
+    assert!(
+        unusable[1]["provider"] == "keyless"
+            && unusable[1]["reason"].as_str().unwrap().contains("api_key is missing")
+    );
+    for logged in [
+        "a provider receives no requests: The configuration file has a provider",
+        "providers.keyless: api_key is missing",
+    ] {
+        assert!(gateway.log().contains(logged), "{logged}: {}", gateway.log());
+    }
+}

@@ -158,6 +158,36 @@ async fn every_variable_has_an_effect_or_a_warning() {
     assert!(!gateway.log().contains("never-shown-secret"));
 }
 
+/// Each variable of the documentation exists and is read by code; each that exists is documented.
+#[test]
+fn documentation_table_and_code_name_the_same_variables() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/configuration.md")).unwrap();
+    let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+    let documented: BTreeSet<&str> = page
+        .split(|c| !is_name(c))
+        .filter(|word| word.starts_with("LLMGW_") && !word.ends_with('_'))
+        .collect();
+    let retired = ["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];
+    let names: BTreeSet<&str> =
+        control::config::VARIABLES.iter().map(|variable| variable.name).chain(retired).collect();
+    assert_eq!(documented, names);
+    let mut code = String::new();
+    let mut folders = vec![root.join("control/src"), root.join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+            let is_product = !entry.ends_with("tests.rs") && !entry.ends_with("env/table.rs");
+            if entry.is_dir() && !entry.ends_with("tests") {
+                folders.push(entry);
+            } else if entry.extension().is_some_and(|extension| extension == "rs") && is_product {
+                code += &std::fs::read_to_string(entry).unwrap();
+            }
+        }
+    }
+    let unread: Vec<_> = names.iter().filter(|name| !code.contains(&format!("\"{name}\""))).collect();
+    assert!(unread.is_empty(), "no code reads {unread:?}");
+}
+
 #[tokio::test]
 async fn file_and_documentation_report_log_request_bodies_as_unsupported() {
     let yaml = "server: {log_request_bodies: true}\n";

@@ -40,6 +40,7 @@ use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
+use crate::connection::{ProviderStanding, ViewCell};
 use crate::console::Asset;
 use crate::credential::{AccessTokens, TokenRenewer};
 use crate::db::checkpoints::Checkpoints;
@@ -127,6 +128,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (readers, reader_threads) = Readers::start(&files, &params.alarm).map_err(io::Error::other)?;
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let (view, refreshes) = (publisher.view(), publisher.refreshes());
+    log_unusable(&view);
     let recent = Arc::clone(meter.recent());
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
@@ -191,6 +193,17 @@ fn reloader(config: Arc<Config>, handle: WriterHandle) -> Reloader {
 fn retention(config: &Config, journal: &Journal, jobs: &Jobs) -> RetentionPass {
     let pass = RetentionPass::new(&config.lifetimes, Arc::clone(&journal.gauge().pruning));
     pass.reported_by(jobs.register("retention", "every 10 minutes"))
+}
+
+/// Logs the providers of the API that receive no requests. Those of the file, and stored ones that cannot be read, have
+/// been logged before.
+fn log_unusable(view: &ViewCell) {
+    for connection in &view.read().providers {
+        if let ProviderStanding::NotConnected(_) | ProviderStanding::Shadowed(_) = connection.standing {
+            let reason = connection.standing.reason().unwrap_or_default();
+            tracing::warn!(provider.id = connection.id, "a provider receives no requests: {reason}");
+        }
+    }
 }
 
 /// Starts the thread that answers requests and runs the periodic jobs.

@@ -450,6 +450,15 @@ export type DeclaredModel = {
   vision?: boolean | null;
 };
 
+/** The numbers of objects that are deleted because the object to which they belong is. */
+export type DeletedParts = {
+  /** Private providers that were shared with a project; the providers stay. */
+  bindings: number;
+  keys: number;
+  memberships: number;
+  quotas: number;
+};
+
 /** A report of a delivered event. */
 export type DeliveredReport = {
   /** The lease of the claim. */
@@ -548,7 +557,7 @@ export type EchoSettings = {
 
 /** A consequence that does not prevent the change. */
 export type EffectWarning = {
-  /** `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target` or `key_without_selector`. */
+  /** `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector` or `limit_reached`. */
   code: string;
   message: string;
   /** The names of the models, endpoints or keys that the warning is about; at most 20. */
@@ -561,12 +570,16 @@ export type EffectWarning = {
 export type Effects = {
   /** False if more keys may be affected: there are too many of them, or comparing them took too long. */
   complete: boolean;
+  /** What is deleted with the object. */
+  deletes: DeletedParts;
   /** The names of the endpoints that lose a target. */
   endpoints: string[];
   /** Keys that gain selectors, in the order of their ids; at most 100. */
   gains: KeyEffect[];
   /** The number of keys that gain selectors. */
   keys_gaining: number;
+  /** The number of existing keys to which a hard limit applies newly, or becomes stricter. */
+  keys_limited: number;
   /** The number of keys that lose selectors. */
   keys_losing: number;
   /** Keys that lose selectors, in the order of their ids; at most 100. */
@@ -906,6 +919,8 @@ export type GatewayState = {
   started_at_ms: number;
   /** The target triple. */
   target: string;
+  /** Providers that are configured but receive no requests, other than disabled ones; at most 100. */
+  unusable: UnusableProvider[];
   /** In seconds. */
   uptime_seconds: number;
   usage: UsageState;
@@ -2245,8 +2260,24 @@ export type Repriced = {
   prices: LabelChange[];
   /** Exchanges that were examined. */
   records: number;
+  /** The first exchanges that were changed, at most 100. */
+  requests: RequestChange[];
   /** Exchanges whose cost is still unknown. */
   unpriced: number;
+};
+
+/** An exchange whose cost or label changed. */
+export type RequestChange = {
+  /** With the cost of its failed attempts; null if it is unknown. */
+  cost_micro_usd: MicroUsd | null;
+  /** With the cost of its failed attempts; null if it was unknown. */
+  cost_micro_usd_before: MicroUsd | null;
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+  request_id: string;
+  /** In milliseconds since the Unix epoch. */
+  started_at_ms: number;
 };
 
 /** One exchange, as the API shows it. */
@@ -2257,7 +2288,7 @@ export type RequestRecord = {
   attempts?: number;
   /** The length of the request body in bytes. */
   bytes_in?: number;
-  /** The bytes of the answer's body that went to the client; null if no upstream's answer did. */
+  /** The bytes of the answer's body that went to the client, be it an answer or an error; null if the client left before. */
   bytes_out?: number | null;
   /** The originator of a cancellation, `client` or `administrator`; absent if there was none. */
   cancelled_by?: string;
@@ -2885,6 +2916,14 @@ export type Trial = {
   status: number;
   /** The usage as the upstream reports it; null if it does not. */
   usage: unknown;
+};
+
+/** A provider that is configured but receives no requests. */
+export type UnusableProvider = {
+  /** The ID of the provider. */
+  provider: string;
+  /** What is wrong, and what to do. */
+  reason: string;
 };
 
 /** A limit as the upstream reports it in its headers. */

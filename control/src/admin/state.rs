@@ -11,6 +11,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::background::JobStatus;
 use crate::config::Partner;
 use crate::config::Sso;
+use crate::connection::{ProviderConnection, ProviderStanding};
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
@@ -40,6 +41,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         jobs: app.jobs.table(),
         oauth: ShownOauth::of(&app.config.partner),
         sso: app.gate.sso().map(ShownSsoState::of),
+        unusable: unusable(app, &snapshot),
         warnings: &app.warnings,
     })
 }
@@ -75,6 +77,8 @@ struct ShownState<'a> {
     oauth: ShownOauth,
     /// The settings of single sign-on; null if it is off.
     sso: Option<ShownSsoState<'a>>,
+    /// Providers that are configured but receive no requests, other than disabled ones; at most 100.
+    unusable: Vec<UnusableProvider>,
     /// The warnings of the start.
     warnings: &'a [String],
 }
@@ -148,6 +152,33 @@ impl<'a> ShownSsoState<'a> {
             problems: sso.problems(),
         }
     }
+}
+
+/// A provider that is configured but receives no requests.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct UnusableProvider {
+    /// The ID of the provider.
+    provider: String,
+    /// What is wrong, and what to do.
+    reason: String,
+}
+
+fn unusable(app: &App, snapshot: &Snapshot) -> Vec<UnusableProvider> {
+    let view = app.view.read();
+    let fault = |connection: &ProviderConnection| match &connection.standing {
+        ProviderStanding::Disabled => None,
+        ProviderStanding::Ready => {
+            let id = connection.id.as_str();
+            let instance = snapshot.providers.iter().find(|instance| instance.id.as_str() == id)?;
+            instance.unready.map(|why| format!("The provider cannot be used: {why}."))
+        }
+        standing => standing.reason(),
+    };
+    let named = |connection: &ProviderConnection| {
+        Some(UnusableProvider { provider: connection.id.clone(), reason: fault(connection)? })
+    };
+    view.providers.iter().filter_map(named).take(UNUSABLE_MAX).collect()
 }
 
 /// The numbers of objects that requests can use.
@@ -284,3 +315,6 @@ impl ShownUsage {
         }
     }
 }
+
+/// The most unusable providers that are shown.
+const UNUSABLE_MAX: usize = 100;
