@@ -122,7 +122,8 @@ fn expiring_tokens(app: &App) -> impl Iterator<Item = Measurement> {
     })
 }
 
-/// Returns the providers whose last token request failed, with the expiry of the current token and the error.
+/// Returns the providers whose last token request failed, OAuth sign-ins included, with the expiry of the current token
+/// and the error.
 fn tokens(app: &App) -> Vec<(String, Option<u64>, String)> {
     let view = app.view.read();
     let failing = view.providers.iter().filter_map(|connection| {
@@ -133,7 +134,15 @@ fn tokens(app: &App) -> Vec<(String, Option<u64>, String)> {
         let error = standing.error?.chars().take(TEXT_CHARS_MAX).collect();
         Some((connection.id.clone(), standing.expires_at_ms, error))
     });
-    failing.collect()
+    let signed_in = view.providers.iter().filter_map(|connection| {
+        let held = connection.read.as_ref()?.signed_in.as_ref()?;
+        let (expires_at_ms, error) = match &held.failure {
+            Some((_, refusal)) => (None, refusal.clone()),
+            None => (held.expires_at_ms, app.refreshes.trouble(&connection.id)?.1),
+        };
+        Some((connection.id.clone(), expires_at_ms, error.chars().take(TEXT_CHARS_MAX).collect()))
+    });
+    failing.chain(signed_in).collect()
 }
 
 /// Targets of endpoints that their upstream no longer lists.

@@ -266,6 +266,21 @@ impl Gate {
         }
     }
 
+    /// True if the key of an admission is still valid and its session open, also that of a human who does not administer.
+    /// Does not prolong the session.
+    pub(super) fn is_open(&self, admission: &Admission) -> bool {
+        match admission {
+            Admission::Key(key) => self.administrator_with(key).is_some(),
+            Admission::Session(name) => match self.sessions.named(*name, monotonic_ms()) {
+                Some(session) => match session.holder {
+                    SessionHolder::Key(key) => self.administrator_with(&key).is_some(),
+                    SessionHolder::Human { .. } => true,
+                },
+                None => false,
+            },
+        }
+    }
+
     fn is_tls(&self, parts: &Parts) -> bool {
         self.is_tls || origin::is_by_tls(parts)
     }

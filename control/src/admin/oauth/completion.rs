@@ -38,7 +38,7 @@ impl Completion {
     pub(super) fn still_admitted(&self, sign_in: &SignIn) -> Result<(), String> {
         let ended =
             || "the session that began the sign-in has ended; sign in to the console again".to_owned();
-        self.gate.still_admits(&sign_in.admission).then_some(()).ok_or_else(ended)
+        self.gate.is_open(&sign_in.admission).then_some(()).ok_or_else(ended)
     }
 
     /// Stores the tokens, or records why there are none. Returns the name of the account, or the reason of the failure.
