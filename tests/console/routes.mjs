@@ -104,4 +104,19 @@ export const routeChecks = {
     await gateway.api("DELETE", "endpoints/seeing");
     for (const name of ["sighted", "blind"]) await gateway.api("DELETE", `providers/${name}`);
   },
+
+  async a_change_of_an_endpoint_of_the_file_is_copied_as_yaml({ gateway, browser }) {
+    assert.equal((await gateway.api("GET", "endpoints/default")).source, "file");
+    const page = await browser.signedIn(gateway.key, "/routes/default");
+    await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
+    await page.getByText("A change here is shown as YAML to copy into the file").waitFor();
+    await page.getByRole("combobox", { name: "Add a target" }).fill("voice/");
+    await page.getByRole("option", { name: /^voice\// }).click();
+    assert.equal(await button(page, "Save and publish").count(), 0, "saving would fail");
+    await page.locator("button", { hasText: "Copy YAML with this change" }).press("Enter");
+    await page.getByText("Copied", { exact: true }).waitFor();
+    const text = await page.evaluate(() => navigator.clipboard.readText());
+    assert.match(text, /^endpoints:\n {2}default:\n {4}failover:\n {6}- \{provider: echo, model: echo\}\n {6}- \{provider: voice, model: \w+\}\n$/);
+    assert.deepEqual(await axe(page), []);
+  },
 };

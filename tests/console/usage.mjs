@@ -37,11 +37,11 @@ export const usageChecks = {
     await page.mouse.click(box.x + box.width - 16, box.y + box.height - 30);
     await page.waitForURL(new RegExp(`key=${keys[1].id}`));
     await settled(page);
-    assert.equal(await page.getByRole("row", { name: /^first meter/ }).count(), 0);
+    await page.getByRole("row", { name: /^first meter/ }).waitFor({ state: "detached" });
     await page.goBack();
     await button(page, "first meter · echo").last().press("Enter");
     await page.waitForURL(new RegExp(`key=${keys[0].id}`));
-    await settled(page);
+    await page.getByRole("row", { name: /^second meter/ }).waitFor({ state: "detached" });
     await page.getByRole("row", { name: /^first meter/ }).getByRole("link", { name: "1", exact: true }).first().click();
     await page.getByRole("heading", { name: "Requests", level: 1 }).waitFor();
     await settled(page);

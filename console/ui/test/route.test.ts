@@ -25,6 +25,13 @@ const a = { provider: "a", model: "m" };
 const b = { provider: "b", model: "m" };
 const case_ = (name: string, more: Partial<ExplainedCase> = {}): ExplainedCase => ({
   name,
+  affinity: null,
+  budget_ms: null,
+  needs: [],
+  operation: null,
+  resolved: null,
+  selector: null,
+  stream: null,
   candidates: [a, b],
   passed_over: [],
   refusal: null,
@@ -45,7 +52,7 @@ test("protocols that fare alike share a row of the matrix", () => {
     case_("Text through Responses", { candidates: [a], passed_over: [{ ...b, reason: "unsupported" }] }),
   ];
   expect(rowsOf(unlike, [a, b])).toHaveLength(3);
-  const refused = case_("Images", { candidates: [], refusal: { status: 400, code: "x", message: "No target takes images." } });
+  const refused = case_("Images", { candidates: [], refusal: { status: 400, code: "x", message: "No target takes images.", param: null } });
   expect(rowsOf([refused], [a])[0]).toMatchObject({ refusal: "No target takes images.", cells: [{ short: "refused" }] });
   expect(rowsOf([case_("Embeddings", { candidates: [a] })], [a, b])[0]?.cells[1]?.short).toBe("never used");
 });
@@ -54,7 +61,7 @@ test("chosen faults survive the address, and concern providers of the draft alon
   const faults = faultsOf("a:529,b:hang,c:nonsense,nothing");
   expect(faultsText(faults)).toBe("a:529,b:hang");
   expect(assumed(faults, [a])).toEqual([{ provider: "a", fault: "status", status: 529 }]);
-  const step = { target: a, starts_at_ms: 0, ends_at_ms: 0 };
+  const step = { target: a, starts_at_ms: 0, ends_at_ms: 0, tries: [] };
   expect(wordsOf({ ...step, attempts: 2, result: "status", status: 529 })).toBe("a, 2 attempts: answered 529");
   expect(wordsOf({ ...step, attempts: 0, result: "circuit_open", status: null })).toBe("a is skipped: its circuit has opened");
 });

@@ -1,7 +1,7 @@
 // Which target of the draft would serve which kind of request.
 
 import { call } from "../../api/client";
-import type { Explanation } from "../../api/explain";
+import type { Explanations } from "../../api/explain";
 import { useResource } from "../../api/resource";
 import type { Key, Page as PageOf, Target } from "../../api/types";
 import { Combobox, type Suggestion } from "../../part/combobox";
@@ -12,7 +12,7 @@ import { Card } from "../../part/page";
 import { type Cell, rowsOf } from "./cases";
 import { idOf } from "./draft";
 
-type Props = { of: Explanation; targets: Target[]; keys: string[]; onKeys: (keys: string[]) => void };
+type Props = { of: Explanations; targets: Target[]; keys: string[]; onKeys: (keys: string[]) => void };
 
 /** The keys that can be added as rows. */
 export const KEYS_MAX = 8;
