@@ -173,7 +173,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
-    let thread = spawn(app, params.alarm, arriving, (counter, stopped))?;
+    let thread = spawn(app, &params.alarm, arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
     Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
 }
@@ -209,7 +209,7 @@ fn log_unusable(view: &ViewCell) {
 /// Starts the thread that answers requests and runs the periodic jobs.
 fn spawn(
     app: App,
-    alarm: Alarm,
+    alarm: &Alarm,
     arriving: mpsc::Receiver<ControlRequest>,
     stopping: (RefusalCounter, oneshot::Receiver<()>),
 ) -> io::Result<JoinHandle<()>> {

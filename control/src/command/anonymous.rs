@@ -52,7 +52,8 @@ impl ClaimCheck {
 
 /// True if the row is disabled; a row that cannot be read counts as disabled.
 fn is_disabled(row: &ProviderRow) -> bool {
-    serde_json::from_str::<Value>(&row.settings).map_or(true, |settings| settings["disabled"] == true)
+    let settings = serde_json::from_str::<Value>(&row.settings);
+    settings.map_or(true, |settings| settings.get("disabled") == Some(&Value::Bool(true)))
 }
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;

@@ -123,6 +123,41 @@ impl OpenError {
     }
 }
 
+impl OpenError {
+    /// Formats the errors about the version of a database. Others write nothing.
+    fn fmt_migration(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Newer { path, found, known } => write!(
+                f,
+                "database {} has version {found}, and this release supports versions up to {known}; start \
+                 the newer release that it belongs to, run 'llmgw rollback' if that release has migrated it from \
+                 this one, or restore a backup of this one",
+                path.display()
+            ),
+            Self::Older { path, found, known } => write!(
+                f,
+                "database {} has version {found}; 'llmgw serve' of this release migrates it to version \
+                 {known}",
+                path.display()
+            ),
+            Self::NoRoomForSnapshot { dir, free, needed } => write!(
+                f,
+                "the state in {} must be migrated, and its snapshot needs {} MiB, of which {} MiB are free; nothing \
+                 was changed: free space on that disk",
+                dir.display(),
+                needed.div_ceil(1 << 20),
+                free >> 20
+            ),
+            Self::RollbackUnfinished { dir } => write!(
+                f,
+                "a rollback of the state in {} was interrupted; run 'llmgw rollback' to complete it",
+                dir.display()
+            ),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -139,13 +174,6 @@ impl fmt::Display for OpenError {
                 }
                 f.write_str("; stop it, or set LLMGW_STATE_DIR to another directory")
             }
-            Self::Newer { path, found, known } => write!(
-                f,
-                "database {} has version {found}, and this release supports versions up to {known}; start \
-                 the newer release that it belongs to, run 'llmgw rollback' if that release has migrated it from \
-                 this one, or restore a backup of this one",
-                path.display()
-            ),
             Self::WrongKey { path } => write!(
                 f,
                 "LLMGW_CREDENTIAL_ENCRYPTION_KEY is not the key that {} was encrypted with; set it to the \
@@ -182,31 +210,16 @@ impl fmt::Display for OpenError {
                 "the database {} does not exist; set LLMGW_STATE_DIR to the state directory",
                 path.display()
             ),
-            Self::Older { path, found, known } => write!(
-                f,
-                "database {} has version {found}; 'llmgw serve' of this release migrates it to version \
-                 {known}",
-                path.display()
-            ),
-            Self::NoRoomForSnapshot { dir, free, needed } => write!(
-                f,
-                "the state in {} must be migrated, and its snapshot needs {} MiB, of which {} MiB are free; nothing \
-                 was changed: free space on that disk",
-                dir.display(),
-                needed.div_ceil(1 << 20),
-                free >> 20
-            ),
-            Self::RollbackUnfinished { dir } => write!(
-                f,
-                "a rollback of the state in {} was interrupted; run 'llmgw rollback' to complete it",
-                dir.display()
-            ),
             Self::Sql { path, source } => write!(
                 f,
                 "cannot open database {}: {source}; check that the file is readable and writable and that \
                  the disk has free space",
                 path.display()
             ),
+            Self::Newer { .. }
+            | Self::Older { .. }
+            | Self::NoRoomForSnapshot { .. }
+            | Self::RollbackUnfinished { .. } => self.fmt_migration(f),
             Self::NoRandom => f.write_str("the operating system returned no random bytes"),
         }
     }

@@ -69,7 +69,7 @@ pub(super) fn examine(dir: &Path, is_in_use: bool, found: &mut Findings) -> bool
 
 /// Examines the closest existing directory above a state directory that does not exist yet.
 fn examine_parent(dir: &Path, found: &mut Findings) {
-    let parent = dir.ancestors().skip(1).find(|parent| parent.exists()).unwrap_or(Path::new("/"));
+    let parent = dir.ancestors().skip(1).find(|parent| parent.exists()).unwrap_or_else(|| Path::new("/"));
     let shown = dir.display();
     match access(parent, Access::WRITE_OK | Access::EXEC_OK) {
         Ok(()) => found.good(Subject::Directory, format!("{shown} does not exist; 'llmgw serve' creates it")),
