@@ -19,10 +19,9 @@ pub(crate) fn error_response(
 ) -> Response<ResponseBody> {
     let status = StatusCode::from_u16(fault.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let is_final = is_final(&fault);
-    let error = ReportedError { code: fault.kind.row().code, param: fault.param.clone() };
     let mut response = Response::new(ResponseBody::full(fault.answer_body(family, request_id)));
     *response.status_mut() = status;
-    response.extensions_mut().insert(error);
+    response.extensions_mut().insert(ReportedError { code: fault.kind.row().code, param: fault.param });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if fault.kind == ErrorKind::InvalidKey {
