@@ -6,6 +6,7 @@ import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
 import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
+import { keyboardChecks } from "./keyboard.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { operateChecks } from "./operate.mjs";
 import { overviewChecks } from "./overview.mjs";
@@ -41,6 +42,7 @@ const all = [
   sessionChecks,
   speedChecks,
   stateChecks,
+  keyboardChecks,
   strangerChecks,
   amountChecks,
   numberChecks,

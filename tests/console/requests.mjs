@@ -109,6 +109,7 @@ export const requestChecks = {
     await page.getByRole("combobox", { name: "Client" }).fill("claude");
     await page.getByRole("option", { name: /^claude-cli/ }).click();
     await page.getByText("Client: claude-cli/2.1.329").waitFor();
+    await settled(page);
     assert.equal(await page.locator("a.row-link").count(), 3);
     await gateway.api("DELETE", "providers/priced");
   },

@@ -118,14 +118,26 @@ export function startRouter(): void {
   restoreScroll();
 }
 
-/** Scrolls to where the page was when it was left, as soon as it is tall enough again. */
+/** Scrolls to where the page was when it was left, as soon as it is tall enough again, unless a person scrolls before. */
 function restoreScroll(): void {
   const wanted: unknown = history.state?.scroll;
   if (typeof wanted !== "number" || wanted === 0) return window.scrollTo(0, 0);
-  const until = performance.now() + 2000;
+  const until = performance.now() + RESTORE_MS;
+  let isOver = false;
+  const stop = (): void => {
+    isOver = true;
+    for (const name of HANDS) removeEventListener(name, stop);
+  };
+  for (const name of HANDS) addEventListener(name, stop, { passive: true });
   const attempt = (): void => {
+    if (isOver) return;
     window.scrollTo(0, wanted);
     if (Math.abs(window.scrollY - wanted) > 2 && performance.now() < until) requestAnimationFrame(attempt);
+    else stop();
   };
   requestAnimationFrame(attempt);
 }
+
+/** What a person scrolls or leaves with. */
+const HANDS = ["wheel", "touchstart", "pointerdown", "keydown", "popstate"] as const;
+const RESTORE_MS = 10_000;

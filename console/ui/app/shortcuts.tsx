@@ -35,7 +35,7 @@ const focus = (selector: string): void => document.querySelector<HTMLElement>(se
 
 /** Listens for keys until the returned function is called. */
 export function startShortcuts({ search, help }: Overlays): () => void {
-  let afterG = 0;
+  let afterG = NEVER;
   const singles: Record<string, () => void> = {
     "/": search,
     "?": help,
@@ -61,7 +61,7 @@ export function startShortcuts({ search, help }: Overlays): () => void {
     }
     if (strong || event.altKey || preferences.keys.value === "off" || takesText(event.target) || isDialogOpen()) return;
     if (performance.now() - afterG < GO_MS) {
-      afterG = 0;
+      afterG = NEVER;
       const page = permittedPages().find(({ key }) => key === event.key);
       if (page) {
         event.preventDefault();
@@ -118,3 +118,4 @@ export function Shortcuts({ onClose }: { onClose: () => void }) {
 }
 
 const GO_MS = 1500;
+const NEVER = Number.NEGATIVE_INFINITY;
