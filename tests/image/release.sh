@@ -10,11 +10,17 @@ fail() { echo "release: $*" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
-for run in first second; do
-    "$root/scripts/release" --with "$binary" --to "$work/$run" linux_amd64 linux_arm64 >/dev/null 2>"$work/log" ||
+# A debug build is mostly debug information.
+strip -o "$work/llmgw" "$binary"
+pack() {
+    "$root/scripts/release" --with "$work/llmgw" --to "$work/$1" "${@:2}" >/dev/null 2>"$work/log" ||
         { cat "$work/log" >&2; fail "scripts/release failed"; }
-done
-cmp "$work/first/SHA256SUMS" "$work/second/SHA256SUMS" || fail "two runs made different files"
+}
+pack first linux_amd64 linux_arm64
+pack second linux_amd64
+# The manifest list differs, because the second run has one platform.
+different=$(grep -v _image/ "$work/second/SHA256SUMS" | grep -vxFf "$work/first/SHA256SUMS" || true)
+[ -z "$different" ] || fail "two runs made different files: $different"
 
 cd "$work/first"
 sha256sum --quiet -c SHA256SUMS || fail "SHA256SUMS does not match"
