@@ -8,6 +8,7 @@ import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
 import { keyboardChecks } from "./keyboard.mjs";
 import { numberChecks } from "./numbers.mjs";
+import { alertChecks } from "./alerts.mjs";
 import { operateChecks } from "./operate.mjs";
 import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
@@ -34,6 +35,7 @@ const all = [
   effectChecks,
   requestChecks,
   routeChecks,
+  alertChecks,
   operateChecks,
   extensionChecks,
   usageChecks,

@@ -3,6 +3,7 @@ import type { ComponentType } from "preact";
 import { may } from "../api/client";
 import type { Permission } from "../api/types";
 import { AccessPage } from "../page/access";
+import { AlertsPage, RulesPage } from "../page/alerts";
 import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
@@ -11,6 +12,7 @@ import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
 import { KeysPage } from "../page/keys";
 import { ModelsPage } from "../page/models";
+import { OutboxPage } from "../page/outbox";
 import { OverviewPage } from "../page/overview";
 import { PlaygroundPage } from "../page/playground";
 import { ProjectPage } from "../page/project";
@@ -24,6 +26,7 @@ import { RoutesPage } from "../page/routes";
 import { SettingsPage } from "../page/settings";
 import { SetupPage } from "../page/setup";
 import { UsagePage } from "../page/usage";
+import { WebhooksPage } from "../page/webhooks";
 import type { IconName } from "../part/icon";
 
 /** A page of the navigation. Without `needs` it is for administrators. */
@@ -65,6 +68,7 @@ export const GROUPS: Group[] = [
   {
     title: "Operate",
     pages: [
+      { title: "Alerts", path: "/alerts", icon: "triangle-alert", key: "l" },
       { title: "Audit", path: "/audit", icon: "scroll-text", key: "d" },
       { title: "Backups", path: "/backups", icon: "archive", key: "b" },
       { title: "Settings", path: "/settings", icon: "settings-2", key: "s" },
@@ -112,6 +116,10 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/keys/:id/access", KeyAccessPage],
   ["/quotas", QuotasPage],
   ["/connect", ConnectPage],
+  ["/alerts", AlertsPage],
+  ["/alerts/rules", RulesPage],
+  ["/webhooks", WebhooksPage],
+  ["/outbox", OutboxPage],
   ["/audit", AuditPage],
   ["/audit/:id", AuditRecordPage],
   ["/backups", BackupsPage],
