@@ -43,11 +43,11 @@ fn repair(finding: &Value) -> String {
 /// Runs a repair as an operator would paste it.
 async fn paste(setup: &Setup, command: &str) {
     let binary = Path::new(env!("CARGO_BIN_EXE_llmgw"));
-    let path = format!("{}:{}", binary.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let script = format!("PATH='{}':\"$PATH\"; {command}", binary.parent().unwrap().display());
     let prepared = setup.command(&[]);
     let variables = prepared.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
     let mut shell = tokio::process::Command::new("sh");
-    shell.args(["-c", command]).envs(variables).env("PATH", path);
+    shell.args(["-c", &script]).envs(variables);
     let output = wait::within(wait::PATIENCE, command, shell.output()).await.unwrap();
     assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
 }

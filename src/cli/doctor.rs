@@ -4,13 +4,14 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use control::config::{self, Config, ConfigFault, Environment, FaultPlace, Loaded};
 use control::doctor::{
     ExaminedState, Finding, Level, StateToExamine, Subject, examine_state, quoted, report_json, report_text,
 };
 use rustix::process::{Resource, getrlimit};
+use shared::clock::unix_ms;
 use shared::port::HttpLimits;
 
 use super::healthcheck::reachable;
@@ -146,7 +147,7 @@ fn is_gateway(bind: SocketAddr, tls: bool) -> bool {
 
 /// Compares the clock with the time at which this binary was built.
 fn examine_clock(found: &mut Vec<Finding>) {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
+    let now = unix_ms() / 1_000;
     let built = control::doctor::seconds_of(llmgw::BUILD.built_at);
     found.push(match built {
         Some(built) if now < built => Finding::new(

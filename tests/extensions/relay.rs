@@ -33,7 +33,7 @@ impl Rig {
         let gateway = Gateway::start(&Yaml::one(up.base_url()).policies(policies)).await;
         let admin = Admin(gateway.client());
         admin.done("POST", "extensions", new("companion", &address(&extension).await)).await;
-        admin.done("POST", "providers", own(json!({}))).await;
+        admin.done("POST", "providers", own(&json!({}))).await;
         let line = json!([{"provider": "own", "model": "m"}, {"provider": "up", "model": "m"}]);
         admin.done("POST", "endpoints", json!({"name": "line", "failover": line})).await;
         Self { gateway, admin, extension, up }
@@ -45,7 +45,7 @@ impl Rig {
 }
 
 /// Returns a request for `POST providers` with the provider `own` and these further settings.
-fn own(more: Value) -> Value {
+fn own(more: &Value) -> Value {
     let mut settings = json!({
         "id": "own", "type": "extension", "extension": "companion", "extension_provider": "lab", "models": ["m"],
         "api_key": "credential-of-the-lab-0001",
@@ -202,7 +202,7 @@ async fn changes_to_an_extension_apply_to_the_next_request() {
     rig.admin.done("DELETE", "endpoints/line", Value::Null).await;
     rig.admin.done("DELETE", "providers/own", Value::Null).await;
     rig.admin.done("DELETE", "extensions/companion", Value::Null).await;
-    let orphan = rig.admin.call("POST", "providers", own(json!({}))).await;
+    let orphan = rig.admin.call("POST", "providers", own(&json!({}))).await;
     assert_eq!((orphan.status, &orphan.json()["error"]["param"]), (400, &json!("extension")), "{orphan:?}");
 }
 

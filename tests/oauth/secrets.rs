@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 
 use crate::secrets::Planted;
 use crate::support::admin::Admin;
-use crate::support::gateway::ENCRYPTION_KEY;
+use crate::support::gateway::{ENCRYPTION_KEY, Setup};
 use crate::support::vendor::{Browser, CLIENT_SECRET, Vendor, form, setup};
-use crate::support::{Answer, Client, Yaml, chat, wait};
+use crate::support::{Answer, Client, Gateway, Yaml, chat, wait};
 
 const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
 
@@ -65,6 +65,20 @@ async fn no_secret_of_a_sign_in_is_stored_logged_or_returned() {
     answers.push(browser.callback(&vendor.consent(&page), &cookie).await.1);
     let device = admin.done("POST", "providers/partner/oauth/start", json!({"method": "device"})).await;
     answers.push(device.to_string());
+    answers.extend(shown_by(&gateway).await);
+    admin.done("POST", "backups", json!({})).await;
+    for answer in &answers {
+        planted.expect_none("an answer", answer.as_bytes());
+    }
+    planted.expect_none("the log", gateway.log().as_bytes());
+    let setup = gateway.kill().await;
+    assert!(planted.expect_none_below(&setup.state()) > 3);
+    expect_use_after_rekey(setup, &key).await;
+}
+
+/// Returns the answers of the admin API that show providers, settings and their changes.
+async fn shown_by(gateway: &Gateway) -> Vec<String> {
+    let mut answers = Vec::new();
     for path in [
         "providers",
         "providers/partner",
@@ -77,15 +91,11 @@ async fn no_secret_of_a_sign_in_is_stored_logged_or_returned() {
         let answer = gateway.client().get(&format!("/admin/api/{path}")).await.unwrap();
         answers.push(String::from_utf8_lossy(&answer.body).into_owned());
     }
-    admin.done("POST", "backups", json!({})).await;
-    for answer in &answers {
-        planted.expect_none("an answer", answer.as_bytes());
-    }
-    planted.expect_none("the log", gateway.log().as_bytes());
-    let setup = gateway.kill().await;
-    assert!(planted.expect_none_below(&setup.state()) > 3);
+    answers
+}
 
-    // A rekey seals the tokens anew, and they are still used afterwards.
+/// Encrypts the state with another key, and expects that the tokens are used as before.
+async fn expect_use_after_rekey(setup: Setup, key: &str) {
     let setup = setup.env("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", OTHER_KEY);
     assert!(setup.run(&["credentials", "rekey"]).await.status.success());
     assert_ne!(ENCRYPTION_KEY, OTHER_KEY);
@@ -95,6 +105,6 @@ async fn no_secret_of_a_sign_in_is_stored_logged_or_returned() {
     let gateway = setup.start().await;
     let shown = Admin(gateway.client()).done("GET", "providers/partner", Value::Null).await;
     assert_eq!(shown["state"], "ready", "{shown}");
-    let client = Client::new(gateway.address(), Some(&key));
+    let client = Client::new(gateway.address(), Some(key));
     assert_eq!(client.chat(chat::request("partner/m")).await.status, 200);
 }

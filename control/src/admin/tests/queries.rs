@@ -100,8 +100,8 @@ impl Rig {
 fn routes() -> impl Iterator<Item = &'static Route> {
     let routes = TABLES.iter().copied().flatten();
     routes.filter(|route| {
-        !route.reference.doc.is_empty()
-            && !(route.pattern.starts_with("run/{}") && route.method == Method::POST)
+        let is_data_plane = route.pattern.starts_with("run/{}") && route.method == Method::POST;
+        !route.reference.doc.is_empty() && !is_data_plane
     })
 }
 
