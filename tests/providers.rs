@@ -467,7 +467,7 @@ async fn a_provider_that_cannot_be_used_is_named_at_start_up_and_in_the_state() 
     );
     for logged in [
         "a provider receives no requests: The configuration file has a provider",
-        "providers.keyless: api_key is missing",
+        "provider cannot be used: api_key is missing",
     ] {
         assert!(gateway.log().contains(logged), "{logged}: {}", gateway.log());
     }
