@@ -14,7 +14,7 @@ export class Browser {
   /** Faults of a gateway that does not answer are expected while it is stopped. */
   isStopped = false;
 
-  async start(executablePath, origin) {
+  async start(executablePath, origin = "") {
     this.origin = origin;
     const args = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--no-proxy-server"];
     this.browser = await chromium.launch({ executablePath, args });
