@@ -48,7 +48,8 @@ fn make_database(from: &Path, to: &Path, version: usize) {
                 db.execute(row, []).unwrap();
             }
             4 => {
-                let row = "INSERT INTO principals VALUES ('prn_old', 'Ada', NULL, 0, 1, 0, 0)";
+                let row = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms)
+                           VALUES ('prn_old', 'Ada', NULL, 0, 1, 0, 0)";
                 db.execute(row, []).unwrap();
             }
             _ => {}

@@ -21,7 +21,8 @@ fn state() -> (TempDir, PathBuf) {
     let home = TempDir::new().unwrap();
     let dir = home.path().join("state");
     let opened = open(&dir, &KEY).unwrap();
-    let sql = "INSERT INTO principals VALUES ('prn_1', 'Ada', NULL, 0, 1, 0, 0)";
+    let sql = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms)
+               VALUES ('prn_1', 'Ada', NULL, 0, 1, 0, 0)";
     opened.writer.execute(sql, []).unwrap();
     fs::write(dir.join("catalog.json"), "{}").unwrap();
     fs::write(dir.join("secrets.json"), r#"{"groq": "planted-plain-secret"}"#).unwrap();
@@ -74,11 +75,13 @@ fn a_backup_during_writes_holds_one_consistent_state() {
     let (_home, dir) = state();
     let path = dir.join(DATABASE);
     let mut db = Connection::open(&path).unwrap();
-    let fill = "INSERT INTO principals SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 \
+    let fill = "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
+                SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 \
                 FROM generate_series(1, ?)";
     db.execute(fill, [20_000]).or_else(|_| {
         let fill = "WITH RECURSIVE n(value) AS (SELECT 1 UNION ALL SELECT value + 1 FROM n WHERE value < ?) \
-                    INSERT INTO principals SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 FROM n";
+                    INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms) \
+                SELECT 'p' || value, hex(randomblob(400)), NULL, 0, 1, 0, 0 FROM n";
         db.execute(fill, [20_000])
     })
     .unwrap();

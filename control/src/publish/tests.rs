@@ -293,7 +293,8 @@ fn providers_of_the_database_are_published_with_their_owners() {
     let (out, reader) = channel();
     let (mut publisher, db) = started(&config, out);
     db.execute_batch(
-        "INSERT INTO principals VALUES ('prn_1', 'Ada', NULL, 0, 1, 1, 1);
+        "INSERT INTO principals (id, name, email, disabled, version, created_at_ms, updated_at_ms)
+         VALUES ('prn_1', 'Ada', NULL, 0, 1, 1, 1);
          INSERT INTO projects VALUES ('prj_1', 'One', 0, NULL, NULL, NULL, 1, 1, 1, NULL);
          INSERT INTO providers (id, auth, owner, settings, version, created_at_ms, updated_at_ms) VALUES
              ('own', 'local', 'prn_1', '{\"type\": \"echo\", \"models\": [\"b\", \"a\"]}', 1, 1, 1),
