@@ -33,6 +33,7 @@ mod money;
 mod oauth;
 mod offline;
 mod outbox;
+mod periodic;
 mod permission;
 mod publish;
 mod refusals;

@@ -25,7 +25,6 @@ use tokio::task::JoinHandle as JoinTask;
 
 use crate::admin::authorize::{Caller, authorize};
 use crate::admin::backups::Backups;
-use crate::admin::backups::jobs::{Rehearsals, ScheduledBackups};
 use crate::admin::gate::Gate;
 use crate::admin::gate::identity::IdentityBoundary;
 use crate::admin::in_flight::InFlightRequests;
@@ -34,21 +33,17 @@ use crate::admin::observer::Observer;
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, ApiError, App, RequestId};
-use crate::alert_watch::AlertWatch;
-use crate::anonymous::{self, AnonymousAutomation};
 use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
-use crate::catalog::price_feed::PriceFeed;
 use crate::config::Config;
 use crate::connection::{ProviderStanding, ViewCell};
 use crate::console::Asset;
-use crate::credential::{AccessTokens, TokenRenewer};
+use crate::credential::AccessTokens;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, WeakReaders};
-use crate::oauth::{Refresher, Vendor};
-use crate::outbox::Deliverer;
-use crate::publish::{Publisher, PublisherParams, Reloader, Reloading, Touched};
+use crate::periodic::{self, spawn_vital};
+use crate::publish::{Publisher, PublisherParams, Reloader, Reloading};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
 use crate::usage::journal::Journal;
@@ -214,78 +209,9 @@ fn spawn(
     stopping: (RefusalCounter, oneshot::Receiver<()>),
 ) -> io::Result<JoinHandle<()>> {
     let (runtime, guard) = (runtime()?, alarm.clone());
-    let tasks = PeriodicTasks::of(&app);
     alarm.spawn("llmgw-control", move || {
-        runtime.block_on(run(Arc::new(app), (tasks, guard), arriving, stopping));
+        runtime.block_on(run(Arc::new(app), guard, arriving, stopping));
         Ok(())
-    })
-}
-
-/// The tasks that run at intervals on the control thread.
-struct PeriodicTasks {
-    renewer: TokenRenewer,
-    refresher: Refresher,
-    feed: Option<PriceFeed>,
-    rehearsals: Rehearsals,
-    scheduled: Option<ScheduledBackups>,
-}
-
-impl PeriodicTasks {
-    fn of(app: &App) -> Self {
-        let jobs = &app.jobs;
-        let publish = || {
-            let handle = app.writer.clone();
-            Box::new(move || handle.publish(Touched::ROUTING))
-        };
-        let feed = app.config.prices_url.clone().map(|url| PriceFeed {
-            url,
-            catalog: Arc::clone(&app.catalog),
-            http: Arc::clone(&app.http),
-            publish: publish(),
-            job: jobs.register("price_list", "daily"),
-        });
-        let scheduled = app.config.backup_schedule.clone().map(|schedule| ScheduledBackups {
-            backups: app.backups.clone(),
-            job: jobs.register("backup", schedule.text()),
-            schedule,
-            writer: app.writer.clone(),
-        });
-        let job = jobs.register("restore_rehearsal", "daily");
-        Self {
-            renewer: TokenRenewer::new(app.tokens.clone(), Arc::clone(&app.http), publish()),
-            refresher: Refresher::new(app.refreshes.clone(), Vendor::new(&app.http), app.writer.clone()),
-            feed,
-            rehearsals: Rehearsals { config: Arc::clone(&app.config), job },
-            scheduled,
-        }
-    }
-
-    /// Starts the tasks.
-    fn spawn(self, alarm: &Alarm) -> Vec<JoinTask<()>> {
-        let Self { renewer, refresher, feed, rehearsals, scheduled } = self;
-        let renewing = spawn_vital(alarm, "the renewal of access tokens", renewer.run());
-        let refreshing = spawn_vital(alarm, "the refresh of OAuth sign-ins", refresher.run());
-        let rehearsing = spawn_vital(alarm, "the rehearsal of restores", rehearsals.run());
-        let fetching = feed.map(|feed| spawn_vital(alarm, "the price feed", feed.run()));
-        let backing_up =
-            scheduled.map(|scheduled| spawn_vital(alarm, "the scheduled backups", scheduled.run()));
-        [Some(renewing), Some(refreshing), Some(rehearsing), fetching, backing_up]
-            .into_iter()
-            .flatten()
-            .collect()
-    }
-}
-
-/// Builds the job that connects and checks anonymous providers, if it is enabled.
-fn automation(app: &App) -> Option<AnonymousAutomation> {
-    app.config.anonymous_provider_automation.then(|| AnonymousAutomation {
-        list: anonymous::curated(),
-        plane: Arc::clone(&app.plane),
-        http: Arc::clone(&app.http),
-        catalog: Arc::clone(&app.catalog),
-        snapshot: app.snapshot.clone(),
-        readers: app.readers.clone(),
-        writer: app.writer.clone(),
     })
 }
 
@@ -488,27 +414,11 @@ fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
 
 async fn run(
     app: Arc<App>,
-    (tasks, alarm): (PeriodicTasks, Alarm),
+    alarm: Alarm,
     mut arriving: mpsc::Receiver<ControlRequest>,
     (counter, mut stopped): (RefusalCounter, oneshot::Receiver<()>),
 ) {
-    let mut tasks = tasks.spawn(&alarm);
-    let deliverer = Deliverer {
-        readers: app.readers.clone(),
-        writer: app.writer.clone(),
-        keys: Arc::clone(&app.keys),
-        http: Arc::clone(&app.http),
-    };
-    tasks.push(spawn_vital(&alarm, "the delivery of events", deliverer.run()));
-    let watch = AlertWatch::new(Arc::clone(&app));
-    tasks.push(spawn_vital(&alarm, "the evaluation of alerts", watch.run()));
-    let automation = automation(&app);
-    let checking =
-        automation.map(|job| spawn_vital(&alarm, "the automation of anonymous providers", job.run()));
-    tasks.extend(checking);
-    let recorded = Arc::clone(&app);
-    let pruning = async move { recorded.recordings.run().await };
-    tasks.push(spawn_vital(&alarm, "the end of recordings", pruning));
+    let tasks = periodic::start(&app, &alarm);
     let (stop_counting, counting_stops) = oneshot::channel();
     let counting = counter.run(app.writer.clone(), counting_stops);
     let counting = spawn_vital(&alarm, "the audit of refused requests", counting);
@@ -523,20 +433,6 @@ async fn run(
     tasks.iter().for_each(JoinTask::abort);
     let _ = stop_counting.send(());
     let _ = counting.await;
-}
-
-/// Spawns a task that lives as long as the control plane. The runtime catches a panic in the task, so a guard reports
-/// it.
-fn spawn_vital(
-    alarm: &Alarm,
-    part: &'static str,
-    task: impl Future<Output = ()> + Send + 'static,
-) -> JoinTask<()> {
-    let guard = alarm.guard(part);
-    tokio::spawn(async move {
-        let _guard = guard;
-        task.await;
-    })
 }
 
 async fn receive(app: Arc<App>, visit: ControlRequest) {
