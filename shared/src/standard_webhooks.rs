@@ -21,12 +21,27 @@ impl fmt::Debug for WebhookKey {
 impl WebhookKey {
     /// Reads a secret: `whsec_`, followed by 24 to 64 bytes in base64. Returns `None` if it has another form.
     pub fn read(secret: &str) -> Option<Self> {
-        let bytes = BASE64_STANDARD.decode(secret.strip_prefix(PREFIX)?).ok()?;
-        KEY_BYTES.contains(&bytes.len()).then(|| Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+        let bytes = BASE64_STANDARD.decode(secret.strip_prefix(SECRET_PREFIX)?).ok()?;
+        KEY_BYTES.contains(&bytes.len()).then(|| Self::of(&bytes))
     }
 
-    /// Returns the headers that sign the message `id`, sent `unix_s` seconds after the Unix epoch. The body is read piece
-    /// by piece and not copied.
+    /// Returns the key of a secret of these bytes.
+    pub fn of(bytes: &[u8]) -> Self {
+        Self(hmac::Key::new(hmac::HMAC_SHA256, bytes))
+    }
+
+    /// Returns the value of `webhook-signature` for the message `id`, sent `time` seconds after the Unix epoch. The body is
+    /// read piece by piece and not copied.
+    pub fn signature<'a>(&self, id: &str, time: &str, body: impl Iterator<Item = &'a [u8]>) -> String {
+        let mut content = hmac::Context::with_key(&self.0);
+        for part in [id, ".", time, "."] {
+            content.update(part.as_bytes());
+        }
+        body.for_each(|piece| content.update(piece));
+        format!("v1,{}", BASE64_STANDARD.encode(content.sign()))
+    }
+
+    /// Returns the headers that sign the message `id`, sent `unix_s` seconds after the Unix epoch.
     pub fn sign<'a>(
         &self,
         id: &str,
@@ -34,19 +49,15 @@ impl WebhookKey {
         body: impl Iterator<Item = &'a [u8]>,
     ) -> Vec<(HeaderName, HeaderValue)> {
         let time = unix_s.to_string();
-        let mut content = hmac::Context::with_key(&self.0);
-        for part in [id, ".", &time, "."] {
-            content.update(part.as_bytes());
-        }
-        body.for_each(|piece| content.update(piece));
-        let signature = format!("v1,{}", BASE64_STANDARD.encode(content.sign()));
+        let signature = self.signature(id, &time, body);
         let fields = [(WEBHOOK_ID, id), (WEBHOOK_TIMESTAMP, &time), (WEBHOOK_SIGNATURE, &signature)];
         let valid = |(name, text): (HeaderName, &str)| Some((name, HeaderValue::from_str(text).ok()?));
         fields.into_iter().filter_map(valid).collect()
     }
 }
 
-const PREFIX: &str = "whsec_";
+/// The first characters of a secret's text; the secret's bytes follow in base64.
+pub const SECRET_PREFIX: &str = "whsec_";
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// The header of the message's ID.
 pub const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use shared::secret::Secret;
-use shared::standard_webhooks::{WEBHOOK_SIGNATURE, WebhookKey};
+use shared::standard_webhooks::{SECRET_PREFIX, WebhookKey};
 
 use crate::vault::{RandomError, random};
 
@@ -30,21 +30,18 @@ impl WebhookSecret {
 
     /// Returns the secret as the libraries of receivers read it.
     pub(crate) fn text(&self) -> String {
-        format!("{PREFIX}{}", BASE64_STANDARD.encode(self.0.expose()))
+        format!("{SECRET_PREFIX}{}", BASE64_STANDARD.encode(self.0.expose()))
     }
 }
 
 /// Returns the value of `webhook-signature`: one signature for each secret.
 pub(crate) fn signature(secrets: &[WebhookSecret], id: &str, unix_seconds: u64, body: &[u8]) -> String {
-    let signed = secrets.iter().filter_map(|secret| {
-        let headers = WebhookKey::read(&secret.text())?.sign(id, unix_seconds, std::iter::once(body));
-        let (_, value) = headers.into_iter().find(|(name, _)| *name == WEBHOOK_SIGNATURE)?;
-        value.to_str().ok().map(str::to_owned)
-    });
-    signed.collect::<Vec<_>>().join(" ")
+    let time = unix_seconds.to_string();
+    let sign =
+        |secret: &WebhookSecret| WebhookKey::of(secret.bytes()).signature(id, &time, std::iter::once(body));
+    secrets.iter().map(sign).collect::<Vec<_>>().join(" ")
 }
 
-const PREFIX: &str = "whsec_";
 const SECRET_BYTES: usize = 32;
 
 #[cfg(test)]

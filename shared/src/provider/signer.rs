@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::sigv4::{self, Signable};
 use crate::secret::Secret;
-use crate::standard_webhooks::WebhookKey;
+use crate::standard_webhooks::{SECRET_PREFIX, WebhookKey};
 
 /// Signs the requests of one provider instance.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ impl RequestSigner {
             Self::Aws(_) => None,
             Self::Extension(signer) => Some(signer.secret.expose().as_str()),
         };
-        secret.into_iter().flat_map(|secret| [secret, secret.trim_start_matches("whsec_")])
+        secret.into_iter().flat_map(|secret| [secret, secret.trim_start_matches(SECRET_PREFIX)])
     }
 }
 
