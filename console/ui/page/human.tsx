@@ -9,15 +9,14 @@ import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
 import { EditDialog } from "../part/edit";
 import { WriteOutlook } from "../part/effects";
-import { Empty, Loaded, notify } from "../part/feedback";
+import { Empty, Loaded } from "../part/feedback";
 import { Field, Text } from "../part/form";
 import { day, UNKNOWN } from "../part/format";
-import { Icon } from "../part/icon";
 import { Limits } from "../part/limits_card";
-import { Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { EnabledMark } from "./access";
+import { AccessActions } from "./access_actions";
 import { KeyTable } from "./keys";
 import { usePeriod } from "./requests";
 
@@ -68,28 +67,13 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
       title={of.name}
       lead={of.email ?? "A human"}
       actions={
-        <>
-          <a class="btn" href={href(`/access/humans/${encodeURIComponent(of.id)}/access`)}>
-            What can it call?
-          </a>
-          {may("administer") && (
-            <>
-              <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
-                <Icon name="pencil" small />
-                Edit
-              </button>
-              <Menu
-                label={`Actions for ${of.name}`}
-                items={[
-                  of.disabled
-                    ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
-                    : { label: "Disable", icon: "power", run: () => setDoing("disable") },
-                  { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
-                ]}
-              />
-            </>
-          )}
-        </>
+        <AccessActions
+          page={`/access/humans/${encodeURIComponent(of.id)}`}
+          of={of}
+          onEnable={() => patch(false)}
+          onDisable={() => setDoing("disable")}
+          onDelete={() => setDoing("delete")}
+        />
       }
     >
       <div class="cols main-side">

@@ -12,14 +12,13 @@ import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { day, plural, UNKNOWN } from "../part/format";
-import { Icon } from "../part/icon";
 import { amount, limitName } from "../part/limits";
 import { Limits } from "../part/limits_card";
 import { Ref } from "../part/links";
-import { Menu } from "../part/menu";
 import { Card, Facts, Page, Tabs } from "../part/page";
 import { Table } from "../part/table";
 import { EnabledMark } from "./access";
+import { AccessActions } from "./access_actions";
 import { NameField } from "./human";
 import { Allowlists } from "./key";
 import { KeyTable, monthStart, Spend } from "./keys";
@@ -73,28 +72,13 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
       title={of.name}
       lead="A project"
       actions={
-        <>
-          <a class="btn" href={href(`/access/projects/${encodeURIComponent(of.id)}/access`)}>
-            What can it call?
-          </a>
-          {may("administer") && (
-            <>
-              <button type="button" class="btn" onClick={() => setParams({ edit: "1" })}>
-                <Icon name="pencil" small />
-                Edit
-              </button>
-              <Menu
-                label={`Actions for ${of.name}`}
-                items={[
-                  of.disabled
-                    ? { label: "Enable", icon: "play", run: () => void patch(false).catch((error: Error) => notify(error.message)) }
-                    : { label: "Disable", icon: "power", run: () => setDoing("disable") },
-                  { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
-                ]}
-              />
-            </>
-          )}
-        </>
+        <AccessActions
+          page={`/access/projects/${encodeURIComponent(of.id)}`}
+          of={of}
+          onEnable={() => patch(false)}
+          onDisable={() => setDoing("disable")}
+          onDelete={() => setDoing("delete")}
+        />
       }
     >
       <div class="cols main-side">
