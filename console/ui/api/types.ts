@@ -732,7 +732,7 @@ export type ExplainedCases = {
 export type ExplainedRefusal = {
   code: string;
   message: string;
-  /** The invalid field; null if it is none. */
+  /** The invalid field; null if the error concerns no single field. */
   param: string | null;
   /** The HTTP status. */
   status: number;
@@ -1573,7 +1573,7 @@ export type OauthSignIn = {
   connected_at_ms: number | null;
   /** The expiry of the access token, in milliseconds since the Unix epoch; null if there is none or it is unknown. */
   expires_at_ms: number | null;
-  /** What a sign-in in a browser lacks; null if it can begin. */
+  /** The settings that are missing for a sign-in in a browser; null if it is possible. */
   lacks: string | null;
   /** The last error since the last success; null if there is none. */
   last_error: OauthSignInError | null;
@@ -1600,7 +1600,7 @@ export type OauthSignInError = {
 export type OauthState = {
   /** True if `LLMGW_PARTNER_CLIENT_ID` is set. */
   client_id_set: boolean;
-  /** What a sign-in in a browser lacks; null if it lacks nothing. */
+  /** The settings that are missing for a sign-in in a browser; null if it is possible. */
   lacks: string | null;
   /** The address to register with vendors as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set. */
   redirect_uri: string | null;
@@ -2656,11 +2656,11 @@ export type SessionHuman = {
 
 /** Single sign-on, as the sign-in needs it. */
 export type SessionSso = {
-  /** The reason why the proxy's headers are not believed; null if they are, or if there are none. */
+  /** The reason why the proxy's headers are rejected; null if they are valid or absent. */
   problem: string | null;
   /** Where a browser ends its session with the proxy: a path or an https URL; null if it is not configured. */
   sign_out_url: string | null;
-  /** The e-mail address or name of the human whom the proxy has authenticated; null if it has authenticated nobody. */
+  /** The e-mail address or name of the human whom the proxy has authenticated; null if there is no such human. */
   user: string | null;
 };
 
@@ -2756,7 +2756,7 @@ export type SsoState = {
   name_header: string | null;
   /** The proxy whose headers are the defaults. */
   preset: string;
-  /** What cannot work or is dangerous with these settings, a sentence each. */
+  /** One sentence for each setting that has no effect or is dangerous. */
   problems: string[];
   /** Where a browser ends its session with the proxy; null if it is not configured. */
   sign_out_url: string | null;
@@ -2922,7 +2922,7 @@ export type Trial = {
 export type UnusableProvider = {
   /** The ID of the provider. */
   provider: string;
-  /** What is wrong, and what to do. */
+  /** The fault and its remedy. */
   reason: string;
 };
 

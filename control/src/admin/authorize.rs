@@ -64,7 +64,9 @@ pub(crate) fn refusal(denial: Denial, permission: Permission) -> ApiError {
         Denial::Forbidden => forbidden(permission),
         Denial::Foreign(extent) => {
             let extent = match extent {
-                Extent::Free => "belongs to no human or to you, such as a key that acts as nobody or as you",
+                Extent::Free => {
+                    "belongs to no human or to you, such as a key that acts as no human or as you"
+                }
                 _ => "belongs to you, such as a key that acts as you",
             };
             let message = format!("Your role permits this only for what {extent} ({}).", permission.name());

@@ -100,7 +100,7 @@ struct ExplainedRefusal {
     status: u16,
     code: String,
     message: String,
-    /// The invalid field; null if it is none.
+    /// The invalid field; null if the error concerns no single field.
     param: Option<String>,
 }
 

@@ -201,8 +201,8 @@ fn only_of_administrators(call: &Call<'_>, field: &str, is_sent: bool) -> Result
     Err(ApiError::new(ErrorKind::Forbidden, message))
 }
 
-/// Refuses to let a key act as another human, whose private connections it could then use, or as nobody, which would
-/// take it out of the limits of its human.
+/// Rejects a change by which a key would act as another human, because it could then use that human's private connections,
+/// or as no human, because the limits of its human would no longer apply to it.
 fn own_identity(call: &Call<'_>, acts_as: &FieldChange<String>) -> Result<(), ApiError> {
     let is_others = match (acts_as, call.standing.human()) {
         (FieldChange::Set(acts_as), Some(human)) => acts_as != human,

@@ -81,9 +81,9 @@ struct SessionHuman {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "SessionSso"))]
 struct ShownSso {
-    /// The e-mail address or name of the human whom the proxy has authenticated; null if it has authenticated nobody.
+    /// The e-mail address or name of the human whom the proxy has authenticated; null if there is no such human.
     user: Option<String>,
-    /// The reason why the proxy's headers are not believed; null if they are, or if there are none.
+    /// The reason why the proxy's headers are rejected; null if they are valid or absent.
     problem: Option<&'static str>,
     /// Where a browser ends its session with the proxy: a path or an https URL; null if it is not configured.
     sign_out_url: Option<String>,

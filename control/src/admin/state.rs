@@ -92,7 +92,7 @@ struct ShownOauth {
     client_id_set: bool,
     /// The address to register with vendors as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set.
     redirect_uri: Option<String>,
-    /// What a sign-in in a browser lacks; null if it lacks nothing.
+    /// The settings that are missing for a sign-in in a browser; null if it is possible.
     lacks: Option<&'static str>,
 }
 
@@ -132,7 +132,7 @@ struct ShownSsoState<'a> {
     groups_header: Option<&'a str>,
     /// Where a browser ends its session with the proxy; null if it is not configured.
     sign_out_url: Option<&'a str>,
-    /// What cannot work or is dangerous with these settings, a sentence each.
+    /// One sentence for each setting that has no effect or is dangerous.
     problems: Vec<String>,
 }
 
@@ -160,7 +160,7 @@ impl<'a> ShownSsoState<'a> {
 struct UnusableProvider {
     /// The ID of the provider.
     provider: String,
-    /// What is wrong, and what to do.
+    /// The fault and its remedy.
     reason: String,
 }
 

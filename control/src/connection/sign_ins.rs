@@ -71,7 +71,7 @@ pub(crate) struct ShownSignIn {
     pub(crate) last_error: Option<SignInError>,
     /// The address to register with the vendor as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set.
     pub(crate) redirect_uri: Option<String>,
-    /// What a sign-in in a browser lacks; null if it can begin.
+    /// The settings that are missing for a sign-in in a browser; null if it is possible.
     pub(crate) lacks: Option<String>,
 }
 

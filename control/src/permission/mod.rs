@@ -138,7 +138,7 @@ pub(crate) enum Denial {
     Hidden,
     /// The caller lacks the permission.
     Forbidden,
-    /// The caller has the permission for some of the objects only, and this is none of them.
+    /// The caller has the permission for some of the objects only, and not for this one.
     Foreign(Extent),
 }
 

@@ -46,7 +46,7 @@ fn a_role_permits_what_its_column_states_and_nothing_in_other_projects() {
     let (yes, no) = (Ok(()), Err(Denial::Forbidden));
     let (own, free) = (Err(Denial::Foreign(Extent::Own)), Err(Denial::Foreign(Extent::Free)));
     let (mine, other) = (Some(ME), Some("prn_other"));
-    // The key of the caller, of another human, and of nobody.
+    // The key of the caller, of another human, and of no human.
     let cases = [
         (SeeKeys, Viewer, [yes, yes, yes]),
         (MintKeys, Owner, [yes, free, yes]),

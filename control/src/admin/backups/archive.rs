@@ -1,5 +1,5 @@
-//! `backups/{name}`: verifies, downloads and deletes one archive. A name is compared with the names that the gateway
-//! gives to archives, so a name cannot refer to any other file.
+//! `backups/{name}`: verifies, downloads and deletes one archive. The name must have the form of an
+//! archive's name, so it cannot refer to any other file.
 
 use std::fs::File;
 use std::io::Read as _;

@@ -37,7 +37,8 @@ pub(super) struct Team {
     pub(super) other_project: String,
     /// The owner, the admin, the member, the viewer, and the owner of the other project.
     pub(super) people: [Person; 5],
-    /// The keys of the project that act as its owner, its member, its viewer, and as nobody; and that of the other project.
+    /// Three keys of the project that act as its owner, its member and its viewer, one that acts as no human, and the key of the
+    /// other project.
     pub(super) keys: [String; 5],
 }
 

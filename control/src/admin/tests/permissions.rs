@@ -18,7 +18,7 @@ use crate::usage::tests::event;
 
 /// The routes that humans may use, each with the roles that may, as the first letters of owner, admin, member and viewer of
 /// the project of the object, and `s` for a stranger. The object is a project, the stranger's own entry, or a key of the project
-/// that acts as nobody.
+/// that acts as no human.
 const OF_HUMANS: &[(&str, &str)] = &[
     ("GET session", "oamvs"),
     ("DELETE session", "oamvs"),

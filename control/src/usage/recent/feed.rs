@@ -49,7 +49,7 @@ impl RecentFeed {
         Following(Arc::clone(self))
     }
 
-    /// Returns the sums for the next transaction; `None` if nobody follows.
+    /// Returns the sums for the next transaction; `None` without followers.
     pub(crate) fn begin(&self) -> Option<EndedExchanges> {
         (self.followers.load(Ordering::Relaxed) > 0).then(EndedExchanges::default)
     }

@@ -33,7 +33,7 @@ fn permissions() -> String {
     let shown = |extent| match extent {
         Extent::Nothing => "no",
         Extent::Own => "own",
-        Extent::Free => "own, nobody's",
+        Extent::Free => "own, unowned",
         Extent::All => "yes",
     };
     let roles = MemberRole::NAMES.map(|(_, role)| Some(role));
