@@ -66,6 +66,7 @@ const PROOFS: &[(&str, Proof)] = &[
     ),
     ("LLMGW_LOG", Test("providers.rs", "secrets_are_in_no_response_file_or_log")),
     ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_cannot_forge_fields_in_the_json_log")),
+    ("LLMGW_LOG_FILE", Test("logs.rs", "log_files_contain_the_lines_of_stderr_to_the_last")),
     ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_are_shown_by_the_names_of_their_keys")),
     ("LLMGW_LOG_REQUEST_BODIES", Warned("true")),
     ("LLMGW_END_USER", Test("labels.rs", "the_end_user_setting_controls_the_recorded_value")),

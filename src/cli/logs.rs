@@ -1,4 +1,4 @@
-//! Destination and format of log lines.
+//! Destinations and format of log lines: stderr, and the log files of the state if they are on.
 //!
 //! A line may contain input from clients and upstreams, but such input cannot end the line, start another or control a
 //! terminal: every line passes [`LogLines`], which escapes unprintable characters. Lines therefore have no colours: the
@@ -7,21 +7,35 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::OnceLock;
 
+use control::LogFiles;
 use control::config::{LogFormat, Logging};
 use tracing_subscriber::EnvFilter;
 
 use super::{CliFailure, exit};
 
-/// Sends the log to stderr for the rest of the process.
-pub(super) fn begin(logging: &Logging) -> Result<(), CliFailure> {
+/// The log files of this process, if they are on.
+static FILES: OnceLock<LogFiles> = OnceLock::new();
+
+/// Sends the log to stderr, and to files in the state directory if they are on, for the rest of the process.
+pub(super) fn begin(logging: &Logging, state_dir: &Path) -> Result<(), CliFailure> {
     let filter = EnvFilter::try_new(&logging.filter)
         .map_err(|error| CliFailure::new(exit::CONFIG, format!("LLMGW_LOG: {error}")))?;
     let format = logging.format;
+    if logging.file {
+        let files = LogFiles::start(state_dir).map_err(|error| {
+            let message =
+                format!("LLMGW_LOG_FILE: the folder logs in {} cannot be used: {error}", state_dir.display());
+            CliFailure::new(exit::IO, message)
+        })?;
+        FILES.set(files).ok();
+    }
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(move || LogLines { format, to: io::stderr() });
+        .with_writer(move || LogLines { format, to: io::stderr(), files: FILES.get() });
     let result = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
@@ -29,23 +43,35 @@ pub(super) fn begin(logging: &Logging) -> Result<(), CliFailure> {
     result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("cannot start logging: {error}")))
 }
 
-/// Writer that escapes unprintable characters. Each write is one whole line, as `tracing_subscriber` produces them.
-struct LogLines<W> {
-    format: LogFormat,
-    to: W,
+/// Waits a short time until the log files contain all lines.
+pub(super) fn flush() {
+    if let Some(files) = FILES.get() {
+        files.flush();
+    }
 }
 
-impl<W: Write> Write for LogLines<W> {
+/// Writer that escapes unprintable characters. Each write is one whole line, as `tracing_subscriber` produces them.
+struct LogLines<'a, W> {
+    format: LogFormat,
+    to: W,
+    files: Option<&'a LogFiles>,
+}
+
+impl<W: Write> Write for LogLines<'_, W> {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(line);
         let (content, end) = text.strip_suffix('\n').map_or((&*text, ""), |content| (content, "\n"));
-        match escaped(content, self.format) {
-            Cow::Borrowed(_) => self.to.write_all(text.as_bytes())?,
+        let text = match escaped(content, self.format) {
+            Cow::Borrowed(_) => text,
             Cow::Owned(mut content) => {
                 content.push_str(end);
-                self.to.write_all(content.as_bytes())?;
+                content.into()
             }
+        };
+        if let Some(files) = self.files {
+            files.push(&text);
         }
+        self.to.write_all(text.as_bytes())?;
         Ok(line.len())
     }
 
@@ -90,7 +116,7 @@ mod tests {
     use super::*;
 
     fn written(line: &str, format: LogFormat) -> String {
-        let mut lines = LogLines { format, to: Vec::new() };
+        let mut lines = LogLines { format, to: Vec::new(), files: None };
         lines.write_all(line.as_bytes()).unwrap();
         String::from_utf8(lines.to).unwrap()
     }

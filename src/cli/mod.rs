@@ -160,6 +160,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Completions { shell } => manual::completions(shell, Arguments::command()),
         CliCommand::Manual { directory } => manual::pages(&directory, Arguments::command()),
     };
+    logs::flush();
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

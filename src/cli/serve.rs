@@ -31,7 +31,7 @@ pub(super) fn load(environment: &Arc<Environment>) -> Result<Loaded, CliFailure>
 /// Initializes the log, writes the seed configuration if there is one, and starts the gateway.
 pub(super) fn start(loaded: Loaded) -> Result<Gateway, CliFailure> {
     let Loaded { config, warnings } = loaded;
-    logs::begin(&config.logging)?;
+    logs::begin(&config.logging, &config.state_dir)?;
     plant(&config)?;
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     let gateway =

@@ -134,6 +134,8 @@ pub struct Logging {
     pub filter: String,
     /// The format of log lines.
     pub format: LogFormat,
+    /// True if log lines also go to files in the state directory.
+    pub file: bool,
     /// True if one line of metadata is logged per request.
     pub requests: bool,
     /// The form in which records contain end users.

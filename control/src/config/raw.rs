@@ -85,6 +85,8 @@ pub(super) struct Server {
     pub(super) log: Option<String>,
     /// Format of log lines.
     pub(super) log_format: Option<LogFormat>,
+    /// Write log lines also to files in the folder `logs` of the state directory, a file a day, 7 kept.
+    pub(super) log_file: Option<bool>,
     /// Log one line of metadata for each request.
     pub(super) log_requests: Option<bool>,
     /// UNSAFE: log prompts and answers.

@@ -140,6 +140,7 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
     let logging = Logging {
         filter,
         format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
+        file: layers.flag("LLMGW_LOG_FILE", raw.log_file),
         requests: layers.flag("LLMGW_LOG_REQUESTS", raw.log_requests),
         end_users: match end_users.as_str() {
             "plain" => EndUsers::Plain,

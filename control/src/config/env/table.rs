@@ -83,6 +83,7 @@ pub static VARIABLES: &[Variable] = &[
          built-in ones"),
     row("LLMGW_LOG", Text, "info", "Log filter, e.g. info,dataplane=debug"),
     row("LLMGW_LOG_FORMAT", Choice(&["text", "json"]), "text", "Format of log lines"),
+    row("LLMGW_LOG_FILE", Flag, "false", "Write log lines also to files in <state>/logs, a file a day, 7 kept"),
     row("LLMGW_LOG_REQUESTS", Flag, "false", "Log one line of metadata for each request"),
     idle("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "Capture prompts and answers"),
     row("LLMGW_END_USER", Choice(&["hash", "plain", "off"]), "hash", "How records store the end users that \

@@ -28,6 +28,7 @@ fn the_environment_overrides_the_file_and_the_file_the_default() {
         ("LLMGW_EXTRA_CA_FILE", "extra_ca_file", "/a.pem", "/b.pem", ""),
         ("LLMGW_LOG", "log", "debug", "warn", "info"),
         ("LLMGW_LOG_FORMAT", "log_format", "json", "text", "text"),
+        ("LLMGW_LOG_FILE", "log_file", "true", "false", "false"),
         ("LLMGW_LOG_REQUESTS", "log_requests", "true", "false", "false"),
         ("LLMGW_LOG_REQUEST_BODIES", "log_request_bodies", "true", "false", "false"),
     ];
