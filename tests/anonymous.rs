@@ -116,9 +116,9 @@ async fn anonymous_providers_are_connected_only_if_that_is_enabled() {
     })
     .await;
     assert_eq!((&provider["anonymous"], &provider["credential"]["set"]), (&json!(true), &json!(false)));
-    let asked = std::fs::read_to_string(dir.path().join("asked")).unwrap();
+    let urls = std::fs::read_to_string(dir.path().join("asked")).unwrap();
     let listed = get(&gateway, "anonymous-providers").await;
-    assert!(listed["data"][0]["base_url"].as_str().unwrap().contains(asked.lines().next().unwrap()));
+    assert!(listed["data"][0]["base_url"].as_str().unwrap().contains(urls.lines().next().unwrap()));
     assert_eq!((&listed["enabled"], &listed["data"][0]["connected"]), (&json!(true), &json!(true)));
     assert!(listed["data"][0]["checked_at_ms"].is_u64());
     for list in ["keys", "endpoints", "projects", "principals"] {

@@ -7,10 +7,7 @@ use crate::support::gateway::Setup;
 use crate::support::{Gateway, Yaml};
 
 async fn verify(setup: &Setup, code: i32) -> String {
-    let output = setup.run(&["audit", "verify"]).await;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    said
+    setup.output_of(&["audit", "verify"], code).await
 }
 
 #[tokio::test]
@@ -38,8 +35,8 @@ async fn a_changed_audit_row_is_named() {
     // At startup the gateway rejects rows that it did not write until an operator accepts them; the next row hides
     // nothing.
     let refused = setup.run(&["serve"]).await;
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(refused.status.code() == Some(74) && said.contains("table audit"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(74) && stderr.contains("table audit"), "{stderr}");
     rusqlite::Connection::open(&database).unwrap().execute_batch("DELETE FROM row_sums").unwrap();
     let gateway = setup.start().await;
     assert_eq!(client_of(&gateway).post("/admin/api/principals", r#"{"name": "later"}"#).await.status, 201);

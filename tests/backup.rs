@@ -8,19 +8,11 @@ use serde_json::Value;
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
 
-async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
-    let output = setup.run(arguments).await;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(!said.contains("panicked"), "{said}");
-    said
-}
-
 /// Runs `backup create` and returns the path of the archive.
 async fn create(setup: &Setup) -> PathBuf {
-    let told = output_of(setup, &["backup", "create"], 0).await;
-    let path = PathBuf::from(told.lines().next().unwrap());
-    assert!(path.is_file(), "{told}");
+    let output = setup.output_of(&["backup", "create"], 0).await;
+    let path = PathBuf::from(output.lines().next().unwrap());
+    assert!(path.is_file(), "{output}");
     path
 }
 
@@ -43,14 +35,14 @@ async fn a_restored_state_serves_with_the_same_key() {
     gateway.records(1).await;
     let archive = create(gateway.setup()).await;
     assert_eq!(client.post("/admin/api/principals", r#"{"name": "after"}"#).await.status, 201);
-    assert!(output_of(gateway.setup(), &["backup", "verify", text(&archive)], 0).await.contains("is intact"));
-    assert!(output_of(gateway.setup(), &["backup", "list"], 0).await.contains("gateway.db"));
+    assert!(gateway.setup().output_of(&["backup", "verify", text(&archive)], 0).await.contains("is intact"));
+    assert!(gateway.setup().output_of(&["backup", "list"], 0).await.contains("gateway.db"));
 
     let target = archive.with_file_name("elsewhere");
-    let told = output_of(gateway.setup(), &["backup", "restore", text(&archive), text(&target)], 0).await;
-    assert!(told.contains("opens it") && told.contains("LLMGW_STATE_DIR"), "{told}");
-    output_of(gateway.setup(), &["backup", "restore", text(&archive), text(&target)], 74).await;
-    let into_state = output_of(gateway.setup(), &["backup", "restore", text(&archive)], 74).await;
+    let output = gateway.setup().output_of(&["backup", "restore", text(&archive), text(&target)], 0).await;
+    assert!(output.contains("opens it") && output.contains("LLMGW_STATE_DIR"), "{output}");
+    gateway.setup().output_of(&["backup", "restore", text(&archive), text(&target)], 74).await;
+    let into_state = gateway.setup().output_of(&["backup", "restore", text(&archive)], 74).await;
     assert!(into_state.contains("not empty"), "the state of a gateway is not overwritten: {into_state}");
 
     let restored = gateway.kill().await.env("LLMGW_STATE_DIR", text(&target)).start().await;
@@ -119,21 +111,21 @@ async fn the_list_shows_an_archive_damaged_after_its_manifest() {
     assert!(fault.contains("cannot be decompressed"), "{list}");
     assert!(list["data"][0]["manifest"].is_object(), "{list}");
     assert_eq!(list["data"][1]["fault"], Value::Null, "{list}");
-    let told = output_of(gateway.setup(), &["backup", "list"], 0).await;
+    let output = gateway.setup().output_of(&["backup", "list"], 0).await;
     let line = |path: &Path| {
         let name = path.file_name().unwrap().to_str().unwrap();
-        told.lines().find(|line| line.contains(name)).unwrap().to_owned()
+        output.lines().find(|line| line.contains(name)).unwrap().to_owned()
     };
-    assert!(line(&damaged).contains("damaged (it cannot be decompressed"), "{told}");
-    assert!(!line(&whole).contains("damaged"), "{told}");
+    assert!(line(&damaged).contains("damaged (it cannot be decompressed"), "{output}");
+    assert!(!line(&whole).contains("damaged"), "{output}");
 }
 
 #[tokio::test]
 async fn a_failed_backup_or_restore_reports_the_reason() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     std::fs::write(gateway.state().join("backups"), "a file where the directory should be").unwrap();
-    let told = output_of(gateway.setup(), &["backup", "create"], 74).await;
-    assert!(told.contains("backups"), "{told}");
+    let output = gateway.setup().output_of(&["backup", "create"], 74).await;
+    assert!(output.contains("backups"), "{output}");
     std::fs::remove_file(gateway.state().join("backups")).unwrap();
     std::fs::create_dir(gateway.state().join("backups")).unwrap();
     // A folder with this name cannot be removed as a file, nor recreated as a draft while it is not empty.
@@ -148,7 +140,7 @@ async fn a_failed_backup_or_restore_reports_the_reason() {
     assert_eq!(list["is_running"], false);
     let archive = gateway.state().join("nothing.tar.zst");
     let missing =
-        output_of(gateway.setup(), &["backup", "restore", text(&archive), "/nowhere/at/all"], 74).await;
+        gateway.setup().output_of(&["backup", "restore", text(&archive), "/nowhere/at/all"], 74).await;
     assert!(missing.contains("nothing.tar.zst"), "{missing}");
     assert!(!Path::new("/nowhere").exists());
 }
@@ -305,6 +297,6 @@ async fn scheduled_backups_and_rehearsals_are_in_the_table_of_jobs() {
 #[tokio::test]
 async fn a_schedule_that_cannot_be_read_is_refused_at_the_start() {
     let setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("LLMGW_BACKUP_SCHEDULE", "every night");
-    let refused = output_of(&setup, &["serve"], 78).await;
+    let refused = setup.output_of(&["serve"], 78).await;
     assert!(refused.contains("LLMGW_BACKUP_SCHEDULE") && refused.contains("cron syntax"), "{refused}");
 }

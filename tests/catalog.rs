@@ -48,9 +48,9 @@ async fn a_synced_model_is_listed_and_served_at_once() {
         (status, &synced["ok"], &synced["models"], &synced["added"]),
         (200, &json!(true), &json!(2), &json!(2))
     );
-    let asked = upstream.request(0).await;
-    assert!(asked.head.starts_with("GET /v1/models HTTP/1.1"), "{}", asked.head);
-    assert_eq!(asked.header("authorization"), Some("Bearer upstream-secret-of-up"));
+    let request = upstream.request(0).await;
+    assert!(request.head.starts_with("GET /v1/models HTTP/1.1"), "{}", request.head);
+    assert_eq!(request.header("authorization"), Some("Bearer upstream-secret-of-up"));
     assert_eq!(catalog(&client, "").await, ["up/also/new", "up/m", "up/new"]);
 
     upstream.then(Answer::completion("hello"));
@@ -119,9 +119,9 @@ async fn a_test_completion_proves_inference_and_a_catalog_sync_does_not() {
         (&report["record"]["key"], &report["record"]["tokens"]["input"]),
         (&json!("admin"), &json!(11))
     );
-    let asked = upstream.request(1).await.json();
-    assert_eq!(asked["model"], "m");
-    assert!(asked["max_tokens"].as_u64().unwrap() <= 256, "a small request: {asked}");
+    let request = upstream.request(1).await.json();
+    assert_eq!(request["model"], "m");
+    assert!(request["max_tokens"].as_u64().unwrap() <= 256, "a small request: {request}");
 
     let after = evidence(get(&client, "providers/up").await);
     assert_eq!(after["inference"]["model"], "m");
@@ -452,17 +452,17 @@ async fn explain_calls_no_upstream() {
     let gateway = Gateway::start(&Yaml::line(&[first.base_url(), second.base_url()])).await;
     let client = gateway.client();
     let body = json!({"model": "line", "messages": [{"role": "user", "content": "hello"}]});
-    let asked = json!({"path": "/v1/chat/completions", "body": body});
-    let (status, plan) = post(&client, "explain", asked).await;
+    let question = json!({"path": "/v1/chat/completions", "body": body});
+    let (status, plan) = post(&client, "explain", question).await;
     assert_eq!(status, 200, "{plan}");
     assert!(plan.to_string().contains("p0") && plan.to_string().contains("p1"), "{plan}");
-    for (asked, param) in [
+    for (question, param) in [
         (json!({"path": "/admin/api/keys", "body": body}), "path"),
         (json!({"path": "/v1/chat/completions", "body": body, "key_id": "none"}), "key_id"),
         (json!({"path": "/v1/chat/completions", "body": body, "principal_id": "none"}), "principal_id"),
         (json!({"path": "/v1/chat/completions", "body": body, "key": "x"}), "key"),
     ] {
-        let (status, error) = post(&client, "explain", asked).await;
+        let (status, error) = post(&client, "explain", question).await;
         assert_eq!((status, &error["error"]["param"]), (400, &json!(param)), "{error}");
     }
     assert_eq!(first.connections() + second.connections(), 0);

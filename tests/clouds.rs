@@ -124,9 +124,9 @@ async fn claude_on_vertex_counts_tokens() {
     let request = upstream.request(0).await;
     let path = "/v1/projects/p-1/locations/europe-west1/publishers/anthropic/models/count-tokens:rawPredict";
     assert_eq!(first_line(&request), format!("POST {path} HTTP/1.1"));
-    let asked = request.json();
+    let sent = request.json();
     assert_eq!(
-        (&asked["model"], &asked["anthropic_version"]),
+        (&sent["model"], &sent["anthropic_version"]),
         (&json!("claude-sonnet-4-5@20250929"), &json!("vertex-2023-10-16"))
     );
     // Gemini counts the request in its own protocol.
@@ -193,18 +193,18 @@ async fn azure_requests_carry_tokens_of_an_application() {
     assert_eq!(answer.status, 200, "{:?}", answer.body);
     let first = upstream.request(0).await;
     assert_eq!((first.header("authorization"), first.header("api-key")), (Some("Bearer eyJ.first"), None));
-    let asked = entra.request(0).await;
-    assert_eq!(first_line(&asked), "POST /t-1/oauth2/v2.0/token HTTP/1.1");
+    let token_request = entra.request(0).await;
+    assert_eq!(first_line(&token_request), "POST /t-1/oauth2/v2.0/token HTTP/1.1");
     assert_eq!(
-        std::str::from_utf8(&asked.body).unwrap(),
+        std::str::from_utf8(&token_request.body).unwrap(),
         "grant_type=client_credentials&client_id=c-1&client_secret=the~secret\
          &scope=https%3A%2F%2Fcognitiveservices.azure.com%2F.default"
     );
-    assert_eq!(entra.requests().len(), 2, "asked once for each, whatever comes");
+    assert_eq!(entra.requests().len(), 2, "token_request once for each, whatever comes");
     let shown = Admin(gateway.client()).done("GET", "providers/p", Value::Null).await;
     assert_eq!((&shown["state"], &shown["token"]["error"]), (&json!("ready"), &Value::Null));
-    let told = format!("{shown}{}", gateway.log());
-    assert!(!told.contains("the~secret") && !told.contains("eyJ."), "{told}");
+    let visible = format!("{shown}{}", gateway.log());
+    assert!(!visible.contains("the~secret") && !visible.contains("eyJ."), "{visible}");
 }
 
 #[tokio::test]
@@ -224,12 +224,12 @@ async fn a_managed_identity_authenticates_only_where_configured() {
     })
     .await;
     assert_eq!(upstream.request(0).await.header("authorization"), Some("Bearer eyJ.machine"));
-    let asked = platform.request(0).await;
+    let token_request = platform.request(0).await;
     assert_eq!(
-        first_line(&asked),
+        first_line(&token_request),
         "GET /msi/token?api-version=2019-08-01&resource=https%3A%2F%2Fcognitiveservices.azure.com&client_id=c-1 HTTP/1.1"
     );
-    assert_eq!(asked.header("x-identity-header"), Some("h-1"));
+    assert_eq!(token_request.header("x-identity-header"), Some("h-1"));
     // The machine's token is sent to Microsoft only.
     let elsewhere = json!({
         "id": "x", "type": "azure_openai", "base_url": "https://example.com", "api_key": "managed_identity", "models": ["d"],

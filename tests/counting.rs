@@ -70,9 +70,9 @@ async fn token_counting_is_translated_for_gemini_vertex_and_bedrock() {
             (counted.header("x-llmgw-token-count"), counted.header("x-llmgw-provider")),
             (None, Some("p"))
         );
-        let asked = upstream.request(0).await;
-        assert_eq!(first_line(&asked), format!("POST {path} HTTP/1.1"));
-        let body = asked.json();
+        let sent = upstream.request(0).await;
+        assert_eq!(first_line(&sent), format!("POST {path} HTTP/1.1"));
+        let body = sent.json();
         let request = match settings["type"].as_str().unwrap() {
             "gemini" => {
                 assert_eq!(names(&body), ["generateContentRequest"]);
@@ -145,15 +145,15 @@ async fn vertex_gets_only_the_betas_it_accepts_for_counting() {
         let client = client.clone().with("anthropic-beta", betas);
         let counted = client.post("/v1/messages/count_tokens", question("claude-x")).await;
         assert_eq!(counted.json(), json!({"input_tokens": 42}));
-        let asked = upstream.request(position).await;
-        assert_eq!(asked.header("anthropic-beta"), want);
+        let sent = upstream.request(position).await;
+        assert_eq!(sent.header("anthropic-beta"), want);
         assert!(
-            first_line(&asked).contains("/publishers/anthropic/models/count-tokens:rawPredict "),
+            first_line(&sent).contains("/publishers/anthropic/models/count-tokens:rawPredict "),
             "{}",
-            asked.head
+            sent.head
         );
         assert_eq!(
-            (&asked.json()["model"], &asked.json()["anthropic_version"]),
+            (&sent.json()["model"], &sent.json()["anthropic_version"]),
             (&json!("claude-x"), &json!("vertex-2023-10-16"))
         );
     }

@@ -39,10 +39,11 @@ fn message_delta() -> Vec<u8> {
 
 /// (name, path, request, the upstream's first content)
 fn streams() -> Vec<(&'static str, &'static str, Value, Vec<u8>)> {
-    let said = json!([{"role": "user", "content": "Say hello."}]);
+    let messages = json!([{"role": "user", "content": "Say hello."}]);
     let chat_half = chat::content("half").to_vec();
-    let chat = |model: &str| json!({"model": model, "stream": true, "messages": said});
-    let message = |model: &str| json!({"model": model, "stream": true, "max_tokens": 9, "messages": said});
+    let chat = |model: &str| json!({"model": model, "stream": true, "messages": messages});
+    let message =
+        |model: &str| json!({"model": model, "stream": true, "max_tokens": 9, "messages": messages});
     let response = |model: &str| json!({"model": model, "stream": true, "input": "Say hello."});
     let speech = json!({"model": "native/m", "input": "Hello.", "voice": "alloy", "stream_format": "sse"});
     let picture = json!({"model": "native/m", "prompt": "A cat.", "stream": true, "partial_images": 1});

@@ -16,11 +16,11 @@ const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
 /// Runs `doctor --json`, and compares its exit code with its counts.
 async fn examine(setup: &Setup) -> Value {
     let output = setup.run(&["doctor", "--json"]).await;
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(!said.contains("panicked"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(!stderr.contains("panicked"), "{stderr}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let code = i32::from(report["faults"] != 0);
-    assert_eq!(output.status.code(), Some(code), "{report}: {said}");
+    assert_eq!(output.status.code(), Some(code), "{report}: {stderr}");
     report
 }
 

@@ -41,13 +41,13 @@ impl Rig {
 
     /// Returns each selector as `selector: reasons`, those that are allowed with a plus.
     async fn told(&self, path: &str) -> Vec<String> {
-        let told = |row: &Value| {
+        let line = |row: &Value| {
             let reasons: Vec<_> =
                 row["reasons"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
             let sign = if row["allowed"] == true { "+" } else { "" };
             format!("{sign}{} {}", row["selector"].as_str().unwrap(), reasons.join(",")).trim().to_owned()
         };
-        self.rows(path).await.iter().map(told).collect()
+        self.rows(path).await.iter().map(line).collect()
     }
 }
 
@@ -57,7 +57,7 @@ async fn each_selector_is_listed_with_its_reasons_for_refusal() {
     let limits = json!([{"metric": "cost_micro_usd", "window": "day", "limit": 5_000_000}]);
     let settings = json!({"project": rig.project, "models": ["open/*", "own/x"], "endpoints": ["line"], "limits": limits});
     let key = rig.admin.key(settings).await;
-    let told = rig.told(&format!("keys/{}/access", key.id)).await;
+    let access = rig.told(&format!("keys/{}/access", key.id)).await;
     let want = [
         "empty no_target",
         "+line private",
@@ -69,7 +69,7 @@ async fn each_selector_is_listed_with_its_reasons_for_refusal() {
         "own/x private",
         "x private",
     ];
-    assert_eq!(told, want);
+    assert_eq!(access, want);
     let client = Client::new(rig.gateway.address(), Some(&key.key));
     for row in rig.rows(&format!("keys/{}/access", key.id)).await {
         let answer = client.chat(chat::request(row["selector"].as_str().unwrap())).await;

@@ -130,14 +130,14 @@ async fn a_target_without_vision_is_skipped_on_every_conversation_route() {
     let client = gateway.client();
     for (paths, members) in rows {
         for path in paths {
-            let asked = |model: &str| {
+            let request_of = |model: &str| {
                 let mut body = members.clone();
                 body["model"] = json!(model);
                 body.to_string()
             };
-            let answer = client.post(path, asked("line")).await;
+            let answer = client.post(path, request_of("line")).await;
             assert_eq!((answer.status, answer.header("x-llmgw-provider")), (200, Some("p1")), "{path}");
-            let refused = client.post(path, asked("blind")).await;
+            let refused = client.post(path, request_of("blind")).await;
             assert_eq!(refused.status, 400, "{path}");
             assert!(refused.json()["error"]["message"].as_str().unwrap().contains("image"), "{path}");
         }
@@ -312,13 +312,13 @@ async fn only_the_first_target_is_called_on_every_single_target_route() {
     let (gateway, upstreams) = pair().await;
     upstreams[0].always(Answer::error(503));
     upstreams[1].always(universal());
-    let mut asked = 0;
+    let mut calls = 0;
     for (path, content_type, body) in routes() {
         if [EMBEDDINGS, SPEECH, TRANSCRIPTIONS, IMAGES, VIDEOS].iter().any(|paths| paths.contains(&path)) {
             let answer = post(&gateway.client(), path, content_type, body("line")).await;
-            asked += 1;
+            calls += 1;
             assert_eq!(answer.status, 503, "{path}: {:?}", answer.body);
-            assert_eq!(upstreams[0].requests().len(), asked, "{path}");
+            assert_eq!(upstreams[0].requests().len(), calls, "{path}");
         }
     }
     assert!(upstreams[1].requests().is_empty());

@@ -29,9 +29,9 @@ impl Rig {
     }
 
     async fn explain(&self, members: Value) -> Value {
-        let mut asked = json!({"path": "/v1/chat/completions", "body": body("line")});
-        asked.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
-        let explained = self.admin.done("POST", "explain", asked).await;
+        let mut question = json!({"path": "/v1/chat/completions", "body": body("line")});
+        question.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
+        let explained = self.admin.done("POST", "explain", question).await;
         assert!(self.upstream.requests().is_empty(), "nothing is sent");
         explained
     }
@@ -39,7 +39,7 @@ impl Rig {
     /// Returns `provider attempts result ends_at_ms` of each step of the path.
     async fn path(&self, members: Value) -> Vec<String> {
         let explained = self.explain(members).await;
-        let told = |step: &Value| {
+        let line = |step: &Value| {
             format!(
                 "{} {} {} {}",
                 step["target"]["provider"].as_str().unwrap(),
@@ -48,7 +48,7 @@ impl Rig {
                 step["ends_at_ms"]
             )
         };
-        explained["path"].as_array().unwrap_or_else(|| panic!("{explained}")).iter().map(told).collect()
+        explained["path"].as_array().unwrap_or_else(|| panic!("{explained}")).iter().map(line).collect()
     }
 }
 
@@ -156,9 +156,9 @@ async fn a_faulty_question_is_refused_by_its_field() {
     let draft = |provider: &str, model: &str| json!({"name": "d", "failover": [{"provider": provider, "model": model}]});
     let one = json!({"path": path, "body": body("line")});
     let with = |member: &str, value: Value| {
-        let mut asked = one.clone();
-        asked[member] = value;
-        asked
+        let mut changed = one.clone();
+        changed[member] = value;
+        changed
     };
     for (asked, param) in [
         (json!({}), "path"),

@@ -192,10 +192,10 @@ async fn a_short_retry_after_is_waited_for_and_a_long_one_fails_over() {
     let (gateway, upstreams) = line_with(2, policies).await;
     let limited = |name, value| Answer::whole(429, &[(name, value)], chat::error("slow down", "rate"));
     upstreams[0].then(limited("retry-after-ms", "300")).then(Answer::completion("first"));
-    let asked = Instant::now();
+    let sent_at = Instant::now();
     let answer = gateway.client().chat(chat::request("line")).await;
     assert_eq!(answer.header("x-llmgw-provider"), Some("p0"));
-    assert!(asked.elapsed() >= Duration::from_millis(300), "{:?}", asked.elapsed());
+    assert!(sent_at.elapsed() >= Duration::from_millis(300), "{:?}", sent_at.elapsed());
 
     upstreams[0].then(limited("retry-after", "60"));
     upstreams[1].then(Answer::completion("second"));
@@ -232,14 +232,14 @@ async fn a_spent_budget_is_a_gateway_timeout() {
     let by_header = client.clone().with("x-llmgw-fallback-timeout-ms", "200");
     let in_body = chat::request("line").replacen('{', r#"{"fallback_timeout_ms": 200, "#, 1);
     for (name, client, body) in [("header", by_header, chat::request("line")), ("body", client, in_body)] {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         let answer = client.chat(body).await;
         assert_eq!(
             (answer.status, answer.error_code().as_str()),
             (504, "failover_budget_exhausted"),
             "{name}"
         );
-        assert!(asked.elapsed() < Duration::from_secs(3), "{name}: {:?}", asked.elapsed());
+        assert!(sent_at.elapsed() < Duration::from_secs(3), "{name}: {:?}", sent_at.elapsed());
     }
     assert_eq!(upstreams[1].requests().len(), 0, "a spent budget buys no further attempt");
     for index in 0..2 {

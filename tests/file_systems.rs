@@ -18,15 +18,6 @@ fn make_fifo(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
 }
 
-/// Returns the output of a command, which must end with `code` within the time limit for reading a file.
-async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
-    let output = setup.run(arguments).await;
-    let said =
-        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    said
-}
-
 async fn state(gateway: &Gateway) -> Value {
     gateway.client().get("/admin/api/state").await.unwrap().json()
 }
@@ -44,9 +35,9 @@ async fn a_fifo_among_the_backups_blocks_nothing() {
         (&json!(ARCHIVE), &Value::Null),
         "{list}"
     );
-    assert!(output_of(gateway.setup(), &["backup", "list"], 0).await.contains("cannot be read"));
+    assert!(gateway.setup().output_of(&["backup", "list"], 0).await.contains("cannot be read"));
     for verb in ["verify", "restore"] {
-        let refused = output_of(gateway.setup(), &["backup", verb, fifo.to_str().unwrap()], 74).await;
+        let refused = gateway.setup().output_of(&["backup", verb, fifo.to_str().unwrap()], 74).await;
         assert!(refused.contains("it is a FIFO, not a regular file"), "{verb}: {refused}");
     }
 }
@@ -65,7 +56,7 @@ async fn a_hung_backup_file_system_blocks_neither_the_api_nor_the_stop() {
     assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
     assert!(asked.elapsed() > Duration::from_secs(5), "the file system did hang");
     assert!(gateway.log().contains("its file system did not respond"), "{}", gateway.log());
-    let refused = output_of(gateway.setup(), &["backup", "list"], 74).await;
+    let refused = gateway.setup().output_of(&["backup", "list"], 74).await;
     assert!(refused.contains("its file system did not respond"), "{refused}");
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
@@ -100,11 +91,11 @@ async fn a_hung_configuration_file_system_blocks_neither_the_api_nor_the_stop() 
     let faulty = Faulty::new();
     let mut gateway = faulty.apply(Setup::new(&Yaml::one(upstream.base_url()))).start().await;
     faulty.begin("hang", gateway.setup().config_path().to_str().unwrap());
-    let told = wait::eventually_within(2 * wait::PATIENCE, "the state reports it", async || {
+    let error = wait::eventually_within(2 * wait::PATIENCE, "the state reports it", async || {
         state(&gateway).await["reload"]["last_error"].as_str().map(str::to_owned)
     })
     .await;
-    assert!(told.contains("its file system does not respond"), "{told}");
+    assert!(error.contains("its file system does not respond"), "{error}");
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     gateway.signal(Signal::TERM);
     assert_eq!(gateway.exit().await.code(), Some(0), "{}", gateway.log());
@@ -131,7 +122,7 @@ async fn a_configured_path_that_is_no_regular_file_prevents_the_start() {
         for (name, value) in &variables {
             setup = setup.env(name, *value);
         }
-        let refused = output_of(&setup, &["serve"], 78).await;
+        let refused = setup.output_of(&["serve"], 78).await;
         assert!(refused.contains(what) && refused.contains("not a regular file"), "{variables:?}: {refused}");
     }
 }
@@ -143,7 +134,7 @@ async fn a_hung_configuration_file_system_ends_the_start_with_the_path() {
     faulty.begin("hang", setup.config_path().to_str().unwrap());
     let refused =
         wait::within(3 * wait::PATIENCE, "the end", setup.command(&["serve"]).output()).await.unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
-    assert_eq!(refused.status.code(), Some(78), "{said}");
-    assert!(said.contains("config.yaml") && said.contains("its file system did not respond"), "{said}");
+    let stderr = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(78), "{stderr}");
+    assert!(stderr.contains("config.yaml") && stderr.contains("its file system did not respond"), "{stderr}");
 }

@@ -40,22 +40,22 @@ enum Begun {
 async fn begun(setup: &Setup) -> Begun {
     let mut child = setup.command(&["serve"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let mut said = String::new();
+    let mut log = String::new();
     let listening = async {
         while let Ok(Some(line)) = lines.next_line().await {
             if let Some((_, address)) = line.split_once("listening on ") {
                 let address = address.trim_start_matches("http://").split_whitespace().next().unwrap();
                 return Some(address.parse::<SocketAddr>().unwrap());
             }
-            said.push_str(&line);
-            said.push('\n');
+            log.push_str(&line);
+            log.push('\n');
         }
         None
     };
     let Some(address) = wait::within(wait::PATIENCE, "its end or its beginning", listening).await else {
         let code = child.wait().await.unwrap().code();
-        assert!(matches!(code, Some(74 | 78)), "{code:?}: {said}");
-        return Begun::Refused(said);
+        assert!(matches!(code, Some(74 | 78)), "{code:?}: {log}");
+        return Begun::Refused(log);
     };
     let admin = Admin(Client::new(address, Some(ADMIN_KEY)));
     let mut state = Vec::new();

@@ -285,10 +285,10 @@ async fn floods_of_frames_cost_little_memory_and_delay_no_other_client() {
         });
         let mut waits = Vec::new();
         for _ in 0..5 {
-            let asked = Instant::now();
+            let sent_at = Instant::now();
             assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "{name}");
-            assert!(asked.elapsed() < promised(Duration::from_secs(1)), "{name}: {:?}", asked.elapsed());
-            waits.push(asked.elapsed());
+            assert!(sent_at.elapsed() < promised(Duration::from_secs(1)), "{name}: {:?}", sent_at.elapsed());
+            waits.push(sent_at.elapsed());
         }
         let _ = tokio::time::timeout(Duration::from_secs(5), flooding).await;
         let grown = memory.peak();

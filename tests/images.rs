@@ -59,10 +59,16 @@ async fn gemini_images_use_generate_content() {
         assert_eq!(answer.status, 200, "{:?}", answer.body);
         assert_eq!(answer.header("content-type"), Some("application/json"));
         assert_eq!(answer.header("x-llmgw-adapted"), Some("gemini"));
-        let said = answer.json();
-        assert!(said["created"].as_u64() > Some(1_700_000_000));
-        assert_eq!((&said["data"], &said["output_format"]), (&json!([{"b64_json": "AAAA"}]), &json!("png")));
-        assert_eq!(said["usage"]["output_tokens_details"], json!({"image_tokens": 1290, "text_tokens": 0}));
+        let generated = answer.json();
+        assert!(generated["created"].as_u64() > Some(1_700_000_000));
+        assert_eq!(
+            (&generated["data"], &generated["output_format"]),
+            (&json!([{"b64_json": "AAAA"}]), &json!("png"))
+        );
+        assert_eq!(
+            generated["usage"]["output_tokens_details"],
+            json!({"image_tokens": 1290, "text_tokens": 0})
+        );
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
         assert_eq!((&record["operation"], &record["provenance"]), (&json!("images"), &json!("reported")));
         assert_eq!(
@@ -95,9 +101,9 @@ async fn imagen_images_use_predict_on_gemini_and_vertex() {
             "output_format":"jpeg","output_compression":80}"#;
         let answer = gateway.client().post(ROUTE, body).await;
         assert_eq!(answer.status, 200, "{:?}", answer.body);
-        let said = answer.json();
-        assert_eq!(said["data"], json!([{"b64_json": "AAAA"}, {"b64_json": "BBBB"}]));
-        assert_eq!((&said["output_format"], said.get("usage")), (&json!("jpeg"), None));
+        let generated = answer.json();
+        assert_eq!(generated["data"], json!([{"b64_json": "AAAA"}, {"b64_json": "BBBB"}]));
+        assert_eq!((&generated["output_format"], generated.get("usage")), (&json!("jpeg"), None));
         let body = r#"{"model":"g/gemini-2.5-flash-image","prompt":"a cat"}"#;
         assert_eq!(gateway.client().post(ROUTE, body).await.status, 200);
         let requests = upstream.requests();
@@ -152,8 +158,8 @@ async fn a_response_without_an_image_is_a_502_that_quotes_it() {
         upstream.then(said);
         let answer = gateway.client().post(ROUTE, body).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_invalid_response"));
-        let said = answer.json()["error"]["message"].to_string();
-        assert!(said.contains(words) && !said.contains("AIza-1"), "{said}");
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(message.contains(words) && !message.contains("AIza-1"), "{message}");
     }
     assert_eq!(
         upstream.requests().len(),

@@ -299,9 +299,9 @@ async fn vertex_requests_carry_renewed_tokens() {
     })
     .await;
     assert_eq!(google.requests().len(), 2, "asked once for each, whatever comes");
-    let asked = google.request(0).await;
-    assert_eq!(first_line(&asked), "POST /token HTTP/1.1");
-    let form = String::from_utf8(asked.body.to_vec()).unwrap();
+    let token_request = google.request(0).await;
+    assert_eq!(first_line(&token_request), "POST /token HTTP/1.1");
+    let form = String::from_utf8(token_request.body.to_vec()).unwrap();
     let assertion = form.split_once("&assertion=").unwrap().1;
     let claims = BASE64_URL_SAFE_NO_PAD.decode(assertion.split('.').nth(1).unwrap()).unwrap();
     let claims: Value = serde_json::from_slice(&claims).unwrap();
@@ -359,12 +359,12 @@ async fn the_machine_account_authenticates_vertex_without_a_key() {
     assert!(
         first_line(&request).starts_with("POST /v1/projects/p-2/locations/global/publishers/google/models/")
     );
-    let asked = metadata.request(0).await;
+    let token_request = metadata.request(0).await;
     assert_eq!(
-        first_line(&asked),
+        first_line(&token_request),
         "GET /computeMetadata/v1/instance/service-accounts/default/token HTTP/1.1"
     );
-    assert_eq!(asked.header("metadata-flavor"), Some("Google"));
+    assert_eq!(token_request.header("metadata-flavor"), Some("Google"));
 }
 
 #[tokio::test]

@@ -242,10 +242,10 @@ async fn slow_senders_are_disconnected_and_delay_no_other_client() {
     }
     let mut waits = Vec::new();
     for _ in 0..10 {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
-        assert!(asked.elapsed() < promised(Duration::from_secs(1)), "{:?}", asked.elapsed());
-        waits.push(asked.elapsed());
+        assert!(sent_at.elapsed() < promised(Duration::from_secs(1)), "{:?}", sent_at.elapsed());
+        waits.push(sent_at.elapsed());
     }
     for mut connection in slow {
         let reply = connection.reply_within(Duration::from_secs(32)).await;

@@ -178,8 +178,8 @@ async fn images_pass_inline_with_their_usage() {
     }
     let request = first.request(0).await;
     assert!(request.head.starts_with("POST /v1/images/generations "), "{}", request.head);
-    let asked = r#"{"model":"m","response_format":"b64_json","prompt":"a cat","n":1,"output_format":"png"}"#;
-    assert_eq!(request.body, asked, "a server of which nothing is known is asked for inline images");
+    let want = r#"{"model":"m","response_format":"b64_json","prompt":"a cat","n":1,"output_format":"png"}"#;
+    assert_eq!(request.body, want, "a server of which nothing is known is want for inline images");
 
     // OpenAI's later models reject `response_format`.
     let body = r#"{"prompt":"a cat","response_format":"b64_json","model":"gpt"}"#;
@@ -196,8 +196,8 @@ async fn an_image_url_is_rejected_and_never_fetched() {
     let body = r#"{"model":"line","prompt":"a cat"}"#;
     let answer = gateway.client().post("/v1/images/generations", body).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_invalid_response"));
-    let said = answer.json()["error"]["message"].to_string();
-    assert!(said.contains("b64_json") && !said.contains("s3cret"), "{said}");
+    let message = answer.json()["error"]["message"].to_string();
+    assert!(message.contains("b64_json") && !message.contains("s3cret"), "{message}");
     assert_eq!((first.requests().len(), second.requests().len()), (1, 0), "made once, and not fetched");
 
     for format in ["url", "base64"] {

@@ -236,8 +236,8 @@ async fn a_compressed_response_is_not_decompressed() {
             bomb.chunks(64 << 10).fold(Answer::new().send(head(status, kind, encoding)), Answer::chunk);
         let (gateway, _upstream) = behind(answer.end()).await;
         let memory = gateway.memory();
-        let asked = if kind == "application/json" { chat::request("m") } else { chat::stream_request("m") };
-        let answer = gateway.client().chat(asked).await;
+        let request = if kind == "application/json" { chat::request("m") } else { chat::stream_request("m") };
+        let answer = gateway.client().chat(request).await;
         // Passed through unchanged, or rejected as a response in an encoding that was not requested; an error keeps its
         // status.
         let passed = answer.status == 200 && answer.header("content-encoding") == Some(encoding);

@@ -73,8 +73,8 @@ impl Rig {
             let body = Bytes::from(chat::request("hung/m"));
             hung.spawn(async move { client.send("POST", "/v1/chat/completions", body).await });
         }
-        let asked = asked(self.dir.path());
-        wait::eventually("a look-up that hangs", async || asked.exists().then_some(())).await;
+        let marker = asked(self.dir.path());
+        wait::eventually("a look-up that hangs", async || marker.exists().then_some(())).await;
         let client = self.gateway.client();
         wait::eventually("forty requests", async || {
             let metrics = client.get("/metrics").await.ok()?;

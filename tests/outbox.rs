@@ -230,9 +230,9 @@ async fn a_slack_receiver_gets_one_line_of_text() {
 #[tokio::test]
 async fn a_webhook_in_order_holds_later_events_back_until_the_first_is_delivered() {
     let receiver = Upstream::start().await;
-    let asked = AtomicUsize::new(0);
+    let attempts = AtomicUsize::new(0);
     receiver.answering(move |_| {
-        let is_first = asked.fetch_add(1, Ordering::Relaxed) < 2;
+        let is_first = attempts.fetch_add(1, Ordering::Relaxed) < 2;
         if is_first { Answer::error(503) } else { Answer::json(200, "{}") }
     });
     let gateway = Gateway::start(&quiet()).await;
@@ -273,10 +273,10 @@ async fn retry_after_of_a_receiver_postpones_the_next_try() {
 async fn no_event_is_lost_across_kills_while_the_receiver_fails_half_the_time() {
     let (events, kills) = if is_full() { (1_000, 10) } else { (60, 3) };
     let receiver = Upstream::start().await;
-    let asked = AtomicUsize::new(0);
+    let attempts = AtomicUsize::new(0);
     receiver.answering(move |_| {
         // The bits of a multiplication change without a pattern, so no delivery meets only failures.
-        let random = asked.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let random = attempts.fetch_add(1, Ordering::Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let status = if random.is_multiple_of(2) { 503 } else { 200 };
         Answer::json(status, "{}")
     });

@@ -101,8 +101,8 @@ async fn each_kind_of_caller_gets_its_own_key_response() {
     let posted = ops.post("/v1/key", "{}").await;
     assert_eq!((posted.status, posted.header("allow")), (405, Some("GET, HEAD, OPTIONS")));
     assert_eq!(posted.error_code(), "method_not_allowed");
-    let asked = ops.get("/v1/key?key=other").await.unwrap();
-    assert_eq!((asked.status, asked.error_code().as_str()), (400, "invalid_request"));
+    let answer = ops.get("/v1/key?key=other").await.unwrap();
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "invalid_request"));
     for key in [None, Some("wrong-key")] {
         let refused = Client::new(gateway.address(), key).get("/v1/key").await.unwrap();
         assert_eq!((refused.status, refused.error_code().as_str()), (401, "invalid_api_key"));

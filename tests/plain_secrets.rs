@@ -37,13 +37,6 @@ async fn expect_chat_with(gateway: &Gateway, upstream: &Upstream, key: &str) {
     assert_eq!(requests.last().unwrap().header("authorization"), Some(format!("Bearer {key}").as_str()));
 }
 
-async fn run(setup: &Setup, arguments: &[&str], code: i32) -> String {
-    let output = setup.run(arguments).await;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    said
-}
-
 #[tokio::test]
 async fn plain_text_keys_work_before_and_after_they_are_sealed() {
     let mut planted = Planted::default();
@@ -55,7 +48,7 @@ async fn plain_text_keys_work_before_and_after_they_are_sealed() {
     expect_chat_with(&gateway, &upstream, PLAIN_KEY).await;
     assert!(gateway.log().contains("run 'llmgw credentials import'"), "{}", gateway.log());
     planted.expect_none("the log", gateway.log().as_bytes());
-    let refused = run(gateway.setup(), &["credentials", "import"], 75).await;
+    let refused = gateway.setup().output_of(&["credentials", "import"], 75).await;
     assert!(refused.contains("another process"), "{refused}");
     let shown = gateway.client().get("/admin/api/providers/up").await.unwrap();
     assert_eq!((&shown.json()["state"], &shown.json()["credential"]["set"]), (&json!("ready"), &json!(true)));
@@ -63,13 +56,13 @@ async fn plain_text_keys_work_before_and_after_they_are_sealed() {
 
     let setup = gateway.kill().await;
     for arguments in [&["config", "show"], &["config", "check"], &["credentials", "import"]] {
-        planted.expect_none(&arguments.join(" "), run(&setup, arguments, 0).await.as_bytes());
+        planted.expect_none(&arguments.join(" "), setup.output_of(arguments, 0).await.as_bytes());
     }
     assert!(!setup.state().join("secrets.json").exists());
     assert!(planted.expect_none_below(&setup.state()) >= 2, "there is a database");
-    let again = run(&setup, &["credentials", "import"], 0).await;
+    let again = setup.output_of(&["credentials", "import"], 0).await;
     assert!(again.contains("nothing was changed"), "{again}");
-    assert!(run(&setup, &["credentials", "verify"], 0).await.contains("all "));
+    assert!(setup.output_of(&["credentials", "verify"], 0).await.contains("all "));
 
     let gateway = setup.start().await;
     expect_chat_with(&gateway, &upstream, PLAIN_KEY).await;
@@ -81,14 +74,17 @@ async fn plain_text_keys_work_before_and_after_they_are_sealed() {
     planted.expect_none("the log", gateway.log().as_bytes());
     let setup = gateway.kill().await;
     planted.expect_none_below(&setup.state());
-    assert!(run(&setup, &["audit", "verify"], 0).await.contains("row"));
+    assert!(setup.output_of(&["audit", "verify"], 0).await.contains("row"));
 }
 
 #[tokio::test]
 async fn without_any_key_the_gateway_starts_and_reports_the_missing_key() {
     let (setup, upstream) = keyless().await;
-    let told = run(&setup, &["config", "check"], 0).await;
-    assert!(told.contains("warning: providers.up: api_key is missing; write it as ${ENV:NAME}"), "{told}");
+    let output = setup.output_of(&["config", "check"], 0).await;
+    assert!(
+        output.contains("warning: providers.up: api_key is missing; write it as ${ENV:NAME}"),
+        "{output}"
+    );
     let gateway = setup.start().await;
     let body = json!({"model": "up/m", "messages": [{"role": "user", "content": "hi"}]}).to_string();
     let answer = gateway.client().chat(body).await;
@@ -139,7 +135,7 @@ async fn an_import_killed_at_any_moment_loses_no_key() {
         let gateway = setup.start().await;
         expect_chat_with(&gateway, &upstream, &key).await;
         setup = gateway.kill().await;
-        run(&setup, &["credentials", "import"], 0).await;
+        setup.output_of(&["credentials", "import"], 0).await;
         for left in ["secrets.json", "secrets.json.imported"] {
             assert!(!setup.state().join(left).exists(), "{left} after run {number}");
         }

@@ -35,9 +35,9 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
     feed.then(list("2999-01-01", 1.5));
     let gateway = gateway(&feed).await;
     priced(&gateway, 1.5).await;
-    let asked = feed.request(0).await;
-    assert!(asked.head.starts_with("GET /prices.json HTTP/1.1"), "{}", asked.head);
-    assert_eq!(asked.header("authorization"), None);
+    let request = feed.request(0).await;
+    assert!(request.head.starts_with("GET /prices.json HTTP/1.1"), "{}", request.head);
+    assert_eq!(request.header("authorization"), None);
     let state = gateway.client().get("/admin/api/state").await.unwrap().json();
     assert_eq!(state["prices_as_of"], "2999-01-01");
 

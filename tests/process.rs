@@ -19,11 +19,7 @@ fn setup() -> Setup {
 
 /// Runs `serve`, which must fail with `code`, and returns its error output.
 async fn refused(setup: &Setup, code: i32) -> String {
-    let output = setup.run(&["serve"]).await;
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(code), "{said}");
-    assert!(!said.contains("panicked"), "{said}");
-    said
+    setup.output_of(&["serve"], code).await
 }
 
 #[tokio::test]
@@ -42,10 +38,10 @@ async fn startup_names_the_wrong_secret_and_never_shows_it() {
             Some(value) => setup().env(name, value),
             None => setup().without(name),
         };
-        let said = refused(&setup, 78).await;
-        assert!(said.contains(name), "{said}");
+        let output = refused(&setup, 78).await;
+        assert!(output.contains(name), "{output}");
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            assert!(!said.contains(value), "{said}");
+            assert!(!output.contains(value), "{output}");
         }
         assert!(!setup.state().join("gateway.db").exists(), "nothing is made before the secrets are right");
     }
@@ -55,17 +51,17 @@ async fn startup_names_the_wrong_secret_and_never_shows_it() {
 async fn another_encryption_key_is_rejected_and_the_state_is_intact() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let setup = gateway.kill().await.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", OTHER_KEY);
-    let said = refused(&setup, 78).await;
-    assert!(said.contains("LLMGW_CREDENTIAL_ENCRYPTION_KEY"), "{said}");
-    assert!(!said.contains(OTHER_KEY) && !said.contains(ENCRYPTION_KEY), "{said}");
+    let output = refused(&setup, 78).await;
+    assert!(output.contains("LLMGW_CREDENTIAL_ENCRYPTION_KEY"), "{output}");
+    assert!(!output.contains(OTHER_KEY) && !output.contains(ENCRYPTION_KEY), "{output}");
     setup.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", ENCRYPTION_KEY).start().await;
 }
 
 #[tokio::test]
 async fn a_second_process_on_one_state_is_refused() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
-    let said = refused(gateway.setup(), 75).await;
-    assert!(said.contains("another"), "{said}");
+    let output = refused(gateway.setup(), 75).await;
+    assert!(output.contains("another"), "{output}");
     assert_eq!(gateway.client().get("/ready").await.unwrap().status, 200, "the first one goes on");
 }
 
@@ -75,8 +71,8 @@ async fn an_impossible_state_directory_is_rejected() {
     let file = setup.config_path().with_file_name("a-file");
     std::fs::write(&file, "x").unwrap();
     let setup = setup.env("LLMGW_STATE_DIR", file.join("state").to_str().unwrap());
-    let said = refused(&setup, 74).await;
-    assert!(said.contains("a-file"), "{said}");
+    let output = refused(&setup, 74).await;
+    assert!(output.contains("a-file"), "{output}");
 }
 
 #[tokio::test]
@@ -110,8 +106,8 @@ async fn a_newer_database_is_refused_and_left_alone() {
         assert!(version(&db) > 0);
         db.pragma_update(None, "user_version", 9_999).unwrap();
     }
-    let said = refused(&setup, 78).await;
-    assert!(said.contains("start the newer release") && said.contains("llmgw rollback"), "{said}");
+    let output = refused(&setup, 78).await;
+    assert!(output.contains("start the newer release") && output.contains("llmgw rollback"), "{output}");
     assert_eq!(version(&rusqlite::Connection::open(&database).unwrap()), 9_999);
 }
 
@@ -132,8 +128,8 @@ async fn a_damaged_database_is_never_replaced() {
         let mut damaged = whole.clone();
         damaged[page * 4_096..][..4_096].fill(b'#');
         std::fs::write(&database, &damaged).unwrap();
-        let said = refused(&setup, 74).await;
-        assert!(said.contains("gateway.db") && said.contains("damaged"), "page {page}: {said}");
+        let output = refused(&setup, 74).await;
+        assert!(output.contains("gateway.db") && output.contains("damaged"), "page {page}: {output}");
         assert!(std::fs::read(&database).unwrap() == damaged, "page {page} is left as it was");
         pages += 1;
     }
@@ -180,12 +176,8 @@ async fn faults_of_the_configuration_are_named_by_line() {
         let setup = setup().yaml(yaml);
         for arguments in [&["serve"][..], &["config", "check"]] {
             let began = Instant::now();
-            let output = setup.run(arguments).await;
-            let said = [output.stdout, output.stderr]
-                .map(|said| String::from_utf8_lossy(&said).into_owned())
-                .concat();
-            assert_eq!(output.status.code(), Some(78), "{name} {arguments:?}: {said}");
-            assert!(said.contains(mention) && !said.contains("panicked"), "{name} {arguments:?}: {said}");
+            let output = setup.output_of(arguments, 78).await;
+            assert!(output.contains(mention), "{name} {arguments:?}: {output}");
             assert!(began.elapsed() < Duration::from_secs(15), "{name}");
         }
     }
@@ -202,12 +194,12 @@ async fn commands_have_their_exit_code_and_output() {
         (&["no-such-command"], 64, "no-such-command"),
         (&["serve", "--no-such-option"], 64, "--no-such-option"),
     ] {
-        let output = setup.run(arguments).await;
-        let said =
-            [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned()).concat();
-        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(said.contains(mention), "{arguments:?}: {said}");
-        assert!(!said.contains("upstream-secret") && !said.contains(ADMIN_KEY), "{arguments:?}: {said}");
+        let output = setup.output_of(arguments, code).await;
+        assert!(output.contains(mention), "{arguments:?}: {output}");
+        assert!(
+            !output.contains("upstream-secret") && !output.contains(ADMIN_KEY),
+            "{arguments:?}: {output}"
+        );
     }
     assert!(!setup.state().exists(), "no small command makes state");
 }

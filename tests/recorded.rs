@@ -93,8 +93,8 @@ async fn recorded_sound_subtitles_and_embeddings_pass_unchanged() {
         let got = upstream.request(position).await;
         assert_eq!(String::from_utf8_lossy(&got.body), want.unwrap(), "{path}");
         let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
-        let told = (record["provenance"] == "reported").then(|| input_of(&record["tokens"]));
-        assert_eq!(told, input, "{path} {receives}: {record}");
+        let reported = (record["provenance"] == "reported").then(|| input_of(&record["tokens"]));
+        assert_eq!(reported, input, "{path} {receives}: {record}");
     }
 }
 

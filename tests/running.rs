@@ -41,11 +41,11 @@ async fn at(gateway: &Gateway, stage: &str) -> Value {
 /// Cancels `exchange` and returns its request ID and the time of the request.
 async fn cancel(gateway: &Gateway, exchange: &Value) -> (String, Instant) {
     let request_id = exchange["request_id"].as_str().unwrap().to_owned();
-    let asked = Instant::now();
+    let cancelled_at = Instant::now();
     let answer =
         Admin(gateway.client()).call("POST", &format!("requests/{request_id}/cancel"), Value::Null).await;
     assert_eq!((answer.status, answer.json()), (202, json!({"request_id": request_id})));
-    (request_id, asked)
+    (request_id, cancelled_at)
 }
 
 /// Checks that request number `index` of the upstream was let go soon after `asked`.

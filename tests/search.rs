@@ -50,9 +50,9 @@ impl Rig {
 
     /// Returns `kind title` of what a search finds.
     async fn found(&self, text: &str) -> Vec<String> {
-        let told =
+        let line =
             |row: &Value| format!("{} {}", row["kind"].as_str().unwrap(), row["title"].as_str().unwrap());
-        self.data(&format!("search?q={text}")).await.iter().map(told).collect()
+        self.data(&format!("search?q={text}")).await.iter().map(line).collect()
     }
 }
 

@@ -144,21 +144,21 @@ async fn provoke(gateway: &Gateway, upstream: &Upstream, clients: &[Client]) -> 
                     ),
                     _ => Answer::stream().chunk(chat::content("a")).chunk(chat::event(&error)).end(),
                 });
-                let told = match path {
+                let seen = match path {
                     "whole" => {
                         let answer = client.chat(body(false, model)).await;
                         [format!("{:?}", answer.headers).as_bytes(), &answer.body].concat()
                     }
                     _ => {
                         let mut flow = client.chat_flow(body(true, model)).await;
-                        let mut told = format!("{:?}", flow.headers).into_bytes();
+                        let mut received = format!("{:?}", flow.headers).into_bytes();
                         // A stream that fails is broken off; only the events before that matter.
                         let (events, _) = flow.rest().await;
-                        told.extend(events.iter().flat_map(|event| event.bytes.to_vec()));
-                        told
+                        received.extend(events.iter().flat_map(|event| event.bytes.to_vec()));
+                        received
                     }
                 };
-                answers.push((format!("an error of {model}"), told));
+                answers.push((format!("an error of {model}"), seen));
             }
         }
     }

@@ -53,9 +53,9 @@ async fn gone(gateway: &Gateway, left: usize, limit: Duration) -> (Duration, Vec
     let began = Instant::now();
     let mut waits = Vec::new();
     wait::eventually_within(limit, "clients without progress gone", async || {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
-        waits.push(asked.elapsed());
+        waits.push(sent_at.elapsed());
         tokio::time::sleep(Duration::from_millis(100)).await;
         (connections(gateway).await <= left).then_some(())
     })
@@ -69,8 +69,8 @@ async fn unread(address: SocketAddr) -> TcpStream {
     // Otherwise each connection fills megabytes of kernel memory, on both sides.
     socket.set_recv_buffer_size(4 << 10).unwrap();
     let mut stream = socket.connect(address).await.unwrap();
-    let asked = "GET /console/ HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
-    stream.write_all(asked.as_bytes()).await.unwrap();
+    let requests = "GET /console/ HTTP/1.1\r\nhost: localhost\r\n\r\n".repeat(1_000);
+    stream.write_all(requests.as_bytes()).await.unwrap();
     stream
 }
 

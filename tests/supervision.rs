@@ -164,7 +164,7 @@ async fn hangup_with_an_invalid_file_keeps_the_last_valid_configuration() {
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     gateway.write_config("providers: {up: {type: nothing}}");
     gateway.signal(Signal::HUP);
-    let said = "is invalid; the last valid configuration stays in effect";
-    wait::eventually(said, async || gateway.log().contains(said).then_some(())).await;
+    let warning = "is invalid; the last valid configuration stays in effect";
+    wait::eventually(warning, async || gateway.log().contains(warning).then_some(())).await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
 }

@@ -73,8 +73,8 @@ async fn an_aborted_upstream_stream_is_an_error_for_a_messages_client() {
     let gateway = with(&settings).start().await;
     let body = json!({"model": "p/m", "max_tokens": 9, "stream": true, "messages": [{"role": "user", "content": "x"}]});
     let mut flow = gateway.client().open("POST", "/v1/messages", body.to_string().into()).await.unwrap();
-    let said: Vec<u8> = flow.rest().await.0.iter().flat_map(|event| event.bytes.to_vec()).collect();
-    let said = String::from_utf8_lossy(&said).into_owned();
-    assert!(said.contains("half an ans") && said.contains("event: error"), "{said}");
-    assert!(!said.contains("message_stop"), "{said}");
+    let bytes: Vec<u8> = flow.rest().await.0.iter().flat_map(|event| event.bytes.to_vec()).collect();
+    let text = String::from_utf8_lossy(&bytes).into_owned();
+    assert!(text.contains("half an ans") && text.contains("event: error"), "{text}");
+    assert!(!text.contains("message_stop"), "{text}");
 }

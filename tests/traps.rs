@@ -51,8 +51,8 @@ async fn an_invalid_body_with_status_200_fails_over_and_is_never_shown() {
             }
             let answer = gateway.client().chat(body).await;
             assert_eq!(answer.status, 200, "{name}, stream {is_stream}: {answer:?}");
-            let said = text(&answer.body);
-            assert!(said.contains("second") && !said.contains("html"), "{name}: {said}");
+            let body = text(&answer.body);
+            assert!(body.contains("second") && !body.contains("html"), "{name}: {body}");
             assert_eq!((first.requests().len(), second.requests().len()), (1, 1), "{name}");
         }
     }
@@ -75,8 +75,8 @@ async fn a_non_json_error_keeps_its_status_and_gets_the_gateway_envelope() {
             let answer = gateway.client().chat(request).await;
             assert_eq!(answer.status, status, "{answer:?}");
             assert_eq!(answer.header("content-type"), Some("application/json"));
-            let told = answer.json()["error"]["message"].as_str().unwrap().to_owned();
-            assert!(told.contains(message) && !told.contains('<'), "{status}: {told}");
+            let shown = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+            assert!(shown.contains(message) && !shown.contains('<'), "{status}: {shown}");
         }
     }
 }
@@ -103,8 +103,8 @@ async fn blank_lines_before_a_response_do_not_prevent_failover() {
 #[tokio::test]
 async fn trailers_are_not_relayed() {
     let upstream = Upstream::start().await;
-    let said = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
-    upstream.always(said.send("0\r\nx-trailer: of-the-upstream\r\nset-cookie: a=b\r\n\r\n"));
+    let stream = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
+    upstream.always(stream.send("0\r\nx-trailer: of-the-upstream\r\nset-cookie: a=b\r\n\r\n"));
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let mut client = Raw::open(gateway.address()).await;
     let request = raw::post(ADMIN_KEY, "te: trailers\r\nconnection: close\r\n", &chat::stream_request("m"));
@@ -116,8 +116,8 @@ async fn trailers_are_not_relayed() {
 #[tokio::test]
 async fn a_stream_ends_with_its_end_marker_though_the_connection_stays_open() {
     let upstream = Upstream::start().await;
-    let said = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
-    upstream.always(said.hang());
+    let stream = Answer::stream().chunk(chat::content("a")).chunk(chat::finish()).chunk(chat::done());
+    upstream.always(stream.hang());
     let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
     let (events, whole) = gateway.client().chat_flow(chat::stream_request("m")).await.rest().await;
     assert!(whole && events.last().unwrap().bytes == chat::done(), "{events:?}");

@@ -80,8 +80,9 @@ fn operation(protocol: &str) -> &str {
 async fn errors_are_read_in_every_protocol() {
     for (kind, protocols) in [("anthropic", "messages"), ("openai", "responses")] {
         let upstream = Upstream::start().await;
-        let said = json!({"type": "error", "error": {"type": "permission_error", "message": "Not for you."}});
-        upstream.always(Answer::json(403, said.to_string()));
+        let error =
+            json!({"type": "error", "error": {"type": "permission_error", "message": "Not for you."}});
+        upstream.always(Answer::json(403, error.to_string()));
         let base = if kind == "openai" { upstream.base_url() } else { root(&upstream) };
         let settings = json!({
             "type": kind, "base_url": base, "api_key": "k", "models": ["m"], "protocols": [protocols],

@@ -82,13 +82,6 @@ fn version_of(database: &Path) -> i64 {
     Connection::open(database).unwrap().pragma_query_value(None, "user_version", |row| row.get(0)).unwrap()
 }
 
-async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
-    let output = setup.run(arguments).await;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    said
-}
-
 /// Keeps a copy of the newest state's database outside the state directory, where versions are put.
 fn set_aside(setup: &Setup, database: &Path) -> PathBuf {
     let aside = setup.config_path().with_file_name("newest.db");
@@ -114,18 +107,18 @@ async fn a_state_of_every_schema_version_is_upgraded_and_rolled_back() {
         gateway.signal(Signal::TERM);
         gateway.exit().await;
         setup = gateway.kill().await;
-        output_of(&setup, &["audit", "verify"], 0).await;
+        setup.output_of(&["audit", "verify"], 0).await;
         assert_eq!(version_of(&database), versions as i64);
-        let said = output_of(&setup, &["rollback"], 0).await;
-        assert!(said.contains(&format!("version {version} again")), "{said}");
+        let output = setup.output_of(&["rollback"], 0).await;
+        assert!(output.contains(&format!("version {version} again")), "{output}");
         assert!(
             std::fs::read(&database).unwrap() == before,
             "version {version}: the database is the same bytes"
         );
         assert_eq!(std::fs::read(setup.state().join("catalog.json")).unwrap(), b"{}");
         assert_eq!(version_of(&setup.state().join("rolled-back/gateway.db")), versions as i64);
-        let said = output_of(&setup, &["rollback"], 74).await;
-        assert!(said.contains("has no snapshot of an upgrade"), "{said}");
+        let output = setup.output_of(&["rollback"], 74).await;
+        assert!(output.contains("has no snapshot of an upgrade"), "{output}");
     }
     figure("upgrades", format!("{} schema versions opened, and rolled back to the same bytes", versions - 1));
 }
@@ -136,9 +129,9 @@ async fn a_rollback_needs_a_stopped_gateway_and_an_intact_snapshot() {
     let newest = set_aside(&setup, &database);
     put_version(&setup, &newest, 9);
     let mut gateway = setup.start().await;
-    let said = output_of(gateway.setup(), &["rollback"], 75).await;
-    assert!(said.contains("is in use by another process"), "{said}");
-    let report = output_of(gateway.setup(), &["doctor"], 0).await;
+    let output = gateway.setup().output_of(&["rollback"], 75).await;
+    assert!(output.contains("is in use by another process"), "{output}");
+    let report = gateway.setup().output_of(&["doctor"], 0).await;
     assert!(report.contains("state of version 9 before its upgrade"), "{report}");
     gateway.signal(Signal::TERM);
     gateway.exit().await;
@@ -147,10 +140,10 @@ async fn a_rollback_needs_a_stopped_gateway_and_an_intact_snapshot() {
     let mut bytes = std::fs::read(&copy).unwrap();
     bytes[5_000] ^= 1;
     std::fs::write(&copy, bytes).unwrap();
-    let said = output_of(&setup, &["rollback"], 1).await;
+    let output = setup.output_of(&["rollback"], 1).await;
     assert!(
-        said.contains("gateway.db does not match its checksum") && said.contains("nothing was changed"),
-        "{said}"
+        output.contains("gateway.db does not match its checksum") && output.contains("nothing was changed"),
+        "{output}"
     );
     assert_eq!(version_of(&database), migrations().len() as i64);
 }
@@ -203,7 +196,7 @@ async fn an_upgrade_and_a_rollback_may_be_killed_at_any_time() {
             "round {round}: the same bytes after {kills} kills"
         );
     }
-    output_of(&setup, &["doctor"], 0).await;
+    setup.output_of(&["doctor"], 0).await;
     figure(
         "upgrades",
         format!("{kills} kills during upgrades and rollbacks; the state was always one of the two"),
@@ -218,13 +211,13 @@ async fn a_gateway_refuses_a_state_whose_rollback_was_interrupted() {
     let gateway = setup.start().await;
     let setup = gateway.kill().await;
     std::fs::rename(setup.state().join("before-upgrade"), setup.state().join("rolling-back")).unwrap();
-    let said = output_of(&setup, &["serve"], 74).await;
-    assert!(said.contains("run 'llmgw rollback'"), "{said}");
+    let output = setup.output_of(&["serve"], 74).await;
+    assert!(output.contains("run 'llmgw rollback'"), "{output}");
     let report: Value = serde_json::from_slice(&setup.run(&["doctor", "--json"]).await.stdout).unwrap();
     let fault =
         report["findings"].as_array().unwrap().iter().find(|finding| finding["level"] == "fault").unwrap();
     assert_eq!(fault["repair"], "llmgw rollback", "{report:#}");
-    output_of(&setup, &["rollback"], 0).await;
+    setup.output_of(&["rollback"], 0).await;
     assert_eq!(version_of(&database), 9);
     wait::within(wait::PATIENCE, "a start after the rollback", setup.start()).await;
 }

@@ -62,8 +62,8 @@ fn stream(counts: Counts) -> Answer {
         "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": "m",
         "choices": [], "usage": report(counts),
     });
-    let said = [chat::role(), chat::content("some "), chat::content("words"), chat::finish()];
-    Answer::events(&[&said[..], &[chat::event(&last.to_string()), chat::done()]].concat())
+    let deltas = [chat::role(), chat::content("some "), chat::content("words"), chat::finish()];
+    Answer::events(&[&deltas[..], &[chat::event(&last.to_string()), chat::done()]].concat())
 }
 
 /// Starts two upstreams with the same prices behind `line`.

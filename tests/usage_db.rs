@@ -123,15 +123,6 @@ fn tables_of_usage(setup: &Setup, file: &str) -> i64 {
     )
 }
 
-/// Runs a command that must exit with `code`; returns its output.
-async fn output_of(setup: &Setup, arguments: &[&str], code: i32) -> String {
-    let output = setup.run(arguments).await;
-    let said = [&output.stdout, &output.stderr].map(|said| String::from_utf8_lossy(said)).concat();
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
-    assert!(!said.contains("panicked"), "{said}");
-    said
-}
-
 fn files(dir: &Path) -> Vec<String> {
     let mut names: Vec<_> = std::fs::read_dir(dir)
         .unwrap()
@@ -185,9 +176,9 @@ async fn usage_moves_to_usage_db_and_back_unchanged() {
         "a start changes nothing"
     );
     for command in [["audit", "verify"], ["credentials", "verify"]] {
-        output_of(rig.gateway.setup(), &command, 0).await;
+        rig.gateway.setup().output_of(&command, 0).await;
     }
-    let shown = output_of(rig.gateway.setup(), &["config", "show"], 0).await;
+    let shown = rig.gateway.setup().output_of(&["config", "show"], 0).await;
     assert!(shown.contains("in usage.db, ") && shown.contains(SWITCH), "{shown}");
 
     let rig = rig.restart_with(|setup| setup.without(SWITCH)).await;
@@ -196,7 +187,7 @@ async fn usage_moves_to_usage_db_and_back_unchanged() {
     rig.chat(1).await;
     rig.usage_reports(11).await;
     assert_eq!(rig.used().await, 11 * TOKENS);
-    let shown = output_of(rig.gateway.setup(), &["config", "show"], 0).await;
+    let shown = rig.gateway.setup().output_of(&["config", "show"], 0).await;
     assert!(shown.contains("in gateway.db, "), "{shown}");
 }
 
@@ -388,14 +379,14 @@ async fn a_backup_holds_both_databases_in_a_consistent_state() {
             while client.send("POST", "/v1/chat/completions", chat::request("m").into()).await.is_ok() {}
         });
     }
-    let told = output_of(rig.gateway.setup(), &["backup", "create"], 0).await;
-    let archive = told.lines().next().unwrap().to_owned();
-    assert!(told.contains("gateway.db and usage.db"), "{told}");
-    output_of(rig.gateway.setup(), &["backup", "verify", &archive], 0).await;
+    let output = rig.gateway.setup().output_of(&["backup", "create"], 0).await;
+    let archive = output.lines().next().unwrap().to_owned();
+    assert!(output.contains("gateway.db and usage.db"), "{output}");
+    rig.gateway.setup().output_of(&["backup", "verify", &archive], 0).await;
     let setup = rig.gateway.kill().await;
     load.join_all().await;
     let target = setup.state().with_file_name("restored");
-    output_of(&setup, &["backup", "restore", &archive, target.to_str().unwrap()], 0).await;
+    setup.output_of(&["backup", "restore", &archive, target.to_str().unwrap()], 0).await;
     let gateway = setup.env("LLMGW_STATE_DIR", target.to_str().unwrap()).start().await;
     let requests =
         Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
@@ -407,8 +398,8 @@ async fn a_backup_holds_both_databases_in_a_consistent_state() {
     let records =
         Admin(gateway.client()).done("GET", "usage", Value::Null).await["totals"]["requests"].clone();
     assert_eq!((records, used(&gateway, &rig.quota).await), (json!(requests), requests * TOKENS));
-    let told = output_of(gateway.setup(), &["config", "show"], 0).await;
-    assert!(!target.join("usage.db").exists(), "{told}");
+    let output = gateway.setup().output_of(&["config", "show"], 0).await;
+    assert!(!target.join("usage.db").exists(), "{output}");
 }
 
 #[tokio::test]
@@ -420,11 +411,11 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let usage = setup.state().join("usage.db");
     std::fs::write(&usage, "somebody's notes").unwrap();
     let setup = setup.env(SWITCH, "true");
-    let told = output_of(&setup, &["serve"], 74).await;
-    assert!(told.contains("move that file away"), "{told}");
+    let output = setup.output_of(&["serve"], 74).await;
+    assert!(output.contains("move that file away"), "{output}");
     let gateway = setup.without(SWITCH).start().await;
     assert!(gateway.log().contains("it belongs to another state"), "{}", gateway.log());
-    assert!(!output_of(gateway.setup(), &["backup", "create"], 0).await.contains("usage.db"));
+    assert!(!gateway.setup().output_of(&["backup", "create"], 0).await.contains("usage.db"));
     let rig = Rig { gateway, key, quota, _upstream };
     assert_eq!(rig.gateway.records(2).await.len(), 2);
     let (setup, key, quota, _upstream) = rig.stopped().await;
@@ -436,12 +427,12 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let (setup, ..) = rig.stopped().await;
     let whole = std::fs::read(&usage).unwrap();
     ask_nothing(&usage, "PRAGMA user_version = 9999");
-    let told = output_of(&setup, &["serve"], 78).await;
-    assert!(told.contains("usage.db has version 9999"), "{told}");
+    let output = setup.output_of(&["serve"], 78).await;
+    assert!(output.contains("usage.db has version 9999"), "{output}");
     for damaged in [b"no database".to_vec(), Vec::new(), [&whole[..4_096], &[0xee; 8_192]].concat()] {
         std::fs::write(&usage, &damaged).unwrap();
-        let told = output_of(&setup, &["serve"], 74).await;
-        assert!(told.contains("usage.db is damaged") && told.contains("move this file away"), "{told}");
+        let output = setup.output_of(&["serve"], 74).await;
+        assert!(output.contains("usage.db is damaged") && output.contains("move this file away"), "{output}");
         assert_eq!(std::fs::read(&usage).unwrap(), damaged, "nothing was changed");
     }
     std::fs::write(&usage, &whole).unwrap();
@@ -449,8 +440,8 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let main = setup.state().join("gateway.db");
     let aside = setup.state().join("aside");
     std::fs::rename(&main, &aside).unwrap();
-    let told = output_of(&setup, &["serve"], 74).await;
-    assert!(told.contains("gateway.db is missing"), "{told}");
+    let output = setup.output_of(&["serve"], 74).await;
+    assert!(output.contains("gateway.db is missing"), "{output}");
     std::fs::rename(&aside, &main).unwrap();
     assert_eq!(setup.start().await.records(2).await.len(), 2);
 }

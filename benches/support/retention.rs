@@ -210,9 +210,9 @@ impl Arm {
             let clients = lines.iter_mut().zip(0..);
             let clients: Vec<_> =
                 clients.map(|(line, index)| scope.spawn(move || paced(line, index, begin))).collect();
-            let asked: Vec<Span> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
+            let spans: Vec<Span> = clients.into_iter().flat_map(|client| client.join().unwrap()).collect();
             is_over.store(true, Ordering::Relaxed);
-            (asked, sentries.map(|sentry| sentry.join().unwrap()).concat())
+            (spans, sentries.map(|sentry| sentry.join().unwrap()).concat())
         });
         let others = busy().saturating_sub(self.own()).saturating_sub(others);
         self.signal(Signal::STOP);

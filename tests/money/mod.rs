@@ -231,12 +231,12 @@ async fn reprice(
 ) {
     let admin = Admin(gateway.client());
     for round in 0..2 {
-        let mut asked =
+        let mut repricing =
             json!({"from": 0, "to": u32::MAX as u64 * 1_000, "provider": provider.id, "model": "m"});
         if let Some(prices) = prices {
-            asked["prices"] = prices.clone();
+            repricing["prices"] = prices.clone();
         }
-        let done = admin.done("POST", "usage/reprice", asked).await;
+        let done = admin.done("POST", "usage/reprice", repricing).await;
         assert!(round == 0 || done["changed"] == 0, "the second time changes nothing: {done}");
         if round == 0 {
             let prices = prices.cloned().unwrap_or_else(|| prices_of(provider.id));

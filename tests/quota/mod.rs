@@ -196,8 +196,8 @@ async fn limits_hold_when_a_kill_interrupts_many_requests() {
         }
         passed += rig.storm(400, width, &body).await;
         let (used, remaining) = rig.settled(&quota).await;
-        let asked = rig.upstream.requests().len();
-        assert!(passed <= asked && asked <= upstream_max, "{metric}: {passed} passed, {asked} asked for");
+        let sent = rig.upstream.requests().len();
+        assert!(passed <= sent && sent <= upstream_max, "{metric}: {passed} passed, {sent} sent for");
         assert!(used <= limit + 1_000 && used >= limit * 9 / 10, "{metric}: {used} used, {remaining} remain");
         figure(
             "P14",

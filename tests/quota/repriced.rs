@@ -99,8 +99,8 @@ async fn a_repricing_keeps_costs_without_reported_usage_unknown() {
     assert_eq!(rig.client().post("/v1/audio/speech", speech).await.status, 200);
     let image = json!({"created": 1, "data": [{"b64_json": "aGk="}]}).to_string();
     rig.upstream.then(Answer::json(200, image));
-    let asked = json!({"model": "m", "prompt": "A cat."}).to_string();
-    assert_eq!(rig.client().post("/v1/images/generations", asked).await.status, 200);
+    let body = json!({"model": "m", "prompt": "A cat."}).to_string();
+    assert_eq!(rig.client().post("/v1/images/generations", body).await.status, 200);
     rig.gateway.records(2).await;
     let (before, _) = rig.settled(&quota).await;
     assert_eq!(rig.reprice(json!({"input": 6, "output": 30})).await, 0);

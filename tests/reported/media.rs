@@ -80,22 +80,22 @@ async fn pictures_are_counted_with_their_quality_and_size() {
     };
     let two = json!({"images": 2});
     // The response takes precedence over the request.
-    let asked = json!({"model": "openai/m", "prompt": "a cat", "n": 2, "size": "auto", "quality": "auto"});
-    let said = json!({"quality": "high", "size": "1024x1536", "usage": {"input_tokens": 50, "output_tokens": 272,
+    let body = json!({"model": "openai/m", "prompt": "a cat", "n": 2, "size": "auto", "quality": "auto"});
+    let response = json!({"quality": "high", "size": "1024x1536", "usage": {"input_tokens": 50, "output_tokens": 272,
         "input_tokens_details": {"text_tokens": 10, "image_tokens": 40}, "total_tokens": 322}});
-    let record = rig.record_of(IMAGES, &asked, images(said)).await;
+    let record = rig.record_of(IMAGES, &body, images(response)).await;
     assert_eq!(record["picture"], "high/1024x1536");
     let tokens = json!({"input": 10, "image_input": 40, "image_output": 272});
     assert_record(&record, &tokens, &two, None, Some(500_000.0 + 10.0 + 320.0 + 8_160.0));
     // The request applies if the response does not name the values.
-    let asked =
+    let body =
         json!({"model": "openai/m", "prompt": "a cat", "n": 2, "size": "1024x1024", "quality": "standard"});
-    let record = rig.record_of(IMAGES, &asked, images(json!({}))).await;
+    let record = rig.record_of(IMAGES, &body, images(json!({}))).await;
     assert_eq!((&record["picture"], &record["units"]["images"]), (&json!("standard/1024x1024"), &json!(2)));
     assert_eq!(record["cost_micro_usd"], json!(80_000.0 + record["tokens"]["input"].as_f64().unwrap()));
     // A picture class without a price, and no tokens to bill instead.
-    let asked = json!({"model": "openai/m", "prompt": "a cat", "size": "512x512"});
-    let record = rig.record_of(IMAGES, &asked, images(json!({}))).await;
+    let body = json!({"model": "openai/m", "prompt": "a cat", "size": "512x512"});
+    let record = rig.record_of(IMAGES, &body, images(json!({}))).await;
     assert_eq!((&record["picture"], &record["cost_micro_usd"]), (&json!("512x512"), &Value::Null));
 }
 

@@ -302,19 +302,19 @@ async fn gemini_usage_is_billed_by_modality_and_search() {
     // 65 + 2 + 1,000 + 200 + 70 + 900, and two searches.
     for path in ["/v1/chat/completions", "/v1/messages"] {
         for stream in [false, true] {
-            let said = if stream {
+            let reply = if stream {
                 data(std::slice::from_ref(&answer))
             } else {
                 Answer::json(200, answer.to_string())
             };
-            let record = rig.record(path, "gemini/m", stream, said).await;
+            let record = rig.record(path, "gemini/m", stream, reply).await;
             assert_record(&record, &tokens, &json!({"searches": 2}), None, Some(22_237.0));
         }
     }
     let mut provisioned = answer.clone();
     provisioned["usageMetadata"]["trafficType"] = json!("PROVISIONED_THROUGHPUT");
-    let said = Answer::json(200, provisioned.to_string());
-    let record = rig.record("/v1/chat/completions", "gemini/m", false, said).await;
+    let reply = Answer::json(200, provisioned.to_string());
+    let record = rig.record("/v1/chat/completions", "gemini/m", false, reply).await;
     assert_record(&record, &tokens, &json!({"searches": 2}), Some("provisioned"), None);
 }
 

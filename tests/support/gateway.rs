@@ -117,6 +117,16 @@ impl Setup {
         wait::within(wait::PATIENCE, &what, self.command(arguments).output()).await.unwrap()
     }
 
+    /// Runs the binary with `arguments` to its end and returns what it printed, `stdout` first. Fails unless it exits with
+    /// `code` and without a panic.
+    pub(crate) async fn output_of(&self, arguments: &[&str], code: i32) -> String {
+        let output = self.run(arguments).await;
+        let printed = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes)).concat();
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {printed}");
+        assert!(!printed.contains("panicked"), "{arguments:?}: {printed}");
+        printed
+    }
+
     /// Starts the gateway and waits until it is ready.
     pub(crate) async fn start(self) -> Gateway {
         let gateway = self.launch().await;

@@ -56,7 +56,7 @@ async fn a_video_operation_belongs_to_its_project() {
         rig.upstream.then(Answer::json(200, json!({"name": GEMINI_NAME}).to_string()));
         assert_eq!(post(asking, body.clone()).await.status, 200);
     }
-    let asked = rig.upstream.requests().len();
+    let before = rig.upstream.requests().len();
     for asking in [&stranger, &rig.client(), &barred] {
         let answer = post(asking, body.clone()).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (404, "operation_not_found"));
@@ -65,7 +65,7 @@ async fn a_video_operation_belongs_to_its_project() {
     let own = rig.begin_gemini().await;
     let answer = post(&stranger, json!({"model": "line", "operation": own})).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (404, "operation_not_found"));
-    assert_eq!(rig.upstream.requests().len(), asked + 1, "no upstream was asked for another project");
+    assert_eq!(rig.upstream.requests().len(), before + 1, "no upstream was before for another project");
 }
 
 #[tokio::test]
@@ -122,9 +122,9 @@ async fn a_video_is_fetched_only_from_the_provider() {
     let (rig, other) = (Rig::start().await, Upstream::start().await);
     other.always(mp4(&film()));
     let operation = rig.begin_gemini().await;
-    let told = async |uri: &str| rig.poll_with("line", &operation, done_at(uri)).await;
+    let poll = async |uri: &str| rig.poll_with("line", &operation, done_at(uri)).await;
     let url = "https://storage.example/film.mp4?signature=1";
-    let answer = told(url).await;
+    let answer = poll(url).await;
     assert_eq!((answer.status, &answer.json()["video"]["url"]), (200, &json!(url)));
     let root = rig.upstream.base_url().trim_end_matches("/v1").to_owned();
     for uri in [
@@ -134,7 +134,7 @@ async fn a_video_is_fetched_only_from_the_provider() {
         root.replace("http://", "http://a@"),
         "file:///etc/passwd".to_owned(),
     ] {
-        let answer = told(&uri).await;
+        let answer = poll(&uri).await;
         assert_eq!(
             (answer.status, answer.error_code().as_str()),
             (502, "upstream_invalid_response"),

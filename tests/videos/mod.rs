@@ -125,11 +125,14 @@ async fn a_gemini_video_is_returned_inline() {
         (begun.header("x-llmgw-provider"), begun.header("x-llmgw-attempts")),
         (Some("gemini"), Some("1"))
     );
-    let said = begun.json();
-    let operation = said["operation"].as_str().unwrap();
-    assert!(operation.starts_with("vop_") && operation.len() <= 512 && said["id"] == operation, "{said}");
-    assert_eq!((&said["status"], &said["object"]), (&json!("queued"), &json!("video.operation")));
-    assert_eq!((&said["provider"], &said["model"]), (&json!("gemini"), &json!("veo")));
+    let started = begun.json();
+    let operation = started["operation"].as_str().unwrap();
+    assert!(
+        operation.starts_with("vop_") && operation.len() <= 512 && started["id"] == operation,
+        "{started}"
+    );
+    assert_eq!((&started["status"], &started["object"]), (&json!("queued"), &json!("video.operation")));
+    assert_eq!((&started["provider"], &started["model"]), (&json!("gemini"), &json!("veo")));
     let request = rig.upstream.request(0).await;
     assert_eq!(first_line(&request), "POST /v1beta/models/veo:predictLongRunning HTTP/1.1");
     assert_eq!(
@@ -161,8 +164,11 @@ async fn a_gemini_video_is_returned_inline() {
         .then(mp4(&film()));
     let done = post(&rig.client(), json!({"model": "line", "operation": operation})).await;
     assert_eq!((done.status, done.header("content-type")), (200, Some("application/json")));
-    let said = done.json();
-    assert_eq!((&said["status"], &said["video"]["mime_type"]), (&json!("completed"), &json!("video/mp4")));
+    let finished = done.json();
+    assert_eq!(
+        (&finished["status"], &finished["video"]["mime_type"]),
+        (&json!("completed"), &json!("video/mp4"))
+    );
     assert!(decoded(&done) == film(), "{} bytes came", done.body.len());
     for (index, path) in
         [(3, "/v1beta/files/1:download?alt=media"), (4, "/download/v1beta/files/1:download?alt=media")]
@@ -205,10 +211,10 @@ async fn a_vertex_video_is_returned_inline_or_as_a_bucket_url() {
     let error =
         json!({"name": VERTEX_NAME, "done": true, "error": {"code": 3, "message": "no: ya29.vertex"}});
     let answer = rig.poll_with("vertex/veo", &operation, error).await;
-    let said = answer.json();
-    assert_eq!((answer.status, &said["status"]), (200, &json!("failed")));
-    assert_eq!((&said["error"]["code"], &said["video"]), (&json!("invalid_argument"), &Value::Null));
-    assert!(!said["error"]["message"].as_str().unwrap().contains("ya29"), "{said}");
+    let failed = answer.json();
+    assert_eq!((answer.status, &failed["status"]), (200, &json!("failed")));
+    assert_eq!((&failed["error"]["code"], &failed["video"]), (&json!("invalid_argument"), &Value::Null));
+    assert!(!failed["error"]["message"].as_str().unwrap().contains("ya29"), "{failed}");
 }
 
 #[tokio::test]

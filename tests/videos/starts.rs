@@ -30,8 +30,8 @@ async fn a_start_that_may_have_created_a_video_is_never_retried() {
         rig.upstream.then(answer);
         let answer = post(&rig.client(), json!({"model": "line", "prompt": "a cat"})).await;
         assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (status, Some("1")), "{what}");
-        let said = answer.json()["error"]["message"].to_string();
-        assert!(said.contains("billed as a second video"), "{what}: {said}");
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(message.contains("billed as a second video"), "{what}: {message}");
         assert_eq!(rig.upstream.requests().len() - before, 1, "{what}");
     }
 }

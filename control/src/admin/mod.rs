@@ -224,16 +224,16 @@ async fn admin(
     path: &str,
 ) -> Result<Response<Body>, ApiError> {
     let Caller { actor, standing } = caller;
-    let asked = match &request.parts.method {
+    let method = match &request.parts.method {
         &Method::HEAD => &Method::GET,
         other => other,
     };
-    if asked == Method::OPTIONS {
+    if method == Method::OPTIONS {
         return request_checks::options(&methods(&fitting(path)?));
     }
-    let (route, arguments) = find(asked, path)?;
+    let (route, arguments) = find(method, path)?;
     let (parts, body) = (&request.parts, &request.body);
-    let dry_run = dry_run::is_wanted(asked, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
+    let dry_run = dry_run::is_wanted(method, parts.uri.query().unwrap_or_default(), route.has_dry_run)?;
     let unread = &request.unread;
     let call = Call { app, actor, standing, parts, body, unread, arguments, dry_run, under_way: None };
     (route.handle)(call).await

@@ -52,9 +52,9 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     query.finish()?;
     let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-    let asked =
+    let reading =
         call.app.readers.ask(move |db| Ok((outbox::page(db, &filter, before, rows)?, outbox::figures(db)?)));
-    let (mut data, unfinished) = asked.await?;
+    let (mut data, unfinished) = reading.await?;
     let more = data.len() > limit;
     data.truncate(limit);
     let next_cursor = data.last().filter(|_| more).map(|delivery| delivery.id.clone());

@@ -227,8 +227,8 @@ async fn suggest(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     query.finish()?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let scope = call.usage_scope();
-    let asked = call.app.readers.ask(move |db| suggestions(db, (field, &scope), &text, limit));
-    json(&ListPage::whole(asked.await?))
+    let reading = call.app.readers.ask(move |db| suggestions(db, (field, &scope), &text, limit));
+    json(&ListPage::whole(reading.await?))
 }
 
 /// Returns the names of a field in the records in `scope` that contain `text`, the most frequent first.

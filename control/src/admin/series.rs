@@ -34,10 +34,10 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let question = question(filter(&call, &mut query)?, step, group_by)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let asked = question.clone();
+    let owned = question.clone();
     let found = app.readers.ask(move |db| {
-        let found = series(db, &asked, Instant::now() + READING_TIME)?;
-        found.map(|found| Ok((names(db, &asked, &found)?, found))).transpose()
+        let found = series(db, &owned, Instant::now() + READING_TIME)?;
+        found.map(|found| Ok((names(db, &owned, &found)?, found))).transpose()
     });
     let (names, found) = found.await?.ok_or_else(|| {
         let message = format!(

@@ -118,11 +118,11 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
         return Ok(answer);
     }
     let name = call.argument().to_owned();
-    let asked: EndpointTest = call.json()?;
+    let test: EndpointTest = call.json()?;
     let snapshot = call.app.snapshot.load();
     let found = snapshot.endpoints.iter().find(|endpoint| endpoint.name.as_str() == name).cloned();
     let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
-    let messages = match (asked.prompt, asked.messages) {
+    let messages = match (test.prompt, test.messages) {
         (Some(_), Some(_)) => {
             return Err(ApiError::parameter("prompt", "Send prompt or messages, not both."));
         }
@@ -132,7 +132,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
             json!([{"role": "user", "content": prompt}])
         }
     };
-    let acts_as = match asked.principal_id {
+    let acts_as = match test.principal_id {
         Some(id) => Some(principal(call.app, id).await?),
         None => None,
     };
@@ -145,7 +145,7 @@ async fn endpoint(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let question = TestQuestion {
         selector: &name,
         messages: &messages,
-        output_tokens_max: asked.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
+        output_tokens_max: test.max_tokens.unwrap_or(OUTPUT_TOKENS_MAX),
         chat_bound: "max_tokens",
     };
     let insider = Insider::new(Arc::new(administrator(&call, acts_as)));

@@ -312,15 +312,15 @@ fn archives_with_hostile_names_links_or_devices_are_rejected() {
         (EntryType::GNUSparse, "usage.db", "an entry"),
     ] {
         let bytes: &[u8] = if kind == EntryType::Regular { b"x" } else { b"" };
-        let said = Forged::new().with(kind, name, bytes).refused();
+        let refusal = Forged::new().with(kind, name, bytes).refused();
         assert!(
-            said.contains(mention) && said.contains("which is not part of a backup"),
-            "{name} {kind:?}: {said}"
+            refusal.contains(mention) && refusal.contains("which is not part of a backup"),
+            "{name} {kind:?}: {refusal}"
         );
         // The same entry is rejected even if the manifest lists it.
-        let said =
+        let refusal =
             Forged::new().listed(name, bytes.len() as u64, &sha256(bytes)).with(kind, name, bytes).refused();
-        assert!(said.contains("is not a valid backup"), "{name} {kind:?}: {said}");
+        assert!(refusal.contains("is not a valid backup"), "{name} {kind:?}: {refusal}");
     }
 }
 

@@ -73,8 +73,8 @@ fn streams_reach_the_client_unchanged_and_understood() {
         let fails = !expect["error"].is_null() || expect["status"] == "failed";
         assert_eq!(state.error.is_some(), fails, "{name}");
         if let Some(error) = expect["error"].as_str() {
-            let said = state.error.as_ref().unwrap();
-            assert!([&said.kind, &said.code].contains(&&Some(error.to_owned())), "{name}: {said:?}");
+            let found = state.error.as_ref().unwrap();
+            assert!([&found.kind, &found.code].contains(&&Some(error.to_owned())), "{name}: {found:?}");
         }
         assert_eq!(state.done, !fails && expect["truncated"] != true, "{name}");
         assert_eq!(state.finished, state.done, "{name}");

@@ -280,11 +280,11 @@ fn threads_never_take_more_than_the_limit_together() {
     for period in Period::ALL {
         let counter = Counter::new(period, NOON);
         let (clock, stop) = (AtomicU64::new(NOON), AtomicBool::new(false));
-        let asked = AtomicU64::new(0);
+        let attempts = AtomicU64::new(0);
         let spent = thread::scope(|scope| {
             let workers: Vec<_> = (0..4)
                 .map(|worker: u64| {
-                    let (counter, clock, stop, asked) = (&counter, &clock, &stop, &asked);
+                    let (counter, clock, stop, attempts) = (&counter, &clock, &stop, &attempts);
                     scope.spawn(move || {
                         let mut spent = 0;
                         let mut turn = worker;
@@ -298,7 +298,7 @@ fn threads_never_take_more_than_the_limit_together() {
                                 spent += used;
                                 counter.settle(hold, used);
                             }
-                            asked.fetch_add(1, Ordering::Relaxed);
+                            attempts.fetch_add(1, Ordering::Relaxed);
                         }
                         spent
                     })
@@ -308,8 +308,8 @@ fn threads_never_take_more_than_the_limit_together() {
             for _ in 0..30 {
                 clock.fetch_add(pace, Ordering::Relaxed);
                 // The threads may start slowly on a busy machine.
-                let before = asked.load(Ordering::Relaxed);
-                while asked.load(Ordering::Relaxed) < before + 4 {
+                let before = attempts.load(Ordering::Relaxed);
+                while attempts.load(Ordering::Relaxed) < before + 4 {
                     thread::yield_now();
                 }
                 for _ in 0..3 {

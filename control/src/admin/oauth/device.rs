@@ -15,8 +15,8 @@ pub(super) async fn wait_for_consent(
     id: FlowId,
 ) {
     let end = tokio::time::Instant::now() + Duration::from_secs(device.life_s);
-    let asked = tokio::time::timeout_at(end, ask(&completion, &sign_in, &device)).await;
-    let tokens = asked.unwrap_or_else(|_| Err("the code expired before the human had consented".to_owned()));
+    let reply = tokio::time::timeout_at(end, ask(&completion, &sign_in, &device)).await;
+    let tokens = reply.unwrap_or_else(|_| Err("the code expired before the human had consented".to_owned()));
     let tokens = completion.still_admitted(&sign_in).and(tokens);
     let provider = sign_in.provider.clone();
     if let Err(why) = completion.complete(sign_in, tokens).await {

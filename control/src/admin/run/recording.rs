@@ -281,9 +281,10 @@ mod tests {
             UpstreamTap::piece(&*recording, &Bytes::from(answer));
         }
         let sides = recording.sides();
-        let told: Vec<_> = sides.iter().map(|side| (side.side, side.attempt, side.body.as_slice())).collect();
+        let recorded: Vec<_> =
+            sides.iter().map(|side| (side.side, side.attempt, side.body.as_slice())).collect();
         assert_eq!(
-            told,
+            recorded,
             [
                 (Side::UpstreamRequest, Some(1), &b"body"[..]),
                 (Side::UpstreamResponse, Some(1), b"one"),

@@ -76,7 +76,7 @@ fn every_route_requires_an_administrator_before_it_reads_the_body() {
         (&[cookie, other], 403),
     ];
     let paths = crate::admin::TABLES.iter().copied().flatten().map(|route| route.pattern.replace("{}", "x"));
-    let mut asked = 10_u32 << 24;
+    let mut peer = 10_u32 << 24;
     for path in paths.chain(["".into(), "no/such".into()]) {
         let uri = format!("/admin/api/{path}");
         for method in [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
@@ -97,9 +97,8 @@ fn every_route_requires_an_administrator_before_it_reads_the_body() {
                 let body = Body::new(Watched(Arc::clone(&read)));
                 // Each request comes from its own address, because too many wrong keys from one address yield another
                 // error.
-                asked += 1;
-                let answer =
-                    gateway.send_from(IpAddr::from(asked.to_be_bytes()), request.body(body).unwrap());
+                peer += 1;
+                let answer = gateway.send_from(IpAddr::from(peer.to_be_bytes()), request.body(body).unwrap());
                 assert_eq!(answer.status().as_u16(), *status, "{method} {uri} {headers:?}");
                 assert!(!read.load(Ordering::Relaxed), "{method} {uri} {headers:?}");
             }

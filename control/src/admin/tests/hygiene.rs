@@ -98,7 +98,7 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
     let (status, made, _) =
         gateway.send_json(Method::POST, "providers", r#"{"id": "x", "type": "echo"}"#, &[]);
     assert_eq!(status, 201, "{made}");
-    let mut asked = 0;
+    let mut called = 0;
     for route in routes.filter(|route| [Method::POST, Method::PUT, Method::PATCH].contains(&route.method)) {
         // Their bodies are those of the data plane.
         if route.pattern.starts_with("run/") {
@@ -111,11 +111,11 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
             _ => r#"{"no_such_field": 1}"#,
         };
         let (status, told, _) = gateway.send_json(route.method.clone(), &path, body, &[]);
-        asked += 1;
+        called += 1;
         assert_eq!(status, 400, "{} {path}: {told}", route.method);
         assert_eq!(told["error"]["param"], "no_such_field", "{} {path}: {told}", route.method);
     }
-    assert!(asked >= 10, "{asked}");
+    assert!(called >= 10, "{called}");
     gateway.stop();
 }
 

@@ -86,11 +86,11 @@ async fn report(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let part = part(&mut query, &question)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let asked = question.clone();
+    let owned = question.clone();
     let found = app.readers.ask(move |db| {
-        let page = page(db, &asked, &part)?;
+        let page = page(db, &owned, &part)?;
         Ok(match page {
-            Ok(page) => Ok((owners(db, &asked, &page.groups)?, page)),
+            Ok(page) => Ok((owners(db, &owned, &page.groups)?, page)),
             Err(why) => Err(why),
         })
     });

@@ -107,8 +107,8 @@ impl From<RepricedRequest> for RequestChange {
 
 pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let asked: RepriceRequest = call.json()?;
-    let mut repricing = repricing(call.app, &asked).await?;
+    let body: RepriceRequest = call.json()?;
+    let mut repricing = repricing(call.app, &body).await?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     if call.dry_run {
         return preview(call.app, repricing).await;
@@ -118,7 +118,7 @@ pub(super) async fn reprice(call: Call<'_>) -> Result<Response<Body>, ApiError> 
         "to_ms": repricing.to_ms,
         "provider": repricing.provider,
         "model": repricing.model,
-        "price": given(&asked, &repricing),
+        "price": given(&body, &repricing),
     });
     // Audit the intent first, so that it is recorded even if the process dies halfway.
     call.record(AuditEntry::done("usage.reprice", "usage", "").after(audited.clone())).await?;

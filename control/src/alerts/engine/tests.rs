@@ -47,9 +47,9 @@ impl Stored {
         let mut measured = Measurements::default();
         measured.add(kind, found);
         let changes = self.engine.step(&self.rules, &measured, seconds * 1_000);
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         for change in changes {
-            told.push(match change {
+            lines.push(match change {
                 AlertChange::Open { rule, measurement, since_ms, .. } => {
                     self.opened += 1;
                     let alert = format!("a{}", self.opened);
@@ -63,7 +63,7 @@ impl Stored {
                 }
             });
         }
-        told
+        lines
     }
 }
 

@@ -49,7 +49,7 @@ impl Setting {
     }
 
     fn say(&self, id: &str, model: &str, effective_from_ms: u64, facts: Facts) {
-        let said = Override {
+        let entry = Override {
             id: id.into(),
             provider: "main".into(),
             model: model.into(),
@@ -57,7 +57,7 @@ impl Setting {
             facts,
             created_at_ms: 0,
         };
-        overrides::put(&self.db, &said).unwrap();
+        overrides::put(&self.db, &entry).unwrap();
     }
 
     /// Sets the models that the upstream of `main` lists.

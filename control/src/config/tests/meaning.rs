@@ -146,9 +146,9 @@ fn categories_are_read_only_without_endpoints() {
         let loaded = Place::with(&yaml).load(&[]).unwrap();
         let names: Vec<_> = loaded.config.routing.endpoints.iter().map(|e| e.name.as_str()).collect();
         assert_eq!(names, want, "{yaml}");
-        let told = loaded.warnings.join("\n");
-        assert_eq!(told.contains("categories"), warning.is_some(), "{yaml}: {told}");
-        assert!(told.contains(warning.unwrap_or_default()), "{yaml}: {told}");
+        let warnings = loaded.warnings.join("\n");
+        assert_eq!(warnings.contains("categories"), warning.is_some(), "{yaml}: {warnings}");
+        assert!(warnings.contains(warning.unwrap_or_default()), "{yaml}: {warnings}");
     }
 }
 
@@ -222,7 +222,7 @@ fn a_missing_api_key_is_read_from_secrets_json_or_reported() {
     let found = ["a", "b", "c", "d", "e"].map(|id| key(id).unwrap_or_default());
     assert_eq!(found, ["plain-a", "plain-b", "of-the-file", "", ""]);
     assert!(missing_keys(&config.routing).is_empty());
-    let told = warnings.join("\n").replace(&file.display().to_string(), "FILE");
+    let text = warnings.join("\n").replace(&file.display().to_string(), "FILE");
     for want in [
         "FILE contains keys in plain text; stop the gateway and run 'llmgw credentials import'",
         "other users can read FILE (mode 0640); run chmod 600 on it",
@@ -231,10 +231,10 @@ fn a_missing_api_key_is_read_from_secrets_json_or_reported() {
         "FILE: 'e' has no effect",
         "FILE: 'f' has no effect: the configuration file has no such provider",
     ] {
-        assert!(told.contains(want), "{want}: {told}");
+        assert!(text.contains(want), "{want}: {text}");
     }
-    assert_eq!(warnings.len(), 6, "{told}");
-    for text in [told, show(&config), format!("{config:?}")] {
+    assert_eq!(warnings.len(), 6, "{text}");
+    for text in [text, show(&config), format!("{config:?}")] {
         assert!(!text.contains("plain-"), "{text}");
     }
     let again = config.read_again().result.unwrap().0;

@@ -64,22 +64,26 @@ async fn outcome(fixture: &Fixture, access: Access, selector: &str) -> String {
     let header = |name: &str| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
     let served = header("x-llmgw-provider").zip(header("x-llmgw-model"));
     let (status, body) = whole(response).await;
-    let told = fixture.chat(&asks(selector, false), Some(Insider { explain: true, ..ask })).await;
-    let (explained, told) = whole(told).await;
-    assert_eq!(explained, 200, "{told}");
+    let explanation = fixture.chat(&asks(selector, false), Some(Insider { explain: true, ..ask })).await;
+    let (explained, explanation) = whole(explanation).await;
+    assert_eq!(explained, 200, "{explanation}");
     match served {
         Some((provider, model)) => {
             assert_eq!(status, 200);
-            assert_eq!(told["candidates"][0], json!({"provider": provider, "model": model}), "{told}");
-            assert_eq!(told["refusal"], Value::Null);
+            assert_eq!(
+                explanation["candidates"][0],
+                json!({"provider": provider, "model": model}),
+                "{explanation}"
+            );
+            assert_eq!(explanation["refusal"], Value::Null);
             format!("{provider}/{model}")
         }
         None => {
-            let refusal = &told["refusal"];
+            let refusal = &explanation["refusal"];
             assert_eq!(
                 (&refusal["code"], &refusal["status"]),
                 (&body["error"]["code"], &json!(status)),
-                "{told}"
+                "{explanation}"
             );
             assert_eq!(refusal["message"], body["error"]["message"]);
             format!("{status} {}", refusal["code"].as_str().unwrap())

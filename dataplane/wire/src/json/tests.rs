@@ -136,8 +136,8 @@ fn skipped_values_are_checked_and_not_reported() {
         }
         assert_eq!(choosy.log.lines, whole, "cut at {cut}");
     }
-    let told = whole.join("; ");
-    assert!(told.contains("1 21 {; 1 55 close; 1 56 key=true; 1 59 \"e\""), "{told}");
+    let tokens = whole.join("; ");
+    assert!(tokens.contains("1 21 {; 1 55 close; 1 56 key=true; 1 59 \"e\""), "{tokens}");
     let wrong = r#"{"skipped":{"a":[1,]}}"#;
     let (mut scanner, mut choosy) = (Scanner::new(), Choosy::default());
     let fault = scanner.push(wrong.as_bytes(), &mut choosy).unwrap_err();

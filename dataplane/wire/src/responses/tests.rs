@@ -221,12 +221,12 @@ fn only_the_error_of_a_failed_response_is_redacted() {
         serde_json::from_str::<Value>(text.strip_prefix("event: response.failed\ndata: ").unwrap()).unwrap()
     };
     let (mut got, want) = (data(&out), data(&input));
-    let said = got["response"]["error"].take();
+    let error = got["response"]["error"].take();
     assert_eq!(got["response"]["output"], want["response"]["output"], "the model's own words stay");
     assert_eq!(got["sequence_number"], 0);
     assert!(
-        said["code"] == "rate_limit_exceeded" && !said["message"].as_str().unwrap().contains("0123456789"),
-        "{said}"
+        error["code"] == "rate_limit_exceeded" && !error["message"].as_str().unwrap().contains("0123456789"),
+        "{error}"
     );
     assert!(!state.error.unwrap().message.contains("0123456789"));
 }

@@ -67,8 +67,8 @@ fn requests_and_whole_answers_go_through_both_steps() {
             extended_chat: true,
             ..target
         };
-        let told = prepare(first, &request, &between).unwrap();
-        let want = prepare(second, &told.body, &target).unwrap();
+        let prepared = prepare(first, &request, &between).unwrap();
+        let want = prepare(second, &prepared.body, &target).unwrap();
         let got = prepare(chain, &request, &target).unwrap();
         assert_eq!(String::from_utf8_lossy(&got.body), String::from_utf8_lossy(&want.body));
     }

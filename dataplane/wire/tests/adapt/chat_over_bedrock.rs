@@ -106,7 +106,7 @@ fn max_tokens_is_accepted_in_any_number_notation() {
 fn recorded_frames_become_chunks_at_any_split() {
     let input = fixture("bedrock/converse_stream.bin");
     let (out, state) = relay(&[&input]);
-    let said = read(&out);
+    let answer = read(&out);
     let want = Read {
         content: "Héllo".to_owned(),
         calls: vec![("get_weather".to_owned(), r#"{"city":"Oslo"}"#.to_owned(), None)],
@@ -114,8 +114,8 @@ fn recorded_frames_become_chunks_at_any_split() {
         finish_reason: Some("tool_calls".to_owned()),
         ..Read::default()
     };
-    assert_eq!(said.choices, [want]);
-    assert!(said.done && state.done && state.finished && state.content);
+    assert_eq!(answer.choices, [want]);
+    assert!(answer.done && state.done && state.finished && state.content);
     let counted = TokenCounts {
         input: 20,
         cache_read: 100,
@@ -125,7 +125,7 @@ fn recorded_frames_become_chunks_at_any_split() {
         ..TokenCounts::ZERO
     };
     assert_eq!(state.usage, Some(counted), "usage comes after the stop, and its input is without the cache");
-    let usage = said.usage.unwrap();
+    let usage = answer.usage.unwrap();
     assert_eq!((&usage["prompt_tokens"], &usage["total_tokens"]), (&json!(120), &json!(150)));
     for pieces in cuttings(&input) {
         assert_eq!(relay(&pieces), (out.clone(), state.clone()), "cut at {}", pieces[0].len());
@@ -198,8 +198,8 @@ fn bedrock_stop_reasons_become_chat_finish_reasons() {
     ];
     for (theirs, ours) in rows {
         let (out, _) = relay(&[&[delta(0, &json!({"text": "a"})), stop(theirs)].concat()]);
-        let said = read(&out);
-        assert_eq!((said.choices[0].finish_reason.as_deref(), said.done), (Some(ours), true), "{theirs}");
+        let answer = read(&out);
+        assert_eq!((answer.choices[0].finish_reason.as_deref(), answer.done), (Some(ours), true), "{theirs}");
         let body = json!({"output": {"message": {"role": "assistant", "content": [{"text": "a"}]}},
             "stopReason": theirs, "usage": usage()});
         let whole = answers().whole(body.to_string().as_bytes()).unwrap();
@@ -246,10 +246,10 @@ fn tool_calls_are_numbered_without_other_blocks() {
         event("metadata", &json!({"usage": usage(), "metrics": {"latencyMs": 3}})),
     ]
     .concat();
-    let said = read(&relay(&[&input]).0);
+    let answer = read(&relay(&[&input]).0);
     let call = |arguments: &str| ("f".to_owned(), arguments.to_owned(), None);
-    assert_eq!(said.choices[0].calls, [call("{}"), call("{\"n\":2}"), call("{}")]);
-    assert_eq!(said.choices[0].ids, ["a", "b", "c"]);
+    assert_eq!(answer.choices[0].calls, [call("{}"), call("{\"n\":2}"), call("{}")]);
+    assert_eq!(answer.choices[0].ids, ["a", "b", "c"]);
 }
 
 #[test]
@@ -282,9 +282,9 @@ fn server_tools_and_unknown_events_are_skipped() {
         stop("end_turn"),
     ]
     .concat();
-    let said = read(&relay(&[&input]).0);
+    let answer = read(&relay(&[&input]).0);
     let want = Read { content: "a".to_owned(), finish_reason: Some("stop".to_owned()), ..Read::default() };
-    assert_eq!(said.choices, [want]);
+    assert_eq!(answer.choices, [want]);
 }
 
 #[test]
@@ -307,19 +307,19 @@ fn clients_that_use_thinking_get_signed_thinking_blocks() {
     ]
     .concat();
     let thinker = prepare(CLAUDE, &question(true)).1;
-    let said = read(&relay_to(&*thinker, &[&input]).0);
-    assert_eq!(said.choices[0].reasoning, "hm");
+    let answer = read(&relay_to(&*thinker, &[&input]).0);
+    assert_eq!(answer.choices[0].reasoning, "hm");
     let want = json!([
         {"index": 0, "type": "thinking", "thinking": "h"},
         {"index": 0, "type": "thinking", "thinking": "m"},
         {"index": 0, "type": "thinking", "signature": "c2ln"},
         {"index": 1, "type": "redacted_thinking", "data": "cmVk"},
     ]);
-    assert_eq!(json!(said.thinking), want);
+    assert_eq!(json!(answer.thinking), want);
     let plain = read(&relay(&[&input]).0);
     assert_eq!((plain.choices[0].reasoning.as_str(), plain.thinking.len()), ("hm", 0));
     // The pieces, sent back as they were received, become the original blocks.
-    let history = json!({"role": "assistant", "content": "a", "thinking_blocks": said.thinking});
+    let history = json!({"role": "assistant", "content": "a", "thinking_blocks": answer.thinking});
     let (sent, _) = prepare(
         CLAUDE,
         &json!({"model": "fast",
@@ -475,13 +475,13 @@ proptest! {
         let want: Vec<Value> = turns().flat_map(|turn| turn.1.clone()).collect();
         let tools = json!([{"type": "function", "function": {"name": "f"}}]);
         let (sent, _) = prepare(CLAUDE, &json!({"model": "fast", "messages": messages, "tools": tools}));
-        let said = sent["messages"].as_array().unwrap();
-        let got: Vec<Value> = said.iter().flat_map(|message| {
+        let messages = sent["messages"].as_array().unwrap();
+        let got: Vec<Value> = messages.iter().flat_map(|message| {
             let role = message["role"].clone();
             message["content"].as_array().unwrap().iter().map(move |block| json!([role, block])).collect::<Vec<_>>()
         }).collect();
         prop_assert_eq!(got, want);
-        prop_assert!(said.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]));
+        prop_assert!(messages.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]));
     }
 }
 

@@ -120,9 +120,9 @@ fn an_error_body_with_status_200_is_an_error() {
 
 #[test]
 fn a_repeated_finish_reason_ends_the_response_once() {
-    let mut said = text("a");
-    said["candidates"][0]["finishReason"] = json!("STOP");
-    let (out, state) = relay(&[&events(&[said.clone(), said])]);
+    let mut candidate = text("a");
+    candidate["candidates"][0]["finishReason"] = json!("STOP");
+    let (out, state) = relay(&[&events(&[candidate.clone(), candidate])]);
     let read = read(&out);
     assert_eq!((read.choices[0].content.as_str(), read.done), ("aa", true));
     assert!(state.done);
@@ -184,26 +184,26 @@ fn a_malformed_gemini_event_ends_the_stream_with_502() {
 
 #[test]
 fn a_response_with_invalid_usage_is_accepted_without_usage() {
-    let mut said = text("x");
-    said["usageMetadata"] = json!({"promptTokenCount": -1});
-    let whole = answers().whole(said.to_string().as_bytes()).unwrap();
+    let mut chunk = text("x");
+    chunk["usageMetadata"] = json!({"promptTokenCount": -1});
+    let whole = answers().whole(chunk.to_string().as_bytes()).unwrap();
     assert_eq!((whole.usage, whole.output_bytes), (None, 1));
-    let (_, state) = relay(&[&events(&[said, finish("STOP")])]);
+    let (_, state) = relay(&[&events(&[chunk, finish("STOP")])]);
     assert!(state.done && state.error.is_none() && state.usage.is_none());
 }
 
 #[test]
 fn each_candidate_becomes_a_choice() {
-    let said = |index: u64, text: &str| {
+    let candidate = |index: u64, text: &str| {
         json!({"candidates": [{"index": index, "content": {"parts": [{"text": text},
             {"functionCall": {"name": text, "args": {}}}]}, "finishReason": "STOP"}]})
     };
-    let (out, _) = relay(&[&events(&[said(0, "a"), said(1, "b")])]);
+    let (out, _) = relay(&[&events(&[candidate(0, "a"), candidate(1, "b")])]);
     let read = read(&out);
     assert_eq!(read.choices.len(), 2);
     assert_eq!(read.choices[1].calls, [("b".to_owned(), "{}".to_owned(), None)]);
     assert_ne!(read.choices[0].ids, read.choices[1].ids);
-    let many: Vec<Value> = (0..129).map(|index| said(index, "x")).collect();
+    let many: Vec<Value> = (0..129).map(|index| candidate(index, "x")).collect();
     assert!(relay(&[&events(&many)]).1.error.is_some(), "more choices than a client can ask for");
 }
 
@@ -221,16 +221,16 @@ fn the_usage_chunk_is_sent_only_if_the_client_requested_it() {
 
 #[test]
 fn thought_signatures_round_trip_through_the_client() {
-    let said = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"parts": [
+    let response = json!({"candidates": [{"index": 0, "finishReason": "STOP", "content": {"parts": [
         {"text": "Hm.", "thoughtSignature": "dGV4dA=="},
         {"functionCall": {"id": "fc1", "name": "f", "args": {"a": 1}}, "thoughtSignature": "c2ln"}]}}]});
-    let whole = answers().whole(said.to_string().as_bytes()).unwrap();
+    let whole = answers().whole(response.to_string().as_bytes()).unwrap();
     let whole: Value = serde_json::from_slice(&whole.body).unwrap();
     let request = json!({"model": "fast", "messages": [{"role": "user", "content": "x"},
         whole["choices"][0]["message"], {"role": "tool", "tool_call_id": "fc1", "content": "ok"}]});
     let (sent, _) = prepare(&request);
-    assert_eq!(sent["contents"][1]["parts"], said["candidates"][0]["content"]["parts"]);
-    let (out, _) = relay(&[&events(&[said])]);
+    assert_eq!(sent["contents"][1]["parts"], response["candidates"][0]["content"]["parts"]);
+    let (out, _) = relay(&[&events(&[response])]);
     assert!(String::from_utf8_lossy(&out).contains("dGV4dA=="), "in a stream too");
     assert_eq!(read(&out).choices[0].calls[0].2.as_deref(), Some("c2ln"));
 }
@@ -253,10 +253,10 @@ fn numbers_and_order_of_arguments_are_kept() {
     let sent = (find(Dialect::Chat, Dialect::Gemini).unwrap().prepare)(&asking).unwrap().body;
     assert!(String::from_utf8_lossy(&sent).contains(arguments));
     let pretty = arguments.replace(',', ",\n ").replace(':', " : ");
-    let said = format!(
+    let response = format!(
         r#"{{"candidates":[{{"content":{{"parts":[{{"functionCall":{{"name":"f","args": {pretty} }}}}]}}}}]}}"#
     );
-    let whole = answers().whole(said.as_bytes()).unwrap();
+    let whole = answers().whole(response.as_bytes()).unwrap();
     assert_eq!(read_whole(&whole.body)[0].calls[0].1, arguments);
 }
 
@@ -303,12 +303,12 @@ proptest! {
         crlf in any::<bool>(),
     ) {
         let want = expected(&parts);
-        let said = |parts: &[Value]| json!({"candidates": [{"index": 0, "content": {"parts": parts}}]});
-        let mut whole = said(&parts);
+        let chunk = |parts: &[Value]| json!({"candidates": [{"index": 0, "content": {"parts": parts}}]});
+        let mut whole = chunk(&parts);
         whole["candidates"][0]["finishReason"] = json!("STOP");
         let body = answers().whole(whole.to_string().as_bytes()).unwrap().body;
         prop_assert_eq!(&read_whole(&body), std::slice::from_ref(&want));
-        let mut stream: Vec<Value> = parts.chunks(2).map(said).collect();
+        let mut stream: Vec<Value> = parts.chunks(2).map(chunk).collect();
         stream.push(finish("STOP"));
         let mut input = String::from_utf8(events(&stream)).unwrap();
         if !crlf {

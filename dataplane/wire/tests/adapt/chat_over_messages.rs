@@ -418,8 +418,8 @@ fn a_tool_loop_without_signed_thinking_continues_without_thinking() {
     assert_eq!(talk(&json!([]), &[]).get("thinking"), None);
     assert_eq!(talk(&thoughts, &[])["thinking"]["type"], "enabled");
     assert_eq!(talk(&thoughts, &[])["messages"][1]["content"][0], thoughts[0]);
-    let asked = json!({"role": "user", "content": "y"});
-    assert_eq!(talk(&json!([]), &[asked])["thinking"]["type"], "enabled", "a new turn");
+    let turn = json!({"role": "user", "content": "y"});
+    assert_eq!(talk(&json!([]), &[turn])["thinking"]["type"], "enabled", "a new turn");
 }
 
 #[test]

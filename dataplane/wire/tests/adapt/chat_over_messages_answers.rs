@@ -251,8 +251,8 @@ fn an_anthropic_error_becomes_a_chat_error_and_ends_the_stream() {
         let (out, state) = relay(&[message_start(), error(kind), text("late")]);
         let events = decode(&out);
         assert_eq!(events.len(), 2, "the role, and the error");
-        let said: Value = serde_json::from_str(&events[1].data).unwrap();
-        assert_eq!(said["error"]["type"], want, "{kind}");
+        let shown: Value = serde_json::from_str(&events[1].data).unwrap();
+        assert_eq!(shown["error"]["type"], want, "{kind}");
         assert!(!out.windows(13).any(|part| part == b"canary-secret"));
         assert!(!state.content && !state.done, "it may be tried elsewhere");
         assert_eq!(state.error.unwrap().status, status, "{kind}");

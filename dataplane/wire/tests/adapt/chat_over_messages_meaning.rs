@@ -82,9 +82,9 @@ fn conversation() -> impl Strategy<Value = Vec<Said>> {
         2 => acts(),
     ];
     (vec(turn, 0..8), text()).prop_map(|(turns, last)| {
-        let mut said = turns.concat();
-        said.push(Said::User(last));
-        said
+        let mut conversation = turns.concat();
+        conversation.push(Said::User(last));
+        conversation
     })
 }
 

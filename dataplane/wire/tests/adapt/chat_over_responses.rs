@@ -188,9 +188,9 @@ fn calls_that_interleave_keep_their_numbers() {
     let item = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": ""});
     let added = |index: u64, id: &str| json!({"type": "response.output_item.added", "output_index": index, "item": item(id)});
     let more = |index: u64, delta: &str| json!({"type": "response.function_call_arguments.delta", "output_index": index, "delta": delta});
-    let told =
+    let incoming =
         [added(2, "a"), added(5, "b"), more(5, "1"), more(2, "2"), more(5, "3"), completed(&json!([]))];
-    let got = read(&relay(&[&events(&told)]).0);
+    let got = read(&relay(&[&events(&incoming)]).0);
     assert_eq!(
         got.calls,
         [["a", "function", "f", "2"], ["b", "function", "f", "13"]].map(|call| call.map(str::to_owned))
@@ -205,7 +205,7 @@ fn reasoning_parts_are_joined_as_paragraphs() {
     };
     let raw =
         json!({"type": "response.reasoning_text.delta", "output_index": 4, "content_index": 0, "delta": "e"});
-    let told = [
+    let incoming = [
         summary(0, 0, "a"),
         summary(0, 0, "b"),
         summary(0, 1, "c"),
@@ -213,7 +213,7 @@ fn reasoning_parts_are_joined_as_paragraphs() {
         raw,
         completed(&json!([])),
     ];
-    assert_eq!(read(&relay(&[&events(&told)]).0).reasoning, "ab\n\nc\n\nd\n\ne");
+    assert_eq!(read(&relay(&[&events(&incoming)]).0).reasoning, "ab\n\nc\n\nd\n\ne");
     let summaries = |texts: &[&str]| {
         texts.iter().map(|text| json!({"type": "summary_text", "text": text})).collect::<Vec<_>>()
     };
@@ -289,23 +289,23 @@ fn an_unterminated_last_event_counts_and_a_done_after_it_is_ignored() {
 
 #[test]
 fn unknown_event_types_and_item_shapes_are_skipped() {
-    let told = [
+    let incoming = [
         json!({"type": "response.brand_new", "item": 5, "response": "x", "delta": {}}),
         json!({"type": "response.output_item.done", "output_index": 0, "item": {"type": "web_search_call", "content": "x", "summary": 1}}),
         json!({"type": "response.output_item.added", "output_index": 1, "item": "x"}),
         json!({"type": "response.function_call_arguments.delta", "output_index": 9, "delta": "{}"}),
         completed(&json!([5, {"type": "program"}, message("a")])),
     ];
-    let got = read(&relay(&[b"data: ping\n\n", &events(&told)]).0);
+    let got = read(&relay(&[b"data: ping\n\n", &events(&incoming)]).0);
     assert_eq!((got.content.as_str(), got.done), ("a", true));
 }
 
 #[test]
 fn the_parts_of_a_response_are_bounded() {
     let delta = |index: u64| json!({"type": "response.output_text.delta", "output_index": index, "content_index": 0, "delta": "a"});
-    let told: Vec<Value> = (0..4096).map(delta).collect();
+    let incoming: Vec<Value> = (0..4096).map(delta).collect();
     let (mut stream, mut out) = (answers(true).stream(Vec::new()), Vec::new());
-    stream.push(events(&told).into(), &mut out);
+    stream.push(events(&incoming).into(), &mut out);
     assert!(stream.state().error.is_none());
     stream.push(events(&[delta(4096)]).into(), &mut out);
     assert!(stream.state().error.as_ref().unwrap().message.contains("too many parts"));

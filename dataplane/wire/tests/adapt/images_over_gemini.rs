@@ -85,19 +85,19 @@ fn thought_images_and_other_media_are_omitted() {
     let sound = json!({"inlineData": {"mimeType": "audio/wav", "data": "CCCC"}});
     let mut thought = inline("AAAA");
     thought["thought"] = json!(true);
-    let said =
+    let response =
         candidate(&json!([thought, {"text": "Here:"}, inline("BBBB"), sound, inline(""), inline("DDDD")]));
-    assert_eq!(images(&read(&whole(GEMINI, &said).unwrap())), ["BBBB", "DDDD"]);
+    assert_eq!(images(&read(&whole(GEMINI, &response).unwrap())), ["BBBB", "DDDD"]);
 }
 
 #[test]
 fn thinking_and_cached_tokens_become_openai_usage() {
-    let mut said = candidate(&json!([inline("AAAA")]));
-    said["usageMetadata"] = json!({
+    let mut response = candidate(&json!([inline("AAAA")]));
+    response["usageMetadata"] = json!({
         "promptTokenCount": 100, "cachedContentTokenCount": 60, "candidatesTokenCount": 1290,
         "thoughtsTokenCount": 30, "candidatesTokensDetails": [{"modality": "IMAGE", "tokenCount": 1290}],
     });
-    let got = whole("gemini-3-pro-image", &said).unwrap();
+    let got = whole("gemini-3-pro-image", &response).unwrap();
     let usage = TokenCounts {
         input: 40,
         cache_read: 60,
@@ -219,14 +219,14 @@ proptest! {
         let sent: Value = serde_json::from_slice(&asked(&body, IMAGEN).body).unwrap();
         prop_assert_eq!(&sent["instances"][0]["prompt"], &json!(prompt));
 
-        let said: Vec<&Value> = parts.iter().map(|(part, _)| part).collect();
+        let candidate_parts: Vec<&Value> = parts.iter().map(|(part, _)| part).collect();
         let predicted: Vec<Value> = parts.iter().map(|(_, data)| match data {
             Some(data) => json!({"mimeType": "image/png", "bytesBase64Encoded": data, "prompt": prompt}),
             None => json!({"raiFilteredReason": "no"}),
         }).collect();
         let want: Vec<&str> = parts.iter().filter_map(|(_, data)| data.as_deref()).collect();
-        for (model, said) in [(GEMINI, candidate(&json!(said))), (IMAGEN, json!({"predictions": predicted}))] {
-            let body = if spaces { format!("{said:#}\n") } else { said.to_string().replace('=', "\\u003d") };
+        for (model, response) in [(GEMINI, candidate(&json!(candidate_parts))), (IMAGEN, json!({"predictions": predicted}))] {
+            let body = if spaces { format!("{response:#}\n") } else { response.to_string().replace('=', "\\u003d") };
             match answers(model).whole(body.as_bytes()) {
                 Ok(whole) => {
                     let got = read(&whole);

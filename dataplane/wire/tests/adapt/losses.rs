@@ -191,8 +191,8 @@ fn holds(value: &Value, field: &str) -> bool {
     };
     let fits = |inner: &Value| {
         let is_kind = kind.is_none_or(|kind| {
-            let said = inner["type"].as_str().unwrap_or_default();
-            kind.strip_suffix('*').map_or(said == kind, |start| said.starts_with(start))
+            let inner_kind = inner["type"].as_str().unwrap_or_default();
+            kind.strip_suffix('*').map_or(inner_kind == kind, |start| inner_kind.starts_with(start))
         });
         let is_value = wanted.is_none_or(|wanted| inner.to_string().trim_matches('"') == wanted);
         is_kind && is_value && holds(inner, rest)

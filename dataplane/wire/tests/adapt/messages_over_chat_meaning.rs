@@ -66,16 +66,16 @@ fn assistant() -> impl Strategy<Value = (Vec<Value>, Vec<Call>)> {
             texts.into_iter().map(|text| json!({"type": "text", "text": text})).collect()
         }),
     ];
-    let said = prop_oneof![
+    let block = prop_oneof![
         2 => text().prop_map(|text| json!({"type": "text", "text": text})),
         1 => text().prop_map(|text| json!({"type": "thinking", "thinking": text, "signature": "c2ln"})),
     ];
-    (vec(said, 1..4), vec(("[a-zA-Z0-9:._é -]{0,80}", "[a-z_]{1,8}", input(), result), 0..4))
+    (vec(block, 1..4), vec(("[a-zA-Z0-9:._é -]{0,80}", "[a-z_]{1,8}", input(), result), 0..4))
 }
 
 /// Returns the content of a conversation, independent of its division into blocks: a list of role, kind and content.
 fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
-    let mut said: Vec<(String, &'static str, Value)> = Vec::new();
+    let mut expected: Vec<(String, &'static str, Value)> = Vec::new();
     let joined = |content: &Value, between: &str| match content {
         Value::String(text) => text.clone(),
         blocks => {
@@ -83,7 +83,7 @@ fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
             texts.collect::<Vec<_>>().join(between)
         }
     };
-    said.push(("system".to_owned(), "text", json!(joined(&body["system"], "\n\n"))));
+    expected.push(("system".to_owned(), "text", json!(joined(&body["system"], "\n\n"))));
     let mut ids: Vec<String> = Vec::new();
     let mut number = |id: &Value| {
         let id = id.as_str().unwrap().to_owned();
@@ -110,18 +110,18 @@ fn meaning(body: &Value) -> Vec<(String, &'static str, Value)> {
                 "thinking" => continue,
                 other => panic!("{other}"),
             };
-            match said.last_mut() {
+            match expected.last_mut() {
                 // In chat, a message of the assistant has only one text.
                 Some((who, "text", Value::String(before)))
                     if who == "assistant" && role == "assistant" && kind == "text" =>
                 {
                     before.push_str(what.as_str().unwrap());
                 }
-                _ => said.push((role.to_owned(), kind, what)),
+                _ => expected.push((role.to_owned(), kind, what)),
             }
         }
     }
-    said
+    expected
 }
 
 /// An answer: reasoning, texts, and calls with their arguments.
@@ -307,19 +307,19 @@ proptest! {
         let pair = find(Dialect::Messages, Dialect::Chat).unwrap();
         let prepared = pair::prepare(pair, body.as_bytes(), &target).unwrap();
         let chat: Value = serde_json::from_slice(&prepared.body).unwrap();
-        let said = chat["messages"].as_array().unwrap();
-        let count = |role: &str| said.iter().filter(|message| message["role"] == role).count();
+        let messages = chat["messages"].as_array().unwrap();
+        let count = |role: &str| messages.iter().filter(|message| message["role"] == role).count();
         let leads = roles[0] == "system";
         prop_assert_eq!(count("system"), usize::from(leads));
-        prop_assert!(!leads || said[0]["role"] == "system");
+        prop_assert!(!leads || messages[0]["role"] == "system");
         prop_assert_eq!(count("assistant"), roles.iter().filter(|role| **role == "assistant").count());
         // No text is lost, and the order is unchanged.
         let text: Vec<String> =
-            said.iter().flat_map(|message| message["content"].as_str().unwrap().split("\n\n").map(str::to_owned)).collect();
+            messages.iter().flat_map(|message| message["content"].as_str().unwrap().split("\n\n").map(str::to_owned)).collect();
         let want: Vec<String> = (0..roles.len()).map(|n| format!("<{n}>")).collect();
         prop_assert_eq!(text, want);
         // Roles alternate, as some chat templates require, because they alternate in the client's request.
-        for pair in said.windows(2) {
+        for pair in messages.windows(2) {
             prop_assert_ne!(&pair[0]["role"], &pair[1]["role"], "{}", chat);
         }
     }

@@ -92,7 +92,7 @@ fn output_text(stream: &[u8]) -> String {
 }
 
 fn of_messages(stream: &[u8]) -> Said {
-    let mut said = Said::default();
+    let mut read = Said::default();
     let mut open = Value::Null;
     for event in decode(stream) {
         let data: Value = serde_json::from_str(&event.data).unwrap();
@@ -100,18 +100,18 @@ fn of_messages(stream: &[u8]) -> Said {
             "content_block_start" => {
                 open = data["content_block"].clone();
                 if open["type"] == "tool_use" {
-                    said.calls.push([text(&open["id"]), text(&open["name"]), String::new()]);
+                    read.calls.push([text(&open["id"]), text(&open["name"]), String::new()]);
                 }
             }
             "content_block_delta" => {
-                said.text += &text(&data["delta"]["text"]);
-                said.reasoning += &text(&data["delta"]["thinking"]);
-                if let Some([_, _, arguments]) = said.calls.last_mut() {
+                read.text += &text(&data["delta"]["text"]);
+                read.reasoning += &text(&data["delta"]["thinking"]);
+                if let Some([_, _, arguments]) = read.calls.last_mut() {
                     *arguments += &text(&data["delta"]["partial_json"]);
                 }
             }
             "content_block_stop" => {
-                if let (true, Some([_, _, arguments])) = (open["type"] == "tool_use", said.calls.last_mut())
+                if let (true, Some([_, _, arguments])) = (open["type"] == "tool_use", read.calls.last_mut())
                     && arguments.is_empty()
                 {
                     // SDKs read a call without fragments as a call without arguments.
@@ -119,18 +119,18 @@ fn of_messages(stream: &[u8]) -> Said {
                 }
             }
             "message_delta" => {
-                said.usage = Some(messages_usage(&data["usage"]));
-                said.reason = Some(chat_reason(&text(&data["delta"]["stop_reason"])));
+                read.usage = Some(messages_usage(&data["usage"]));
+                read.reason = Some(chat_reason(&text(&data["delta"]["stop_reason"])));
             }
-            "error" => said.failed = true,
+            "error" => read.failed = true,
             _ => {}
         }
     }
-    if said.reason.as_deref() == Some("refusal") {
+    if read.reason.as_deref() == Some("refusal") {
         // Messages has no separate refusal: the text of chat's refusal arrives as ordinary text.
-        said.refusal = std::mem::take(&mut said.text);
+        read.refusal = std::mem::take(&mut read.text);
     }
-    said
+    read
 }
 
 fn text(value: &Value) -> String {

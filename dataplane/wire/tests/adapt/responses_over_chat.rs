@@ -509,17 +509,17 @@ fn a_null_member_of_a_responses_request_counts_as_absent() {
 #[test]
 fn assistant_text_after_calls_joins_the_message_with_the_calls() {
     let call = |id: &str| json!({"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"});
-    let said = |text: &str| json!({"role": "assistant", "content": text});
+    let turn = |text: &str| json!({"role": "assistant", "content": text});
     let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": "1"});
     let reasoning = json!({"type": "reasoning", "summary": []});
     let input = json!([
-        said("a"),
-        said("b"),
+        turn("a"),
+        turn("b"),
         reasoning,
         call("c1"),
         reasoning,
         call("c2"),
-        said("c"),
+        turn("c"),
         output("c1"),
         output("c2")
     ]);

@@ -64,10 +64,10 @@ fn user() -> impl Strategy<Value = Value> {
 
 /// Generates an assistant message and the results of its calls.
 fn turn() -> impl Strategy<Value = Vec<Value>> {
-    let said = proptest::option::of(text());
+    let content = proptest::option::of(text());
     let calls = proptest::collection::vec((call(), text()), 0..4);
-    (said, proptest::option::of(text()), calls).prop_map(|(said, refusal, calls)| {
-        let mut messages = vec![json!({"role": "assistant", "content": said})];
+    (content, proptest::option::of(text()), calls).prop_map(|(content, refusal, calls)| {
+        let mut messages = vec![json!({"role": "assistant", "content": content})];
         if let Some(refusal) = refusal {
             messages[0]["refusal"] = json!(refusal);
         }
@@ -146,24 +146,24 @@ fn deltas() -> impl Strategy<Value = Vec<Value>> {
 
 /// Returns the content of the deltas as a chat client accumulates it.
 fn said(deltas: &[Value]) -> chat_said::Read {
-    let mut said = chat_said::Read::default();
+    let mut read = chat_said::Read::default();
     for delta in deltas {
-        said.content.push_str(delta["content"].as_str().unwrap_or_default());
-        said.reasoning.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
-        said.refusal.push_str(delta["refusal"].as_str().unwrap_or_default());
+        read.content.push_str(delta["content"].as_str().unwrap_or_default());
+        read.reasoning.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
+        read.refusal.push_str(delta["refusal"].as_str().unwrap_or_default());
         if let Some(call) = delta.pointer("/tool_calls/0") {
             let arguments = call["function"]["arguments"].as_str().unwrap();
             let name = format!("f{}", call["index"]);
-            match said.calls.iter_mut().find(|known| known[2] == name) {
+            match read.calls.iter_mut().find(|known| known[2] == name) {
                 Some(known) => known[3].push_str(arguments),
                 None => {
                     let id = format!("call_{}", call["index"]);
-                    said.calls.push([id, "function".to_owned(), name, arguments.to_owned()]);
+                    read.calls.push([id, "function".to_owned(), name, arguments.to_owned()]);
                 }
             }
         }
     }
-    said
+    read
 }
 
 /// Returns a stream of the deltas. The bits of `framing` select among the framings that servers use.
@@ -246,13 +246,13 @@ proptest! {
 
     #[test]
     fn whole_responses_round_trip_between_chat_and_responses(deltas in deltas()) {
-        let said = said(&deltas);
+        let read = said(&deltas);
         let text = |text: &String| if text.is_empty() { Value::Null } else { json!(text) };
-        let calls: Vec<Value> = said.calls.iter().map(|[id, kind, name, arguments]| {
+        let calls: Vec<Value> = read.calls.iter().map(|[id, kind, name, arguments]| {
             json!({"id": id, "type": kind, "function": {"name": name, "arguments": arguments}})
         }).collect();
-        let message = json!({"role": "assistant", "content": text(&said.content), "refusal": text(&said.refusal),
-            "reasoning": text(&said.reasoning), "tool_calls": calls});
+        let message = json!({"role": "assistant", "content": text(&read.content), "refusal": text(&read.refusal),
+            "reasoning": text(&read.reasoning), "tool_calls": calls});
         let body = json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}).to_string();
         let there = prepare(Dialect::Responses, Dialect::Chat, br#"{"input":"x"}"#).answers;
         let there = there.whole(body.as_bytes()).unwrap();
@@ -260,8 +260,8 @@ proptest! {
         let back = back.whole(&there.body).unwrap();
         let mut got = chat_said::Read::of_whole(&serde_json::from_slice(&back.body).unwrap());
         got.usage = None;
-        let finish = if said.calls.is_empty() { "stop" } else { "tool_calls" };
-        let want = chat_said::Read { finish: Some(finish.to_owned()), done: true, ..said };
+        let finish = if read.calls.is_empty() { "stop" } else { "tool_calls" };
+        let want = chat_said::Read { finish: Some(finish.to_owned()), done: true, ..read };
         prop_assert_eq!(got, want);
         prop_assert_eq!(there.output_bytes, back.output_bytes);
     }

@@ -93,8 +93,8 @@ fn openai_chat_trap_3_unusual_index_role_and_arguments_are_accepted() {
         delta(json!({"role": "assistant", "content": ""})),
         finish("stop"),
     ];
-    let said = of_chat(&chunks, DONE);
-    assert_eq!((calls(&said), said.reason.as_deref()), (TWO.to_vec(), Some("tool_calls")));
+    let answer = of_chat(&chunks, DONE);
+    assert_eq!((calls(&answer), answer.reason.as_deref()), (TWO.to_vec(), Some("tool_calls")));
 }
 
 #[test]
@@ -111,8 +111,8 @@ fn openai_chat_trap_4_deltas_may_be_full_empty_or_absent() {
             delta(json!({"content": null})),
             end,
         ];
-        let said = of_chat(&chunks, DONE);
-        assert_eq!((&*said.text, calls(&said)), ("Look.", TWO[..1].to_vec()));
+        let answer = of_chat(&chunks, DONE);
+        assert_eq!((&*answer.text, calls(&answer)), ("Look.", TWO[..1].to_vec()));
     }
 }
 
@@ -151,8 +151,8 @@ fn openai_chat_trap_6_unrequested_choices_are_ignored() {
         delta(json!({"content": "a"})),
         finish("stop"),
     ];
-    let said = of_chat(&chunks, DONE);
-    assert_eq!((&*said.text, said.reason.as_deref()), ("Aa", Some("stop")));
+    let answer = of_chat(&chunks, DONE);
+    assert_eq!((&*answer.text, answer.reason.as_deref()), ("Aa", Some("stop")));
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn openai_chat_an_error_in_the_stream_ends_it() {
         "error": {"code": 502, "message": "Provider disconnected"},
         "choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "error"}]});
     for error in [json!({"error": {"message": "busy", "type": "server_error"}}), openrouter] {
-        let said =
+        let answer =
             of_chat(&[delta(json!({"content": "Hi"})), error, delta(json!({"content": "late"}))], DONE);
-        assert_eq!((&*said.text, said.failed), ("Hi", true));
+        assert_eq!((&*answer.text, answer.failed), ("Hi", true));
     }
 }
 
@@ -201,8 +201,8 @@ fn openai_chat_reasoning_has_many_names() {
         delta(json!({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]})),
     ];
     for chunk in rows {
-        let said = of_chat(&[chunk.clone(), delta(json!({"content": "42"})), finish("stop")], DONE);
-        assert_eq!((&*said.reasoning, &*said.text), ("hm", "42"), "{chunk}");
+        let answer = of_chat(&[chunk.clone(), delta(json!({"content": "42"})), finish("stop")], DONE);
+        assert_eq!((&*answer.reasoning, &*answer.text), ("hm", "42"), "{chunk}");
     }
 }
 
@@ -272,8 +272,8 @@ fn anthropic_messages_trap_3_a_thinking_block_may_be_only_a_signature() {
     events.push(json!({"type": "content_block_stop", "index": 0}));
     events.extend(text_block(1, "42"));
     events.extend(end(&json!({"output_tokens": 9})));
-    let said = of_messages(&events);
-    assert_eq!((&*said.text, &*said.reasoning, said.reason.as_deref()), ("42", "", Some("stop")));
+    let answer = of_messages(&events);
+    assert_eq!((&*answer.text, &*answer.reasoning, answer.reason.as_deref()), ("42", "", Some("stop")));
 }
 
 #[test]
@@ -292,8 +292,8 @@ fn anthropic_messages_trap_4_unknown_blocks_and_pings_are_skipped() {
         events.extend([event, ping.clone()]);
     }
     events.extend(end(&json!({"output_tokens": 9})));
-    let said = of_messages(&events);
-    assert_eq!((&*said.text, said.reason.as_deref(), said.failed), ("Hi", Some("stop"), false));
+    let answer = of_messages(&events);
+    assert_eq!((&*answer.text, answer.reason.as_deref(), answer.failed), ("Hi", Some("stop"), false));
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn anthropic_messages_trap_5_an_error_or_a_cut_fails_the_stream() {
     assert!(of_messages(&events).failed, "it broke off");
     events.push(json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}));
     events.extend(end(&json!({"output_tokens": 9})));
-    let said = of_messages(&events);
-    assert_eq!((&*said.text, said.failed, said.reason), ("Hi", true, None));
+    let answer = of_messages(&events);
+    assert_eq!((&*answer.text, answer.failed, answer.reason), ("Hi", true, None));
 }
 
 /// Reference "conversions", common rules: a null member counts as absent. Tested in every pair, for every top-level member
@@ -317,12 +317,12 @@ fn a_null_member_counts_as_absent_in_every_pair() {
         let table = ADAPTATIONS.iter().find(|row| row.client == pair.client && row.target == first).unwrap();
         let name = format!("{}_over_{}", pair.client.name(), first.name());
         let base = fixture_json(&format!("loss/{name}.json"))["base"].clone();
-        let said = |request: &Value| {
+        let translated = |request: &Value| {
             let prepared = prepare(pair, request.to_string().as_bytes(), &traits(&Value::Null));
             let prepared = prepared.unwrap_or_else(|why| panic!("{name}: {why:?}: {request}"));
             serde_json::from_slice::<Value>(&prepared.body).unwrap()
         };
-        let plain = said(&base);
+        let plain = translated(&base);
         for loss in table.losses {
             let member = loss.field.split(['.', '=', '[']).next().unwrap();
             if base.get(member).is_some() || member == "*" {
@@ -330,7 +330,7 @@ fn a_null_member_counts_as_absent_in_every_pair() {
             }
             let mut request = base.clone();
             request[member] = Value::Null;
-            assert_eq!(said(&request), plain, "{name} on to {}: {member}", pair.target.name());
+            assert_eq!(translated(&request), plain, "{name} on to {}: {member}", pair.target.name());
             members += 1;
         }
     }

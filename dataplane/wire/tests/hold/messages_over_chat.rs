@@ -33,8 +33,8 @@ fn request(body: &[u8]) -> Option<Box<dyn Answers>> {
     let asking = Asking { body, target: &target, selector: "s\"", seed: "S", now_s: 1, input_tokens: 0 };
     match (pair.prepare)(&asking) {
         Ok(prepared) => {
-            let said: Value = serde_json::from_slice(&prepared.body).unwrap();
-            assert_eq!(said["model"], "m");
+            let sent: Value = serde_json::from_slice(&prepared.body).unwrap();
+            assert_eq!(sent["model"], "m");
             for param in ["messages.0.content.0", "messages.1.tool_calls.0.id", "tools.0", "stop"] {
                 let _ = pair.origin.unwrap()(&asking, param);
             }

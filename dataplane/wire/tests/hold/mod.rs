@@ -334,8 +334,8 @@ pub(crate) fn videos(input: &[u8]) {
             check_state(state);
         }
         if let Ok(said) = vendor.start(&mut rest.to_vec()) {
-            let said: Value = serde_json::from_slice(&said).unwrap();
-            let prompt = if vendor == Vendor::OpenAi { &said } else { &said["instances"][0] };
+            let sent: Value = serde_json::from_slice(&said).unwrap();
+            let prompt = if vendor == Vendor::OpenAi { &sent } else { &sent["instances"][0] };
             assert!(!prompt["prompt"].as_str().unwrap().trim().is_empty());
         }
     }

@@ -67,9 +67,9 @@ enum VendorFiles {
 
 pub(super) async fn reconcile(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let asked: ReconcileRequest = call.json()?;
-    let (columns, provider, models) = (columns(asked.format, asked.mapping)?, asked.provider, asked.models);
-    let read = tokio::task::spawn_blocking(move || export(asked.file, &columns)).await;
+    let body: ReconcileRequest = call.json()?;
+    let (columns, provider, models) = (columns(body.format, body.mapping)?, body.provider, body.models);
+    let read = tokio::task::spawn_blocking(move || export(body.file, &columns)).await;
     let export = read.map_err(|_| ApiError::parameter("file", "file could not be read."))??;
     let (from, to) = days(&export)?;
     call.app.writer.flush(FLUSH_TIME_MAX).await;

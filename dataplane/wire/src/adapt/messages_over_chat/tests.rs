@@ -301,7 +301,7 @@ fn reasoning_is_sent_only_to_clients_that_enabled_thinking() {
 
 #[test]
 fn finish_reasons_become_anthropic_stop_reasons() {
-    let asked = request(json!({"stop_sequences": ["END"]}));
+    let client_request = request(json!({"stop_sequences": ["END"]}));
     let mut at_stop = finish("stop");
     at_stop["choices"][0]["stop_reason"] = json!("END");
     let mut at_token = finish("stop");
@@ -323,22 +323,22 @@ fn finish_reasons_become_anthropic_stop_reasons() {
         (cut, finish("length"), "max_tokens", json!(null)),
     ];
     for (output, end, reason, sequence) in rows {
-        let (events, _) = stream_of(&asked, &[output, end.clone()]);
+        let (events, _) = stream_of(&client_request, &[output, end.clone()]);
         assert_eq!(ending(&events), &json!({"stop_reason": reason, "stop_sequence": sequence}), "{end}");
     }
 }
 
 #[test]
 fn a_failed_response_never_becomes_a_complete_message() {
-    let asked = request(json!({}));
+    let client_request = request(json!({}));
     for (reason, status) in [("error", 502), ("abort", 502), ("insufficient_system_resource", 503)] {
         let text = delta(json!({"content": "half an ans"}));
-        let (events, state) = stream_of(&asked, &[text, finish(reason)]);
+        let (events, state) = stream_of(&client_request, &[text, finish(reason)]);
         assert_eq!(events.last().unwrap()["type"], "error", "{reason}");
         assert!(events.iter().all(|event| event["type"] != "message_stop"), "{reason}");
         assert_eq!((state.error.unwrap().status, state.done), (Some(status), false), "{reason}");
         let body = json!({"choices": [{"finish_reason": reason, "message": {"content": "half an ans"}}]});
-        let error = whole(&asked, &body).unwrap_err();
+        let error = whole(&client_request, &body).unwrap_err();
         assert!(matches!(error, BadAnswer::Error(error) if error.status == Some(status)), "{reason}");
     }
 }

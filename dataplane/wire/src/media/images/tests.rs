@@ -36,9 +36,9 @@ fn b64_json_is_requested_from_targets_that_need_it() {
             format!(r#"{{"prompt":"a cat","n":2,"model":"img"{format}}}"#),
         ] {
             let plain = json!({"model": "T", "prompt": "a cat", "n": 2});
-            let asked = json!({"model": "T", "prompt": "a cat", "n": 2, "response_format": "b64_json"});
+            let with_format = json!({"model": "T", "prompt": "a cat", "n": 2, "response_format": "b64_json"});
             assert_eq!(upstream(&body, false), plain, "{body}");
-            assert_eq!(upstream(&body, true), asked, "{body}");
+            assert_eq!(upstream(&body, true), with_format, "{body}");
         }
     }
     let mut want: Value = serde_json::from_str(REQUEST).unwrap();

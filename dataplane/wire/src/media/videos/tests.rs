@@ -21,8 +21,8 @@ fn parsed(text: &str) -> Value {
 }
 
 fn start(vendor: Vendor, body: &Value) -> Result<Value, Rejection> {
-    let said = vendor.start(&mut body.to_string().into_bytes())?;
-    Ok(serde_json::from_slice(&said).unwrap())
+    let sent = vendor.start(&mut body.to_string().into_bytes())?;
+    Ok(serde_json::from_slice(&sent).unwrap())
 }
 
 fn state(vendor: Vendor, answer: &str) -> VideoState {
@@ -129,8 +129,8 @@ fn every_member_of_a_start_is_translated_or_rejected_by_name() {
     for (size, ratio, resolution) in
         [("1280x720", "16:9", "720p"), ("1080x1920", "9:16", "1080p"), ("3840x2160", "16:9", "4k")]
     {
-        let said = start(Vendor::Google, &with("size", json!(size))).unwrap();
-        assert_eq!(said["parameters"], json!({"aspectRatio": ratio, "resolution": resolution}), "{size}");
+        let sent = start(Vendor::Google, &with("size", json!(size))).unwrap();
+        assert_eq!(sent["parameters"], json!({"aspectRatio": ratio, "resolution": resolution}), "{size}");
     }
     for (vendor, name, value) in [
         (Vendor::OpenAi, "seed", json!(1)),
@@ -215,8 +215,8 @@ fn every_video_state_of_each_vendor_is_read() {
         VideoState::Failed(StreamError { message, code, .. }) => (message, code.unwrap_or_default()),
         VideoState::Running(_) | VideoState::Done(_) => panic!("{state:?}"),
     };
-    let told = failed(open_ai("failed", r#","error":{"code":"moderation_blocked","message":"no"}"#));
-    assert_eq!(told, ("no".to_owned(), "moderation_blocked".to_owned()));
+    let failure = failed(open_ai("failed", r#","error":{"code":"moderation_blocked","message":"no"}"#));
+    assert_eq!(failure, ("no".to_owned(), "moderation_blocked".to_owned()));
     assert!(failed(open_ai("failed", r#","error":null"#)).0.contains("sent no reason"));
     assert_eq!(state(Vendor::Google, fixture!("gemini_running")), VideoState::Running(None));
     assert_eq!(
@@ -231,10 +231,10 @@ fn every_video_state_of_each_vendor_is_read() {
         panic!()
     };
     assert_eq!(address, "gs://bucket/1/sample_0.mp4");
-    let told = failed(state(Vendor::Google, fixture!("vertex_failed")));
-    assert_eq!(told, ("The prompt could not be submitted.".to_owned(), "invalid_argument".to_owned()));
-    let told = failed(state(Vendor::Google, r#"{"name":"o","done":true}"#));
-    assert_eq!(told.0, "The provider ended the operation without a video.");
+    let failure = failed(state(Vendor::Google, fixture!("vertex_failed")));
+    assert_eq!(failure, ("The prompt could not be submitted.".to_owned(), "invalid_argument".to_owned()));
+    let failure = failed(state(Vendor::Google, r#"{"name":"o","done":true}"#));
+    assert_eq!(failure.0, "The provider ended the operation without a video.");
     for (vendor, answer) in [
         (Vendor::OpenAi, "{}"),
         (Vendor::OpenAi, r#"{"status":"lost"}"#),
@@ -287,16 +287,16 @@ proptest! {
         let refused = Vendor::OpenAi.start(&mut built).unwrap_err();
         prop_assert_eq!(refused.param, "seed");
         let plain = json!({"model": "up\"stream", "prompt": prompt, "seconds": seconds}).to_string();
-        let said: Value = serde_json::from_slice(&Vendor::OpenAi.start(&mut plain.into_bytes()).unwrap()).unwrap();
-        prop_assert_eq!(said, json!({"model": "up\"stream", "prompt": prompt, "seconds": seconds.to_string()}));
+        let sent: Value = serde_json::from_slice(&Vendor::OpenAi.start(&mut plain.into_bytes()).unwrap()).unwrap();
+        prop_assert_eq!(sent, json!({"model": "up\"stream", "prompt": prompt, "seconds": seconds.to_string()}));
     }
 
     #[test]
     fn any_error_text_and_url_become_valid_json(message in "\\PC*", code in proptest::option::of("\\PC*"), address in "\\PC*") {
         let error = StreamError { message: message.clone(), code: code.clone(), ..StreamError::default() };
-        let said: Value = serde_json::from_slice(&ABOUT.failed(&error)).unwrap();
-        prop_assert_eq!(&said["error"], &json!({"message": message, "type": "upstream_error", "param": null, "code": code}));
-        let said: Value = serde_json::from_slice(&ABOUT.at(&address, "video/mp4")).unwrap();
-        prop_assert_eq!(&said["video"]["url"], &json!(address));
+        let shown: Value = serde_json::from_slice(&ABOUT.failed(&error)).unwrap();
+        prop_assert_eq!(&shown["error"], &json!({"message": message, "type": "upstream_error", "param": null, "code": code}));
+        let shown: Value = serde_json::from_slice(&ABOUT.at(&address, "video/mp4")).unwrap();
+        prop_assert_eq!(&shown["video"]["url"], &json!(address));
     }
 }
