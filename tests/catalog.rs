@@ -496,10 +496,10 @@ async fn a_test_repeated_while_it_runs_is_not_sent_twice() {
     assert_eq!((second.status, second.error_code()), (409, "conflict".to_owned()));
     assert!(second.header("retry-after").is_some());
     gate.open(100);
-    let (status, told) = first.await.unwrap();
-    assert_eq!((status, &told["ok"]), (200, &json!(true)), "{told}");
+    let (status, answer) = first.await.unwrap();
+    assert_eq!((status, &answer["ok"]), (200, &json!(true)), "{answer}");
     let third = client.post("/admin/api/providers/up/test", body).await;
-    assert_eq!((third.status, third.json()), (200, told));
+    assert_eq!((third.status, third.json()), (200, answer));
     assert_eq!(third.header("idempotency-replayed"), Some("true"));
     assert_eq!(upstream.requests().len(), 1);
 }

@@ -15,11 +15,11 @@ async fn gateway() -> (Gateway, Upstream) {
     (Setup::new(&Yaml::new()).yaml(yaml).start().await, upstream)
 }
 
-async fn preflight(gateway: &Gateway, origin: &str, path: &str, asked: &str) -> Whole {
+async fn preflight(gateway: &Gateway, origin: &str, path: &str, headers: &str) -> Whole {
     let page = Client::new(gateway.address(), None)
         .with("origin", origin)
         .with("access-control-request-method", "POST")
-        .with("access-control-request-headers", asked);
+        .with("access-control-request-headers", headers);
     page.send("OPTIONS", path, Bytes::new()).await.unwrap()
 }
 
@@ -35,21 +35,21 @@ const ANTHROPIC: &str = "anthropic-beta,anthropic-dangerous-direct-browser-acces
 #[tokio::test]
 async fn a_preflight_permits_the_headers_of_the_javascript_sdks() {
     let (gateway, _upstream) = gateway().await;
-    for (path, asked) in [
+    for (path, headers) in [
         ("/v1/chat/completions", OPENAI),
         ("/v1/responses", OPENAI),
         ("/v1/messages", ANTHROPIC),
         ("/v1/messages/count_tokens", ANTHROPIC),
     ] {
-        let answer = preflight(&gateway, PAGE, path, asked).await;
+        let answer = preflight(&gateway, PAGE, path, headers).await;
         assert_eq!(answer.status, 204, "{path}");
         assert_eq!(answer.header("access-control-allow-origin"), Some(PAGE), "{path}");
         assert!(answer.header("access-control-allow-methods").unwrap().contains("POST"), "{path}");
         let allowed = answer.header("access-control-allow-headers").unwrap_or_default();
-        for name in asked.split(',') {
+        for name in headers.split(',') {
             assert!(allowed.split(',').any(|allowed| allowed.trim() == name), "{path}: {name} in {allowed}");
         }
-        let foreign = preflight(&gateway, "https://evil.example", path, asked).await;
+        let foreign = preflight(&gateway, "https://evil.example", path, headers).await;
         for name in ["origin", "methods", "headers"] {
             assert_eq!(foreign.header(&format!("access-control-allow-{name}")), None, "{path}: {name}");
         }

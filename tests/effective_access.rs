@@ -40,7 +40,7 @@ impl Rig {
     }
 
     /// Returns each selector as `selector: reasons`, those that are allowed with a plus.
-    async fn told(&self, path: &str) -> Vec<String> {
+    async fn access(&self, path: &str) -> Vec<String> {
         let line = |row: &Value| {
             let reasons: Vec<_> =
                 row["reasons"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
@@ -57,7 +57,7 @@ async fn each_selector_is_listed_with_its_reasons_for_refusal() {
     let limits = json!([{"metric": "cost_micro_usd", "window": "day", "limit": 5_000_000}]);
     let settings = json!({"project": rig.project, "models": ["open/*", "own/x"], "endpoints": ["line"], "limits": limits});
     let key = rig.admin.key(settings).await;
-    let access = rig.told(&format!("keys/{}/access", key.id)).await;
+    let access = rig.access(&format!("keys/{}/access", key.id)).await;
     let want = [
         "empty no_target",
         "+line private",
@@ -82,11 +82,11 @@ async fn the_access_of_projects_and_humans_is_listed() {
     let rig = Rig::start().await;
     let project = format!("projects/{}", rig.project);
     rig.admin.done("PATCH", &project, json!({"models": ["open/*"]})).await;
-    let of_project = rig.told(&format!("{project}/access?allowed=true")).await;
+    let of_project = rig.access(&format!("{project}/access?allowed=true")).await;
     assert_eq!(of_project, ["+line not_allowed", "+m", "+n", "+open/m", "+open/n"]);
-    let of_human = rig.told(&format!("principals/{}/access?allowed=true", rig.ada)).await;
+    let of_human = rig.access(&format!("principals/{}/access?allowed=true", rig.ada)).await;
     assert_eq!(of_human, ["+line", "+n", "+open/m", "+open/n", "+own/m", "+own/x", "+x"]);
-    let names = rig.told(&format!("principals/{}/access?kind=alias&allowed=false", rig.ada)).await;
+    let names = rig.access(&format!("principals/{}/access?kind=alias&allowed=false", rig.ada)).await;
     assert_eq!(names, ["m ambiguous"]);
 }
 
@@ -102,9 +102,9 @@ async fn every_selector_of_a_disabled_holder_has_its_reason() {
         (path, json!({"state": "revoked"}), "key_revoked,principal_disabled,project_disabled"),
     ] {
         rig.admin.done("PATCH", &object, close).await;
-        assert_eq!(rig.told(&access).await, [format!("open/m {reason}")]);
+        assert_eq!(rig.access(&access).await, [format!("open/m {reason}")]);
     }
-    let human = rig.told(&format!("principals/{}/access?q=open/m", rig.ada)).await;
+    let human = rig.access(&format!("principals/{}/access?q=open/m", rig.ada)).await;
     assert_eq!(human, ["open/m principal_disabled"]);
 }
 

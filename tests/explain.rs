@@ -160,7 +160,7 @@ async fn a_faulty_question_is_refused_by_its_field() {
         changed[member] = value;
         changed
     };
-    for (asked, param) in [
+    for (question, param) in [
         (json!({}), "path"),
         (json!({"path": path}), "body"),
         (with("cases", json!([])), "cases"),
@@ -177,7 +177,7 @@ async fn a_faulty_question_is_refused_by_its_field() {
         (with("faults", json!([{"provider": "a", "fault": "sleep"}])), "faults[0].fault"),
         (with("key_id", json!("key_none")), "key_id"),
     ] {
-        let answer = rig.admin.call("POST", "explain", asked.clone()).await;
-        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{asked}");
+        let answer = rig.admin.call("POST", "explain", question.clone()).await;
+        assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{question}");
     }
 }

@@ -49,12 +49,12 @@ async fn a_hung_backup_file_system_blocks_neither_the_api_nor_the_stop() {
     let folder = gateway.state().join("backups");
     std::fs::create_dir(&folder).unwrap();
     faulty.begin("hang", folder.to_str().unwrap());
-    let (client, asked) = (gateway.client(), Instant::now());
+    let (client, sent_at) = (gateway.client(), Instant::now());
     let listing = tokio::spawn(async move { client.get("/admin/api/backups").await.unwrap() });
     assert_eq!(state(&gateway).await["auth_required"], true);
     assert!(!listing.is_finished(), "the API answers while the list waits");
     assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
-    assert!(asked.elapsed() > Duration::from_secs(5), "the file system did hang");
+    assert!(sent_at.elapsed() > Duration::from_secs(5), "the file system did hang");
     assert!(gateway.log().contains("its file system did not respond"), "{}", gateway.log());
     let refused = gateway.setup().output_of(&["backup", "list"], 74).await;
     assert!(refused.contains("its file system did not respond"), "{refused}");

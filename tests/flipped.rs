@@ -112,8 +112,8 @@ async fn a_flipped_bit_in_the_database_is_detected_or_has_no_effect() {
         }
         std::fs::write(&database, &damaged).unwrap();
         match begun(&setup).await {
-            Begun::Refused(said) => {
-                assert!(said.contains("gateway.db"), "byte {at}, mask {mask}: {said}");
+            Begun::Refused(log) => {
+                assert!(log.contains("gateway.db"), "byte {at}, mask {mask}: {log}");
                 refused += 1;
             }
             Begun::Serving(after) => {

@@ -131,8 +131,8 @@ async fn an_image_refused_by_google_is_the_openai_moderation_error() {
         ("gemini-2.5-flash-image", json!({"candidates": [{"finishReason": "IMAGE_SAFETY"}]})),
         ("imagen-4.0-generate-001", json!({"predictions": [{"raiFilteredReason": "No: AIza-1."}]})),
     ];
-    for (position, (model, said)) in rows.iter().enumerate() {
-        upstream.then(Answer::json(200, said.to_string()));
+    for (position, (model, response)) in rows.iter().enumerate() {
+        upstream.then(Answer::json(200, response.to_string()));
         let body = json!({"model": format!("g/{model}"), "prompt": "x"}).to_string();
         let answer = gateway.client().post(ROUTE, body).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (400, "moderation_blocked"));
@@ -148,14 +148,14 @@ async fn a_response_without_an_image_is_a_502_that_quotes_it() {
     let upstream = Upstream::start().await;
     let gateway = gemini(&upstream).await;
     let body = r#"{"model":"g/gemini-2.5-flash-image","prompt":"a cat"}"#;
-    for (said, words) in [
+    for (response, words) in [
         (
             generated(&json!([{"text": "Which cat do you mean? AIza-1"}])),
             "Its message: Which cat do you mean?",
         ),
         (Answer::json(200, "{}"), "sent no reason"),
     ] {
-        upstream.then(said);
+        upstream.then(response);
         let answer = gateway.client().post(ROUTE, body).await;
         assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_invalid_response"));
         let message = answer.json()["error"]["message"].to_string();

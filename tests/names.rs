@@ -59,7 +59,7 @@ impl Rig {
         let setup = Setup::new(&yaml)
             .env("LD_PRELOAD", library.to_str().unwrap())
             .env("NAMES_HANG", hang(dir.path()).to_str().unwrap())
-            .env("NAMES_ASKED", asked(dir.path()).to_str().unwrap())
+            .env("NAMES_ASKED", marker(dir.path()).to_str().unwrap())
             .env("LLMGW_DRAIN_SECONDS", "0")
             .env("LLMGW_WORKERS", "1");
         Self { gateway: setup.start().await, upstream, dir }
@@ -73,7 +73,7 @@ impl Rig {
             let body = Bytes::from(chat::request("hung/m"));
             hung.spawn(async move { client.send("POST", "/v1/chat/completions", body).await });
         }
-        let marker = asked(self.dir.path());
+        let marker = marker(self.dir.path());
         wait::eventually("a look-up that hangs", async || marker.exists().then_some(())).await;
         let client = self.gateway.client();
         wait::eventually("forty requests", async || {
@@ -91,7 +91,7 @@ fn hang(dir: &Path) -> PathBuf {
     dir.join("hang")
 }
 
-fn asked(dir: &Path) -> PathBuf {
+fn marker(dir: &Path) -> PathBuf {
     dir.join("asked")
 }
 

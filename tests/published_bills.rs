@@ -322,7 +322,7 @@ async fn veo_bills_follow_the_requested_resolution() {
     let google = json!({"type": "gemini", "api_key": "secret-1", "models": [standard, fast],
         "base_url": base.trim_end_matches("/v1")});
     let gateway = setup().yaml(json!({"providers": {"google": google}}).to_string()).start().await;
-    for (index, (model, asked, picture, micro_usd)) in [
+    for (index, (model, members, picture, micro_usd)) in [
         (standard, json!({"resolution": "4k"}), json!("4k"), 4_800_000.0),
         (standard, json!({"size": "3840x2160"}), json!("3840x2160"), 4_800_000.0),
         (standard, json!({"size": "1080x1920"}), json!("1080x1920"), 3_200_000.0),
@@ -335,17 +335,17 @@ async fn veo_bills_follow_the_requested_resolution() {
     .enumerate()
     {
         let mut body = json!({"model": format!("google/{model}"), "prompt": "a cat", "seconds": 8});
-        body.as_object_mut().unwrap().extend(asked.as_object().unwrap().clone());
+        body.as_object_mut().unwrap().extend(members.as_object().unwrap().clone());
         upstream.then(Answer::json(200, json!({"name": "models/veo/operations/1"}).to_string()));
         let id = format!("veo-{index}");
         let client = gateway.client().with("x-request-id", &id);
         let answer = client.post("/v1/videos/generations", body.to_string()).await;
-        assert_eq!(answer.status, 202, "{asked}: {:?}", answer.body);
+        assert_eq!(answer.status, 202, "{members}: {:?}", answer.body);
         let record = gateway.record_of(&id).await;
         assert_eq!(
             (&record["picture"], record["cost_micro_usd"].as_f64()),
             (&picture, Some(micro_usd)),
-            "{model} {asked}"
+            "{model} {members}"
         );
     }
 }

@@ -48,9 +48,9 @@ async fn cancel(gateway: &Gateway, exchange: &Value) -> (String, Instant) {
     (request_id, cancelled_at)
 }
 
-/// Checks that request number `index` of the upstream was let go soon after `asked`.
-async fn let_go(upstream: &Upstream, index: usize, asked: Instant, when: &str) {
-    let taken = upstream.closed(index).await.saturating_duration_since(asked);
+/// Checks that request number `index` of the upstream was let go soon after `cancelled_at`.
+async fn let_go(upstream: &Upstream, index: usize, cancelled_at: Instant, when: &str) {
+    let taken = upstream.closed(index).await.saturating_duration_since(cancelled_at);
     figure(
         "CAN-1",
         format!("cancelled {when}, until the upstream is let go: {:.2} ms", taken.as_secs_f64() * 1e3),
@@ -148,12 +148,12 @@ async fn a_request_that_is_cancelled_before_its_answer_gets_an_error() {
     for (index, (stage, answer)) in stages().into_iter().take(3).enumerate() {
         upstream.then(answer);
         let mut client = send(&gateway, &chat::request("m")).await;
-        let (request_id, asked) = cancel(&gateway, &at(&gateway, stage).await).await;
+        let (request_id, cancelled_at) = cancel(&gateway, &at(&gateway, stage).await).await;
         let reply = client.read_until("request_cancelled").await;
         assert!(reply.starts_with("HTTP/1.1 499 "), "{stage}: {reply}");
         assert!(reply.contains("\r\nx-should-retry: false\r\n"), "{stage}: {reply}");
         if stage != "paused" {
-            let_go(&upstream, index, asked, stage).await;
+            let_go(&upstream, index, cancelled_at, stage).await;
         }
         let record = recorded(&gateway, &request_id).await;
         assert_eq!(record["status"], 499, "{record}");
@@ -186,11 +186,11 @@ async fn a_stream_that_is_cancelled_ends_with_an_error_event() {
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     flow.event().await;
     flow.event().await;
-    let (request_id, asked) = cancel(&gateway, &at(&gateway, "streaming").await).await;
+    let (request_id, cancelled_at) = cancel(&gateway, &at(&gateway, "streaming").await).await;
     let (events, _) = flow.rest().await;
     let text = text(&events);
     assert!(text.contains("\"code\":\"request_cancelled\""), "{text}");
-    let_go(&upstream, 0, asked, "in a stream").await;
+    let_go(&upstream, 0, cancelled_at, "in a stream").await;
     let record = recorded(&gateway, &request_id).await;
     let output = record["tokens"]["output"].as_u64().unwrap();
     assert!((1..20).contains(&output), "what was relayed is billed: {record}");
@@ -234,11 +234,11 @@ async fn a_stream_that_was_kept_alive_without_content_can_be_cancelled() {
         Setup::new(&Yaml::one(upstream.base_url())).env("LLMGW_STREAM_KEEPALIVE_SECONDS", "1").start().await;
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     assert!(flow.event().await.bytes.starts_with(b":"), "a keep-alive");
-    let (request_id, asked) = cancel(&gateway, &at(&gateway, "waiting").await).await;
+    let (request_id, cancelled_at) = cancel(&gateway, &at(&gateway, "waiting").await).await;
     let (events, _) = flow.rest().await;
     let text = text(&events);
     assert!(text.contains("\"code\":\"request_cancelled\""), "{text}");
-    let_go(&upstream, 0, asked, "behind keep-alives").await;
+    let_go(&upstream, 0, cancelled_at, "behind keep-alives").await;
     recorded(&gateway, &request_id).await;
 }
 
@@ -256,8 +256,8 @@ async fn a_cancellation_closes_the_upstream_while_the_client_reads_nothing() {
         (before > 0 && before == stuck).then_some(())
     })
     .await;
-    let (_, asked) = cancel(&gateway, &at(&gateway, "streaming").await).await;
-    let_go(&upstream, 0, asked, "while the client reads nothing").await;
+    let (_, cancelled_at) = cancel(&gateway, &at(&gateway, "streaming").await).await;
+    let_go(&upstream, 0, cancelled_at, "while the client reads nothing").await;
     drop(client);
 }
 
@@ -275,15 +275,15 @@ async fn one_stream_of_an_http2_connection_is_cancelled_and_no_other() {
     let exchange = at(&gateway, "streaming").await;
     sender.ready().await.unwrap();
     let staying = sender.send_request(post(chat::stream_request("m"))).await.unwrap();
-    let (_, asked) = cancel(&gateway, &exchange).await;
+    let (_, cancelled_at) = cancel(&gateway, &exchange).await;
     let body = cancelled.into_body().collect().await.unwrap().to_bytes();
     assert!(String::from_utf8_lossy(&body).contains("request_cancelled"), "{body:?}");
-    let_go(&upstream, 0, asked, "on HTTP/2").await;
+    let_go(&upstream, 0, cancelled_at, "on HTTP/2").await;
     sender.ready().await.unwrap();
     let waiting = tokio::spawn(sender.send_request(post(chat::request("m"))));
-    let (_, asked) = cancel(&gateway, &at(&gateway, "waiting").await).await;
+    let (_, cancelled_at) = cancel(&gateway, &at(&gateway, "waiting").await).await;
     assert_eq!(waiting.await.unwrap().unwrap().status(), 499);
-    let_go(&upstream, 2, asked, "on HTTP/2, before the head").await;
+    let_go(&upstream, 2, cancelled_at, "on HTTP/2, before the head").await;
     gate.open(1);
     let body = staying.into_body().collect().await.unwrap().to_bytes();
     assert!(body.ends_with(b"data: [DONE]\n\n"));

@@ -139,9 +139,9 @@ async fn hangup_reloads_and_the_user_signals_change_nothing() {
     flow.event().await;
     upstream.always(Answer::completion("hello"));
 
-    for (signal, said) in [(Signal::USR1, "SIGUSR1 has no effect"), (Signal::USR2, "SIGUSR2 has no effect")] {
+    for (signal, line) in [(Signal::USR1, "SIGUSR1 has no effect"), (Signal::USR2, "SIGUSR2 has no effect")] {
         gateway.signal(signal);
-        wait::eventually(said, async || gateway.log().contains(said).then_some(())).await;
+        wait::eventually(line, async || gateway.log().contains(line).then_some(())).await;
     }
     // The configuration file itself is unchanged, so that checking it would not find this change.
     std::fs::write(&keys, json!({"up": "the-second-key-of-the-file"}).to_string()).unwrap();

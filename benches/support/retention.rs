@@ -204,7 +204,7 @@ impl Arm {
         let (others, is_over) = (busy().saturating_sub(self.own()), &AtomicBool::new(false));
         let mut lines: Vec<Line> = (0..CLIENTS).map(|_| self.gateway.line()).collect();
         let begin = Instant::now();
-        let (asked, stood) = thread::scope(|scope| {
+        let (spans, stood) = thread::scope(|scope| {
             let sentries =
                 [GATEWAY_CORE, CLIENTS_CORE].map(|core| scope.spawn(move || stands(core, is_over)));
             let clients = lines.iter_mut().zip(0..);
@@ -216,12 +216,11 @@ impl Arm {
         });
         let others = busy().saturating_sub(self.own()).saturating_sub(others);
         self.signal(Signal::STOP);
-        let counts =
-            |asked: &&Span| !stood.iter().any(|stood| stood.from < asked.to && asked.from < stood.to);
-        let mut times: Vec<f64> = asked.iter().filter(counts).map(Span::microseconds).collect();
+        let counts = |span: &&Span| !stood.iter().any(|stood| stood.from < span.to && span.from < stood.to);
+        let mut times: Vec<f64> = spans.iter().filter(counts).map(Span::microseconds).collect();
         times.sort_by(f64::total_cmp);
         Window {
-            left_out: thousandths(asked.len() - times.len(), asked.len()),
+            left_out: thousandths(spans.len() - times.len(), spans.len()),
             times,
             is_shared: others.as_secs_f64() > OTHERS_MAX * begin.elapsed().as_secs_f64(),
         }
@@ -246,7 +245,7 @@ impl Arm {
 fn paced(line: &mut Line, index: u32, begin: Instant) -> Vec<Span> {
     const BODY: &str = r#"{"model":"lab/echo","messages":[{"role":"user","content":"hello there"}]}"#;
     let step = Duration::from_secs(1) / PER_SECOND;
-    let (mut asked, mut free) = (Vec::new(), begin);
+    let (mut spans, mut free) = (Vec::new(), begin);
     for turn in 0.. {
         let due = begin + step * (turn * CLIENTS + index);
         if due >= begin + SETTLE + WINDOW {
@@ -257,10 +256,10 @@ fn paced(line: &mut Line, index: u32, begin: Instant) -> Vec<Span> {
         assert_eq!(line.exchange("POST", "/v1/chat/completions", ADMIN, BODY).0, 200);
         free = Instant::now();
         if due >= begin + SETTLE {
-            asked.push(Span { from, to: free });
+            spans.push(Span { from, to: free });
         }
     }
-    asked
+    spans
 }
 
 /// Returns the times at which a core paused, detected by late wake-ups from sleep.

@@ -101,14 +101,14 @@ def judged(client, upstream, conversation, dialect, target):
     """Returns ("accepted" | "refused" | "failed", why) for a conversation of a client at a target."""
     model, judge, _ = TARGETS[target]
     body = corpus.bodies(conversation, f"{target}/{model}")[dialect]
-    upstream.asked = None
+    upstream.request = None
     status, answer = client.post(PATHS[dialect], body)
-    if status == 400 and upstream.asked is None:
+    if status == 400 and upstream.request is None:
         why = answer["error"]["message"]
         return ("refused" if may_be_refused(conversation, dialect, target, why) else "failed"), why
-    if status != 200 or upstream.asked is None:
+    if status != 200 or upstream.request is None:
         return "failed", f"{status} {json.dumps(answer):.300}"
-    faults = judge(model, upstream.asked[1]) + answer_faults(dialect, body, answer)
+    faults = judge(model, upstream.request[1]) + answer_faults(dialect, body, answer)
     return ("failed", "; ".join(faults[:4])) if faults else ("accepted", "")
 
 
@@ -119,18 +119,18 @@ def may_be_refused(conversation, dialect, target, why):
     )
 
 
-def answer_faults(dialect, asked, answer):
+def answer_faults(dialect, request, answer):
     """Returns the faults of an answer according to the client's SDK."""
     try:
         ANSWERS[dialect].model_validate(answer)
     except ValueError as error:
         return [f"the answer: {error}"]
-    offered = [tool.get("name") or tool["function"]["name"] for tool in asked.get("tools", asked.get("functions", []))]
-    called = list(names_called(dialect, asked, answer))
+    offered = [tool.get("name") or tool["function"]["name"] for tool in request.get("tools", request.get("functions", []))]
+    called = list(names_called(dialect, request, answer))
     return [f"the answer calls {name!r}, which was not offered" for name in called if name not in offered]
 
 
-def names_called(dialect, asked, answer):
+def names_called(dialect, request, answer):
     if dialect == "messages":
         yield from (block["name"] for block in answer["content"] if block["type"] == "tool_use")
     elif dialect == "responses":
@@ -140,7 +140,7 @@ def names_called(dialect, asked, answer):
         new, old = message.get("tool_calls") or [], message.get("function_call")
         yield from (call["function"]["name"] for call in new)
         yield from ([old["name"]] if old else [])
-        if "functions" in asked and new:
+        if "functions" in request and new:
             yield "a tool call in place of a function call"
 
 

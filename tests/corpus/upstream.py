@@ -6,13 +6,13 @@ import threading
 
 
 class Upstream(http.server.ThreadingHTTPServer):
-    """Listens on a free loopback port; `asked` is the path and the body of the last request."""
+    """Listens on a free loopback port; `request` is the path and the body of the last request."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked = None
+        self.request = None
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
     @property
@@ -25,7 +25,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.asked = (self.path, body)
+        self.server.request = (self.path, body)
         answer = json.dumps(answer_of(self.path, body)).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")

@@ -81,20 +81,20 @@ struct Plans(Arc<Mutex<HashMap<u64, Plan>>>);
 struct Plan {
     exchange: Exchange,
     /// The targets of its attempts so far.
-    asked: Vec<Provider>,
+    attempts: Vec<Provider>,
 }
 
 impl Plans {
     fn add(&self, number: u64, exchange: Exchange) {
-        let plan = Plan { exchange, asked: Vec::new() };
+        let plan = Plan { exchange, attempts: Vec::new() };
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(number, plan);
     }
 
     /// Waits until an exchange has made this many attempts.
-    async fn asked(&self, number: u64, attempts: usize) {
+    async fn attempted(&self, number: u64, attempts: usize) {
         let is_there =
-            || self.0.lock().unwrap_or_else(PoisonError::into_inner)[&number].asked.len() >= attempts;
-        wait::eventually(&format!("the upstream is asked {attempts} times for {number}"), async || {
+            || self.0.lock().unwrap_or_else(PoisonError::into_inner)[&number].attempts.len() >= attempts;
+        wait::eventually(&format!("the upstream gets {attempts} requests for {number}"), async || {
             is_there().then_some(())
         })
         .await;
@@ -108,10 +108,10 @@ impl Plans {
         let number = text.split("plan:").nth(1).and_then(|rest| rest.split(':').next()?.parse().ok());
         let number: u64 = number.expect("a number in the text");
         let mut plans = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Plan { exchange, asked } = plans.get_mut(&number).expect("a plan");
+        let Plan { exchange, attempts } = plans.get_mut(&number).expect("a plan");
         let place = exchange.targets.iter().position(|target| *target == provider).expect("a target");
-        let before = asked.iter().filter(|target| **target == provider).count();
-        asked.push(provider);
+        let before = attempts.iter().filter(|target| **target == provider).count();
+        attempts.push(provider);
         answers::answer(provider.speaks, exchange.stream, &exchange.fates[place][before])
     }
 }

@@ -41,7 +41,7 @@ impl Reserved {
             let client = Client::new(gateway.address(), Some(&key.key)).with("content-type", content_type);
             let client = client.with("x-request-id", &format!("measured-{number}"));
             running.spawn(async move { drop(client.send("POST", url, body.into()).await) });
-            plans.asked(number, 1).await;
+            plans.attempted(number, 1).await;
         }
         let gateway = gateway.restart().await;
         let mut reserved = Self::default();

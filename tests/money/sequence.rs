@@ -198,7 +198,7 @@ impl Sequence {
             Running::Stream { _flow: flow }
         } else {
             let running = Running::Whole(tokio::spawn(opening).abort_handle());
-            self.plans.asked(number, 1).await;
+            self.plans.attempted(number, 1).await;
             running
         };
         self.done.push(Done { outcome: "interrupted", is_held, ..done });
@@ -249,7 +249,7 @@ impl Sequence {
             let attempts = exchange.fates.iter().map(Vec::len).sum();
             tokio::select! {
                 flow = opening => flow.unwrap(),
-                () = self.plans.asked(number, attempts) => return None,
+                () = self.plans.attempted(number, attempts) => return None,
             }
         } else {
             opening.await.unwrap()

@@ -102,7 +102,7 @@ fn data(events: &[Value]) -> Answer {
 }
 
 /// Returns a chat response, whole or in chunks, with these members beside its choices.
-fn said(members: &Value, stream: bool) -> Answer {
+fn reported_by(members: &Value, stream: bool) -> Answer {
     let mut whole: Value = serde_json::from_str(&chat::completion("hello")).unwrap();
     let mut last = json!({"id": "1", "object": "chat.completion.chunk", "choices": []});
     for (name, value) in members.as_object().unwrap() {
@@ -154,7 +154,8 @@ async fn chat_usage_is_billed_by_class_unit_and_tier() {
     ];
     for (members, tokens, units, (tier, cost)) in rows {
         for stream in [false, true] {
-            let record = rig.record("/v1/chat/completions", "chat/m", stream, said(&members, stream)).await;
+            let record =
+                rig.record("/v1/chat/completions", "chat/m", stream, reported_by(&members, stream)).await;
             assert_record(&record, &tokens, &units, tier, cost);
             assert_eq!(record["provenance"], "reported");
         }
@@ -193,7 +194,7 @@ async fn the_vendors_reported_cost_is_billed_without_a_price() {
         let mut usage = counts.clone();
         usage[name] = cost;
         for stream in [false, true] {
-            let answer = || said(&json!({"usage": usage}), stream);
+            let answer = || reported_by(&json!({"usage": usage}), stream);
             let record = rig.record("/v1/chat/completions", "chat/unpriced", stream, answer()).await;
             assert_eq!((&record["cost_micro_usd"], &record["price"]), (&json!(want), &json!("vendor")));
             let record = rig.record("/v1/messages", "chat/m", stream, answer()).await;

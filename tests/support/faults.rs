@@ -45,7 +45,7 @@ static int is_set(const char *fault) {
     snprintf(path, sizeof path, "%s/%s", dir, fault);
     return access(path, F_OK) == 0;
 }
-static int told(const char *fault, int fd) {
+static int is_ordered(const char *fault, int fd) {
     char path[4096];
     if (!is_set(fault)) return 0;
     path_of(fd, path, sizeof path);
@@ -61,8 +61,8 @@ static int refused_to_make(const char *path, int flags) {
     return 1;
 }
 static int refused(int fd) {
-    if (told("full", fd) || told("all-full", fd)) errno = ENOSPC;
-    else if (told("readonly", fd)) errno = EROFS;
+    if (is_ordered("full", fd) || told("all-full", fd)) errno = ENOSPC;
+    else if (is_ordered("readonly", fd)) errno = EROFS;
     else return 0;
     return 1;
 }
@@ -106,12 +106,12 @@ ssize_t pwrite64(int fd, const void *b, size_t n, off_t o) {
 }
 int fsync(int fd) {
     REAL(fsync);
-    if (told("eio", fd)) { errno = EIO; return -1; }
+    if (is_ordered("eio", fd)) { errno = EIO; return -1; }
     return real(fd);
 }
 int fdatasync(int fd) {
     REAL(fdatasync);
-    if (told("eio", fd)) { errno = EIO; return -1; }
+    if (is_ordered("eio", fd)) { errno = EIO; return -1; }
     return real(fd);
 }
 int rename(const char *from, const char *to) {

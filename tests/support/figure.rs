@@ -7,8 +7,8 @@ use std::time::Duration;
 
 /// Prints the figure for a promise.
 #[expect(clippy::print_stdout, reason = "it is what the run is for")]
-pub(crate) fn figure(promise: &str, told: impl Display) {
-    println!("figure {promise}: {told}");
+pub(crate) fn figure(promise: &str, value: impl Display) {
+    println!("figure {promise}: {value}");
 }
 
 /// True if tests use the full times and amounts of the promises.

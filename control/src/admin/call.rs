@@ -133,13 +133,13 @@ impl Call<'_> {
     /// external systems before their result is stored. Fails with a conflict while the earlier request is still
     /// running.
     pub(crate) async fn replayed(&mut self) -> Result<Option<Response<Body>>, ApiError> {
-        let Some(asked) = self.idempotency()? else { return Ok(None) };
-        let name = (self.actor.who.name().to_string(), asked.key.clone());
+        let Some(idempotency) = self.idempotency()? else { return Ok(None) };
+        let name = (self.actor.who.name().to_string(), idempotency.key.clone());
         let message = "A request with this Idempotency-Key is still running. Retry after it has ended.";
         let under_way = self.app.running.begin(name);
         let busy = || ApiError::new(ErrorKind::Conflict, message).retry_after(RETRY_SECONDS);
         self.under_way = Some(under_way.ok_or_else(busy)?);
-        match self.write(StatusCode::OK, FirstTime, Some(asked)).await {
+        match self.write(StatusCode::OK, FirstTime, Some(idempotency)).await {
             Ok(answer) => Ok(Some(response(answer))),
             Err(CommandRefusal::Reported { kind: ErrorKind::NotFound, .. }) => Ok(None),
             Err(refusal) => Err(refusal.into()),
@@ -314,7 +314,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only whether it can be read is asked")]
+    #[expect(dead_code, reason = "the test reads it and looks at the errors alone")]
     struct Outer {
         list: Vec<Inner>,
         kind: Option<Kind>,
@@ -322,7 +322,7 @@ mod tests {
 
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
-    #[expect(dead_code, reason = "only whether it can be read is asked")]
+    #[expect(dead_code, reason = "the test reads it and looks at the errors alone")]
     struct Inner {
         number: u32,
     }

@@ -332,8 +332,8 @@ impl Write<'_> {
         status: StatusCode,
         idempotency: Option<&Idempotency>,
     ) -> Result<(Answer, Touched), CommandRefusal> {
-        if let Some(asked) = idempotency
-            && let Some(answer) = replay(self, asked)?
+        if let Some(idempotency) = idempotency
+            && let Some(answer) = replay(self, idempotency)?
         {
             let (body, entry) = command.replayed(self, answer.body)?;
             if let Some(entry) = entry {
@@ -346,8 +346,8 @@ impl Write<'_> {
             self.record(&audit)?;
         }
         let answer = Answer { status, body, version, replayed: false, published: true };
-        if let Some(asked) = idempotency {
-            keep(self, asked, &answer, kept.as_deref().unwrap_or(&answer.body))?;
+        if let Some(idempotency) = idempotency {
+            keep(self, idempotency, &answer, kept.as_deref().unwrap_or(&answer.body))?;
         }
         Ok((answer, touched))
     }
@@ -359,16 +359,16 @@ impl Write<'_> {
 
 /// Returns the answer to an earlier request with the same key. Using the same key for a different request is a
 /// conflict.
-fn replay(write: &Write<'_>, asked: &Idempotency) -> Result<Option<Answer>, CommandRefusal> {
-    let kept = idempotency::find(write.db, write.actor.who.name(), &asked.key, write.now_ms)?;
+fn replay(write: &Write<'_>, idempotency: &Idempotency) -> Result<Option<Answer>, CommandRefusal> {
+    let kept = idempotency::find(write.db, write.actor.who.name(), &idempotency.key, write.now_ms)?;
     let Some(kept) = kept else { return Ok(None) };
-    if kept.fingerprint != asked.fingerprint {
+    if kept.fingerprint != idempotency.fingerprint {
         return Err(CommandRefusal::new(
             ErrorKind::Conflict,
             "This Idempotency-Key was used for another request. Use a new one.",
         ));
     }
-    let body = write.keys.open(&place(&asked.key), &kept.body)?;
+    let body = write.keys.open(&place(&idempotency.key), &kept.body)?;
     Ok(Some(Answer {
         status: StatusCode::from_u16(kept.status).unwrap_or(StatusCode::OK),
         body: body.expose().clone(),
@@ -379,14 +379,19 @@ fn replay(write: &Write<'_>, asked: &Idempotency) -> Result<Option<Answer>, Comm
 }
 
 /// Stores an answer for repeated requests, sealed, with `body` in place of its own.
-fn keep(write: &Write<'_>, asked: &Idempotency, answer: &Answer, body: &[u8]) -> Result<(), CommandRefusal> {
+fn keep(
+    write: &Write<'_>,
+    idempotency: &Idempotency,
+    answer: &Answer,
+    body: &[u8],
+) -> Result<(), CommandRefusal> {
     let kept = StoredAnswer {
-        fingerprint: asked.fingerprint.to_vec(),
+        fingerprint: idempotency.fingerprint.to_vec(),
         status: answer.status.as_u16(),
         version: answer.version,
-        body: write.keys.seal(&place(&asked.key), body)?,
+        body: write.keys.seal(&place(&idempotency.key), body)?,
     };
-    idempotency::keep(write.db, write.actor.who.name(), &asked.key, &kept, write.now_ms)?;
+    idempotency::keep(write.db, write.actor.who.name(), &idempotency.key, &kept, write.now_ms)?;
     Ok(())
 }
 

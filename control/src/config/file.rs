@@ -105,7 +105,7 @@ impl Notes {
         }
         faults.sort_by_key(|(position, _)| (position.line, position.column));
         let rest = (unreported > 0)
-            .then(|| ConfigFault::file(&self.file, format!("{unreported} more faults are not told yet")));
+            .then(|| ConfigFault::file(&self.file, format!("{unreported} more faults are not listed")));
         self.whole.into_iter().chain(faults.into_iter().map(|(_, fault)| fault)).chain(rest).collect()
     }
 }

@@ -210,7 +210,7 @@ mod tests {
         Entra::read(key, &CredentialContext { region: None, host, surroundings })
     }
 
-    fn asked(key: &str, host: Option<&str>, surroundings: &Surroundings) -> Request<Bytes> {
+    fn token_request(key: &str, host: Option<&str>, surroundings: &Surroundings) -> Request<Bytes> {
         read(key, host, surroundings).unwrap().unwrap().request().unwrap()
     }
 
@@ -221,15 +221,15 @@ mod tests {
                     cognitiveservices.azure.com%2F.default";
         let json = r#"{"appId": "c-1", "displayName": "x", "password": "s~:/1", "tenant": "t-1"}"#;
         for key in ["t-1:c-1:s~:/1", json] {
-            let request = asked(key, Some("r.openai.azure.com"), &none);
+            let request = token_request(key, Some("r.openai.azure.com"), &none);
             assert_eq!(request.uri(), "https://login.microsoftonline.com/t-1/oauth2/v2.0/token");
             assert_eq!(request.body(), form);
         }
-        let request = asked("t:c:s", Some("r.openai.azure.us"), &none);
+        let request = token_request("t:c:s", Some("r.openai.azure.us"), &none);
         assert_eq!(request.uri().host(), Some("login.microsoftonline.us"));
         assert!(request.body().ends_with(b"cognitiveservices.azure.us%2F.default"));
         let moved = Surroundings { authority: Some("login.example.com/".into()), ..none };
-        let request = asked("t:c:s", None, &moved);
+        let request = token_request("t:c:s", None, &moved);
         assert_eq!(request.uri(), "https://login.example.com/t/oauth2/v2.0/token");
         assert!(!format!("{:?}", read("t:c:hidden-one", None, &moved)).contains("hidden-one"));
     }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_managed_identity_requests_its_token_from_the_platform() {
         let none = Surroundings::default();
-        let request = asked("managed_identity:c-1", None, &none);
+        let request = token_request("managed_identity:c-1", None, &none);
         let want = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01&resource=\
                     https%3A%2F%2Fcognitiveservices.azure.com&client_id=c-1";
         assert_eq!(request.uri(), want);
@@ -248,7 +248,7 @@ mod tests {
             identity_header: Some(Secret::new("h-1".to_owned())),
             ..none
         };
-        let request = asked("managed_identity", None, &platform);
+        let request = token_request("managed_identity", None, &platform);
         assert!(request.uri().to_string().starts_with("http://127.0.0.1:4141/msi/token?api-version=2019"));
         assert_eq!(request.headers()["x-identity-header"], "h-1");
         assert!(request.extensions().get::<MetadataServer>().is_none(), "it may go where any request may");

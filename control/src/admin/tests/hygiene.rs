@@ -110,10 +110,10 @@ fn every_route_that_takes_a_body_refuses_unknown_fields_by_name() {
             ("POST", "providers") => r#"{"id": "y", "type": "echo", "no_such_field": 1}"#,
             _ => r#"{"no_such_field": 1}"#,
         };
-        let (status, told, _) = gateway.send_json(route.method.clone(), &path, body, &[]);
+        let (status, answer, _) = gateway.send_json(route.method.clone(), &path, body, &[]);
         called += 1;
-        assert_eq!(status, 400, "{} {path}: {told}", route.method);
-        assert_eq!(told["error"]["param"], "no_such_field", "{} {path}: {told}", route.method);
+        assert_eq!(status, 400, "{} {path}: {answer}", route.method);
+        assert_eq!(answer["error"]["param"], "no_such_field", "{} {path}: {answer}", route.method);
     }
     assert!(called >= 10, "{called}");
     gateway.stop();
@@ -134,9 +134,9 @@ fn an_invalid_body_error_names_the_field_and_omits_its_value() {
         (r#"{"name": "#, "name"),
         ("[]", ""),
     ] {
-        let (status, told, _) = gateway.send_json(Method::POST, "principals", body, &[]);
-        assert_eq!((status.as_u16(), &told["error"]["param"]), (400, &json!(param)), "{body} {told}");
-        assert!(!told.to_string().contains("secret-value"), "{told}");
+        let (status, answer, _) = gateway.send_json(Method::POST, "principals", body, &[]);
+        assert_eq!((status.as_u16(), &answer["error"]["param"]), (400, &json!(param)), "{body} {answer}");
+        assert!(!answer.to_string().contains("secret-value"), "{answer}");
     }
     gateway.stop();
 }
@@ -186,13 +186,17 @@ fn a_time_range_that_ends_before_it_starts_is_rejected_by_every_route() {
     let gateway = Gateway::start();
     for path in ["usage", "usage/export", "requests", "audit", "audit/export"] {
         let path = format!("/admin/api/{path}?from=5&to=1");
-        let (status, told, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
-        assert_eq!((status.as_u16(), told["error"]["param"].as_str()), (400, Some("from")), "{path} {told}");
+        let (status, answer, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
+        assert_eq!(
+            (status.as_u16(), answer["error"]["param"].as_str()),
+            (400, Some("from")),
+            "{path} {answer}"
+        );
     }
     for path in ["requests", "audit"] {
         let path = format!("/admin/api/{path}?cursor=x");
-        let (status, told, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
-        let message = told["error"]["message"].as_str().unwrap_or_default();
+        let (status, answer, _) = gateway.call(Method::GET, &path, &[("x-api-key", ADMIN)]);
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
         assert_eq!((status.as_u16(), message), (400, "cursor must be the next_cursor of the previous page."));
     }
     gateway.stop();
@@ -201,8 +205,9 @@ fn a_time_range_that_ends_before_it_starts_is_rejected_by_every_route() {
 #[test]
 fn a_json_array_body_is_rejected() {
     let gateway = Gateway::start();
-    let (status, told, _) = gateway.send_json(Method::POST, "principals", r#"["Zed", "z@example.com"]"#, &[]);
-    assert_eq!(status, 400, "{told}");
-    assert!(told["error"]["message"].as_str().unwrap_or_default().contains("JSON object"), "{told}");
+    let (status, answer, _) =
+        gateway.send_json(Method::POST, "principals", r#"["Zed", "z@example.com"]"#, &[]);
+    assert_eq!(status, 400, "{answer}");
+    assert!(answer["error"]["message"].as_str().unwrap_or_default().contains("JSON object"), "{answer}");
     gateway.stop();
 }

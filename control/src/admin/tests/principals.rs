@@ -36,8 +36,8 @@ fn principals_are_created_edited_and_deleted_with_versions_and_replays() {
     for (body, param) in
         [(r#"{"nmae": "x"}"#, "nmae"), (r#"{"name": ""}"#, "name"), (r#"{"email": "nowhere"}"#, "email")]
     {
-        let (status, told, _) = gateway.send_json(Method::PATCH, &path, body, &[]);
-        assert_eq!((status.as_u16(), &told["error"]["param"]), (400, &json!(param)), "{told}");
+        let (status, answer, _) = gateway.send_json(Method::PATCH, &path, body, &[]);
+        assert_eq!((status.as_u16(), &answer["error"]["param"]), (400, &json!(param)), "{answer}");
     }
     assert_eq!(gateway.get("/admin/api/principals")["data"], json!([changed]));
     assert_eq!(gateway.send_json(Method::DELETE, &path, "", &[]).0, 204);

@@ -171,28 +171,28 @@ async fn preview(app: &App, mut repricing: Repricing) -> Result<Response<Body>, 
     dry_run::without_effects(&RepriceAnswer::of(done, next_cursor))
 }
 
-async fn repricing(app: &App, asked: &RepriceRequest) -> Result<Repricing, ApiError> {
-    let (from_ms, to_ms) = (any_moment("from", &asked.from)?, any_moment("to", &asked.to)?);
+async fn repricing(app: &App, body: &RepriceRequest) -> Result<Repricing, ApiError> {
+    let (from_ms, to_ms) = (any_moment("from", &body.from)?, any_moment("to", &body.to)?);
     if from_ms > to_ms {
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    let after = asked.cursor.as_deref().map_or(Ok(0), str::parse);
+    let after = body.cursor.as_deref().map_or(Ok(0), str::parse);
     let after = after.map_err(|_| {
         ApiError::parameter("cursor", "cursor must be the next_cursor of an earlier response.")
     })?;
-    let (provider, model) = (asked.provider.clone(), asked.model.clone());
-    let prices = Arc::new(prices(app, asked).await?);
+    let (provider, model) = (body.provider.clone(), body.model.clone());
+    let prices = Arc::new(prices(app, body).await?);
     let counters = Arc::clone(&app.counters);
     Ok(Repricing { from_ms, to_ms, provider, model, prices, counters, after })
 }
 
 /// Returns the history of known prices, or the prices from the body.
-async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> {
-    let Some(given) = &asked.prices else {
+async fn prices(app: &App, body: &RepriceRequest) -> Result<History, ApiError> {
+    let Some(given) = &body.prices else {
         let overrides = app.readers.ask(overrides::all).await?;
         return Ok(History::new(&app.catalog.known(), overrides));
     };
-    let (Some(provider), Some(model)) = (&asked.provider, &asked.model) else {
+    let (Some(provider), Some(model)) = (&body.provider, &body.model) else {
         let message = "prices apply to one model: send provider and model too.";
         return Err(ApiError::parameter("prices", message));
     };
@@ -202,9 +202,9 @@ async fn prices(app: &App, asked: &RepriceRequest) -> Result<History, ApiError> 
 }
 
 /// Returns the label of the prices in the body.
-fn given(asked: &RepriceRequest, repricing: &Repricing) -> Option<String> {
-    asked.prices.as_ref()?;
-    let priced = repricing.prices.at(asked.provider.as_ref()?, asked.model.as_ref()?, repricing.from_ms);
+fn given(body: &RepriceRequest, repricing: &Repricing) -> Option<String> {
+    body.prices.as_ref()?;
+    let priced = repricing.prices.at(body.provider.as_ref()?, body.model.as_ref()?, repricing.from_ms);
     priced.map(|(_, label)| label.to_owned())
 }
 

@@ -259,7 +259,7 @@ async fn an_explanation_shows_the_plan_and_calls_no_upstream() {
     let ask = Insider { explain: true, ..insider(key(vec![models(["a/m", "b/m", "c/m", "d/m"])])) };
     let body =
         asks("line", true).replacen('{', r#"{"affinity_key": "talk", "fallback_timeout_ms": 900, "#, 1);
-    let (status, told) = whole(fixture.chat(&body, Some(ask.clone())).await).await;
+    let (status, explanation) = whole(fixture.chat(&body, Some(ask.clone())).await).await;
     assert_eq!(status, 200);
     for (member, want) in [
         ("operation", json!("chat_completions")),
@@ -271,25 +271,35 @@ async fn an_explanation_shows_the_plan_and_calls_no_upstream() {
         ("budget_ms", json!(900)),
         ("refusal", Value::Null),
     ] {
-        assert_eq!(told[member], want, "{member} in {told}");
+        assert_eq!(explanation[member], want, "{member} in {explanation}");
     }
-    assert_eq!(told["affinity"]["key"], json!("talk"));
-    let reasons: Vec<_> = told["passed_over"].as_array().unwrap().iter().collect();
+    assert_eq!(explanation["affinity"]["key"], json!("talk"));
+    let reasons: Vec<_> = explanation["passed_over"].as_array().unwrap().iter().collect();
     assert_eq!(reasons[0], &json!({"provider": "b", "model": "m", "reason": "no_dialect"}));
     assert_eq!(reasons[1], &json!({"provider": "d", "model": "m", "reason": "not_ready"}));
     assert_eq!((&reasons[2]["provider"], &reasons[2]["reason"]), (&json!("a"), &json!("circuit_open")));
-    assert!((1..=30_000).contains(&reasons[2]["wait_ms"].as_u64().unwrap()), "{told}");
+    assert!((1..=30_000).contains(&reasons[2]["wait_ms"].as_u64().unwrap()), "{explanation}");
 
-    let (status, told) = whole(fixture.chat(&asks("a/m", false), Some(ask.clone())).await).await;
-    assert_eq!((status, &told["refusal"]["code"]), (200, &json!("no_eligible_target")), "{told}");
-    let (_, told) = whole(fixture.chat(&asks("d/m", false), Some(ask.clone())).await).await;
-    assert_eq!(told["refusal"]["message"], json!("'d/m' cannot be used: its OAuth sign-in is missing."));
-    let (status, told) = whole(fixture.chat("no JSON", Some(ask.clone())).await).await;
-    assert_eq!((status, &told["refusal"]["status"], &told["selector"]), (200, &json!(400), &Value::Null));
+    let (status, explanation) = whole(fixture.chat(&asks("a/m", false), Some(ask.clone())).await).await;
+    assert_eq!(
+        (status, &explanation["refusal"]["code"]),
+        (200, &json!("no_eligible_target")),
+        "{explanation}"
+    );
+    let (_, explanation) = whole(fixture.chat(&asks("d/m", false), Some(ask.clone())).await).await;
+    assert_eq!(
+        explanation["refusal"]["message"],
+        json!("'d/m' cannot be used: its OAuth sign-in is missing.")
+    );
+    let (status, explanation) = whole(fixture.chat("no JSON", Some(ask.clone())).await).await;
+    assert_eq!(
+        (status, &explanation["refusal"]["status"], &explanation["selector"]),
+        (200, &json!(400), &Value::Null)
+    );
     let expired = Access { expires_at_ms: Some(1), ..key(vec![]) };
     let ask = Insider { explain: true, ..insider(expired) };
-    let (_, told) = whole(fixture.chat(&asks("line", false), Some(ask)).await).await;
-    assert_eq!(told["refusal"]["code"], json!("invalid_api_key"));
+    let (_, explanation) = whole(fixture.chat(&asks("line", false), Some(ask)).await).await;
+    assert_eq!(explanation["refusal"]["code"], json!("invalid_api_key"));
     assert!(fixture.events.try_recv().is_err(), "nothing is recorded");
 }
 

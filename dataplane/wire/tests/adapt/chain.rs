@@ -135,7 +135,12 @@ fn marked_loop() -> Value {
                 {"type": "tool_result", "tool_use_id": "c1", "content": "y", "cache_control": mark}]}]})
 }
 
-fn said(client: Dialect, target: Dialect, traits: &Traits<'_>, request: &Value) -> (Value, Box<dyn Answers>) {
+fn prepared(
+    client: Dialect,
+    target: Dialect,
+    traits: &Traits<'_>,
+    request: &Value,
+) -> (Value, Box<dyn Answers>) {
     let prepared = prepare(find(client, target).unwrap(), request.to_string().as_bytes(), traits).unwrap();
     (serde_json::from_slice(&prepared.body).unwrap(), prepared.answers)
 }
@@ -143,7 +148,7 @@ fn said(client: Dialect, target: Dialect, traits: &Traits<'_>, request: &Value) 
 #[test]
 fn claude_on_bedrock_gets_cache_marks_thinking_and_top_k_of_messages() {
     let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
-    let (sent, _) = said(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
+    let (sent, _) = prepared(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let point = json!({"cachePoint": {"type": "default"}});
     let long = json!({"cachePoint": {"type": "default", "ttl": "1h"}});
     assert_eq!(sent["system"], json!([{"text": "S"}, {"text": "T"}, long]));
@@ -163,14 +168,14 @@ fn claude_on_bedrock_gets_cache_marks_thinking_and_top_k_of_messages() {
     assert!(fields.get("top_k").is_none(), "Claude takes none while it thinks");
     let mut calm = marked_loop();
     calm.as_object_mut().unwrap().remove("thinking");
-    let (sent, _) = said(Dialect::Messages, Dialect::Bedrock, &traits, &calm);
+    let (sent, _) = prepared(Dialect::Messages, Dialect::Bedrock, &traits, &calm);
     assert_eq!(sent["additionalModelRequestFields"], json!({"top_k": 40}));
 }
 
 #[test]
 fn messages_clients_get_the_signed_thinking_of_claude_on_bedrock() {
     let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
-    let (_, answers) = said(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
+    let (_, answers) = prepared(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let want = json!([
         {"type": "thinking", "thinking": "so", "signature": SIGNED},
         {"type": "redacted_thinking", "data": "cmVk"},
@@ -288,10 +293,10 @@ fn gemini_signatures_round_trip_through_messages_and_responses_clients() {
                 {"type": "function_call_output", "call_id": id, "output": "y"}]}),
         };
         let gemini = Traits::of("gemini-3-pro-preview");
-        let (_, answers) = said(client, Dialect::Gemini, &gemini, &turn("c0"));
+        let (_, answers) = prepared(client, Dialect::Gemini, &gemini, &turn("c0"));
         for id in signed_calls(client, &*answers) {
             assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{id}");
-            let (sent, _) = said(client, Dialect::Gemini, &gemini, &turn(&id));
+            let (sent, _) = prepared(client, Dialect::Gemini, &gemini, &turn(&id));
             let call = &sent["contents"][1]["parts"][0];
             assert_eq!(call["thoughtSignature"], SIGNED, "{client:?}");
             let answered = &sent["contents"][2]["parts"][0]["functionResponse"]["id"];
@@ -300,7 +305,7 @@ fn gemini_signatures_round_trip_through_messages_and_responses_clients() {
                 (answered, &json!(id.split("__").next().unwrap()))
             );
             // Other targets get the id without the signature.
-            let (sent, _) = said(client, Dialect::Chat, &Traits::of("gpt-5"), &turn(&id));
+            let (sent, _) = prepared(client, Dialect::Chat, &Traits::of("gpt-5"), &turn(&id));
             let call = &sent["messages"][1]["tool_calls"][0];
             assert_eq!((&call["id"], call.get("extra_content")), (answered, None));
             assert_eq!(sent["messages"][2]["tool_call_id"], *answered);

@@ -97,8 +97,8 @@ fn max_tokens_is_accepted_in_any_number_notation() {
     for bound in ["100", "1e2", "100.0"] {
         let mut request = question(false);
         request["max_tokens"] = serde_json::from_str(bound).unwrap();
-        let (said, _) = prepare(CLAUDE, &request);
-        assert_eq!(said["inferenceConfig"]["maxTokens"], 100, "{bound}");
+        let (sent, _) = prepare(CLAUDE, &request);
+        assert_eq!(sent["inferenceConfig"]["maxTokens"], 100, "{bound}");
     }
 }
 
@@ -173,9 +173,9 @@ fn exceptions_have_the_status_of_their_kind_and_are_cleaned() {
         ]
         .concat();
         let (out, state) = relay(&[&input]);
-        let (said, error) = (read(&out), state.error.unwrap());
+        let (answer, error) = (read(&out), state.error.unwrap());
         assert_eq!(error.status, Some(status), "{kind}");
-        assert_eq!(said.choices[0].content, "a");
+        assert_eq!(answer.choices[0].content, "a");
         assert!(!error.message.contains("canary") && !String::from_utf8_lossy(&out).contains("canary"));
     }
     let headers = [(":message-type", "error"), (":error-code", "InternalError"), (":error-message", "broke")];

@@ -23,12 +23,12 @@ pub(crate) fn reasoning() -> Traits<'static> {
     Traits { reasoning: true, effort_words: false, ..Traits::of("claude") }
 }
 
-pub(crate) fn said_to(request: &Value, target: &Traits<'_>) -> Value {
+pub(crate) fn sent_to(request: &Value, target: &Traits<'_>) -> Value {
     serde_json::from_slice(&prepare(request, target).unwrap().body).unwrap()
 }
 
-pub(crate) fn said(request: &Value) -> Value {
-    said_to(request, &Traits::of("claude"))
+pub(crate) fn sent(request: &Value) -> Value {
+    sent_to(request, &Traits::of("claude"))
 }
 
 pub(crate) fn request(messages: &Value) -> Value {
@@ -114,7 +114,7 @@ pub(crate) fn streamed(events: &[Value], stop_reason: &str) -> Vec<Value> {
 
 #[test]
 fn results_of_parallel_calls_come_first_in_one_user_message() {
-    let body = said(&request(&json!([
+    let body = sent(&request(&json!([
         {"role": "user", "content": "a"},
         {"role": "assistant", "content": "", "tool_calls": [call("1", "{}"), call("2", "")]},
         {"role": "user", "content": "before the results"},
@@ -133,7 +133,7 @@ fn results_of_parallel_calls_come_first_in_one_user_message() {
 
 #[test]
 fn text_that_is_empty_is_left_out() {
-    let body = said(&request(&json!([
+    let body = sent(&request(&json!([
         {"role": "system", "content": ""},
         {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "a"}]},
         {"role": "assistant", "content": ""},
@@ -153,7 +153,7 @@ fn text_that_is_empty_is_left_out() {
 #[test]
 fn a_tool_result_without_content_becomes_an_empty_text() {
     for content in [json!(""), json!(null), json!([])] {
-        let body = said(&request(&json!([{"role": "tool", "tool_call_id": "1", "content": content}])));
+        let body = sent(&request(&json!([{"role": "tool", "tool_call_id": "1", "content": content}])));
         assert_eq!(
             body["messages"][0]["content"],
             json!([{"type": "tool_result", "tool_use_id": "1", "content": ""}])
@@ -163,7 +163,7 @@ fn a_tool_result_without_content_becomes_an_empty_text() {
 
 #[test]
 fn a_replaced_call_id_is_the_same_in_the_call_and_its_result() {
-    let body = said(&request(&json!([
+    let body = sent(&request(&json!([
         {"role": "assistant", "tool_calls": [call("functions.f:0", "{}"), call("functions.f:1", "{}")]},
         {"role": "tool", "tool_call_id": "functions.f:0", "content": "0"},
         {"role": "tool", "tool_call_id": "functions.f:1", "content": "1"},
@@ -227,13 +227,13 @@ fn a_null_member_of_a_chat_request_counts_as_absent() {
     let bare = request(&json!([{"role": "user", "content": "x"}]));
     let mut nulls = request(&json!([{"role": "user", "content": "x", "name": null, "cache_control": null}]));
     names.iter().for_each(|name| nulls[name] = Value::Null);
-    assert_eq!(said(&nulls), said(&bare));
+    assert_eq!(sent(&nulls), sent(&bare));
     let assistant = json!({"role": "assistant", "content": "x"});
     let mut nulls = assistant.clone();
     for name in ["refusal", "tool_calls", "function_call", "audio", "thinking_blocks", "reasoning_content"] {
         nulls[name] = Value::Null;
     }
-    assert_eq!(said(&request(&json!([nulls]))), said(&request(&json!([assistant]))));
+    assert_eq!(sent(&request(&json!([nulls]))), sent(&request(&json!([assistant]))));
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn members_with_default_values_are_accepted() {
     ] {
         let mut request = bare.clone();
         request[name] = value;
-        assert_eq!(said(&request), said(&bare), "{name}");
+        assert_eq!(sent(&request), sent(&bare), "{name}");
     }
 }
 
@@ -325,7 +325,7 @@ fn a_parameter_schema_without_type_becomes_an_object_schema() {
         json!({"model": "m", "messages": [{"role": "user", "content": "x"}],
             "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}]})
     };
-    let schema = |parameters: Value| said(&tools(parameters))["tools"][0]["input_schema"].clone();
+    let schema = |parameters: Value| sent(&tools(parameters))["tools"][0]["input_schema"].clone();
     assert_eq!(schema(json!({})), json!({"type": "object", "properties": {}}));
     assert_eq!(
         schema(json!({"properties": {"\"": {}}, "type": null})),
@@ -338,7 +338,7 @@ fn a_parameter_schema_without_type_becomes_an_object_schema() {
 fn a_cache_mark_goes_to_the_matching_anthropic_block() {
     let mark = json!({"type": "ephemeral"});
     let part = json!({"type": "text", "text": "x", "cache_control": mark});
-    let body = said(&request(&json!([
+    let body = sent(&request(&json!([
         {"role": "system", "content": [part]},
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}],
             "cache_control": mark},
@@ -359,7 +359,7 @@ fn a_cache_mark_goes_to_the_matching_anthropic_block() {
 fn a_final_assistant_text_loses_its_trailing_blanks() {
     let last = |content: Value| {
         let messages = json!([{"role": "user", "content": "a"}, {"role": "assistant", "content": content}]);
-        said(&request(&messages))["messages"].get(1).cloned()
+        sent(&request(&messages))["messages"].get(1).cloned()
     };
     assert_eq!(last(json!("So: \n")), Some(json!({"role": "assistant", "content": "So:"})));
     assert_eq!(
@@ -377,9 +377,9 @@ fn sampling_members_are_omitted_while_thinking_is_enabled() {
     for (name, value) in [("temperature", 0.5), ("top_p", 0.5), ("top_k", 3.0)] {
         request[name] = json!(value);
     }
-    assert_eq!(said_to(&request, &reasoning())["temperature"], 0.5);
+    assert_eq!(sent_to(&request, &reasoning())["temperature"], 0.5);
     request["reasoning_effort"] = json!("low");
-    let body = said_to(&request, &reasoning());
+    let body = sent_to(&request, &reasoning());
     assert_eq!(body["thinking"], json!({"type": "enabled", "budget_tokens": 1024}));
     for name in ["temperature", "top_p", "top_k"] {
         assert_eq!(body.get(name), None);
@@ -391,13 +391,13 @@ fn thinking_is_bounded_by_max_tokens_and_omitted_for_a_forced_tool() {
     let mut request = request(&json!([{"role": "user", "content": "x"}]));
     request["reasoning_effort"] = json!("high");
     request["max_tokens"] = json!(5000);
-    assert_eq!(said_to(&request, &reasoning())["thinking"]["budget_tokens"], 4096);
+    assert_eq!(sent_to(&request, &reasoning())["thinking"]["budget_tokens"], 4096);
     request["max_tokens"] = json!(1000);
-    assert_eq!(said_to(&request, &reasoning()).get("thinking"), None);
+    assert_eq!(sent_to(&request, &reasoning()).get("thinking"), None);
     request["max_tokens"] = json!(5000);
     request["tools"] = json!([{"type": "function", "function": {"name": "f"}}]);
     request["tool_choice"] = json!("required");
-    let body = said_to(&request, &reasoning());
+    let body = sent_to(&request, &reasoning());
     assert_eq!((body.get("thinking"), &body["tool_choice"]["type"]), (None, &json!("any")));
 }
 
@@ -413,7 +413,7 @@ fn a_tool_loop_without_signed_thinking_continues_without_thinking() {
         messages.extend_from_slice(then);
         let mut request = request(&json!(messages));
         request["thinking"] = json!({"type": "enabled", "budget_tokens": 1024});
-        said_to(&request, &reasoning())
+        sent_to(&request, &reasoning())
     };
     assert_eq!(talk(&json!([]), &[]).get("thinking"), None);
     assert_eq!(talk(&thoughts, &[])["thinking"]["type"], "enabled");
@@ -424,7 +424,7 @@ fn a_tool_loop_without_signed_thinking_continues_without_thinking() {
 
 #[test]
 fn thinking_blocks_kept_in_pieces_are_joined() {
-    let body = said_to(
+    let body = sent_to(
         &request(
             &json!([{"role": "user", "content": "x"}, {"role": "assistant", "content": "A", "thinking_blocks": [
             {"index": 0, "type": "thinking", "thinking": "a", "signature": ""},

@@ -9,7 +9,7 @@ use wire::stream::Trouble;
 
 use crate::chat_over_messages::{
     answers_with, arguments, block_start, block_stop, delta, message_delta, message_start, message_stop,
-    reasoning, relay, relay_of, request, said_to, sse, streamed, text, tool, usage_wanted,
+    reasoning, relay, relay_of, request, sent_to, sse, streamed, text, tool, usage_wanted,
 };
 use crate::chat_reader::{plain, read_stream};
 use crate::normal::decode;
@@ -382,7 +382,7 @@ fn clients_that_use_thinking_get_thinking_blocks_to_send_back() {
     let whole: Value = serde_json::from_slice(&whole.body).unwrap();
     assert_eq!(whole["choices"][0]["message"]["thinking_blocks"], kept);
     message["content"] = json!("Checking.");
-    let again = said_to(&request(&json!([{"role": "user", "content": "x"}, message])), &reasoning());
+    let again = sent_to(&request(&json!([{"role": "user", "content": "x"}, message])), &reasoning());
     assert_eq!(again["messages"][1]["content"][0], kept[0]);
     assert_eq!(again["messages"][1]["content"][1], kept[1]);
     let (out, _) = relay_of(&*answers_with(&usage_wanted()), &[&input]);

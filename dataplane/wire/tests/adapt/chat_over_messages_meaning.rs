@@ -12,7 +12,7 @@ use crate::chat_reader::{plain, read_stream};
 
 /// An item of a conversation, independent of any protocol.
 #[derive(Clone, Debug, PartialEq)]
-enum Said {
+enum Item {
     System(String),
     User(String),
     Image(String),
@@ -48,65 +48,65 @@ pub(crate) fn input() -> impl Strategy<Value = Value> {
 }
 
 /// Generates an assistant turn with tool calls, followed by the results of all of them.
-fn acts() -> impl Strategy<Value = Vec<Said>> {
+fn items() -> impl Strategy<Value = Vec<Item>> {
     let call = ("[a-zA-Z0-9:._é -]{1,80}", "[a-z_]{1,8}", input(), text());
     (proptest::option::of((text(), text())), proptest::option::of(text()), vec(call, 1..4)).prop_map(
-        |(thought, said, calls)| {
-            let mut acts: Vec<Said> =
-                thought.map(|(text, signature)| Said::Thought(text, signature)).into_iter().collect();
-            acts.extend(said.map(Said::Assistant));
+        |(thought, words, calls)| {
+            let mut items: Vec<Item> =
+                thought.map(|(text, signature)| Item::Thought(text, signature)).into_iter().collect();
+            items.extend(words.map(Item::Assistant));
             let id = |position: usize, id: &str| format!("{position}{id}");
-            acts.extend(
+            items.extend(
                 calls
                     .iter()
                     .enumerate()
-                    .map(|(n, call)| Said::Call(id(n, &call.0), call.1.clone(), call.2.clone())),
+                    .map(|(n, call)| Item::Call(id(n, &call.0), call.1.clone(), call.2.clone())),
             );
-            acts.extend(
-                calls.iter().enumerate().map(|(n, call)| Said::Result(id(n, &call.0), call.3.clone())),
+            items.extend(
+                calls.iter().enumerate().map(|(n, call)| Item::Result(id(n, &call.0), call.3.clone())),
             );
-            acts
+            items
         },
     )
 }
 
-fn conversation() -> impl Strategy<Value = Vec<Said>> {
+fn conversation() -> impl Strategy<Value = Vec<Item>> {
     let turn = prop_oneof![
-        2 => text().prop_map(|text| vec![Said::User(text)]),
+        2 => text().prop_map(|text| vec![Item::User(text)]),
         1 => (text(), "[a-z]{1,9}").prop_map(|(text, name)| {
-            vec![Said::User(text), Said::Image(format!("https://example.com/{name}.png"))]
+            vec![Item::User(text), Item::Image(format!("https://example.com/{name}.png"))]
         }),
-        1 => vec("[A-Za-z0-9+/]{4}", 1..4).prop_map(|data| vec![Said::Image(format!("data:image/png;base64,{}", data.concat()))]),
-        1 => text().prop_map(|text| vec![Said::System(text)]),
-        2 => text().prop_map(|text| vec![Said::Assistant(text)]),
-        2 => acts(),
+        1 => vec("[A-Za-z0-9+/]{4}", 1..4).prop_map(|data| vec![Item::Image(format!("data:image/png;base64,{}", data.concat()))]),
+        1 => text().prop_map(|text| vec![Item::System(text)]),
+        2 => text().prop_map(|text| vec![Item::Assistant(text)]),
+        2 => items(),
     ];
     (vec(turn, 0..8), text()).prop_map(|(turns, last)| {
         let mut conversation = turns.concat();
-        conversation.push(Said::User(last));
+        conversation.push(Item::User(last));
         conversation
     })
 }
 
 /// Translates a conversation into a chat request. With `split`, each user text is a message; otherwise adjacent user
 /// items share one.
-fn in_chat(conversation: &[Said], split: bool) -> Value {
+fn in_chat(conversation: &[Item], split: bool) -> Value {
     let mut messages: Vec<Value> = Vec::new();
-    for said in conversation {
-        match said {
-            Said::System(text) => messages.push(json!({"role": "developer", "content": text})),
-            Said::User(text) if split => messages.push(json!({"role": "user", "content": text})),
-            Said::User(text) => part(&mut messages, &json!({"type": "text", "text": text})),
-            Said::Image(url) => part(&mut messages, &json!({"type": "image_url", "image_url": {"url": url}})),
-            Said::Assistant(text) => match messages.last_mut() {
+    for item in conversation {
+        match item {
+            Item::System(text) => messages.push(json!({"role": "developer", "content": text})),
+            Item::User(text) if split => messages.push(json!({"role": "user", "content": text})),
+            Item::User(text) => part(&mut messages, &json!({"type": "text", "text": text})),
+            Item::Image(url) => part(&mut messages, &json!({"type": "image_url", "image_url": {"url": url}})),
+            Item::Assistant(text) => match messages.last_mut() {
                 Some(last) if last.get("thinking_blocks").is_some() && last["content"].is_null() => {
                     last["content"] = json!(text)
                 }
                 _ => messages.push(json!({"role": "assistant", "content": text})),
             },
-            Said::Thought(text, signature) => messages.push(json!({"role": "assistant", "content": null,
+            Item::Thought(text, signature) => messages.push(json!({"role": "assistant", "content": null,
                 "thinking_blocks": [{"type": "thinking", "thinking": text, "signature": signature}]})),
-            Said::Call(id, name, input) => {
+            Item::Call(id, name, input) => {
                 let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": input.to_string()}});
                 match messages.last_mut() {
                     Some(last) if last["role"] == "assistant" => match last.get_mut("tool_calls") {
@@ -116,7 +116,7 @@ fn in_chat(conversation: &[Said], split: bool) -> Value {
                     _ => messages.push(json!({"role": "assistant", "content": null, "tool_calls": [call]})),
                 }
             }
-            Said::Result(id, text) => {
+            Item::Result(id, text) => {
                 messages.push(json!({"role": "tool", "tool_call_id": id, "content": text}))
             }
         }
@@ -133,8 +133,8 @@ fn part(messages: &mut Vec<Value>, part: &Value) {
 
 /// Reads the conversation of a Messages request. Asserts that roles alternate and that tool results come first in a
 /// message.
-fn of_messages(body: &Value) -> Vec<Said> {
-    let mut understood: Vec<Said> = texts(&body["system"]).into_iter().map(Said::System).collect();
+fn of_messages(body: &Value) -> Vec<Item> {
+    let mut understood: Vec<Item> = texts(&body["system"]).into_iter().map(Item::System).collect();
     let mut before = "";
     for message in body["messages"].as_array().unwrap() {
         let role = message["role"].as_str().unwrap();
@@ -151,16 +151,16 @@ fn of_messages(body: &Value) -> Vec<Said> {
     understood
 }
 
-fn of_block(role: &str, block: &Value) -> Said {
+fn of_block(role: &str, block: &Value) -> Item {
     let text = |name: &str| block[name].as_str().unwrap().to_owned();
     match block["type"].as_str().unwrap() {
         "text" => speech(role, &text("text")),
-        "thinking" => Said::Thought(text("thinking"), text("signature")),
-        "tool_use" => Said::Call(text("id"), text("name"), block["input"].clone()),
-        "tool_result" => Said::Result(text("tool_use_id"), texts(&block["content"]).concat()),
+        "thinking" => Item::Thought(text("thinking"), text("signature")),
+        "tool_use" => Item::Call(text("id"), text("name"), block["input"].clone()),
+        "tool_result" => Item::Result(text("tool_use_id"), texts(&block["content"]).concat()),
         "image" => {
             let source = |name: &str| block["source"][name].as_str().unwrap();
-            Said::Image(match source("type") {
+            Item::Image(match source("type") {
                 "url" => source("url").to_owned(),
                 _ => format!("data:{};base64,{}", source("media_type"), source("data")),
             })
@@ -169,9 +169,9 @@ fn of_block(role: &str, block: &Value) -> Said {
     }
 }
 
-fn speech(role: &str, text: &str) -> Said {
+fn speech(role: &str, text: &str) -> Item {
     assert!(!text.is_empty());
-    if role == "user" { Said::User(text.to_owned()) } else { Said::Assistant(text.to_owned()) }
+    if role == "user" { Item::User(text.to_owned()) } else { Item::Assistant(text.to_owned()) }
 }
 
 fn texts(content: &Value) -> Vec<String> {
@@ -188,7 +188,7 @@ fn texts(content: &Value) -> Vec<String> {
 }
 
 /// Normalizes a conversation: separates the system texts and replaces call ids with numbers in order of appearance.
-fn meaning(conversation: Vec<Said>) -> (Vec<Said>, Vec<Said>) {
+fn meaning(conversation: Vec<Item>) -> (Vec<Item>, Vec<Item>) {
     let mut ids: Vec<String> = Vec::new();
     let mut number = |id: String| {
         let known = ids.iter().rposition(|known| *known == id);
@@ -198,12 +198,12 @@ fn meaning(conversation: Vec<Said>) -> (Vec<Said>, Vec<Said>) {
         });
         number.to_string()
     };
-    let numbered = conversation.into_iter().map(|said| match said {
-        Said::Call(id, name, input) => Said::Call(number(id), name, input),
-        Said::Result(id, text) => Said::Result(number(id), text),
+    let numbered = conversation.into_iter().map(|item| match item {
+        Item::Call(id, name, input) => Item::Call(number(id), name, input),
+        Item::Result(id, text) => Item::Result(number(id), text),
         other => other,
     });
-    numbered.partition(|said| matches!(said, Said::System(_)))
+    numbered.partition(|item| matches!(item, Item::System(_)))
 }
 
 fn answers(seed: &str) -> Box<dyn Answers> {
@@ -338,7 +338,7 @@ pub(crate) fn escaped(json: &str) -> String {
 proptest! {
     #[test]
     fn conversations_keep_their_meaning(conversation in conversation(), split in any::<bool>()) {
-        let has_parts = conversation.iter().any(|said| matches!(said, Said::Image(_)));
+        let has_parts = conversation.iter().any(|item| matches!(item, Item::Image(_)));
         let request = in_chat(&conversation, split && !has_parts).to_string();
         let target = Traits { reasoning: true, ..Traits::of("claude") };
         let asking = Asking { body: request.as_bytes(), target: &target, selector: "fast", seed: "T", now_s: 1, input_tokens: 0 };

@@ -7,7 +7,7 @@ use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, BadAnswer, Traits, find};
 use wire::stream::{StreamState, Trouble};
 
-use crate::chat_said::{Read, read};
+use crate::chat_client::{Read, read};
 use crate::pair::{cuttings, fixture, fixture_json};
 
 fn prepare(request: &Value) -> Result<(Value, Box<dyn Answers>), String> {
@@ -174,9 +174,9 @@ fn output_without_deltas_is_sent_from_the_complete_item() {
             ],
         ),
     ];
-    for (name, mut told) in rows {
-        told.push(completed(&json!([message("hi"), call])));
-        let got = read(&relay(&[&events(&told)]).0);
+    for (name, mut incoming) in rows {
+        incoming.push(completed(&json!([message("hi"), call])));
+        let got = read(&relay(&[&events(&incoming)]).0);
         assert_eq!(got.content, "hi", "{name}");
         assert_eq!(got.calls, [["c", "function", "f", "{\"a\":1}"].map(str::to_owned)], "{name}");
         assert_eq!((got.finish.as_deref(), got.done), (Some("tool_calls"), true), "{name}");

@@ -12,13 +12,13 @@ use crate::pair::{fixture, fixture_json, prepare};
 const GEMINI: &str = "gemini-2.5-flash-image";
 const IMAGEN: &str = "imagen-4.0-generate-001";
 
-fn asked(body: &Value, model: &str) -> Prepared {
+fn prepared(body: &Value, model: &str) -> Prepared {
     let pair = find(Dialect::Images, Dialect::Gemini).unwrap();
     prepare(pair, body.to_string().as_bytes(), &Traits::of(model)).unwrap()
 }
 
 fn answers(model: &str) -> Box<dyn Answers> {
-    asked(&json!({"model": "img", "prompt": "x"}), model).answers
+    prepared(&json!({"model": "img", "prompt": "x"}), model).answers
 }
 
 fn whole(model: &str, body: &Value) -> Result<TranslatedAnswer, BadAnswer> {
@@ -46,7 +46,7 @@ fn the_recorded_request_is_translated_for_gemini_and_imagen() {
     for (model, file, call) in
         [(GEMINI, "gemini_request", UpstreamCall::Whole), (IMAGEN, "imagen_request", UpstreamCall::Predict)]
     {
-        let prepared = asked(&fixture_json("images/request.json"), model);
+        let prepared = prepared(&fixture_json("images/request.json"), model);
         let got: Value = serde_json::from_slice(&prepared.body).unwrap();
         assert_eq!(got, fixture_json(&format!("images/{file}.json")));
         assert_eq!(prepared.answers.call(false), call);
@@ -130,9 +130,13 @@ fn a_refusal_becomes_the_openai_moderation_error() {
         ),
         (json!({"predictions": [{"raiFilteredReason": "Filtered: 1."}]}), "Filtered: 1."),
     ];
-    for (said, why) in rows {
-        let Err(BadAnswer::Error(error)) = whole(GEMINI, &said) else { panic!("{said}") };
-        assert_eq!((error.status, error.code.as_deref()), (Some(400), Some("moderation_blocked")), "{said}");
+    for (response, why) in rows {
+        let Err(BadAnswer::Error(error)) = whole(GEMINI, &response) else { panic!("{response}") };
+        assert_eq!(
+            (error.status, error.code.as_deref()),
+            (Some(400), Some("moderation_blocked")),
+            "{response}"
+        );
         assert_eq!(error.kind.as_deref(), Some("image_generation_user_error"));
         assert!(error.message.ends_with(why), "{}", error.message);
     }
@@ -156,8 +160,8 @@ fn a_response_without_an_image_reports_its_text_or_reason() {
         (json!({"predictions": [{"mimeType": "image/png"}]}), ""),
         (json!({}), ""),
     ];
-    for (said, words) in rows {
-        assert_eq!(whole(GEMINI, &said), Err(BadAnswer::Nothing(words.to_owned())), "{said}");
+    for (response, words) in rows {
+        assert_eq!(whole(GEMINI, &response), Err(BadAnswer::Nothing(words.to_owned())), "{response}");
     }
 }
 
@@ -189,7 +193,7 @@ fn an_unrequested_stream_is_an_error() {
 fn a_frame_count_of_one_is_accepted_for_an_image() {
     let body =
         json!({"model": "img", "prompt": "x", "frame_count": 1, "stream": false, "n": 1, "size": null});
-    assert_eq!(asked(&body, GEMINI).body, asked(&json!({"prompt": "x"}), GEMINI).body);
+    assert_eq!(prepared(&body, GEMINI).body, prepared(&json!({"prompt": "x"}), GEMINI).body);
 }
 
 /// Generates a part of an answer, and the data of the image that the client gets from it, if any.
@@ -214,9 +218,9 @@ proptest! {
         spaces in any::<bool>(),
     ) {
         let body = json!({"model": "img", "prompt": prompt});
-        let sent: Value = serde_json::from_slice(&asked(&body, GEMINI).body).unwrap();
+        let sent: Value = serde_json::from_slice(&prepared(&body, GEMINI).body).unwrap();
         prop_assert_eq!(&sent["contents"][0]["parts"][0]["text"], &json!(prompt));
-        let sent: Value = serde_json::from_slice(&asked(&body, IMAGEN).body).unwrap();
+        let sent: Value = serde_json::from_slice(&prepared(&body, IMAGEN).body).unwrap();
         prop_assert_eq!(&sent["instances"][0]["prompt"], &json!(prompt));
 
         let candidate_parts: Vec<&Value> = parts.iter().map(|(part, _)| part).collect();

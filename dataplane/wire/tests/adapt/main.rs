@@ -11,6 +11,8 @@
 
 mod chain;
 mod chat_choices;
+#[path = "../hold/chat_client.rs"]
+mod chat_client;
 mod chat_over_bedrock;
 mod chat_over_gemini;
 mod chat_over_messages;
@@ -18,8 +20,6 @@ mod chat_over_messages_answers;
 mod chat_over_messages_meaning;
 mod chat_over_responses;
 mod chat_reader;
-#[path = "../hold/chat_said.rs"]
-mod chat_said;
 mod docs;
 mod flaws;
 mod images_over_gemini;

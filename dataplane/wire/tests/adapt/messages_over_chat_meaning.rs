@@ -19,7 +19,7 @@ fn conversation() -> impl Strategy<Value = Value> {
     (system(), vec(turn, 1..5), text(), any::<bool>()).prop_map(|(system, turns, last, as_string)| {
         let mut messages = Vec::new();
         let mut results: Vec<Value> = Vec::new();
-        for (blocks, (said, calls)) in turns {
+        for (blocks, (texts, calls)) in turns {
             results.extend(blocks);
             messages.push(json!({"role": "user", "content": std::mem::take(&mut results)}));
             let calls = calls.into_iter().enumerate().map(|(n, (id, name, input, result))| {
@@ -27,7 +27,7 @@ fn conversation() -> impl Strategy<Value = Value> {
                 results.push(json!({"type": "tool_result", "tool_use_id": id, "content": result, "is_error": true}));
                 json!({"type": "tool_use", "id": id, "name": name, "input": input})
             });
-            let content: Vec<Value> = said.into_iter().chain(calls.collect::<Vec<_>>()).collect();
+            let content: Vec<Value> = texts.into_iter().chain(calls.collect::<Vec<_>>()).collect();
             messages.push(json!({"role": "assistant", "content": content}));
         }
         let content = if results.is_empty() && as_string { json!(last) } else {

@@ -7,11 +7,11 @@ use wire::adapt::{Adaptation, find};
 
 use crate::normal::decode;
 use crate::pair::{answers, cuttings, fixture, fixture_json, relay};
-use crate::{chat_said, responses_reader};
+use crate::{chat_client, responses_reader};
 
 /// The content of a stream as read by a client of any dialect.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ClientReading {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
@@ -32,7 +32,7 @@ fn recorded(folder: &str) -> Vec<(Value, Vec<u8>)> {
 
 /// Returns the stream as `client` reads it from a target that speaks `target`. Panics if the output depends on how the
 /// input is cut; long inputs are only read whole.
-pub(crate) fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> Said {
+pub(crate) fn read_by(client: Dialect, target: Dialect, name: &Value, input: &[u8]) -> ClientReading {
     let pair: &Adaptation = find(client, target).unwrap();
     let args = json!({"thinking": true, "include_usage": true, "model": "m"});
     let answers = answers(pair, &args, true);
@@ -50,10 +50,10 @@ pub(crate) fn said(client: Dialect, target: Dialect, name: &Value, input: &[u8])
     }
 }
 
-fn of_chat(stream: &[u8]) -> Said {
-    let read = chat_said::read(stream);
+fn of_chat(stream: &[u8]) -> ClientReading {
+    let read = chat_client::read(stream);
     let calls = read.calls.into_iter().map(|[id, _, name, input]| [id, name, input]);
-    Said {
+    ClientReading {
         calls: calls.collect(),
         text: read.content,
         reasoning: read.reasoning,
@@ -64,7 +64,7 @@ fn of_chat(stream: &[u8]) -> Said {
     }
 }
 
-fn of_responses(stream: &[u8]) -> Said {
+fn of_responses(stream: &[u8]) -> ClientReading {
     let read = responses_reader::read(stream);
     let calls = read.calls();
     let reason = match (&*read.end, read.response["incomplete_details"]["reason"].as_str()) {
@@ -74,7 +74,7 @@ fn of_responses(stream: &[u8]) -> Said {
         _ => None,
     };
     let usage = Some(&read.response["usage"]).filter(|usage| usage.is_object());
-    Said {
+    ClientReading {
         text: output_text(stream),
         reasoning: read.text("reasoning_text"),
         refusal: read.text("refusal"),
@@ -91,8 +91,8 @@ fn output_text(stream: &[u8]) -> String {
     events.map(|event| text(&serde_json::from_str::<Value>(&event.data).unwrap()["delta"])).collect()
 }
 
-fn of_messages(stream: &[u8]) -> Said {
-    let mut read = Said::default();
+fn of_messages(stream: &[u8]) -> ClientReading {
+    let mut read = ClientReading::default();
     let mut open = Value::Null;
     for event in decode(stream) {
         let data: Value = serde_json::from_str(&event.data).unwrap();
@@ -167,14 +167,14 @@ fn prompt_usage(usage: &Value) -> [u64; 4] {
 }
 
 /// Returns the content that a vector of a chat stream expects.
-fn expected_of_chat(expect: &Value) -> Said {
+fn expected_of_chat(expect: &Value) -> ClientReading {
     let calls = expect["tool_calls"].as_array().into_iter().flatten();
     let calls: Vec<_> =
         calls.map(|call| ["id", "name", "arguments"].map(|member| text(&call[member]))).collect();
     let failed = !expect["error"].is_null() || expect["truncated"] == true;
     // A stream with calls ends with `tool_calls`, whatever finish reason the vendor sends.
     let reason = if calls.is_empty() { expect["finish_reason"].as_str() } else { Some("tool_calls") };
-    Said {
+    ClientReading {
         text: text(&expect["text"]),
         reasoning: text(&expect["reasoning"]),
         refusal: text(&expect["refusal"]),
@@ -196,7 +196,7 @@ fn recorded_chat_streams_match_their_vectors() {
         let expect = &case["expect"];
         for client in [Dialect::Messages, Dialect::Responses] {
             let mut want = expected_of_chat(expect);
-            let mut got = said(client, Dialect::Chat, &case["id"], &input);
+            let mut got = read_by(client, Dialect::Chat, &case["id"], &input);
             if let Some(length) = expect["text_len"].as_u64() {
                 assert_eq!(got.text.len() as u64, length, "{}", case["id"]);
                 want.text.clone_from(&got.text);
@@ -238,7 +238,7 @@ fn recorded_messages_streams_match_their_vectors() {
     assert_eq!(streams.len(), 8);
     for (case, input) in streams {
         let (expect, name) = (&case["expect"], &case["id"]);
-        let mut got = said(Dialect::Chat, Dialect::Messages, name, &input);
+        let mut got = read_by(Dialect::Chat, Dialect::Messages, name, &input);
         for [_, _, arguments] in &mut got.calls {
             *arguments = serde_json::from_str::<Value>(arguments).unwrap().to_string();
         }
@@ -251,10 +251,10 @@ fn recorded_messages_streams_match_their_vectors() {
             assert!(!got.failed && got.reason.is_some() && !got.text.is_empty(), "{name}: {got:?}");
             continue;
         }
-        let mut want = Said {
+        let mut want = ClientReading {
             reason: expect["stop_reason"].as_str().map(chat_reason),
             usage: Some(messages_usage(&expect["usage"])),
-            ..Said::default()
+            ..ClientReading::default()
         };
         for block in expect["blocks"].as_array().unwrap() {
             match block["type"].as_str().unwrap() {
@@ -277,7 +277,7 @@ fn recorded_responses_streams_match_their_vectors() {
     assert_eq!(streams.len(), 7);
     for (case, input) in streams {
         let (expect, name) = (&case["expect"], &case["id"]);
-        let got = said(Dialect::Chat, Dialect::Responses, name, &input);
+        let got = read_by(Dialect::Chat, Dialect::Responses, name, &input);
         let fails = !expect["error"].is_null() || expect["truncated"] == true || expect["status"] == "failed";
         assert_eq!(got.failed, fails, "{name}: {got:?}");
         if fails {

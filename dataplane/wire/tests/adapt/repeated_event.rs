@@ -98,7 +98,7 @@ fn beginning(target: Dialect) -> (&'static str, &'static str) {
 
 /// Relays these events and returns the client's events and the stream's state. `output_bytes` is zeroed because it
 /// depends on how the text is escaped.
-fn told(client: Dialect, target: Dialect, events: &[String]) -> (Vec<Value>, StreamState) {
+fn relayed(client: Dialect, target: Dialect, events: &[String]) -> (Vec<Value>, StreamState) {
     let framed = |(name, data): (&str, &str)| match target {
         Dialect::Bedrock => frame(&[(":event-type", name), (":message-type", "event")], data),
         _ => format!("data: {data}\n\n").into_bytes(),
@@ -148,7 +148,7 @@ proptest! {
                 .zip(&alike)
                 .map(|(blanks, event)| event.replacen('{', &format!("{{{}", " ".repeat(blanks)), 1))
                 .collect();
-            prop_assert_eq!(told(client, target, &alike), told(client, target, &others), "{:?}", target);
+            prop_assert_eq!(relayed(client, target, &alike), relayed(client, target, &others), "{:?}", target);
         }
     }
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, Prepared, Traits, find};
 
-use crate::{chat_said, responses_reader};
+use crate::{chat_client, responses_reader};
 
 fn prepare(client: Dialect, target: Dialect, body: &[u8]) -> Prepared {
     let traits = Traits { files: true, custom_tools: true, ..Traits::of("m") };
@@ -145,8 +145,8 @@ fn deltas() -> impl Strategy<Value = Vec<Value>> {
 }
 
 /// Returns the content of the deltas as a chat client accumulates it.
-fn said(deltas: &[Value]) -> chat_said::Read {
-    let mut read = chat_said::Read::default();
+fn read_deltas(deltas: &[Value]) -> chat_client::Read {
+    let mut read = chat_client::Read::default();
     for delta in deltas {
         read.content.push_str(delta["content"].as_str().unwrap_or_default());
         read.reasoning.push_str(delta["reasoning_content"].as_str().unwrap_or_default());
@@ -229,12 +229,12 @@ proptest! {
         let back = prepare(Dialect::Chat, Dialect::Responses, request).answers;
         let pieces = cut(&events, &cuts);
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
-        let mut got = chat_said::read(&relay(&*back, &pieces));
+        let mut got = chat_client::read(&relay(&*back, &pieces));
         let usage = got.usage.take().unwrap();
         prop_assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(12), &json!(5)));
         prop_assert_eq!(&usage["prompt_tokens_details"]["cached_tokens"], 3);
 
-        let mut want = said(&deltas);
+        let mut want = read_deltas(&deltas);
         let calls = !want.calls.is_empty();
         want.finish = Some(if calls && finish == "stop" { "tool_calls" } else { finish }.to_owned());
         want.done = true;
@@ -246,7 +246,7 @@ proptest! {
 
     #[test]
     fn whole_responses_round_trip_between_chat_and_responses(deltas in deltas()) {
-        let read = said(&deltas);
+        let read = read_deltas(&deltas);
         let text = |text: &String| if text.is_empty() { Value::Null } else { json!(text) };
         let calls: Vec<Value> = read.calls.iter().map(|[id, kind, name, arguments]| {
             json!({"id": id, "type": kind, "function": {"name": name, "arguments": arguments}})
@@ -258,10 +258,10 @@ proptest! {
         let there = there.whole(body.as_bytes()).unwrap();
         let back = prepare(Dialect::Chat, Dialect::Responses, br#"{"messages":[]}"#).answers;
         let back = back.whole(&there.body).unwrap();
-        let mut got = chat_said::Read::of_whole(&serde_json::from_slice(&back.body).unwrap());
+        let mut got = chat_client::Read::of_whole(&serde_json::from_slice(&back.body).unwrap());
         got.usage = None;
         let finish = if read.calls.is_empty() { "stop" } else { "tool_calls" };
-        let want = chat_said::Read { finish: Some(finish.to_owned()), done: true, ..read };
+        let want = chat_client::Read { finish: Some(finish.to_owned()), done: true, ..read };
         prop_assert_eq!(got, want);
         prop_assert_eq!(there.output_bytes, back.output_bytes);
     }

@@ -173,16 +173,16 @@ fn clients_that_send_functions_get_a_function_call() {
         assert_eq!(choice["finish_reason"], "function_call", "{name}");
         assert!(choice["message"].get("tool_calls").is_none(), "{name}");
         let (streamed, _) = relay(&*prepared.answers, &[&stream]);
-        let (mut said, mut end) = ((String::new(), String::new()), Value::Null);
+        let (mut call, mut end) = ((String::new(), String::new()), Value::Null);
         for event in decode(&streamed).iter().filter(|event| event.data != "[DONE]") {
             let chunk: Value = serde_json::from_str(&event.data).unwrap();
             let choice = &chunk["choices"][0];
             assert!(choice["delta"].get("tool_calls").is_none(), "{name}");
-            said.0 += choice["delta"]["function_call"]["name"].as_str().unwrap_or_default();
-            said.1 += choice["delta"]["function_call"]["arguments"].as_str().unwrap_or_default();
+            call.0 += choice["delta"]["function_call"]["name"].as_str().unwrap_or_default();
+            call.1 += choice["delta"]["function_call"]["arguments"].as_str().unwrap_or_default();
             end = if choice["finish_reason"].is_null() { end } else { choice["finish_reason"].clone() };
         }
-        assert_eq!((said, end), (("f".to_owned(), "{}".to_owned()), json!("function_call")), "{name}");
+        assert_eq!((call, end), (("f".to_owned(), "{}".to_owned()), json!("function_call")), "{name}");
     }
 }
 

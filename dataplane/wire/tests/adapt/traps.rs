@@ -8,17 +8,20 @@ use shared::operation::Dialect;
 use wire::adapt::ADAPTATIONS;
 
 use crate::pair::{fixture_json, prepare, traits};
-use crate::recorded::{Said, said};
+use crate::recorded::{ClientReading, read_by};
 
 /// Returns a chat stream of these chunks as Messages and Responses clients read it. Panics if the two differ.
-fn of_chat(chunks: &[Value], end: &str) -> Said {
+fn of_chat(chunks: &[Value], end: &str) -> ClientReading {
     let events: String = chunks.iter().map(|chunk| format!("data: {chunk}\n\n")).collect();
     let stream = events + end;
     let [messages, responses] = [Dialect::Messages, Dialect::Responses]
-        .map(|client| said(client, Dialect::Chat, &json!("trap"), stream.as_bytes()));
+        .map(|client| read_by(client, Dialect::Chat, &json!("trap"), stream.as_bytes()));
     // Zeros mean that the usage is unknown.
     let unknown = Some([0; 4]);
-    let same = |said: Said| Said { usage: said.usage.filter(|usage| Some(*usage) != unknown), ..said };
+    let same = |read: ClientReading| ClientReading {
+        usage: read.usage.filter(|usage| Some(*usage) != unknown),
+        ..read
+    };
     let (messages, responses) = (same(messages), same(responses));
     assert_eq!(messages, responses, "{stream}");
     messages
@@ -40,8 +43,8 @@ fn call(call: Value) -> Value {
     delta(json!({"tool_calls": [call]}))
 }
 
-fn calls(said: &Said) -> Vec<[&str; 3]> {
-    said.calls.iter().map(|call| call.each_ref().map(String::as_str)).collect()
+fn calls(read: &ClientReading) -> Vec<[&str; 3]> {
+    read.calls.iter().map(|call| call.each_ref().map(String::as_str)).collect()
 }
 
 const TWO: [[&str; 3]; 2] = [["a", "f", "{\"x\":1}"], ["b", "g", "{\"y\":2}"]];
@@ -207,12 +210,12 @@ fn openai_chat_reasoning_has_many_names() {
 }
 
 /// Returns a Messages stream of these events as a chat client reads it.
-fn of_messages(events: &[Value]) -> Said {
+fn of_messages(events: &[Value]) -> ClientReading {
     let stream: String = events
         .iter()
         .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
         .collect();
-    said(Dialect::Chat, Dialect::Messages, &json!("trap"), stream.as_bytes())
+    read_by(Dialect::Chat, Dialect::Messages, &json!("trap"), stream.as_bytes())
 }
 
 fn begin() -> Value {

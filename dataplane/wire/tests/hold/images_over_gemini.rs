@@ -5,7 +5,7 @@ use serde_json::Value;
 use shared::operation::Dialect;
 use wire::adapt::{BadAnswer, Traits};
 
-use super::{asked, pieces};
+use super::{pieces, prepared};
 
 /// Asserts the invariants for one input, which is both a request of the client and an answer of the target.
 pub(crate) fn holds(input: &[u8]) {
@@ -15,15 +15,16 @@ pub(crate) fn holds(input: &[u8]) {
         [("gemini-3-pro-image", "/contents/0/parts/0/text"), ("imagen-4.0", "/instances/0/prompt")]
     {
         let target = Traits::of(model);
-        if let Ok(prepared) = asked(Dialect::Images, Dialect::Gemini, &whole, &target) {
-            let (sent, said): (Value, Value) =
+        if let Ok(prepared) = prepared(Dialect::Images, Dialect::Gemini, &whole, &target) {
+            let (sent, received): (Value, Value) =
                 (serde_json::from_slice(&prepared.body).unwrap(), serde_json::from_slice(&whole).unwrap());
             // Of duplicate members the adaptation reads the first and serde_json the last.
-            if !repeats(&whole, &said) {
-                assert_eq!(sent.pointer(prompt), Some(&said["prompt"]));
+            if !repeats(&whole, &received) {
+                assert_eq!(sent.pointer(prompt), Some(&received["prompt"]));
             }
         }
-        let answers = asked(Dialect::Images, Dialect::Gemini, br#"{"prompt":"x"}"#, &target).unwrap().answers;
+        let answers =
+            prepared(Dialect::Images, Dialect::Gemini, br#"{"prompt":"x"}"#, &target).unwrap().answers;
         match answers.whole(&whole) {
             Ok(answer) => {
                 let read: Value = serde_json::from_slice(&answer.body).unwrap();

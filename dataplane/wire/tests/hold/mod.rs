@@ -2,7 +2,7 @@
 //! panics if its invariant is violated. The first byte of an input determines how the rest is cut.
 
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
-mod chat_said;
+mod chat_client;
 pub(crate) mod images_over_gemini;
 mod json_scan;
 pub(crate) mod messages_over_chat;
@@ -241,13 +241,13 @@ pub(crate) fn chat_over_messages(input: &[u8]) {
     let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
     for reasoning in [false, true] {
         let target = Traits { reasoning, effort_words: !reasoning, ..Traits::of("target") };
-        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Messages, &whole, &target) {
+        if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Messages, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["messages"].is_array() && body["model"] == "target" && body["max_tokens"].is_u64());
         }
         let body: &[u8] =
             if reasoning { own } else { br#"{"messages":[{"role":"user","content":"x"}],"functions":[]}"# };
-        let answers = asked(Dialect::Chat, Dialect::Messages, body, &target).unwrap().answers;
+        let answers = prepared(Dialect::Chat, Dialect::Messages, body, &target).unwrap().answers;
         let (out, state) = answered(&*answers, &pieces);
         assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
         let events = decode(&[&out]);
@@ -296,7 +296,7 @@ pub(crate) fn chat_over_gemini(input: &[u8]) {
     let whole = pieces.concat();
     for (model, reasoning) in [("gemini-2.5-pro", true), ("gemini-3-pro", false)] {
         let target = Traits { reasoning, ..Traits::of(model) };
-        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Gemini, &whole, &target) {
+        if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Gemini, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["contents"].is_array());
         }
@@ -311,7 +311,7 @@ pub(crate) fn chat_over_bedrock(input: &[u8]) {
     let whole = pieces.concat();
     for (model, reasoning) in [("anthropic.claude", true), ("other", false)] {
         let target = Traits { reasoning, effort_words: false, ..Traits::of(model) };
-        if let Ok(prepared) = asked(Dialect::Chat, Dialect::Bedrock, &whole, &target) {
+        if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Bedrock, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["messages"].is_array());
         }
@@ -333,8 +333,8 @@ pub(crate) fn videos(input: &[u8]) {
         if let Ok(state) = vendor.state(&answer) {
             check_state(state);
         }
-        if let Ok(said) = vendor.start(&mut rest.to_vec()) {
-            let sent: Value = serde_json::from_slice(&said).unwrap();
+        if let Ok(body) = vendor.start(&mut rest.to_vec()) {
+            let sent: Value = serde_json::from_slice(&body).unwrap();
             let prompt = if vendor == Vendor::OpenAi { &sent } else { &sent["instances"][0] };
             assert!(!prompt["prompt"].as_str().unwrap().trim().is_empty());
         }
@@ -411,7 +411,7 @@ fn frame(line: &[u8]) -> Vec<u8> {
 /// events.
 fn check_answers(target: Dialect, traits: &Traits<'_>, pieces: &[&[u8]], whole: &[u8]) {
     let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
-    let answers = asked(Dialect::Chat, target, own, traits).unwrap().answers;
+    let answers = prepared(Dialect::Chat, target, own, traits).unwrap().answers;
     let (out, state) = answered(&*answers, pieces);
     assert_eq!(answered(&*answers, &[whole]), (out.clone(), state.clone()));
     let events = decode(&[&out]);
@@ -425,7 +425,12 @@ fn check_answers(target: Dialect, traits: &Traits<'_>, pieces: &[&[u8]], whole: 
     }
 }
 
-fn asked(client: Dialect, target: Dialect, body: &[u8], traits: &Traits<'_>) -> Result<Prepared, Rejection> {
+fn prepared(
+    client: Dialect,
+    target: Dialect,
+    body: &[u8],
+    traits: &Traits<'_>,
+) -> Result<Prepared, Rejection> {
     let pair = wire::adapt::find(client, target).unwrap();
     (pair.prepare)(&Asking { body, target: traits, selector: "fast", seed: "T", now_s: 1, input_tokens: 0 })
 }

@@ -5,19 +5,19 @@ use serde_json::value::RawValue;
 use shared::operation::Dialect;
 use wire::adapt::Traits;
 
-use super::{answered, asked, chat_said, decode, pieces, responses_reader};
+use super::{answered, chat_client, decode, pieces, prepared, responses_reader};
 
 /// Asserts that any chat stream becomes events that a strict client can read, however it is cut.
 pub(crate) fn responses_over_chat(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     let target = Traits { custom_tools: true, files: true, ..Traits::of("target") };
-    if let Ok(prepared) = asked(Dialect::Responses, Dialect::Chat, &whole, &target) {
+    if let Ok(prepared) = prepared(Dialect::Responses, Dialect::Chat, &whole, &target) {
         let body: Value = serde_json::from_slice(&prepared.body).unwrap();
         assert!(body["messages"].is_array() && body["model"] == "target");
     }
     let own = br#"{"input":"x","stream":true}"#;
-    let answers = asked(Dialect::Responses, Dialect::Chat, own, &target).unwrap().answers;
+    let answers = prepared(Dialect::Responses, Dialect::Chat, own, &target).unwrap().answers;
     let (out, state) = answered(&*answers, &pieces);
     assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
     assert_eq!(out.is_empty(), !state.content && !state.done && state.error.is_none());
@@ -38,16 +38,16 @@ pub(crate) fn chat_over_responses(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     let target = Traits::of("target");
-    if let Ok(prepared) = asked(Dialect::Chat, Dialect::Responses, &whole, &target) {
+    if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Responses, &whole, &target) {
         let body: Value = serde_json::from_slice(&prepared.body).unwrap();
         assert!(body["input"].is_array() && body["model"] == "target" && body["store"] == false);
     }
     let own = br#"{"messages":[],"stream":true,"stream_options":{"include_usage":true}}"#;
-    let answers = asked(Dialect::Chat, Dialect::Responses, own, &target).unwrap().answers;
+    let answers = prepared(Dialect::Chat, Dialect::Responses, own, &target).unwrap().answers;
     let (out, state) = answered(&*answers, &pieces);
     assert_eq!(answered(&*answers, &[&whole]), (out.clone(), state.clone()));
     if readable(&out) {
-        let read = chat_said::read(&out);
+        let read = chat_client::read(&out);
         assert_eq!((read.done, read.usage.is_some()), (state.done, state.done));
         assert_eq!(read.error.is_some(), state.error.is_some());
         let error = read.error.unwrap_or_default().to_string();

@@ -294,8 +294,8 @@ fn reasoning_is_sent_only_to_clients_that_enabled_thinking() {
         (json!({"thinking": {"type": "adaptive"}}), vec![thoughts.clone(), text.clone()]),
         (json!({"thinking": {"type": "enabled", "budget_tokens": 1024}}), vec![thoughts, text]),
     ];
-    for (asked, want) in rows {
-        assert_eq!(blocks(&stream_of(&request(asked.clone()), &chunks).0), want, "{asked}");
+    for (members, want) in rows {
+        assert_eq!(blocks(&stream_of(&request(members.clone()), &chunks).0), want, "{members}");
     }
 }
 

@@ -77,8 +77,8 @@ fn a_response_without_inline_images_is_rejected() {
         (r#"{"data":[{"b64_json":"AAAA"}"#, "not a response with images"),
     ];
     for (body, why) in rows {
-        let Err(BadAnswer::Invalid(said)) = whole(body.into()) else { panic!("{body}") };
-        assert!(said.contains(why), "{body}: {said}");
+        let Err(BadAnswer::Invalid(message)) = whole(body.into()) else { panic!("{body}") };
+        assert!(message.contains(why), "{body}: {message}");
     }
     let bad = whole(r#"{"error":{"message":"no","code":"moderation_blocked"}}"#.into());
     assert!(

@@ -12,7 +12,7 @@ fn tokens(body: &Value, model: &str) -> u64 {
     count(body.to_string().as_bytes(), model).unwrap()
 }
 
-fn asked(content: Value) -> Value {
+fn count_request(content: Value) -> Value {
     json!({"model": "m", "messages": [{"role": "user", "content": content}]})
 }
 
@@ -26,7 +26,7 @@ fn the_token_count_matches_the_vendors_example() {
 
 #[test]
 fn the_estimate_of_a_small_tool_is_close_to_the_vendors_count() {
-    let mut body = asked(json!("What's the weather like in San Francisco?"));
+    let mut body = count_request(json!("What's the weather like in San Francisco?"));
     body["tools"] = json!([{"name": "get_weather", "description": "Get the current weather in a given location",
         "input_schema": {"type": "object", "properties": {"location": {"type": "string",
             "description": "The city and state, e.g. San Francisco, CA"}}, "required": ["location"]}}]);
@@ -42,8 +42,8 @@ fn escapes_and_layout_do_not_change_the_token_count() {
     let escaped = "{ \"messages\" : [ {\"content\":\"\\u00e9 \\u0022x\\\"\", \"role\":\"user\"} ] }";
     assert_eq!(count(plain.as_bytes(), "m"), count(escaped.as_bytes(), "m"));
     assert_eq!(
-        tokens(&asked(json!("one two")), "m"),
-        tokens(&asked(json!([{"type": "text", "text": "one two"}])), "m")
+        tokens(&count_request(json!("one two")), "m"),
+        tokens(&count_request(json!([{"type": "text", "text": "one two"}])), "m")
     );
 }
 
@@ -67,14 +67,15 @@ fn only_thoughts_of_the_running_loop_count() {
 #[test]
 fn images_count_by_their_size_and_documents_by_their_pages() {
     let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, 2, 0, 0, 0, 2, 0], &[0; 200_000]].concat();
-    let image =
-        |source: Value| tokens(&asked(json!([{"type": "image", "source": source}])), "claude-sonnet-4-5");
-    let base = tokens(&asked(json!([])), "claude-sonnet-4-5");
+    let image = |source: Value| {
+        tokens(&count_request(json!([{"type": "image", "source": source}])), "claude-sonnet-4-5")
+    };
+    let base = tokens(&count_request(json!([])), "claude-sonnet-4-5");
     assert_eq!(image(json!({"type": "base64", "data": BASE64_STANDARD.encode(&png)})) - base, 361);
     assert_eq!(image(json!({"type": "url", "url": "https://x/y.png"})) - base, 1_369);
     assert_eq!(image(json!({"type": "base64", "data": "no base64!"})) - base, 1_369);
     let document = |source: Value| {
-        tokens(&asked(json!([{"type": "document", "source": source}])), "claude-sonnet-4-5") - base
+        tokens(&count_request(json!([{"type": "document", "source": source}])), "claude-sonnet-4-5") - base
     };
     let pdf = |text: &[u8]| json!({"type": "base64", "media_type": "application/pdf", "data": BASE64_STANDARD.encode(text)});
     assert_eq!(document(pdf(b"%PDF /Type /Pages /Type /Page x /Type/Page>>")), 4_000);
