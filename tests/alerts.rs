@@ -133,6 +133,34 @@ async fn an_open_alert_is_not_raised_again_after_a_restart() {
 }
 
 #[tokio::test]
+async fn open_alerts_are_counted_by_severity_and_the_dry_run_of_a_rule_names_those_that_it_would_end() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let admin = Admin(gateway.client());
+    let project = admin.project("blue").await;
+    let now_ms =
+        admin.done("GET", "projects", Value::Null).await["data"][0]["created_at_ms"].as_u64().unwrap();
+    let key = admin.key(json!({"project": project, "expires_at": now_ms + 3 * 86_400_000})).await;
+    let urgent = json!({"name": "urgent", "kind": "key_expiring", "threshold": 31, "severity": "bad"});
+    let urgent = admin.create("alert-rules", urgent).await;
+    let all = alerts(&admin, "kind=key_expiring&state=open", 2).await;
+    let counted = async || admin.done("GET", "state", Value::Null).await["alerts"].clone();
+    assert_eq!(counted().await, json!({"total": 2, "bad": 1}));
+    let alert = all.iter().find(|alert| alert["rule"] == urgent.as_str()).unwrap();
+    let path = format!("alerts/{}", alert["id"].as_str().unwrap());
+    assert_eq!(&admin.done("GET", &path, Value::Null).await, alert);
+    for (method, body) in [("DELETE", Value::Null), ("PATCH", json!({"enabled": false}))] {
+        let path = format!("alert-rules/{urgent}?dry_run=true");
+        let warnings = admin.done(method, &path, body).await["effects"]["warnings"].clone();
+        let want = json!([{"code": "alerts_resolved", "param": null, "objects": [key.id],
+            "message": "1 alert of this rule will be resolved."}]);
+        assert_eq!(warnings, want, "{method}");
+    }
+    admin.done("POST", &format!("{path}/ack"), json!({})).await;
+    assert_eq!(counted().await, json!({"total": 1, "bad": 0}));
+    assert_eq!(admin.call("GET", "alerts/none", Value::Null).await.status, 404);
+}
+
+#[tokio::test]
 async fn rules_are_checked_scoped_and_deleted() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     let admin = Admin(gateway.client());

@@ -56,6 +56,7 @@ async fn the_live_stream_shows_figures_providers_and_changes_as_they_happen() {
         "{figures}"
     );
     assert_eq!(figures["verdict"]["reasons"][0]["code"], "no_request");
+    assert_eq!(figures["alerts"], json!({"total": 0, "bad": 0}));
     assert!(figures["first_content_us_p50"].is_null() && figures["connections"].as_u64().unwrap() >= 1);
     let providers = event(&mut live, "providers", |_| true).await;
     assert_eq!(

@@ -213,6 +213,29 @@ async fn webhook_addresses_that_no_upstream_may_have_are_refused_and_redirects_a
 }
 
 #[tokio::test]
+async fn the_dry_run_of_deleting_a_webhook_counts_the_events_that_it_will_not_receive() {
+    let receiver = Upstream::start().await;
+    receiver.always(Answer::error(503));
+    let gateway = Gateway::start(&quiet()).await;
+    let admin = Admin(gateway.client());
+    let id = webhook(&admin, &receiver, json!({})).await["id"].as_str().unwrap().to_owned();
+    let preview = format!("webhooks/{id}?dry_run=true");
+    let before = admin.done("DELETE", &preview, Value::Null).await;
+    assert_eq!(before["effects"]["warnings"], json!([]));
+    for _ in 0..2 {
+        admin.done("POST", RULE, json!({})).await;
+    }
+    let after = admin.done("DELETE", &preview, Value::Null).await;
+    let want = json!([{"code": "deliveries_deleted", "param": null, "objects": [],
+        "message": "2 events that were not delivered to it yet will not be."}]);
+    assert_eq!(after["effects"]["warnings"], want);
+    assert_eq!(
+        admin.done("GET", &format!("outbox?to={id}"), Value::Null).await["data"].as_array().unwrap().len(),
+        2
+    );
+}
+
+#[tokio::test]
 async fn a_slack_receiver_gets_one_line_of_text() {
     let receiver = Upstream::start().await;
     receiver.always(Answer::json(200, "ok"));

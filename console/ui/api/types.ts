@@ -557,7 +557,7 @@ export type EchoSettings = {
 
 /** A consequence that does not prevent the change. */
 export type EffectWarning = {
-  /** `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector` or `limit_reached`. */
+  /** `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector`, `limit_reached`, `alerts_resolved` or `deliveries_deleted`. */
   code: string;
   message: string;
   /** The names of the models, endpoints or keys that the warning is about; at most 20. */
@@ -893,8 +893,10 @@ export type FoundObjectPage = {
   next_cursor: string | null;
 };
 
-/** The state of the gateway. It is read without the database, so that it works when the database fails. */
+/** The state of the gateway. Only `alerts` needs the database, so that it works when the database fails. */
 export type GatewayState = {
+  /** Null if the database does not answer. */
+  alerts: OpenAlerts | null;
   /** Always true: the admin API requires authentication. */
   auth_required: boolean;
   /** The time of the build, in RFC 3339. */
@@ -1161,6 +1163,8 @@ export type LiveEvents = {
 
 /** `figures`: the gateway at one moment, and the exchanges that ended in the time before it. */
 export type LiveFigures = {
+  /** Null if the database does not answer. */
+  alerts: OpenAlerts | null;
   /** In milliseconds since the Unix epoch. */
   at_ms: number;
   /** The attempts that failed for no fault of the client, and those whose answer broke off. */
@@ -1621,6 +1625,14 @@ export type OurFigures = {
   requests: number;
   /** Attempts whose cost is unknown and not in the sum. */
   requests_unpriced: number;
+};
+
+/** The numbers of alerts that are neither acknowledged nor resolved. */
+export type OpenAlerts = {
+  /** Those of the severity `bad`. */
+  bad: number;
+  /** All of them. */
+  total: number;
 };
 
 /** An event as receivers get it. */

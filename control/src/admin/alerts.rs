@@ -17,6 +17,7 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "alerts", |call| Box::pin(list(call)))
         .answers::<ListPage<Alert>>("Lists alerts, newest first.")
         .query(&["limit", "cursor", "state", "kind", "object"]),
+    route_of(Method::GET, "alerts/{}", |call| Box::pin(find(call))).answers::<Alert>("Shows an alert."),
     write_of(Method::POST, "alerts/{}/ack", |call| Box::pin(acknowledge(call)))
         .answers::<Alert>("Acknowledges an alert.")
         .takes::<NoMembers>(),
@@ -51,6 +52,13 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (before, rows) = (page.after.clone(), page.rows());
     let found = call.app.readers.ask(move |db| alerts::page(db, &filter, &before, rows)).await?;
     json(&ListPage::page(found, &page, |alert| &alert.id))
+}
+
+async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument().to_owned();
+    let found = call.app.readers.ask(move |db| alerts::find(db, &id)).await?;
+    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such alert."))?)
 }
 
 async fn acknowledge(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -10,6 +10,7 @@ use shared::health::{Circuit, CircuitState};
 use shared::routing::{Endpoint, ProviderInstance, Target};
 use shared::snapshot::{Snapshot, SnapshotReader};
 
+use crate::db::alerts::{self, OpenAlerts};
 use crate::db::audit_pages::last_change;
 use crate::db::readers::Readers;
 use crate::usage::gauge::{Gauge, read};
@@ -76,6 +77,12 @@ impl Observer {
             });
         }
         ExplainedVerdict { verdict, change_before }
+    }
+
+    /// Counts the open alerts. Returns `None` if the database does not answer in time.
+    pub(crate) async fn open_alerts(&self) -> Option<OpenAlerts> {
+        let counted = tokio::time::timeout(ANSWER_TIME_MAX, self.readers.ask(alerts::open)).await;
+        counted.ok().and_then(Result::ok)
     }
 
     /// Makes the writer thread pass on the sums of what it stores until the returned value is dropped.

@@ -12,6 +12,7 @@ use crate::background::JobStatus;
 use crate::config::Partner;
 use crate::config::Sso;
 use crate::connection::{ProviderConnection, ProviderStanding};
+use crate::db::alerts::OpenAlerts;
 use crate::db::packed_row::damaged_reads;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
@@ -39,6 +40,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         usage: ShownUsage::of(app),
         retention: ShownRetention::of(app),
         jobs: app.jobs.table(),
+        alerts: app.observer.open_alerts().await,
         oauth: ShownOauth::of(&app.config.partner),
         sso: app.gate.sso().map(ShownSsoState::of),
         unusable: unusable(app, &snapshot),
@@ -46,7 +48,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     })
 }
 
-/// The state of the gateway. It is read without the database, so that it works when the database fails.
+/// The state of the gateway. Only `alerts` needs the database, so that it works when the database fails.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "GatewayState"))]
@@ -74,6 +76,8 @@ struct ShownState<'a> {
     retention: ShownRetention,
     /// The periodic jobs.
     jobs: Vec<JobStatus>,
+    /// Null if the database does not answer.
+    alerts: Option<OpenAlerts>,
     oauth: ShownOauth,
     /// The settings of single sign-on; null if it is off.
     sso: Option<ShownSsoState<'a>>,

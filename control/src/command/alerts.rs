@@ -9,7 +9,7 @@ use crate::db::alerts::{self, Alert, AlertState};
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
 use crate::db::outbox::{NewEvent, emit};
-use crate::publish::Touched;
+use crate::publish::{EffectWarning, Touched};
 
 /// Stores a change that the evaluation of the rules found, and answers with the alert.
 #[derive(Debug)]
@@ -204,7 +204,8 @@ impl Command for EditRule {
         let audit = AuditEntry::done("alert_rule.edit", "alert_rule", &after.id)
             .before(json!(before))
             .after(json!(after));
-        Ok(Done::new(&after, audit, Touched::NOTHING)?.version(after.version))
+        let warning = if before.enabled && !after.enabled { ended_alerts(write, &after.id)? } else { None };
+        Ok(Done::new(&after, audit, Touched::NOTHING)?.version(after.version).warning(warning))
     }
 }
 
@@ -213,7 +214,8 @@ impl Command for DeleteRule {
         let before = expect(write, &self.id, self.if_version)?;
         alert_rules::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("alert_rule.delete", "alert_rule", &before.id).before(json!(before));
-        Ok(Done::without_output(audit, Touched::NOTHING))
+        let warning = ended_alerts(write, &before.id)?;
+        Ok(Done::without_output(audit, Touched::NOTHING).warning(warning))
     }
 }
 
@@ -236,6 +238,18 @@ impl Command for TestRule {
             AuditEntry::done("alert_rule.test", "alert_rule", &rule.id).after(json!({"sequence": sequence}));
         Done::new(&json!({"sequence": sequence}), audit, Touched::NOTHING)
     }
+}
+
+/// Returns the warning that the next evaluation resolves the alerts of a rule; `None` if it has none.
+fn ended_alerts(write: &Write<'_>, rule: &str) -> Result<Option<EffectWarning>, CommandRefusal> {
+    let ended = alerts::unresolved_of(write.db, rule)?;
+    let objects = ended.iter().filter_map(|alert| alert.object.clone()).take(WARNED_OBJECTS_MAX).collect();
+    let message = match ended.len() {
+        0 => return Ok(None),
+        1 => "1 alert of this rule will be resolved.".to_owned(),
+        count => format!("{count} alerts of this rule will be resolved."),
+    };
+    Ok(Some(EffectWarning { code: "alerts_resolved", param: None, message, objects }))
 }
 
 /// Rejects a threshold or floor that the kind does not have, and requires the one that it has.
@@ -292,3 +306,6 @@ fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<AlertR
     CommandRefusal::if_stale(if_version, found.version)?;
     Ok(found)
 }
+
+/// The most objects that a warning names.
+const WARNED_OBJECTS_MAX: usize = 20;

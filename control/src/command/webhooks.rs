@@ -7,8 +7,9 @@ use shared::secret::Secret;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
+use crate::db::outbox::delivery;
 use crate::db::webhooks::{self, WebhookFormat, WebhookRow, place};
-use crate::publish::Touched;
+use crate::publish::{EffectWarning, Touched};
 use crate::webhook::{WebhookAddress, WebhookSecret};
 
 /// A webhook as the API and the audit show it.
@@ -204,11 +205,22 @@ impl Command for RotateWebhook {
 impl Command for DeleteWebhook {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let before = expect(write, &self.id, self.if_version)?;
+        let warning = lost_deliveries(delivery::undelivered(write.db, &before.id)?);
         webhooks::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("webhook.delete", "webhook", &before.id)
             .before(json!(ShownWebhook::of(&before, write.now_ms)));
-        Ok(Done::without_output(audit, Touched::NOTHING))
+        Ok(Done::without_output(audit, Touched::NOTHING).warning(warning))
     }
+}
+
+/// Returns the warning that undelivered events are deleted with their webhook; `None` if there are none.
+fn lost_deliveries(count: u64) -> Option<EffectWarning> {
+    let message = match count {
+        0 => return None,
+        1 => "1 event that was not delivered to it yet will not be.".to_owned(),
+        _ => format!("{count} events that were not delivered to it yet will not be."),
+    };
+    Some(EffectWarning { code: "deliveries_deleted", param: None, message, objects: Vec::new() })
 }
 
 /// Returns the answer that shows a new secret; the answer for repeated requests lacks it.

@@ -118,6 +118,27 @@ pub(crate) fn unresolved(db: &Connection) -> rusqlite::Result<Vec<Alert>> {
     db.prepare_cached(UNRESOLVED)?.query_map([], Alert::of)?.collect()
 }
 
+/// The numbers of alerts that are neither acknowledged nor resolved.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct OpenAlerts {
+    /// All of them.
+    pub(crate) total: u64,
+    /// Those of the severity `bad`.
+    pub(crate) bad: u64,
+}
+
+/// Counts the open alerts.
+pub(crate) fn open(db: &Connection) -> rusqlite::Result<OpenAlerts> {
+    let counts = |row: &Row<'_>| Ok(OpenAlerts { total: row.get("total")?, bad: row.get("bad")? });
+    db.prepare_cached(OPEN)?.query_row([], counts)
+}
+
+/// Returns the unresolved alerts of a rule.
+pub(crate) fn unresolved_of(db: &Connection, rule: &str) -> rusqlite::Result<Vec<Alert>> {
+    db.prepare_cached(UNRESOLVED_OF)?.query_map([rule], Alert::of)?.collect()
+}
+
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<Alert>> {
     db.prepare_cached(FIND)?.query_row([id], Alert::of).optional()
 }
@@ -151,6 +172,9 @@ const PAGE: &str = "SELECT * FROM alerts WHERE (:before = '' OR id < :before) AN
      AND (:object IS NULL OR object = :object) AND (:state IS NULL OR :state = CASE WHEN resolved_at_ms IS NOT NULL \
      THEN 'resolved' WHEN acked_at_ms IS NOT NULL THEN 'acknowledged' ELSE 'open' END) ORDER BY id DESC LIMIT :rows";
 const UNRESOLVED: &str = "SELECT * FROM alerts WHERE resolved_at_ms IS NULL ORDER BY id";
+const UNRESOLVED_OF: &str = "SELECT * FROM alerts WHERE rule = ? AND resolved_at_ms IS NULL ORDER BY id";
+const OPEN: &str = "SELECT count(*) AS total, count(*) FILTER (WHERE severity = 'bad') AS bad FROM alerts \
+     WHERE resolved_at_ms IS NULL AND acked_at_ms IS NULL";
 const FIND: &str = "SELECT * FROM alerts WHERE id = ?";
 const PUT: &str = "INSERT INTO alerts (id, rule, kind, object, severity, text, figures, first_at_ms, last_at_ms, times, \
      acked_at_ms, acked_by, resolved_at_ms) VALUES (:id, :rule, :kind, :object, :severity, :text, :figures, :first, :last, \

@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use shared::activity::WatchedRequest;
 
 use crate::admin::health::ShownCircuit;
+use crate::db::alerts::OpenAlerts;
 use crate::money::MicroUsd;
 use crate::usage::series::figures::PeriodFigures;
 use crate::verdict::ExplainedVerdict;
@@ -48,6 +49,8 @@ pub(super) struct LiveFigures {
     /// Client connections.
     pub(super) connections: u64,
     pub(super) verdict: ExplainedVerdict,
+    /// Null if the database does not answer.
+    pub(super) alerts: Option<OpenAlerts>,
     #[serde(flatten)]
     pub(super) exchanges: ShownFigures,
 }

@@ -22,6 +22,7 @@ use super::frame::{LiveFrame, Numbered};
 use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
 use crate::admin::running::Running;
+use crate::db::alerts::OpenAlerts;
 use crate::db::audit_pages::{self, AuditRow};
 use crate::publish::StatusCell;
 use crate::usage::recent::{SPAN_SECONDS, Share};
@@ -136,6 +137,7 @@ async fn run(hub: Arc<LiveHub>) {
         let observed = Observed {
             now_ms,
             verdict: hub.observer.explained(verdict(&situation)).await,
+            alerts: hub.observer.open_alerts().await,
             circuits: situation.circuits,
             audit: audit.unwrap_or_default(),
             running: hub.exchanges.running().await,
@@ -150,6 +152,7 @@ async fn run(hub: Arc<LiveHub>) {
 struct Observed {
     now_ms: u64,
     verdict: ExplainedVerdict,
+    alerts: Option<OpenAlerts>,
     circuits: Vec<OpenCircuit>,
     audit: Vec<AuditRow>,
     running: RunningExchanges,
@@ -174,7 +177,7 @@ struct FrameMaker {
 
 impl FrameMaker {
     fn frame(&mut self, hub: &LiveHub, observed: Observed) -> LiveFrame {
-        let Observed { now_ms, verdict, circuits, audit, running } = observed;
+        let Observed { now_ms, verdict, alerts, circuits, audit, running } = observed;
         let observer = &hub.observer;
         self.number += 1;
         let snapshot = observer.snapshot.load();
@@ -196,6 +199,7 @@ impl FrameMaker {
             running: total,
             connections: observer.connections(),
             verdict,
+            alerts,
             exchanges: ShownFigures::of(&span),
         };
         put(&mut figures, "figures", &shown);

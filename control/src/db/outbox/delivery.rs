@@ -63,6 +63,11 @@ pub(crate) fn record(tx: &Connection, tried: &Tried, now_ms: u64) -> rusqlite::R
     Ok(())
 }
 
+/// Returns the number of deliveries to a webhook that were not delivered.
+pub(crate) fn undelivered(db: &Connection, webhook: &str) -> rusqlite::Result<u64> {
+    db.prepare_cached(UNDELIVERED)?.query_row([webhook], |row| row.get(0))
+}
+
 /// Makes a delivery due again, as if it had never been tried. Returns it, or `None` if it is unknown or delivered.
 pub(crate) fn retry(tx: &Connection, number: i64, now_ms: u64) -> rusqlite::Result<Option<Delivery>> {
     let changed = tx.prepare_cached(RETRY)?.execute(named_params! {":id": number, ":now": now_ms})?;
@@ -81,5 +86,6 @@ const DUE_IN_ORDER: &str = select_deliveries!(
 );
 const RECORD: &str = "UPDATE outbox SET state = :state, tries = tries + 1, next_at_ms = :next, last_status = :status, \
      last_error = :error, updated_at_ms = :now WHERE id = :id AND state = 'pending' AND tries = :tries_before";
+const UNDELIVERED: &str = "SELECT count(*) FROM outbox WHERE webhook = ? AND state <> 'delivered'";
 const RETRY: &str = "UPDATE outbox SET state = 'pending', tries = 0, next_at_ms = :now, lease = NULL, \
      updated_at_ms = :now WHERE id = :id AND state <> 'delivered'";

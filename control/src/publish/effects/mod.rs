@@ -66,8 +66,8 @@ pub(crate) struct KeyEffect {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct EffectWarning {
-    /// `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector` or
-    /// `limit_reached`.
+    /// `no_price`, `alias_replaced`, `alias_ambiguous`, `endpoint_without_target`, `key_without_selector`,
+    /// `limit_reached`, `alerts_resolved` or `deliveries_deleted`.
     pub(crate) code: &'static str,
     /// The field of the request that causes it, if known.
     pub(crate) param: Option<&'static str>,
