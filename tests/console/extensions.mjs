@@ -61,7 +61,7 @@ export const extensionChecks = {
       await button(again, "Delete").press("Enter");
       const question = list.getByRole("dialog", { name: "Delete the extension?" });
       await button(question, "Delete").click();
-      await question.getByText("Providers use it: words. Delete them first.").waitFor();
+      await question.getByText("Providers use it: words. Delete them first.").first().waitFor();
       await gateway.api("DELETE", "providers/words");
       await button(question, "Delete").click();
       await list.getByText("There is no extension").waitFor();

@@ -4,6 +4,7 @@ import { type Signal, signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { awaited } from "./arrival";
 import { call, may } from "./client";
+import { seeAlerts } from "./open_alerts";
 import type { Change, LiveEvents, LiveProvider, Running, Watched } from "./shapes";
 import { seeVersion } from "./version";
 
@@ -96,6 +97,7 @@ export class Live {
       },
       figures: (figures) => {
         this.figures.value = figures;
+        seeAlerts(figures.alerts);
         this.there();
       },
       providers: (providers) => {

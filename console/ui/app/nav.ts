@@ -3,7 +3,8 @@ import type { ComponentType } from "preact";
 import { may } from "../api/client";
 import type { Permission } from "../api/types";
 import { AccessPage } from "../page/access";
-import { AlertsPage, RulesPage } from "../page/alerts";
+import { RulesPage } from "../page/alert_rules";
+import { AlertsPage } from "../page/alerts";
 import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
@@ -30,11 +31,22 @@ import { WebhooksPage } from "../page/webhooks";
 import type { IconName } from "../part/icon";
 
 /** A page of the navigation. Without `needs` it is for administrators. */
-export type PageEntry = { title: string; path: string; icon: IconName; key?: string; needs?: Permission };
+export type PageEntry = {
+  title: string;
+  path: string;
+  icon: IconName;
+  key?: string;
+  needs?: Permission;
+  /** The pages that its tabs lead to. */
+  tabs?: { title: string; path: string }[];
+};
 export type Group = { title: string | null; pages: PageEntry[] };
 
 /** The set-up. It is in the navigation until it is finished. */
 export const SETUP = "/setup";
+
+/** The alerts. Their entry has the number of the open ones. */
+export const ALERTS = "/alerts";
 
 /** The navigation, in its order. `key` follows `g` on the keyboard. */
 export const GROUPS: Group[] = [
@@ -68,7 +80,17 @@ export const GROUPS: Group[] = [
   {
     title: "Operate",
     pages: [
-      { title: "Alerts", path: "/alerts", icon: "triangle-alert", key: "l" },
+      {
+        title: "Alerts",
+        path: ALERTS,
+        icon: "triangle-alert",
+        key: "l",
+        tabs: [
+          { title: "Rules for alerts", path: "/alerts/rules" },
+          { title: "Webhooks", path: "/webhooks" },
+          { title: "Outbox", path: "/outbox" },
+        ],
+      },
       { title: "Audit", path: "/audit", icon: "scroll-text", key: "d" },
       { title: "Backups", path: "/backups", icon: "archive", key: "b" },
       { title: "Settings", path: "/settings", icon: "settings-2", key: "s" },
@@ -77,6 +99,10 @@ export const GROUPS: Group[] = [
 ];
 
 export const PAGES: PageEntry[] = GROUPS.flatMap((group) => group.pages);
+
+/** The entry of the navigation that a path belongs to. */
+export const entryOf = (here: string): PageEntry | undefined =>
+  PAGES.find(({ path, tabs = [] }) => [path, ...tabs.map((tab) => tab.path)].some((of) => here === of || here.startsWith(`${of}/`)));
 
 const isPermitted = ({ needs }: PageEntry): boolean => may(needs ?? "administer");
 

@@ -113,7 +113,7 @@ const PAGES_OF: Record<FoundKind, [icon: IconName, path: (id: string) => string]
   human: ["user", (id) => `/access/humans/${id}`],
   key: ["key-round", (id) => `/keys/${id}`],
   model: ["boxes", () => "/models"],
-  quota: ["gauge", () => "/quotas"],
+  quota: ["gauge", (id) => `/quotas?edit=${id}`],
 };
 
 /** The part of a text that may be sent: of a pasted key, its public beginning alone. */
@@ -161,7 +161,9 @@ function pasted(text: string): Entry[] {
 }
 
 function all(onHelp: () => void): Entry[] {
-  const pages = PAGES.map((page): Entry => ({ title: page.title, note: "page", icon: page.icon, run: () => go(href(page.path)) }));
+  const pages = PAGES.flatMap(({ title, path, icon, tabs = [] }) =>
+    [{ title, path }, ...tabs].map((page): Entry => ({ title: page.title, note: "page", icon, run: () => go(href(page.path)) })),
+  );
   const actions: Entry[] = [
     { title: "Mint a project key", note: "action", icon: "key-round", run: () => go(href("/keys", { new: "1" })) },
     { title: "Switch between light and dark", note: "action", icon: "sun-moon", run: switchTheme },

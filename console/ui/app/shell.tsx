@@ -2,16 +2,17 @@
 import { useEffect, useState } from "preact/hooks";
 import { arrived } from "../api/arrival";
 import { closeSession, may, offlineSince, session, signInWanted } from "../api/client";
-import { forgetAll, useResource } from "../api/resource";
+import { openAlerts, seeAlerts } from "../api/open_alerts";
+import { changed, forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
 import { newVersion, seeVersion } from "../api/version";
 import { keptParams } from "../page/requests/filters";
 import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
-import { ago, clock, zoneName } from "../part/format";
+import { ago, clock, count, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { HOME, PAGES, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
+import { ALERTS, entryOf, HOME, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
 import { href, lastPart, match, path } from "./router";
@@ -32,10 +33,13 @@ export function App() {
 function Shell() {
   const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
   useEffect(() => startShortcuts({ search: () => may("administer") && setOverlay("search"), help: () => setOverlay("keys") }), []);
-  const version = useResource<GatewayState>("state").data.value?.version;
+  const state = useResource<GatewayState>("state").data.value;
   useEffect(() => {
-    if (version) seeVersion(version);
-  }, [version]);
+    if (state) seeVersion(state.version);
+    seeAlerts(state?.alerts);
+  }, [state]);
+  // Not on a timer: a page that is left open must not keep its session alive.
+  useEffect(() => changed("state"), [path.value]);
   return (
     <>
       <a class="skip" href="#content">
@@ -82,9 +86,6 @@ function Current() {
   );
 }
 
-/** The entry of the navigation that a path belongs to. */
-const entryOf = (here: string) => PAGES.find((page) => here === page.path || here.startsWith(`${page.path}/`));
-
 function Navigation({ id }: { id: string }) {
   const current = entryOf(path.value);
   const setup = useResource<Setup>("setup").data.value;
@@ -107,6 +108,7 @@ function Navigation({ id }: { id: string }) {
                     <Icon name={page.icon} />
                     {page.title}
                     {page.path === SETUP && <span class="count">{left} left</span>}
+                    {page.path === ALERTS && <OpenCount />}
                   </a>
                 </li>
               ))}
@@ -114,6 +116,17 @@ function Navigation({ id }: { id: string }) {
         </div>
       ))}
     </>
+  );
+}
+
+/** The number of open alerts, red if one of them is urgent. */
+function OpenCount() {
+  const { total, bad } = openAlerts.value ?? { total: 0, bad: 0 };
+  if (total === 0) return null;
+  return (
+    <span class={bad > 0 ? "count bad" : "count"} title={bad > 0 ? `${count(bad)} urgent` : undefined}>
+      {count(total)} open
+    </span>
   );
 }
 
@@ -165,12 +178,13 @@ function SideFoot() {
 async function signOut(): Promise<void> {
   await closeSession();
   forgetAll();
+  openAlerts.value = null;
 }
 
 function Bar({ onSearch }: { onSearch: () => void }) {
   const entry = entryOf(path.value);
   const here = path.value;
-  const below = entry && here !== entry.path ? here.slice(entry.path.length + 1) : null;
+  const below = entry && here !== entry.path ? lastPart(here) : null;
   return (
     <header class="bar">
       <details class="small-nav" key={here}>
@@ -189,7 +203,7 @@ function Bar({ onSearch }: { onSearch: () => void }) {
             <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
             <Icon name="chevron-right" small />
             <span aria-current="page" class="clip">
-              {lastPart(below)}
+              {below}
             </span>
           </>
         )}

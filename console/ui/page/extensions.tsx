@@ -5,8 +5,10 @@ import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Extension, ExtensionProvider, Provider } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
+import { Copyable } from "../part/copy";
 import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
+import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { Check, Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, moment, plural, UNKNOWN } from "../part/format";
@@ -73,7 +75,13 @@ export function Extensions() {
 function NewExtension() {
   const [fields, setFields] = useState({ name: "", url: "", secret: "" });
   const submission = useSubmission();
+  const [made, setMade] = useState("");
   const close = (): void => setParams({ new: null });
+  const make = (): void => {
+    const secret = newSecret();
+    setMade(secret);
+    set({ secret });
+  };
   const set = (change: Partial<typeof fields>): void => setFields({ ...fields, ...change });
   const create = (): void =>
     void submission.run(fields, async (repeatKey) => {
@@ -93,14 +101,27 @@ function NewExtension() {
         <Field label="Shared secret" name="secret" help="Stored encrypted, never shown. Give the extension the same one.">
           <Text type="password" value={fields.secret} onValue={(secret) => set({ secret })} placeholder="whsec_…" />
         </Field>
-        <p class="help">
-          Make a secret with <code>echo whsec_$(openssl rand -base64 32)</code>
-        </p>
+        {made === "" ? (
+          <p class="help">
+            <button type="button" class="btn small" onClick={make}>
+              Make a secret
+            </button>
+          </p>
+        ) : (
+          <p class="help">
+            Start the extension with <Copyable text={made} label="the secret" />
+          </p>
+        )}
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Add and probe" submitting="Probing…" onCancel={close} />
       </Form>
     </Dialog>
   );
+}
+
+/** A secret as the gateway takes it: 32 random bytes in base64. */
+function newSecret(): string {
+  return `whsec_${btoa(String.fromCharCode(...crypto.getRandomValues(new Uint8Array(32))))}`;
 }
 
 async function probe(name: string): Promise<void> {
@@ -261,8 +282,9 @@ function Edit({ of, onClose }: { of: Extension; onClose: () => void }) {
 }
 
 function Delete({ of, onClose }: { of: Extension; onClose: () => void }) {
+  const path = at("extensions", of.name);
   const run = async (): Promise<void> => {
-    await call("DELETE", at("extensions", of.name));
+    await call("DELETE", path, { ifMatch: of.version });
     setParams({ extension: null });
     changed("extensions");
     notify(`${of.name} was deleted`);
@@ -272,6 +294,7 @@ function Delete({ of, onClose }: { of: Extension; onClose: () => void }) {
       <p>
         <b>{of.name}</b>, <span class="mono wrap">{of.url}</span>. Its secret is forgotten.
       </p>
+      <WriteOutlook write={{ method: "DELETE", path, ifMatch: of.version }} />
     </Confirm>
   );
 }

@@ -94,7 +94,8 @@ function RevealQuestion({ of, onClose, onSecret }: Props & { onSecret: (secret: 
   );
 }
 
-const OVERLAPS: [string, string][] = [
+/** The times for which an old secret works beside its successor. */
+export const OVERLAPS: [string, string][] = [
   ["0", "no time: it ends at once"],
   ["3600", "an hour"],
   ["86400", "a day"],

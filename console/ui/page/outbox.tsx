@@ -1,22 +1,34 @@
 // Deliveries of events to webhooks and workers, with their tries.
 import { call } from "../api/client";
 import { useList } from "../api/list";
-import { changed } from "../api/resource";
-import type { Delivery, DeliveryPage } from "../api/types";
-import { param, setParams } from "../app/router";
+import { changed, useResource } from "../api/resource";
+import type { Delivery, DeliveryPage, Page as PageOf, Webhook } from "../api/types";
+import { href, param, setParams } from "../app/router";
 import { Empty, notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
-import { AlertTabs } from "./alerts";
+import { KIND_NAMES } from "./alerts/kinds";
+import { AlertObject, useObjectNames } from "./alerts/object";
+import { AlertTabs } from "./alerts/tabs";
 
-const STANDING = { pending: "off", leased: "off", delivered: "ok", dead: "bad" } as const;
+const STANDING = { pending: "busy", leased: "busy", delivered: "ok", dead: "bad" } as const;
+
+/** What stands in the address for deliveries to external workers. */
+const WORKERS = "workers";
+
+export function DeliveryState({ of: { state } }: { of: Delivery }) {
+  return <State kind={STANDING[state]} word={state} />;
+}
 
 export function OutboxPage() {
-  const state = param("state");
-  const list = useList<Delivery>("outbox", { state });
+  const asked = { state: param("state"), kind: param("kind"), to: param("to") };
+  const isFiltered = Object.values(asked).some(Boolean);
+  const list = useList<Delivery>("outbox", asked);
+  const listed = list.pages.value.flatMap(({ rows }) => rows ?? []);
+  const names = useObjectNames(listed.map(({ event }) => event.object));
   const dead = (list.first.value as DeliveryPage | null)?.unfinished.dead ?? 0;
   return (
     <Page title="Outbox" lead="Events are delivered at least once. After ten failures a delivery waits for you.">
@@ -26,34 +38,36 @@ export function OutboxPage() {
           {plural(dead, "delivery", "deliveries")} failed ten times. Retry them when the receiver works again.
         </p>
       )}
-      <div class="filters">
-        <Select
-          aria-label="State"
-          data-filter
-          value={state}
-          onValue={(state) => setParams({ state })}
-          options={[["", "In any state"], ...Object.keys(STANDING).map((state): [string, string] => [state, state])]}
-        />
-      </div>
+      <Filters />
       <Card bare>
         <Table
           list={list}
           label="Deliveries"
           rowKey={({ id }) => id}
-          least={900}
+          least={1000}
           empty={
-            <Empty icon="archive" title={state ? "No delivery fits the filter" : "There was no event yet"}>
+            <Empty
+              icon="archive"
+              title={isFiltered ? "No delivery fits the filter" : "There was no event yet"}
+              action={
+                isFiltered && (
+                  <a class="btn" href={href("/outbox")}>
+                    Clear the filter
+                  </a>
+                )
+              }
+            >
               The beginning and the end of an alert are events.
             </Empty>
           }
           columns={[
-            { head: "State", width: 112, cell: ({ state }) => <State kind={STANDING[state]} word={state} /> },
+            { head: "State", width: 112, cell: (delivery) => <DeliveryState of={delivery} /> },
             { head: "Event", width: 176, cell: ({ event }) => event.kind },
-            { head: "About", width: "1fr", cell: ({ event }) => event.object ?? "the gateway" },
-            { head: "To", width: "1fr", cell: ({ webhook, webhook_name, worker }) => webhook_name ?? webhook ?? worker ?? "workers" },
+            { head: "About", width: "1fr", cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} names={names} /> },
+            { head: "To", width: "1fr", cell: (delivery) => <Receiver of={delivery} /> },
             { head: "Tries", width: 64, number: true, cell: ({ tries }) => tries },
             { head: "Next try", width: 112, cell: ({ next_at_ms }) => moment(next_at_ms) },
-            { head: "Last answer", width: "2fr", cell: (delivery) => lastAnswer(delivery) },
+            { head: "Last answer", width: "2fr", cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span> },
             { head: "Created", width: 112, cell: ({ created_at_ms }) => moment(created_at_ms) },
             { head: "Actions", width: 88, quiet: true, cell: (delivery) => <Retry of={delivery} /> },
           ]}
@@ -63,16 +77,56 @@ export function OutboxPage() {
   );
 }
 
+function Filters() {
+  const webhooks = useResource<PageOf<Webhook>>("webhooks?limit=100").data.value?.data ?? [];
+  return (
+    <div class="filters">
+      <Select
+        aria-label="State"
+        data-filter
+        value={param("state")}
+        onValue={(state) => setParams({ state })}
+        options={[["", "In any state"], ...Object.keys(STANDING).map((state): [string, string] => [state, state])]}
+      />
+      <Select
+        aria-label="Event"
+        value={param("kind")}
+        onValue={(kind) => setParams({ kind })}
+        options={[["", "Any event"], ...KIND_NAMES.map((kind): [string, string] => [kind, kind])]}
+      />
+      <Select
+        aria-label="To"
+        value={param("to")}
+        onValue={(to) => setParams({ to })}
+        options={[["", "To anyone"], [WORKERS, "To workers"], ...webhooks.map(({ id, name }): [string, string] => [id, `To ${name}`])]}
+      />
+    </div>
+  );
+}
+
+function Receiver({ of: { webhook, webhook_name, worker } }: { of: Delivery }) {
+  if (webhook === null) return <span class="clip">{worker ?? "workers"}</span>;
+  return (
+    <a class="clip" href={href("/webhooks", { webhook })}>
+      {webhook_name ?? webhook}
+    </a>
+  );
+}
+
 /** The status or error of the last try. */
 export function lastAnswer({ last_error, last_status }: Pick<Delivery, "last_error" | "last_status">): string {
   return last_error ?? (last_status === null ? UNKNOWN : `status ${last_status}`);
 }
 
-function Retry({ of }: { of: Delivery }) {
+/** The times after a retry at which deliveries are read again, to show its outcome. */
+const READ_AFTER_MS = [0, 1_000, 4_000, 10_000];
+
+/** The button that makes a delivery due again, if it was tried or is held. */
+export function Retry({ of }: { of: Delivery }) {
   if (of.state === "delivered" || (of.state === "pending" && of.tries === 0)) return null;
   const retry = async (): Promise<void> => {
     await call("POST", `outbox/${of.id}/retry`, { body: {} });
-    changed("outbox");
+    for (const later of READ_AFTER_MS) setTimeout(() => changed("outbox"), later);
   };
   return (
     <button

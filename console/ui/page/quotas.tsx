@@ -1,21 +1,23 @@
 // Limits, what is used of them, and when they are reached at this rate.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { at, call } from "../api/client";
 import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
+import { type Names, useNames } from "../api/names";
 import { changed, useResource } from "../api/resource";
-import type { Key, Metric, Page as PageOf, Period, Principal, Project, Provider, Quota, QuotaSubject as Subject } from "../api/types";
+import type { Metric, Page as PageOf, Period, Provider, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
-import { EditDialog } from "../part/edit";
+import { EditDialog, Opened } from "../part/edit";
 import { EffectsList, WriteOutlook } from "../part/effects";
 import { Empty } from "../part/feedback";
-import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/limits";
 import { Ref } from "../part/links";
 import { Menu } from "../part/menu";
+import { NumberField } from "../part/number";
 import { Card, Meter, Page } from "../part/page";
 import { Table } from "../part/table";
 
@@ -26,6 +28,9 @@ const KINDS: [Subject["kind"], string][] = [
   ["provider", "Provider"],
   ["gateway", "Gateway"],
 ];
+
+/** The subjects that have names of their own. */
+const NAMED = ["key", "project", "principal"] as const;
 
 const WINDOW_MS: Partial<Record<Period, number>> = { hour: 3_600_000, day: 86_400_000, week: 604_800_000 };
 
@@ -45,7 +50,7 @@ export function reachedAt(quota: Pick<Quota, "used" | "limit" | "window" | "rese
 export function QuotasPage() {
   const kind = param("kind");
   const list = useList<Quota>("quotas", { kind });
-  const names = useNames(kind);
+  const names = useNames(NAMED.filter((name) => kind === "" || kind === name));
   return (
     <Page
       title="Quotas"
@@ -99,19 +104,9 @@ export function QuotasPage() {
         />
       </Card>
       {param("new") && <NewQuota />}
+      {param("edit") && <EditQuota key={param("edit")} id={param("edit")} names={names} />}
     </Page>
   );
-}
-
-type Names = Map<string, string>;
-
-/** The names of keys, projects and humans. */
-function useNames(kind: string): Names {
-  const wants = (name: string): boolean => kind === "" || kind === name;
-  const keys = useResource<PageOf<Key>>(wants("key") ? "keys?limit=500" : null).data.value?.data ?? [];
-  const projects = useResource<PageOf<Project>>(wants("project") ? "projects?limit=500" : null).data.value?.data ?? [];
-  const humans = useResource<PageOf<Principal>>(wants("principal") ? "principals?limit=500" : null).data.value?.data ?? [];
-  return new Map([...keys, ...projects, ...humans].map(({ id, name }) => [id, name]));
 }
 
 function SubjectOf({ of, names }: { of: Subject; names: Names }) {
@@ -135,37 +130,17 @@ function Used({ of }: { of: Quota }) {
 }
 
 function QuotaMenu({ of }: { of: Quota }) {
-  const [doing, setDoing] = useState<"edit" | "delete" | null>(null);
-  const close = (): void => setDoing(null);
+  const [isDeleted, setDeleted] = useState(false);
   return (
     <div class="actions">
       <Menu
         label={`Actions for ${limitName(of)}`}
         items={[
-          { label: "Change", icon: "pencil", run: () => setDoing("edit") },
-          { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
+          { label: "Change", icon: "pencil", run: () => setParams({ edit: of.id }) },
+          { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleted(true) },
         ]}
       />
-      {doing === "edit" && (
-        <EditDialog
-          title={`Change ${limitName(of)}`}
-          path={`quotas/${of.id}`}
-          of={of}
-          etag={`"${of.version}"`}
-          fieldsOf={({ limit, enforcement }) => ({ limit, enforcement })}
-          labels={{ limit: "Limit", enforcement: "When it is reached" }}
-          onSaved={() => changed("quotas")}
-          onClose={close}
-        >
-          {(mine, set) => (
-            <>
-              <AmountField metric={of.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
-              <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />
-            </>
-          )}
-        </EditDialog>
-      )}
-      {doing === "delete" && (
+      {isDeleted && (
         <Confirm
           title={`Delete ${limitName(of)}?`}
           action="Delete"
@@ -173,7 +148,7 @@ function QuotaMenu({ of }: { of: Quota }) {
             await call("DELETE", `quotas/${of.id}`, { ifMatch: of.version });
             changed("quotas");
           }}
-          onClose={close}
+          onClose={() => setDeleted(false)}
         >
           <p>Nothing is rejected by it from the next request on. What was used stays in the records.</p>
           <WriteOutlook write={{ method: "DELETE", path: `quotas/${of.id}`, ifMatch: of.version }} />
@@ -183,21 +158,49 @@ function QuotaMenu({ of }: { of: Quota }) {
   );
 }
 
+/** The form of the quota that the address names. */
+function EditQuota({ id, names }: { id: string; names: Names }) {
+  const path = at("quotas", id);
+  const close = (): void => setParams({ edit: null });
+  return (
+    <Opened<Quota> path={path} title="Quota" onClose={close}>
+      {(quota) => (
+        <EditDialog
+          title={`Change ${limitName(quota)}`}
+          path={path}
+          of={quota}
+          etag={`"${quota.version}"`}
+          fieldsOf={({ limit, enforcement }) => ({ limit, enforcement })}
+          labels={{ limit: "Limit", enforcement: "When it is reached" }}
+          onSaved={() => changed("quotas")}
+          onClose={close}
+        >
+          {(mine, set) => (
+            <>
+              <p class="prose">
+                Of <SubjectOf of={quota.subject} names={names} />
+              </p>
+              <AmountField metric={quota.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
+              <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />
+            </>
+          )}
+        </EditDialog>
+      )}
+    </Opened>
+  );
+}
+
 /** An amount in the unit of a metric; money is typed in dollars. */
 function AmountField({ metric, value, onValue }: { metric: Metric; value: number; onValue: (limit: number) => void }) {
-  const unit = metric === "cost_micro_usd" ? 1e6 : 1;
-  const [text, setText] = useState(Number.isNaN(value) ? "" : String(value / unit));
+  const isCost = metric === "cost_micro_usd";
   return (
-    <Field label={metric === "cost_micro_usd" ? "Limit ($)" : "Limit"} name="limit">
-      <Text
-        inputMode="decimal"
-        value={text}
-        onValue={(text) => {
-          setText(text);
-          onValue(text.trim() ? Math.round(Number(text) * unit) : Number.NaN);
-        }}
-      />
-    </Field>
+    <NumberField
+      label={isCost ? "Limit ($)" : "Limit"}
+      name="limit"
+      unit={isCost ? 1e6 : 1}
+      value={Number.isNaN(value) ? "" : value}
+      onValue={(typed) => onValue(typeof typed === "number" ? typed : Number.NaN)}
+    />
   );
 }
 

@@ -1,24 +1,27 @@
-// Receivers of events: their addresses, secrets and tests.
+// Receivers of events: how each is doing, and what was delivered to it.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { at } from "../api/client";
 import { useList } from "../api/list";
-import { changed } from "../api/resource";
-import type { NewWebhook, Webhook, WebhookTest, WebhookWithSecret } from "../api/types";
-import { param, setParams } from "../app/router";
+import { useResource } from "../api/resource";
+import type { DeliveryPage, Webhook } from "../api/types";
+import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
-import { Confirm, Dialog } from "../part/dialog";
-import { Empty, notify } from "../part/feedback";
-import { Check, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
-import { moment } from "../part/format";
-import { Icon } from "../part/icon";
-import { Menu } from "../part/menu";
-import { Card, Page } from "../part/page";
+import { Dialog } from "../part/dialog";
+import { Opened } from "../part/edit";
+import { Empty, Loaded } from "../part/feedback";
+import { moment, zoneName } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
-import { AlertTabs } from "./alerts";
+import { AlertTabs } from "./alerts/tabs";
+import { DeliveryState, lastAnswer, Retry } from "./outbox";
+import { WebhookMenu } from "./webhooks/actions";
+import { EditWebhook, NewWebhook, type OnSecret } from "./webhooks/form";
 
 export function WebhooksPage() {
   const list = useList<Webhook>("webhooks", {});
   const [secret, setSecret] = useState<string | null>(null);
+  const [open, edited] = [param("webhook"), param("edit")];
   return (
     <Page
       title="Webhooks"
@@ -36,7 +39,7 @@ export function WebhooksPage() {
           list={list}
           label="Webhooks"
           rowKey={({ id }) => id}
-          least={800}
+          least={880}
           empty={
             <Empty
               icon="link"
@@ -51,123 +54,133 @@ export function WebhooksPage() {
             </Empty>
           }
           columns={[
-            { head: "Name", width: "1fr", cell: ({ name }) => name },
+            { head: "Name", width: "1fr", cell: (webhook) => <Name of={webhook} /> },
             { head: "Address", width: "2fr", cell: ({ url }) => <span class="mono clip">{url}</span> },
             { head: "Format", width: 72, cell: ({ format }) => format },
-            { head: "Kinds", width: "2fr", cell: ({ kinds }) => (kinds ? kinds.join(", ") : "all") },
+            { head: "Kinds", width: "2fr", cell: ({ kinds }) => kindsText(kinds) },
             { head: "In order", width: 80, cell: ({ in_order }) => (in_order ? "yes" : "no") },
-            { head: "State", width: 88, cell: ({ disabled }) => (disabled ? "disabled" : "enabled") },
+            { head: "State", width: 104, cell: (webhook) => <Standing of={webhook} /> },
             { head: "Old secret until", width: 128, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
             { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
           ]}
         />
       </Card>
-      {param("new") && <Create onSecret={setSecret} />}
+      {param("new") && <NewWebhook onSecret={setSecret} onClose={() => setParams({ new: null })} />}
+      {edited && <EditWebhook key={edited} id={edited} onClose={() => setParams({ edit: null })} />}
+      {open && <OneWebhook key={open} id={open} onSecret={setSecret} />}
       {secret !== null && <Secret secret={secret} onClose={() => setSecret(null)} />}
     </Page>
   );
 }
 
-type OnSecret = (secret: string | null) => void;
+const kindsText = (kinds: string[] | null): string => (kinds ? kinds.join(", ") : "all");
 
-function WebhookMenu({ of, onSecret }: { of: Webhook; onSecret: OnSecret }) {
-  const [doing, setDoing] = useState<"rotate" | "delete" | null>(null);
-  const close = (): void => setDoing(null);
-  const test = async (): Promise<void> => {
-    const { data } = await call<WebhookTest>("POST", `webhooks/${of.id}/test`, { body: {} });
-    notify(data.ok ? `${of.name} answered with status ${data.status}` : (data.error ?? "The test failed"));
-  };
-  const turn = async (): Promise<void> => {
-    await call("PATCH", `webhooks/${of.id}`, { body: { disabled: !of.disabled }, ifMatch: of.version });
-    changed("webhooks");
-  };
-  const tell = (error: Error): void => notify(error.message);
+function Name({ of }: { of: Webhook }) {
   return (
-    <div class="actions">
-      <Menu
-        label={`Actions for ${of.name}`}
-        items={[
-          { label: "Send a test", icon: "play", run: () => void test().catch(tell) },
-          { label: "Rotate the secret", icon: "refresh-cw", run: () => setDoing("rotate") },
-          { label: of.disabled ? "Enable" : "Disable", icon: "power", run: () => void turn().catch(tell) },
-          { label: "Delete", icon: "trash-2", danger: true, run: () => setDoing("delete") },
-        ]}
-      />
-      {doing === "rotate" && (
-        <Confirm
-          title={`Rotate the secret of ${of.name}?`}
-          action="Rotate"
-          danger={false}
-          run={async () => {
-            const { data } = await call<WebhookWithSecret>("POST", `webhooks/${of.id}/rotate`, { body: {} });
-            changed("webhooks");
-            onSecret(data.secret);
-          }}
-          onClose={close}
-        >
-          <p>For a day messages carry the signatures of both secrets.</p>
-        </Confirm>
-      )}
-      {doing === "delete" && (
-        <Confirm
-          title={`Delete ${of.name}?`}
-          action="Delete"
-          run={async () => {
-            await call("DELETE", `webhooks/${of.id}`, { ifMatch: of.version });
-            changed("webhooks", "outbox");
-          }}
-          onClose={close}
-        >
-          <p>Events that wait for it are not delivered to it.</p>
-        </Confirm>
-      )}
-    </div>
+    <a class="row-link" href={href("/webhooks", { webhook: of.id })}>
+      {of.name}
+    </a>
   );
 }
 
-function Create({ onSecret }: { onSecret: OnSecret }) {
-  const [name, setName] = useState("");
-  const [url, setUrl] = useState("");
-  const [format, setFormat] = useState<"json" | "slack">("json");
-  const [inOrder, setInOrder] = useState(false);
-  const submission = useSubmission();
-  const close = (): void => setParams({ new: null });
-  const create = (): void => {
-    const body = { name, url, format, in_order: inOrder } satisfies Partial<NewWebhook>;
-    void submission.run(body, async (repeatKey) => {
-      const { data } = await call<WebhookWithSecret>("POST", "webhooks", { body, repeatKey });
-      changed("webhooks");
-      close();
-      onSecret(data.secret);
-    });
-  };
+function Standing({ of }: { of: Webhook }) {
+  return <State kind={of.disabled ? "off" : "ok"} word={of.disabled ? "paused" : "enabled"} />;
+}
+
+/** One webhook with its last deliveries. */
+function OneWebhook({ id, onSecret }: { id: string; onSecret: OnSecret }) {
+  const close = (): void => setParams({ webhook: null });
   return (
-    <Dialog title="New webhook" onClose={close}>
-      <Form submission={submission} onSubmit={create}>
-        <Field label="Name" name="name">
-          <Text value={name} onValue={setName} autoFocus />
-        </Field>
-        <Field label="Address" name="url" help="Stored encrypted. It can be replaced, never shown.">
-          <Text value={url} onValue={setUrl} inputMode="url" />
-        </Field>
-        <Field label="Format" name="format">
-          <Select
-            value={format}
-            onValue={(value) => setFormat(value === "slack" ? "slack" : "json")}
-            options={[
-              ["json", "JSON"],
-              ["slack", "Slack"],
-            ]}
-          />
-        </Field>
-        <Check label="One event at a time, in order" checked={inOrder} onChange={setInOrder} />
-        <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" onCancel={close} />
-      </Form>
-    </Dialog>
+    <Opened<Webhook> path={at("webhooks", id)} title="Webhook" onClose={close}>
+      {(webhook) => (
+        <Dialog title={`Webhook ${webhook.name}`} onClose={close} wide>
+          <WebhookFacts of={webhook} />
+          <Deliveries of={id} />
+          <div class="dialog-foot">
+            <a class="btn" href={href("/outbox", { to: id })}>
+              All its deliveries
+            </a>
+            <WebhookMenu of={webhook} onSecret={onSecret} />
+          </div>
+        </Dialog>
+      )}
+    </Opened>
   );
 }
 
+function WebhookFacts({ of }: { of: Webhook }) {
+  const until = of.secret_before_until_ms;
+  return (
+    <Facts
+      rows={[
+        ["State", <Standing key="s" of={of} />],
+        [
+          "Address",
+          <span key="a" class="mono wrap">
+            {of.url}
+          </span>,
+        ],
+        ["Format", of.format],
+        ["Kinds", kindsText(of.kinds)],
+        ["Ends of conditions", of.send_resolved ? "are sent too" : "are not sent"],
+        ["Order", of.in_order ? "one event at a time" : "as they come"],
+        ["Pause after a failure", `${of.retry_seconds} s, doubled with each`],
+        ["Secrets", until === null ? "one" : `two are valid until ${moment(until)} ${zoneName()}, then the new one alone`],
+      ]}
+    />
+  );
+}
+
+function Deliveries({ of }: { of: string }) {
+  const page = useResource<DeliveryPage>(`outbox?${new URLSearchParams({ to: of, limit: "10" })}`);
+  return (
+    <>
+      <h3 class="group-title">Last deliveries</h3>
+      <Loaded resource={page} part>
+        {({ data }) =>
+          data.length === 0 ? (
+            <p class="help">Nothing was sent to it yet.</p>
+          ) : (
+            <div class="table-wrap" role="group" aria-label="Last deliveries" tabIndex={0}>
+              <table class="table">
+                <thead>
+                  <tr>
+                    {["State", "Event", "Tries", "Last answer", "Created"].map((head) => (
+                      <th key={head} scope="col">
+                        {head}
+                      </th>
+                    ))}
+                    <th scope="col">
+                      <span class="sr">Actions</span>
+                    </th>
+                  </tr>
+                </thead>
+                <tbody>
+                  {data.map((delivery) => (
+                    <tr key={delivery.id}>
+                      <td>
+                        <DeliveryState of={delivery} />
+                      </td>
+                      <td>{delivery.event.kind}</td>
+                      <td>{delivery.tries}</td>
+                      <td title={lastAnswer(delivery)}>{lastAnswer(delivery)}</td>
+                      <td>{moment(delivery.created_at_ms)}</td>
+                      <td>
+                        <Retry of={delivery} />
+                      </td>
+                    </tr>
+                  ))}
+                </tbody>
+              </table>
+            </div>
+          )
+        }
+      </Loaded>
+    </>
+  );
+}
+
+/** The dialog of a new secret. It closes by its button alone. */
 function Secret({ secret, onClose }: { secret: string; onClose: () => void }) {
   return (
     <Dialog title="Secret of the webhook">

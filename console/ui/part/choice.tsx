@@ -11,10 +11,12 @@ type Props = {
   onValue: (value: string[] | null) => void;
   suggest: (text: string) => Suggestion[] | Promise<Suggestion[]>;
   placeholder: string;
+  /** The names of entries that are ids. */
+  names?: Map<string, string>;
   error?: string | null;
 };
 
-export function Allowed({ label, all, value, onValue, suggest, placeholder, error }: Props) {
+export function Allowed({ label, all, value, onValue, suggest, placeholder, names, error }: Props) {
   const id = useId();
   return (
     <fieldset class="allowed">
@@ -38,8 +40,12 @@ export function Allowed({ label, all, value, onValue, suggest, placeholder, erro
           <div class="chosen">
             {value.map((entry) => (
               <span key={entry} class="tag">
-                <span class="clip">{entry}</span>
-                <button type="button" aria-label={`Remove ${entry}`} onClick={() => onValue(value.filter((other) => other !== entry))}>
+                <span class="clip">{names?.get(entry) ?? entry}</span>
+                <button
+                  type="button"
+                  aria-label={`Remove ${names?.get(entry) ?? entry}`}
+                  onClick={() => onValue(value.filter((other) => other !== entry))}
+                >
                   <Icon name="x" small />
                 </button>
               </span>

@@ -3,9 +3,11 @@ import type { ComponentChildren } from "preact";
 import { useState } from "preact/hooks";
 import { call, Fault } from "../api/client";
 import { useOutlook } from "../api/dry_run";
+import { useResource } from "../api/resource";
 import { Conflict, changesOf } from "./conflict";
 import { Dialog } from "./dialog";
 import { EffectsList } from "./effects";
+import { Loaded } from "./feedback";
 import { Form, FormButtons, FormFooterError, useSubmission } from "./form";
 
 type Version<F> = { fields: F; etag: string | null };
@@ -75,6 +77,28 @@ export function EditDialog<T, F extends object>(props: Props<T, F>) {
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Save" submitting="Saving…" onCancel={onClose} />
       </Form>
+    </Dialog>
+  );
+}
+
+type OpenedProps<T> = {
+  path: string;
+  /** The title until the object is read. */
+  title: string;
+  onClose: () => void;
+  children: (object: T) => ComponentChildren;
+};
+
+/** The dialog of an object that the address names; it is read first. */
+export function Opened<T>({ path, title, onClose, children }: OpenedProps<T>) {
+  const resource = useResource<T>(path);
+  const object = resource.data.value;
+  if (object !== null) return <>{children(object)}</>;
+  return (
+    <Dialog title={title} onClose={onClose}>
+      <Loaded resource={resource} part>
+        {() => null}
+      </Loaded>
     </Dialog>
   );
 }

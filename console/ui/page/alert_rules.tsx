@@ -1,0 +1,159 @@
+// The rules that raise alerts: their conditions, thresholds and scopes.
+import { useState } from "preact/hooks";
+import { call } from "../api/client";
+import { changed, useResource } from "../api/resource";
+import type { AlertRule, Page as PageOf, RuleTest } from "../api/types";
+import { href, param, setParams } from "../app/router";
+import { Confirm } from "../part/dialog";
+import { WriteOutlook } from "../part/effects";
+import { Loaded, notify } from "../part/feedback";
+import { plural, UNKNOWN } from "../part/format";
+import { Icon, State } from "../part/icon";
+import { Menu } from "../part/menu";
+import { Card, Page } from "../part/page";
+import { thresholdText } from "./alerts/kinds";
+import { AlertObject, useObjectNames } from "./alerts/object";
+import { EditRule, NewRule } from "./alerts/rule_form";
+import { AlertTabs } from "./alerts/tabs";
+
+export function RulesPage() {
+  const rules = useResource<PageOf<AlertRule>>("alert-rules");
+  const edited = param("edit");
+  return (
+    <Page
+      title="Rules for alerts"
+      lead="One rule of each kind is built in. A rule may concern all objects, or some."
+      actions={
+        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+          <Icon name="plus" small />
+          New rule
+        </button>
+      }
+    >
+      <AlertTabs />
+      <Loaded resource={rules}>{({ data }) => <Rules of={data} />}</Loaded>
+      {param("new") && <NewRule onClose={() => setParams({ new: null })} />}
+      {edited && <EditRule key={edited} id={edited} onClose={() => setParams({ edit: null })} />}
+    </Page>
+  );
+}
+
+const ACTIONS = "Actions";
+const COLUMNS: [head: string, width: string][] = [
+  ["Rule", "auto"],
+  ["Kind", "168px"],
+  ["Threshold", "176px"],
+  ["About", "128px"],
+  ["Urgency", "80px"],
+  ["Holds for", "80px"],
+  ["Clear for", "80px"],
+  ["State", "104px"],
+  [ACTIONS, "56px"],
+];
+
+function Rules({ of }: { of: AlertRule[] }) {
+  return (
+    <Card bare>
+      <div class="table-wrap" role="group" aria-label="Rules" tabIndex={0}>
+        <table class="table fixed" style={{ minWidth: "1000px" }}>
+          <colgroup>
+            {COLUMNS.map(([head, width]) => (
+              <col key={head} style={{ width }} />
+            ))}
+          </colgroup>
+          <thead>
+            <tr>
+              {COLUMNS.map(([head]) => (
+                <th key={head} scope="col">
+                  {head === ACTIONS ? <span class="sr">{head}</span> : head}
+                </th>
+              ))}
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((rule) => (
+              <Rule key={rule.id} of={rule} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
+  );
+}
+
+function Rule({ of }: { of: AlertRule }) {
+  return (
+    <tr>
+      <td>
+        <a class="row-link" href={href("/alerts/rules", { edit: of.id })}>
+          {of.name}
+        </a>
+      </td>
+      <td>{of.kind}</td>
+      <td>{thresholdText(of) ?? UNKNOWN}</td>
+      <td>
+        <Scope of={of} />
+      </td>
+      <td>{of.severity === "bad" ? "urgent" : "by day"}</td>
+      <td>{of.hold_seconds} s</td>
+      <td>{of.clear_seconds} s</td>
+      <td>
+        <State kind={of.enabled ? "ok" : "off"} word={of.enabled ? "enabled" : "disabled"} />
+      </td>
+      <td>
+        <RuleMenu of={of} />
+      </td>
+    </tr>
+  );
+}
+
+/** The objects that a rule concerns: one as a link, more as their number. */
+function Scope({ of }: { of: AlertRule }) {
+  const [first = null, ...more] = of.objects ?? [];
+  const names = useObjectNames(more.length ? [] : [first]);
+  if (of.objects === null) return <>all</>;
+  if (more.length) return <>{plural(of.objects.length, "object")}</>;
+  return <AlertObject kind={of.kind} object={first} names={names} />;
+}
+
+function RuleMenu({ of }: { of: AlertRule }) {
+  const [isDeleted, setDeleted] = useState(false);
+  const path = `alert-rules/${of.id}`;
+  const fire = async (): Promise<void> => {
+    const { data } = await call<RuleTest>("POST", `${path}/test`, { body: {} });
+    notify(`Event ${data.sequence} is on its way to webhooks and workers`);
+    changed("outbox");
+  };
+  const turn = async (): Promise<void> => {
+    await call("PATCH", path, { body: { enabled: !of.enabled }, ifMatch: of.version });
+    changed("alert-rules");
+  };
+  const tell = (error: Error): void => notify(error.message);
+  return (
+    <div class="actions">
+      <Menu
+        label={`Actions for ${of.name}`}
+        items={[
+          { label: "Change", icon: "pencil", run: () => setParams({ edit: of.id }) },
+          { label: "Test fire", icon: "play", run: () => void fire().catch(tell) },
+          { label: of.enabled ? "Disable" : "Enable", icon: "power", run: () => void turn().catch(tell) },
+          { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleted(true) },
+        ]}
+      />
+      {isDeleted && (
+        <Confirm
+          title={`Delete ${of.name}?`}
+          action="Delete"
+          run={async () => {
+            await call("DELETE", path, { ifMatch: of.version });
+            changed("alert-rules", "alerts", "state");
+          }}
+          onClose={() => setDeleted(false)}
+        >
+          <p>Nothing watches for it any more. Its open alerts are resolved.</p>
+          <WriteOutlook write={{ method: "DELETE", path, ifMatch: of.version }} />
+        </Confirm>
+      )}
+    </div>
+  );
+}
