@@ -36,6 +36,7 @@ export class Browser {
   }
 
   watch(page) {
+    follow(page);
     page.on("pageerror", (error) => this.faults.push(`error: ${error.message}`));
     page.on("dialog", async (dialog) => {
       this.faults.push(`a dialog: ${dialog.message()}`);
@@ -49,12 +50,14 @@ export class Browser {
     });
   }
 
-  /** A page that is signed in, at a path below /console. */
+  /** A page that is signed in, at a path below /console. The session is opened without the form, which takes longer. */
   async signedIn(key, path, options) {
-    const page = await (await this.context(options)).newPage();
+    const context = await this.context(options);
+    const opened = await context.request.post(`${this.origin}/admin/api/session`, { data: { key } });
+    if (!opened.ok()) throw new Error(`no session: ${opened.status()} ${await opened.text()}`);
+    const page = await context.newPage();
     await page.goto(`${this.origin}/console${path}`);
-    await signIn(page, key);
-    await page.locator("main h1").waitFor();
+    await page.locator("main h1").first().waitFor();
     return page;
   }
 
@@ -69,10 +72,35 @@ export async function signIn(page, key) {
   await page.getByRole("dialog", { name: "Sign in to llmgw" }).waitFor({ state: "detached" });
 }
 
+/** The requests of each page that have no answer yet, without live streams, and the time of the last change. */
+const traffic = new WeakMap();
+
+function follow(page) {
+  const of = { open: new Set(), changedAt: performance.now() };
+  traffic.set(page, of);
+  const changed = () => (of.changedAt = performance.now());
+  page.on("request", (request) => {
+    if (request.resourceType() !== "eventsource") of.open.add(request);
+    changed();
+  });
+  for (const end of ["requestfinished", "requestfailed"]) page.on(end, (request) => of.open.delete(request) && changed());
+  return of;
+}
+
+/** A page that is idle asks for more within this time after an answer, if at all. */
+const QUIET_MS = 120;
+
 /** Waits until what the page reads is there. */
 export async function settled(page) {
-  await page.waitForLoadState("networkidle");
-  await page.waitForFunction(() => document.querySelector("[aria-busy=true]") === null);
+  const of = traffic.get(page) ?? follow(page);
+  for (;;) {
+    await page.waitForFunction(() => document.readyState === "complete" && document.querySelector("[aria-busy=true]") === null);
+    // On a busy machine an answer is taken late: the page is idle only after that.
+    await page.evaluate(() => new Promise((resolve) => requestIdleCallback(() => requestIdleCallback(resolve, { timeout: 1_000 }), { timeout: 1_000 })));
+    const left = QUIET_MS - (performance.now() - of.changedAt);
+    if (of.open.size === 0 && left <= 0) return;
+    await page.waitForTimeout(Math.max(left, 20));
+  }
 }
 
 /** The violations of axe-core's rules, as lines. A dialog that still fades in would have too little contrast. */

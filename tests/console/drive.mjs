@@ -1,4 +1,5 @@
-// Runs the checks of the console, one after the other, and counts them. Each table of checks has its own gateway.
+// Runs the checks of the console and counts them. Each table of checks has its own gateway; two tables run at a time, the long ones first.
+// Those that measure times run alone, afterwards.
 
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -25,51 +26,68 @@ import { strangerChecks } from "./strangers.mjs";
 import { usageChecks } from "./usage.mjs";
 
 const [binary, home, chromium, ...only] = process.argv.slice(2);
-const browser = new Browser();
-await browser.start(chromium);
-let passed = 0;
-let failed = 0;
+/** The tables that run side by side, those that take longest first. */
 const tables = [
+  checks,
+  stateChecks,
+  keyboardChecks,
+  proofChecks,
+  strangerChecks,
   setupChecks,
+  alertChecks,
+  playgroundChecks,
   overviewChecks,
+  numberChecks,
+  sessionChecks,
   effectChecks,
   requestChecks,
   routeChecks,
-  alertChecks,
   operateChecks,
-  extensionChecks,
   usageChecks,
-  playgroundChecks,
-  proofChecks,
-  sessionChecks,
-  speedChecks,
-  stateChecks,
-  keyboardChecks,
-  strangerChecks,
-  amountChecks,
-  numberChecks,
-  checks,
+  extensionChecks,
 ];
+/** The tables that measure times. */
+const measured = [amountChecks, speedChecks];
+const LANES = 2;
+let passed = 0;
+let failed = 0;
+let gateways = 0;
+
 const isChosen = ([name]) => only.length === 0 || only.some((part) => name.includes(part));
-for (const [number, table] of tables.entries()) {
-  const chosen = Object.entries(table).filter(isChosen);
-  if (chosen.length) await runTable(join(home, String(number)), chosen);
+const chosen = (list) => list.map((table) => Object.entries(table).filter(isChosen)).filter((table) => table.length);
+const started = performance.now();
+const queue = chosen(tables);
+await Promise.all(Array.from({ length: LANES }, () => runLane(queue)));
+await runLane(chosen(measured));
+console.log(`figure  all checks: ${seconds(started)} s`);
+console.log(`console: ${passed} passed, ${failed} failed, 0 skipped`);
+process.exit(failed ? 1 : 0);
+
+/** Takes tables from the queue until it is empty, in a browser of its own. */
+async function runLane(queue) {
+  if (queue.length === 0) return;
+  const browser = new Browser();
+  await browser.start(chromium);
+  for (let table = queue.shift(); table; table = queue.shift()) await runTable(browser, table);
+  await browser.stop();
 }
 
 /** Runs checks against a gateway of their own, so that what they create is in no list of other tables. */
-async function runTable(home, chosen) {
-  mkdirSync(home);
-  const gateway = new Gateway(binary, home);
+async function runTable(browser, table) {
+  gateways += 1;
+  const own = join(home, String(gateways));
+  mkdirSync(own);
+  const gateway = new Gateway(binary, own);
   await gateway.start();
   browser.origin = gateway.origin;
-  for (const [name, check] of chosen) {
+  for (const [name, check] of table) {
     const started = performance.now();
     browser.faults.length = 0;
     try {
       await check({ gateway, browser });
       if (browser.faults.length) throw new Error([...new Set(browser.faults)].join("\n"));
       passed += 1;
-      console.log(`ok      ${name} (${Math.round(performance.now() - started)} ms)`);
+      console.log(`ok      ${name} (${seconds(started)} s)`);
     } catch (error) {
       failed += 1;
       console.log(`FAILED  ${name}: ${error.stack}`);
@@ -79,6 +97,6 @@ async function runTable(home, chosen) {
   await gateway.stop();
 }
 
-await browser.stop();
-console.log(`console: ${passed} passed, ${failed} failed, 0 skipped`);
-process.exit(failed ? 1 : 0);
+function seconds(since) {
+  return ((performance.now() - since) / 1000).toFixed(1);
+}

@@ -80,6 +80,7 @@ async function objects(gateway) {
   await gateway.api("POST", "quotas", { subject: { kind: "key", id: key.id }, metric: "requests", window: "day", limit: 100 });
   await gateway.api("POST", "providers", { id: "typed", type: "echo", models: ["echo"] });
   await gateway.api("POST", "endpoints", { name: "typing", failover: [{ provider: "typed", model: "echo" }, { provider: "echo", model: "echo" }] });
+  await gateway.api("POST", "webhooks", { name: "typist", url: "http://127.0.0.1:9/hook" });
   await gateway.chat(key.key, "typing", "hi", true);
   const { data } = await gateway.api("GET", `requests?key=${key.id}`);
   return { project: project.id, human: human.id, key: key.id, request: data[0].request_id };
@@ -105,7 +106,7 @@ export const keyboardChecks = {
     const of = await objectsOf(gateway);
     const paths = [
       "/", `/requests?key=${of.key}`, `/requests/${of.request}`, "/usage?by=key&period=24h", "/providers", "/providers/typed", "/routes", "/routes/typing", "/models?provider=typed", "/playground", "/access", "/access?tab=humans",
-      `/access/projects/${of.project}`, `/access/projects/${of.project}?tab=keys`, `/access/projects/${of.project}?tab=limits`, `/access/humans/${of.human}`, `/keys?project=${of.project}`, `/keys/${of.key}`, `/keys/${of.key}/access`, "/quotas", "/connect", "/audit?action=key.create", "/backups", "/settings?q=port", "/setup?step=providers",
+      `/access/projects/${of.project}`, `/access/projects/${of.project}?tab=keys`, `/access/projects/${of.project}?tab=limits`, `/access/humans/${of.human}`, `/keys?project=${of.project}`, `/keys/${of.key}`, `/keys/${of.key}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/providers?tab=extensions", "/audit?action=key.create", "/backups", "/settings?q=port", "/setup?step=providers",
     ];
     const faults = await inTwo(browser, gateway.key, paths, async (page, path) => {
       await page.goto(`${browser.origin}/console${path}`);
@@ -118,8 +119,9 @@ export const keyboardChecks = {
   async dialogs_and_menus_open_by_keyboard_and_give_the_focus_back({ gateway, browser }) {
     const of = await objectsOf(gateway);
     const dialogs = [
-      ...["/keys", "/access", "/access?tab=humans", "/quotas", "/routes", "/providers"].map((path) => [path, null]),
+      ...["/keys", "/access", "/access?tab=humans", "/quotas", "/routes", "/providers", "/alerts/rules", "/webhooks", "/providers?tab=extensions"].map((path) => [path, null]),
       [`/keys/${of.key}`, "Actions for typist"], ["/providers/typed", "Actions for typed"], ["/routes/typing", "Actions for typing"], ["/routes/typing", "Test now"], ["/providers/typed", "Prove echo"],
+      ["/alerts/rules", "Actions for Backup failed"], ["/webhooks", "Actions for typist"],
     ];
     const faults = await inTwo(browser, gateway.key, dialogs, async (page, [path, name]) => {
       await page.goto(`${browser.origin}/console${path}`);
@@ -141,7 +143,7 @@ export const keyboardChecks = {
     await objectsOf(gateway);
     const page = await browser.signedIn(gateway.key, "/");
     await settled(page);
-    const pages = { r: "Requests", u: "Usage", p: "Providers", t: "Routes", m: "Models", y: "Playground", a: "Access", k: "API keys", q: "Quotas", c: "Connect a client", d: "Audit", b: "Backups", s: "Settings", o: "Overview" };
+    const pages = { r: "Requests", u: "Usage", p: "Providers", t: "Routes", m: "Models", y: "Playground", a: "Access", k: "API keys", q: "Quotas", c: "Connect a client", l: "Alerts", d: "Audit", b: "Backups", s: "Settings", o: "Overview" };
     for (const [key, title] of Object.entries(pages)) {
       await page.keyboard.press("g");
       await page.keyboard.press(key);

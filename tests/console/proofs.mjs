@@ -97,11 +97,14 @@ export const proofChecks = {
   async reload_and_back_restore_every_page({ gateway, browser }) {
     const made = await keyOf(gateway, "restored");
     await gateway.chat(made.key, "default", "hi");
+    const webhook = await gateway.api("POST", "webhooks", { name: "restored", url: "http://127.0.0.1:9/hook" });
+    const quota = await gateway.api("POST", "quotas", { subject: { kind: "project", id: made.project }, metric: "requests", window: "day", limit: 1000 });
     const page = await browser.signedIn(gateway.key, "/settings");
     const faults = [];
     for (const path of [
       "/?period=24h&by=model", `/requests?outcome=completed&period=24h&key=${made.id}`, "/requests?failed_over=true", "/usage?by=key&period=24h&figure=tokens", "/providers?state=faulty", "/routes?new=1",
       "/models?open=echo%2Fecho", "/access?tab=humans", `/access/projects/${made.project}?tab=limits&edit=1`, `/keys/${made.id}?edit=1`, "/keys?state=active", "/quotas?new=1", "/audit?action=key.create", "/setup?step=test", "/connect?client=codex",
+      "/alerts?state=any&kind=disk_low", "/alerts/rules?new=1", "/alerts/rules?edit=rule_disk_low", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, `/outbox?state=pending&to=${webhook.id}`, "/providers?tab=extensions&new=1", `/quotas?edit=${quota.id}`,
     ]) {
       await page.goto(`${browser.origin}/console${path}`);
       await settled(page);

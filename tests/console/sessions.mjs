@@ -6,15 +6,28 @@ import { axe, settled, signIn } from "./browser.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
-/** Forms: their address, the field that is typed into, the button that sends them, and whether the gateway has what they make. */
-function forms(gateway, { project, key }) {
-  const named = (path, name) => async () => (await gateway.api("GET", `${path}?limit=500`)).data.some((one) => one.name === name);
+/** Forms: their address, the field that is typed into, the button that sends them, whether the gateway has what they make, and what else they need. */
+function forms(gateway, { project, key, quota }) {
+  const named = (path, name) => async () => (await gateway.api("GET", path)).data.some((one) => one.name === name);
+  const all = (path, name) => named(`${path}?limit=500`, name);
+  const quotas = async () => (await gateway.api("GET", `quotas?project=${project}`)).data;
+  const fill = (fields) => async (page) => {
+    for (const [label, text] of Object.entries(fields)) await page.getByLabel(label, { exact: true }).last().fill(text);
+  };
   return [
-    ["/access?tab=humans&new=1", "Name", "Human in between", "Create", named("principals", "Human in between")],
-    ["/access?new=1", "Name", "Project in between", "Create", named("projects", "Project in between")],
-    [`/access/projects/${project}?edit=1`, "Name", "Renamed in between", "Save", named("projects", "Renamed in between")],
-    [`/keys/${key}?edit=1`, "Name", "Key in between", "Save", named("keys", "Key in between")],
+    ["/access?tab=humans&new=1", "Name", "Human in between", "Create", all("principals", "Human in between")],
+    ["/access?new=1", "Name", "Project in between", "Create", all("projects", "Project in between")],
+    [`/access/projects/${project}?edit=1`, "Name", "Renamed in between", "Save", all("projects", "Renamed in between")],
+    [`/keys/${key}?edit=1`, "Name", "Key in between", "Save", all("keys", "Key in between")],
     ["/providers?connect=echo", "Name", "in-between", "Connect", async () => (await gateway.api("GET", "providers?limit=500")).data.some(({ id }) => id === "in-between")],
+    ["/routes/interrupted", "Preamble", "Between the lines.", "Save and publish", async () => (await gateway.api("GET", "endpoints/interrupted")).preamble === "Between the lines."],
+    ["/quotas?new=1", "Limit ($)", "7.5", "Create", async () => (await quotas()).some(({ limit }) => limit === 7_500_000), (page) => page.getByLabel("Which").selectOption(project)],
+    [`/quotas?edit=${quota}`, "Limit", "77", "Save", async () => (await quotas()).some(({ limit }) => limit === 77)],
+    [`/playground?as=${key}&model=default`, "Message", "Sent in between", "Send Ctrl Enter", async () => (await gateway.api("GET", `requests?key=${key}`)).data.length > 0],
+    ["/alerts/rules?new=1", "Name", "Rule in between", "Create", named("alert-rules", "Rule in between")],
+    ["/alerts/rules?edit=rule_backup_failed", "Name", "Backup rule in between", "Save", named("alert-rules", "Backup rule in between")],
+    ["/webhooks?new=1", "Name", "Webhook in between", "Create", all("webhooks", "Webhook in between"), fill({ Address: "http://127.0.0.1:9/hook" })],
+    ["/providers?tab=extensions&new=1", "Name", "in-between", "Add and probe", all("extensions", "in-between"), fill({ URL: "unix:/none/in-between.sock", "Shared secret": `whsec_${"A".repeat(43)}=` })],
   ];
 }
 
@@ -22,8 +35,11 @@ export const sessionChecks = {
   async a_session_that_ends_in_the_middle_of_any_form_loses_nothing({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "interrupted" });
     const made = await gateway.api("POST", "keys", { name: "interrupted", project: id });
-    const work = async ([path, label, text, submit, exists]) => {
+    const quota = await gateway.api("POST", "quotas", { subject: { kind: "project", id }, metric: "requests", window: "day", limit: 1000 });
+    await gateway.api("POST", "endpoints", { name: "interrupted", failover: [{ provider: "echo", model: "echo" }] });
+    const work = async ([path, label, text, submit, exists, prepare = () => {}]) => {
       const page = await browser.signedIn(gateway.key, path);
+      await prepare(page);
       const field = page.getByLabel(label, { exact: true }).last();
       await field.fill(text);
       await page.context().clearCookies();
@@ -40,7 +56,7 @@ export const sessionChecks = {
       }
       await page.context().close();
     };
-    const all = forms(gateway, { project: id, key: made.id });
+    const all = forms(gateway, { project: id, key: made.id, quota: quota.id });
     for (let n = 0; n < all.length; n += 2) await Promise.all(all.slice(n, n + 2).map(work));
     await gateway.api("DELETE", "providers/in-between");
   },

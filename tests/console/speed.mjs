@@ -39,7 +39,7 @@ async function pathsOf(gateway) {
   const { data } = await gateway.api("GET", "requests?limit=1");
   return [
     "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?by=key&period=24h", "/providers", "/providers/echo", "/routes", "/routes/default", "/models",
-    "/playground", "/access", "/access?tab=humans", `/access/projects/${id}`, "/keys", `/keys/${made.id}`, `/keys/${made.id}/access`, "/quotas", "/connect", "/audit", "/backups", "/settings", "/setup",
+    "/playground", "/access", "/access?tab=humans", `/access/projects/${id}`, "/keys", `/keys/${made.id}`, `/keys/${made.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/backups", "/settings", "/setup",
   ];
 }
 

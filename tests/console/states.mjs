@@ -9,7 +9,7 @@ import { join } from "node:path";
 import { axe, settled, sideways } from "./browser.mjs";
 import { Gateway } from "./gateway.mjs";
 
-const PATHS = ["/", "/requests", "/usage", "/providers", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/keys", "/quotas", "/connect", "/audit", "/backups", "/settings", "/setup"];
+const PATHS = ["/", "/requests", "/usage", "/providers", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/keys", "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/providers?tab=extensions", "/audit", "/backups", "/settings", "/setup"];
 
 /** A window of 720 pixels is one of 1440 at 200 %. */
 const VIEWS = [
@@ -100,7 +100,7 @@ export const stateChecks = {
     browser.origin = fresh.origin;
     try {
       await fresh.api("DELETE", "endpoints/default").catch(() => {});
-      const faults = await inTwo(browser, fresh.key, ["/", "/requests", "/usage", "/routes", "/access", "/access?tab=humans", "/keys", "/quotas", "/connect", "/audit?action=none", "/backups", "/models?q=none", "/settings?q=nothing-like-it"], async (page, path) => {
+      const faults = await inTwo(browser, fresh.key, ["/", "/requests", "/usage", "/routes", "/access", "/access?tab=humans", "/keys", "/quotas", "/connect", "/alerts", "/alerts?kind=disk_low", "/webhooks", "/outbox", "/outbox?state=dead", "/providers?tab=extensions", "/audit?action=none", "/backups", "/models?q=none", "/settings?q=nothing-like-it"], async (page, path) => {
         await page.goto(`${browser.origin}/console${path}`);
         await settled(page);
         return faultsOf(page, `${path} empty`);

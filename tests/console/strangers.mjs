@@ -33,6 +33,9 @@ async function stranger() {
         response.writeHead(status, { "content-type": "application/json" });
         response.end(JSON.stringify(body));
       };
+      if (request.url === "/extension/v1/info") return send(200, extensionInfo());
+      if (request.url === "/extension/v1/p1/models" || request.url === "/silent/v1/info") return send(400, { error: { message: LONG.join("\n") } });
+      if (request.url === "/hook") return send(204, {});
       if (request.method === "GET") return send(200, { object: "list", data: MODELS.map((id) => ({ id, object: "model" })) });
       const { model } = JSON.parse(Buffer.concat(chunks).toString());
       const text = LONG.join("\n");
@@ -46,6 +49,53 @@ async function stranger() {
   return server;
 }
 
+/** The description of an extension with such texts. */
+const extensionInfo = () => ({
+  protocol: 1,
+  name: LONG.join("\n"),
+  version: LONG.at(-2),
+  providers: NAMES.map((name, n) => ({ id: `p${n}`, name, protocols: ["chat"], credential: n % 2 ? "required" : "none" })),
+});
+
+/** Makes rules, webhooks, deliveries and extensions with such texts. Returns the pages that show them, and those of the alerts about such keys. */
+async function fillEvents(gateway, server) {
+  const origin = `http://127.0.0.1:${server.address().port}`;
+  const rules = [];
+  const webhooks = [];
+  for (const name of NAMES) {
+    rules.push(await gateway.api("POST", "alert-rules", { name, kind: "provider_down", objects: [name] }));
+    webhooks.push(await gateway.api("POST", "webhooks", { name, url: `${origin}/hook`, kinds: ["provider_down"] }));
+  }
+  // These are no names: they are refused, or are text like the others.
+  for (const name of LONG.slice(NAMES.length)) await gateway.api("POST", "alert-rules", { name, kind: "disk_low", threshold: 1 }).catch(() => {});
+  for (const { id } of rules) await gateway.api("POST", `alert-rules/${id}/test`);
+  for (const worker of NAMES) {
+    const { data, lease } = await gateway.api("POST", "outbox/claim", { worker, limit: 1 });
+    for (const { id } of data) await gateway.api("POST", `outbox/${id}/failed`, { lease, error: worker, retry_after_seconds: 3600 });
+  }
+  const secret = `whsec_${"A".repeat(43)}=`;
+  for (const name of ["extension", "silent"]) {
+    await gateway.api("POST", "extensions", { name, url: `${origin}/${name}`, secret });
+    await gateway.api("POST", `extensions/${name}/probe`);
+  }
+  const alerts = await alertsOf(gateway, NAMES.length);
+  return [
+    "/alerts", "/alerts?state=any", ...alerts.slice(0, 3).map(({ id }) => `/alerts?alert=${id}`), "/alerts/rules", ...rules.slice(0, 3).map(({ id }) => `/alerts/rules?edit=${id}`),
+    "/webhooks", ...webhooks.slice(0, 3).map(({ id }) => `/webhooks?webhook=${id}`), `/webhooks?edit=${webhooks[0].id}`, "/outbox", "/outbox?to=workers",
+    "/providers?tab=extensions", "/providers?tab=extensions&extension=extension", "/providers?tab=extensions&extension=silent",
+  ];
+}
+
+/** Waits for alerts about keys that expire; they are measured every ten seconds. */
+async function alertsOf(gateway, count) {
+  for (let tries = 0; tries < 200; tries += 1) {
+    const { data } = await gateway.api("GET", "alerts?kind=key_expiring&limit=100");
+    if (data.length >= count) return data;
+    await new Promise((done) => setTimeout(done, 200));
+  }
+  throw new Error("no alerts about keys");
+}
+
 /** Makes objects with such names and sends requests with such texts. Returns the pages that show them. */
 async function fill(gateway, server) {
   const base_url = `http://127.0.0.1:${server.address().port}/v1`;
@@ -57,7 +107,7 @@ async function fill(gateway, server) {
     const project = await gateway.api("POST", "projects", { name });
     const human = await gateway.api("POST", "principals", { name });
     await gateway.api("PUT", `projects/${project.id}/members/${human.id}`, { role: "owner" });
-    const key = await gateway.api("POST", "keys", { name, project: project.id, acts_as: human.id });
+    const key = await gateway.api("POST", "keys", { name, project: project.id, acts_as: human.id, expires_at: Date.now() + 86_400_000 });
     await gateway.api("POST", "quotas", { subject: { kind: "project", id: project.id }, metric: "requests", window: "day", limit: 1000 });
     const headers = { "user-agent": /^[ -~]*$/.test(name) ? name : "x", "x-request-id": `<img-${n}>` };
     await gateway.chat(key.key, `strange/${MODELS[n]}`, "hi", false, headers);
@@ -69,7 +119,7 @@ async function fill(gateway, server) {
   const { data } = await gateway.api("GET", "requests?limit=100");
   const requests = data.filter(({ provider, selector }) => provider === "strange" || NAMES.includes(selector)).map(({ request_id }) => `/requests/${encodeURIComponent(request_id)}`);
   return [
-    ...paths, ...requests.slice(0, 8), "/", "/?by=model", "/?by=key", "/requests", `/requests?q=${encodeURIComponent(NAMES[0])}`, `/requests?client=${encodeURIComponent(NAMES[2])}`, "/usage?by=model&period=24h", "/usage?by=key&and=project&period=24h",
+    ...paths, ...requests.slice(0, 8), ...(await fillEvents(gateway, server)), "/", "/?by=model", "/?by=key", "/requests", `/requests?q=${encodeURIComponent(NAMES[0])}`, `/requests?client=${encodeURIComponent(NAMES[2])}`, "/usage?by=model&period=24h", "/usage?by=key&and=project&period=24h",
     "/usage?by=client&period=24h", "/providers", "/providers/strange", "/routes", "/routes/strange-line", "/models?provider=strange", `/models?open=${encodeURIComponent(`strange/${MODELS[0]}`)}`, "/access", "/access?tab=humans", "/keys", "/quotas", "/audit", "/connect",
     `/nothing/${encodeURIComponent(NAMES[0])}`, `/keys?new=${encodeURIComponent(NAMES[2])}`,
   ];
