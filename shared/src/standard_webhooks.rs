@@ -33,12 +33,15 @@ impl WebhookKey {
     /// Returns the value of `webhook-signature` for the message `id`, sent `time` seconds after the Unix epoch. The body is
     /// read piece by piece and not copied.
     pub fn signature<'a>(&self, id: &str, time: &str, body: impl Iterator<Item = &'a [u8]>) -> String {
-        let mut content = hmac::Context::with_key(&self.0);
-        for part in [id, ".", time, "."] {
-            content.update(part.as_bytes());
-        }
+        let mut content = self.content(id, time);
         body.for_each(|piece| content.update(piece));
-        format!("v1,{}", BASE64_STANDARD.encode(content.sign()))
+        signature(content)
+    }
+
+    /// Begins the signature of the message `id`, sent `unix_s` seconds after the Unix epoch.
+    pub fn begin(&self, id: &str, unix_s: u64) -> MessageSigning {
+        let time = unix_s.to_string();
+        MessageSigning { id: id.to_owned(), content: self.content(id, &time), time }
     }
 
     /// Returns the headers that sign the message `id`, sent `unix_s` seconds after the Unix epoch.
@@ -48,12 +51,52 @@ impl WebhookKey {
         unix_s: u64,
         body: impl Iterator<Item = &'a [u8]>,
     ) -> Vec<(HeaderName, HeaderValue)> {
-        let time = unix_s.to_string();
-        let signature = self.signature(id, &time, body);
-        let fields = [(WEBHOOK_ID, id), (WEBHOOK_TIMESTAMP, &time), (WEBHOOK_SIGNATURE, &signature)];
-        let valid = |(name, text): (HeaderName, &str)| Some((name, HeaderValue::from_str(text).ok()?));
+        let mut signing = self.begin(id, unix_s);
+        body.for_each(|piece| signing.update(piece));
+        signing.finish()
+    }
+
+    /// Returns the start of the signed content, which the body follows.
+    fn content(&self, id: &str, time: &str) -> hmac::Context {
+        let mut content = hmac::Context::with_key(&self.0);
+        for part in [id, ".", time, "."] {
+            content.update(part.as_bytes());
+        }
+        content
+    }
+}
+
+/// The signature of one message in the making, which reads the body piece by piece.
+pub struct MessageSigning {
+    id: String,
+    time: String,
+    content: hmac::Context,
+}
+
+impl fmt::Debug for MessageSigning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageSigning").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+impl MessageSigning {
+    /// Adds the next piece of the body.
+    pub fn update(&mut self, piece: &[u8]) {
+        self.content.update(piece);
+    }
+
+    /// Returns the headers that sign the message.
+    pub fn finish(self) -> Vec<(HeaderName, HeaderValue)> {
+        let signature = signature(self.content);
+        let fields =
+            [(WEBHOOK_ID, &self.id), (WEBHOOK_TIMESTAMP, &self.time), (WEBHOOK_SIGNATURE, &signature)];
+        let valid = |(name, text): (HeaderName, &String)| Some((name, HeaderValue::from_str(text).ok()?));
         fields.into_iter().filter_map(valid).collect()
     }
+}
+
+fn signature(content: hmac::Context) -> String {
+    format!("v1,{}", BASE64_STANDARD.encode(content.sign()))
 }
 
 /// The first characters of a secret's text; the secret's bytes follow in base64.

@@ -395,7 +395,8 @@ async fn send_http1(
     mut connection: Box<UpstreamConnection>,
     (origin, request): (&Origin, &UpstreamRequest<'_>),
 ) -> Result<UpstreamResponse, Unanswered> {
-    let head = connection.send(tap::noted(request, request.http1(origin))).await?;
+    let signature = request.signature(origin).await;
+    let head = connection.send(tap::noted(request, request.http1(origin, signature))).await?;
     let kept = upstreams.keep(request, &head);
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body: UpstreamBody::Http1(connection) })
 }
@@ -423,8 +424,9 @@ async fn send_http2(
 ) -> Result<UpstreamResponse, NotSent> {
     shared.live.set(shared.live.get() + 1);
     let lease = StreamLease(Rc::clone(&shared.live));
+    let signature = request.signature(origin).await;
     shared.sender.ready().await.map_err(|_| NotSent::Request)?;
-    let sent = shared.sender.try_send_request(tap::noted(request, request.http2(origin))).await;
+    let sent = shared.sender.try_send_request(tap::noted(request, request.http2(origin, signature))).await;
     let (head, incoming) = sent
         .map_err(|mut error| match error.take_message() {
             Some(_) => NotSent::Request,

@@ -15,8 +15,15 @@ use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
 use shared::port::UpstreamTap;
+use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signable;
 use shared::routing::{Origin, ProviderInstance};
+
+/// Header fields of a request.
+pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
+
+/// Bytes of a body that are signed before other requests have their turn; this takes up to a millisecond.
+const SIGNED_BYTES_PER_TURN: usize = 128 << 10;
 
 /// Method and repeatability of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,18 +91,19 @@ static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 pub(crate) static AGENT: HeaderValue = HeaderValue::from_static(concat!("llmgw/", env!("CARGO_PKG_VERSION")));
 
 impl UpstreamRequest<'_> {
-    /// Returns the HTTP/1.1 request: the path alone as target, and `Host` first.
-    pub(crate) fn http1(&self, origin: &Origin) -> Request<SegmentedBody> {
-        self.request(Uri::from(self.path.clone()), self.headers(origin))
+    /// Returns the HTTP/1.1 request: the path alone as target, and `Host` first. `signature` is that of
+    /// [`Self::signature`].
+    pub(super) fn http1(&self, origin: &Origin, signature: Fields) -> Request<SegmentedBody> {
+        self.request(Uri::from(self.path.clone()), self.headers(origin, signature))
     }
 
-    /// Returns the HTTP/2 request: an absolute URI, and no `Host`.
-    pub(crate) fn http2(&self, origin: &Origin) -> Request<SegmentedBody> {
+    /// Returns the HTTP/2 request: an absolute URI, and no `Host`. `signature` is that of [`Self::signature`].
+    pub(super) fn http2(&self, origin: &Origin, signature: Fields) -> Request<SegmentedBody> {
         let mut parts = http::uri::Parts::default();
         parts.scheme = Some(if origin.tls { http::uri::Scheme::HTTPS } else { http::uri::Scheme::HTTP });
         parts.authority = Some(origin.authority.clone());
         parts.path_and_query = Some(self.path.clone());
-        let mut headers = self.headers(origin);
+        let mut headers = self.headers(origin, signature);
         headers.remove(HOST);
         let mut request = self.request(Uri::from_parts(parts).unwrap_or_default(), headers);
         *request.version_mut() = Version::HTTP_2;
@@ -111,7 +119,7 @@ impl UpstreamRequest<'_> {
     }
 
     /// Returns the header fields. Those of the provider instance take precedence over all others.
-    fn headers(&self, origin: &Origin) -> HeaderMap {
+    fn headers(&self, origin: &Origin, signature: Fields) -> HeaderMap {
         let mut headers =
             self.provider.request_head.get_or_init(|| common_fields(&self.provider, origin)).clone();
         let own = [(CONTENT_TYPE, self.content_type), (ACCEPT, self.accept), (X_REQUEST_ID, self.request_id)];
@@ -129,11 +137,32 @@ impl UpstreamRequest<'_> {
             }
         }
         self.forward(&mut headers);
-        if let Some(signer) = &self.provider.signer {
-            let signed = signer.sign(&self.signable(origin), clock::unix_ms() / 1_000);
-            headers.extend(signed);
-        }
+        headers.extend(signature);
         headers
+    }
+
+    /// Returns the fields that sign the request; none if its provider instance signs no requests.
+    pub(super) async fn signature(&self, origin: &Origin) -> Fields {
+        match &self.provider.signer {
+            None => Fields::new(),
+            // Boxed, so that requests without a signature do not reserve space for its state.
+            Some(signer) => Box::pin(self.signature_by(signer, origin)).await,
+        }
+    }
+
+    /// Signs the request. Between two parts of a long body, the other requests of the worker have their turn.
+    async fn signature_by(&self, signer: &RequestSigner, origin: &Origin) -> Fields {
+        let mut signing = signer.begin(clock::unix_ms() / 1_000);
+        let mut bytes = 0;
+        for slice in self.segments.iter().flat_map(|segment| segment.chunks(SIGNED_BYTES_PER_TURN)) {
+            signing.update(slice);
+            bytes += slice.len();
+            if bytes >= SIGNED_BYTES_PER_TURN {
+                bytes = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+        signing.finish(&self.signable(origin))
     }
 
     /// Adds the client's forwarded fields, which replace those of the provider kind.
@@ -275,8 +304,15 @@ impl Body for SegmentedBody {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::task::Waker;
+    use std::time::{Duration, Instant};
+
     use shared::provider::path::Paths;
+    use shared::provider::signer::ExtensionSigner;
     use shared::routing::{EchoOptions, HttpVersion};
+    use shared::secret::Secret;
+    use shared::standard_webhooks::WebhookKey;
 
     use super::*;
     use crate::fixture;
@@ -314,7 +350,7 @@ mod tests {
             accept: &ANYTHING,
             segments: vec![Bytes::from_static(b"12345"); 2],
         };
-        let request = request.http1(&origin());
+        let request = request.http1(&origin(), Fields::new());
         let mut fields: Vec<_> = request
             .headers()
             .iter()
@@ -354,5 +390,45 @@ mod tests {
             assert_eq!(fields(&provider, RequestKind::Post, id, &beta), want(&more));
             assert_eq!(fields(&provider, RequestKind::Get, id, &[]), want(&[&id_field]));
         }
+    }
+
+    /// A worker is not held for as long as the signature of the longest body takes.
+    #[test]
+    fn a_long_body_is_signed_in_turns() {
+        let secret = Secret::new("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+        let mut provider = fixture::echo("e", EchoOptions::default());
+        provider.signer = ExtensionSigner::new(&secret, "msg_".to_owned()).map(RequestSigner::Extension);
+        let body = Bytes::from(vec![b'x'; 64 << 20]);
+        let request = UpstreamRequest {
+            provider: Arc::new(provider),
+            kind: RequestKind::Post,
+            path: PathAndQuery::from_static("/v1/x"),
+            forwarded: &[],
+            request_id: &HeaderValue::from_static("1"),
+            tap: None,
+            content_type: &JSON,
+            accept: &ANYTHING,
+            segments: vec![body.slice(..5), body.slice(5..)],
+        };
+        let (origin, mut cx) = (origin(), Context::from_waker(Waker::noop()));
+        let mut signing = pin!(request.signature(&origin));
+        let mut turns = Vec::new();
+        let signature = loop {
+            let (began, polled) = (Instant::now(), signing.as_mut().poll(&mut cx));
+            turns.push(began.elapsed());
+            if let Poll::Ready(signature) = polled {
+                break signature;
+            }
+        };
+        turns.sort();
+        let (count, all): (usize, Duration) = (turns.len(), turns.iter().sum());
+        let (median, longest) = (turns[count / 2], turns[count - 1]);
+        println!(
+            "figure P-sign: 64 MiB are signed in {all:?}: {count} turns of {median:?}, the longest of {longest:?}"
+        );
+        assert!((512..=514).contains(&count), "{count}");
+        let text = |at: usize| signature[at].1.to_str().unwrap();
+        let whole = WebhookKey::read(secret.expose()).unwrap();
+        assert_eq!(text(2), whole.signature(text(0), text(1), std::iter::once(&body[..])));
     }
 }

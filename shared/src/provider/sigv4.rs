@@ -43,6 +43,16 @@ pub struct Signable<'a> {
 impl Signer {
     /// Returns the headers that sign `request`, sent `unix_s` seconds after the Unix epoch.
     pub fn sign(&self, request: &Signable<'_>, unix_s: u64) -> Vec<(HeaderName, HeaderValue)> {
+        self.sign_hashed(request, &sha256(request.body.iter().map(|piece| &**piece)), unix_s)
+    }
+
+    /// Returns the headers that sign `request`, whose body has this SHA-256.
+    pub(super) fn sign_hashed(
+        &self,
+        request: &Signable<'_>,
+        body_sha256: &[u8],
+        unix_s: u64,
+    ) -> Vec<(HeaderName, HeaderValue)> {
         let moment = moment(unix_s);
         let day = moment.get(..8).unwrap_or_default();
         let scope = format!("{day}/{}/{}/aws4_request", self.region, self.service);
@@ -57,7 +67,7 @@ impl Signer {
         .filter_map(|(name, value)| Some((name, value?.trim())))
         .collect();
         let names = headers.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(";");
-        let canonical = canonical(request, &headers, &names);
+        let canonical = canonical(request, body_sha256, &headers, &names);
         let hash = hex(digest(&SHA256, canonical.as_bytes()).as_ref());
         let to_sign = format!("AWS4-HMAC-SHA256\n{moment}\n{scope}\n{hash}");
         let signature = hex(&self.key(day, &to_sign));
@@ -97,13 +107,13 @@ fn sha256<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> [u8; 32] {
 }
 
 /// Returns the canonical request, which client and server hash.
-fn canonical(request: &Signable<'_>, headers: &[(&str, &str)], names: &str) -> String {
+fn canonical(request: &Signable<'_>, body_sha256: &[u8], headers: &[(&str, &str)], names: &str) -> String {
     let mut text =
         format!("{}\n{}\n{}\n", request.method, encoded_path(request.path.path()), query(request.path));
     for (name, value) in headers {
         text.push_str(&format!("{name}:{value}\n"));
     }
-    text.push_str(&format!("\n{names}\n{}", hex(&sha256(request.body.iter().map(|piece| &**piece)))));
+    text.push_str(&format!("\n{names}\n{}", hex(body_sha256)));
     text
 }
 
