@@ -14,7 +14,7 @@
 
 use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
-use shared::usage::{Finish, Outcome, TraceStep, UsageEvent};
+use shared::usage::{Finish, Gaps, Outcome, TraceStep, UsageEvent};
 
 use crate::digest::{digest, wide_digest};
 use crate::record::rare_fields::pack_lost;
@@ -221,6 +221,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
         bytes_out: details.bytes_out.map(bounded),
         gateway_us: details.gateway_us.map(bounded),
         silence_us_max: details.silence_us_max.map(bounded),
+        gaps: Gaps { sum_us: bounded(details.gaps.sum_us), ..details.gaps },
     }
 }
 

@@ -27,14 +27,14 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::port::BoxError;
 use shared::routing::ProviderInstance;
-use shared::usage::Outcome;
+use shared::usage::{Gaps, Outcome};
 use tokio::time::{Instant, Sleep};
 use wire::native::{WholeAnswer, WholeScan};
 use wire::stream::{AnswerStream, Trouble};
 
 use super::keepalive;
 use super::late_usage::LateUsageQueue;
-use super::silence::Silence;
+use super::silence::Silences;
 use crate::clock::CoarseClock;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::{Record, Reported};
@@ -74,7 +74,7 @@ pub(crate) struct Relay {
     /// True if the last event reports an error.
     is_cut: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    silence: Silence,
+    silences: Silences,
     /// True if the client has disconnected and only the usage is awaited.
     awaits_usage_only: bool,
 }
@@ -149,7 +149,7 @@ impl Relay {
             phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
-            silence: Silence::new(),
+            silences: Silences::new(),
             awaits_usage_only: false,
         };
         relay.after_push();
@@ -193,7 +193,7 @@ impl Relay {
 
     fn take(&mut self, bytes: Bytes) {
         self.running.note_piece(self.context.clock.now());
-        self.silence.end();
+        self.silences.piece();
         if let Some(affinity) = &self.affinity {
             affinity.note_bytes(&bytes);
         }
@@ -384,7 +384,7 @@ impl Relay {
             phase: RelayPhase::Flow,
             is_cut: false,
             timer: None,
-            silence: self.silence,
+            silences: self.silences,
             awaits_usage_only: true,
         }))
     }
@@ -430,18 +430,21 @@ impl Relay {
         self.record.close(outcome).is_recorded
     }
 
-    /// Records the bytes of the answer for the client, and its longest silence.
+    /// Records the bytes of the answer for the client, and its silences.
     fn note_sent(&mut self, outcome: Outcome) {
         if !self.awaits_usage_only {
-            self.silence.end();
+            self.silences.end();
         }
         // The remaining pieces are sent after the record is closed, unless the client has left.
         let rest = if outcome == Outcome::Cancelled { &[] } else { self.ready.as_slice() };
         let rest: u64 = rest.iter().map(|bytes| bytes.len() as u64).sum();
-        let (sent, silence_us_max) = (self.running.bytes_out(), self.silence.us_max);
+        let sent = self.running.bytes_out();
+        let Silences { us_max, gaps, .. } = self.silences;
+        let is_stream = matches!(self.scan, Scan::Stream(_));
         self.record.note(|event| {
             event.details.bytes_out = Some(sent + rest);
-            event.details.silence_us_max = Some(silence_us_max);
+            event.details.silence_us_max = Some(us_max);
+            event.details.gaps = if is_stream { gaps } else { Gaps::default() };
         });
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::finish::Finish;
+use super::gaps::Gaps;
 use crate::operation::Dialect;
 
 /// Facts about an exchange on which neither its cost nor quotas depend.
@@ -37,6 +38,8 @@ pub struct Details {
     /// The longest silence of a relayed answer after its first content, in microseconds: between two pieces, or between
     /// the last piece and the end. Exact to a few milliseconds. Absent for an answer that was complete when it was sent.
     pub silence_us_max: Option<u64>,
+    /// The gaps between the pieces of a stream after its first content. Exact to a few milliseconds. Empty for other answers.
+    pub gaps: Gaps,
 }
 
 impl Details {

@@ -3,6 +3,7 @@
 mod counts;
 mod details;
 mod finish;
+mod gaps;
 mod trace;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use crate::operation::Operation;
 pub use self::counts::{Class, TokenCounts, Units, counted};
 pub use self::details::Details;
 pub use self::finish::Finish;
+pub use self::gaps::Gaps;
 pub use self::trace::{Lost, StepResult, TraceStep};
 
 /// The consumption and the result of one exchange. Exactly one is recorded per exchange that reached routing, whether

@@ -14,7 +14,7 @@ mod trace;
 
 use std::borrow::Cow;
 
-use shared::usage::{TokenCounts, Units};
+use shared::usage::{Gaps, TokenCounts, Units};
 
 use self::trace::StepLayout;
 pub use self::trace::{RecordStep, Trace};
@@ -51,6 +51,8 @@ pub struct Record<'a> {
     pub bytes_out: Option<u64>,
     pub gateway_us: Option<u64>,
     pub silence_us_max: Option<u64>,
+    /// The gaps between the pieces of a stream. Empty also for records of earlier releases.
+    pub gaps: Gaps,
 }
 
 /// A text that many exchanges have in common.
@@ -327,6 +329,7 @@ mod tests {
         bytes_out: None,
         gateway_us: None,
         silence_us_max: None,
+        gaps: Gaps { counts: [0; Gaps::BUCKETS], sum_us: 0 },
     };
     const STEP: RecordStep<'_> = RecordStep {
         provider: "p",
@@ -366,6 +369,7 @@ mod tests {
         assert_eq!((record.name(RecordName::Tags), record.upstream_id), ("a=b", "u"));
         assert_eq!(record.names[RecordName::Client as usize..], [""; 6]);
         assert_eq!([record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max], [None; 4]);
+        assert!(record.gaps.is_empty());
         let step = RecordStep { provider: "p", model: "m", ..RecordStep::default() };
         let (head_us, spent_us) = (Some(3), Some(4));
         let failed = RecordStep { result: "status", status: Some(502), head_us, spent_us, ..step };

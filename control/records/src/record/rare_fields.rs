@@ -2,10 +2,11 @@
 //!
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
-//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [lost]
+//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [lost,] [gaps]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
+//!  gaps     buckets that are not empty as bits, then the count of each, the sum of all gaps
 //! ```
 //!
 //! Each bit of `which` marks the presence of one of the other fields. Fields that were added later have higher bits, so every release's records are read. The counts are those of classes that are not in
@@ -14,7 +15,7 @@
 
 use std::borrow::Cow;
 
-use shared::usage::{Class, Lost, TokenCounts, Units, counted};
+use shared::usage::{Class, Gaps, Lost, TokenCounts, Units, counted};
 
 use super::{Record, RecordName, Texts, bounded, bounded_cost, put_option, take_option};
 use crate::varint;
@@ -45,6 +46,9 @@ pub(super) fn put(
     if which & LOST != 0 {
         varint::put(out, u64::try_from(record.lost.len()).unwrap_or(u64::MAX));
         out.extend_from_slice(&record.lost);
+    }
+    if which & GAPS != 0 {
+        put_gaps(out, &record.gaps);
     }
 }
 
@@ -78,7 +82,31 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
     if which & LOST != 0 {
         record.lost = Cow::Borrowed(varint::take_bytes(bytes)?);
     }
+    if which & GAPS != 0 {
+        record.gaps = take_gaps(bytes)?;
+    }
     Some(())
+}
+
+fn put_gaps(out: &mut Vec<u8>, gaps: &Gaps) {
+    let counts = gaps.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+    varint::put(out, counts.clone().fold(0, |bits, (at, _)| bits | 1 << at));
+    counts.for_each(|(_, count)| varint::put(out, u64::from(*count)));
+    varint::put(out, gaps.sum_us);
+}
+
+fn take_gaps(bytes: &mut &[u8]) -> Option<Gaps> {
+    let (bits, mut gaps) = (varint::take(bytes)?, Gaps::default());
+    if bits >> Gaps::BUCKETS != 0 {
+        return None;
+    }
+    for (at, count) in gaps.counts.iter_mut().enumerate() {
+        if bits & 1 << at != 0 {
+            *count = u32::try_from(varint::take(bytes)?).ok()?;
+        }
+    }
+    gaps.sum_us = varint::take(bytes)?;
+    Some(gaps).filter(|gaps| !gaps.is_empty())
 }
 
 /// Returns the numbers in the order in which they are encoded, each with its bit.
@@ -160,6 +188,7 @@ pub(super) fn which(record: &Record<'_>) -> u64 {
         | flag(!record.upstream_id.is_empty(), UPSTREAM_ID)
         | flag(record.vendor_cost_nano_usd.is_some(), VENDOR_COST)
         | flag(!record.lost.is_empty(), LOST)
+        | flag(!record.gaps.is_empty(), GAPS)
 }
 
 /// True for the classes whose counts are in the fixed part of every record.
@@ -204,6 +233,7 @@ const BYTES_IN: u64 = 1 << 9;
 const BYTES_OUT: u64 = 1 << 10;
 const GATEWAY: u64 = 1 << 11;
 const SILENCE: u64 = 1 << 14;
+const GAPS: u64 = 1 << 18;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
 const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),
@@ -271,6 +301,8 @@ mod tests {
             ..Lost::default()
         };
         let packed = pack_lost([(0, &lost), (3, &lost)]);
+        let mut gaps = Gaps { sum_us: 1 << 40, ..Gaps::default() };
+        (gaps.counts[0], gaps.counts[9], gaps.counts[16]) = (900, 1, u32::MAX);
         let whole = Record {
             request_id: "r",
             status: 200,
@@ -284,6 +316,7 @@ mod tests {
             bytes_out: Some(u64::MAX),
             gateway_us: Some(1),
             silence_us_max: Some(1 << 30),
+            gaps,
             ..Record::default()
         };
         let bare = Record { names: ["o"; RecordName::COUNT], ..Record::default() };
@@ -296,6 +329,7 @@ mod tests {
             Record { bytes_out: Some(0), ..Record::default() },
             Record { gateway_us: Some(1 << 20), ..Record::default() },
             Record { silence_us_max: Some(3), ..Record::default() },
+            Record { gaps, ..Record::default() },
             Record::default(),
         ];
         let step = RecordStep { provider: "p", model: "m", result: "served", ..RecordStep::default() };
@@ -310,7 +344,7 @@ mod tests {
                 (record.vendor_cost_nano_usd, record.upstream_id)
             );
             assert_eq!(numbers(&back), numbers(&record));
-            assert_eq!((back.lost, trace.count()), (record.lost, 1));
+            assert_eq!((back.lost, back.gaps, trace.count()), (record.lost, record.gaps, 1));
         }
         let back: Vec<_> = super::lost(&packed).collect();
         assert_eq!(back, [(0, lost.clone()), (3, lost)]);

@@ -131,6 +131,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         bytes_out: None,
         gateway_us: Some(62),
         silence_us_max: Some(7_500_000),
+        ..Details::default()
     };
     let skipped = TraceStep::new(ProviderId::new("a"), ModelId::new("m"), StepResult::CircuitOpen);
     let failed = TraceStep {
