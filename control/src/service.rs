@@ -17,7 +17,7 @@ use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, BoxFuture, Exchanges, Handler, HttpClient, KeyHolder};
+use shared::port::{Body, BoxFuture, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader};
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -124,7 +124,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let checkpoints = Checkpoints::start(files.clone(), &params.alarm)?;
     let (view, refreshes) = (publisher.view(), publisher.refreshes());
     log_unusable(&view);
-    let recent = Arc::clone(meter.recent());
+    let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
     let handle = writer.handle();
@@ -146,6 +146,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         observer,
         writer: handle,
         journal,
+        metrics,
         backups,
         jobs,
         running: InFlightRequests::default(),
@@ -164,7 +165,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         recordings: Recordings::default(),
         http: params.http,
     };
-    let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX);
+    let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX + SCRAPES_MAX);
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
     let reloading = reloader.start(&params.alarm)?;
@@ -271,6 +272,8 @@ struct Rooms {
     strangers: Arc<Semaphore>,
     /// Requests of key holders about their own keys; these queue for a slot.
     holders: Arc<Semaphore>,
+    /// Readers of the metrics.
+    scrapes: Arc<Semaphore>,
     /// Runs whose answer has not begun.
     runs: Arc<Semaphore>,
     /// Bodies that are being received.
@@ -307,6 +310,10 @@ impl ControlHandle {
             let turn = Arc::clone(&self.rooms.holders).acquire_owned();
             let turn = tokio::time::timeout(TURN_TIME_MAX, turn).await.ok().and_then(Result::ok);
             return self.send(request, turn.ok_or_else(|| refusal(NO_TURN).retry_after(1))?).await;
+        }
+        if parts.extensions.get::<MetricsReader>().is_some() {
+            let request = admin::Request::new(parts, Bytes::new(), None);
+            return self.visit(request, &self.rooms.scrapes).await;
         }
         if !admin::asks_who(parts.uri.path()) {
             let request = admin::Request::new(parts, Bytes::new(), None);
@@ -390,6 +397,7 @@ impl Rooms {
             administrators: room(VISITS_MAX),
             strangers: room(STRANGERS_MAX),
             holders: room(HOLDERS_MAX),
+            scrapes: room(SCRAPES_MAX),
             runs: room(RUNS_MAX),
             bodies: room(BODIES_MAX),
         }
@@ -454,6 +462,7 @@ const VISITS_MAX: usize = 64;
 const STRANGERS_MAX: usize = 32;
 /// Requests of key holders run one at a time, so that they do not keep administrators from the database.
 const HOLDERS_MAX: usize = 1;
+const SCRAPES_MAX: usize = 4;
 const TURN_TIME_MAX: Duration = Duration::from_secs(5);
 const RUNS_MAX: usize = 16;
 const BODIES_MAX: usize = 64;

@@ -147,7 +147,9 @@ impl Exchange {
         match operation {
             Operation::Health => return Ok(health::health(process)),
             Operation::Ready => return health::ready(self.worker()),
-            Operation::Metrics if process.settings.metrics_public => return Ok(metrics::render(process)),
+            Operation::Metrics if process.settings.metrics_public => {
+                return Ok(Box::pin(metrics::serve(self)).await);
+            }
             Operation::Responses if asks_for_websocket(&parts.headers) => return Err(websocket_refused()),
             _ => {}
         }
@@ -159,7 +161,7 @@ impl Exchange {
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
             Operation::Models => models::serve(&snapshot, &access, rest, &parts.headers),
-            Operation::Metrics if is_administrator(&access) => Ok(metrics::render(process)),
+            Operation::Metrics if is_administrator(&access) => Ok(Box::pin(metrics::serve(self)).await),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
                 let running = self.worker().running.begin(RunningParams {

@@ -19,8 +19,6 @@ pub struct Activity {
     pub draining: OnceLock<Draining>,
     /// The requests that the console watches.
     pub watch: RequestWatch,
-    /// Metrics of the control service in Prometheus text format, which it replaces from time to time.
-    pub control_metrics: ArcSwap<String>,
 }
 
 /// The end of the process. Times are in milliseconds since the Unix epoch.

@@ -139,6 +139,10 @@ pub const RUN_PATH: &str = "/admin/api/run/";
 #[derive(Clone, Debug)]
 pub struct KeyHolder(pub Arc<Access>);
 
+/// A request extension for the control service: the data plane has authorized the caller to read the metrics.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricsReader;
+
 /// A request extension of the control service: the request may go to the machine's metadata server, which no other
 /// request may reach, and only to its token paths.
 #[derive(Clone, Copy, Debug)]

@@ -26,6 +26,7 @@ pub(crate) mod in_flight;
 mod keys;
 mod list;
 pub(crate) mod live;
+mod metrics;
 pub(crate) mod oauth;
 pub(crate) mod observer;
 mod outbox;
@@ -64,7 +65,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
-use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, RUN_PATH};
+use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader, RUN_PATH};
 use shared::quota::Counters;
 use shared::snapshot::SnapshotReader;
 
@@ -90,6 +91,7 @@ use crate::db::readers::Readers;
 use crate::permission::Permission;
 use crate::publish::StatusCell;
 use crate::usage::journal::Journal;
+use crate::usage::metrics::ExchangeMetrics;
 use crate::vault::VaultKeys;
 use crate::writer::WriterHandle;
 
@@ -110,6 +112,8 @@ pub(crate) struct App {
     pub(crate) observer: Arc<Observer>,
     pub(crate) live: Arc<LiveHub>,
     pub(crate) journal: Journal,
+    /// The distributions and counts of exchanges.
+    pub(crate) metrics: Arc<ExchangeMetrics>,
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,
@@ -204,6 +208,9 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     let path = request.parts.uri.path();
     if let Some(holder) = request.parts.extensions.get::<KeyHolder>() {
         return own_key::show(app, holder, &request.parts).await;
+    }
+    if request.parts.extensions.get::<MetricsReader>().is_some() {
+        return Ok(metrics::show(app).await);
     }
     if let Some(rest) = below(path, "/console") {
         return console::answer(app.asset, &request.parts, rest);

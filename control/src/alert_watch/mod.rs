@@ -2,7 +2,6 @@
 //! [engine](crate::alerts) what has changed, and has the writer store it with its event.
 
 mod costs;
-mod metrics;
 mod sources;
 
 use std::collections::BTreeMap;
@@ -21,7 +20,6 @@ use crate::command::{AdminWrite, Answer};
 use crate::db::alert_rules::{self, AlertRule};
 use crate::db::alerts::unresolved;
 use crate::db::error::DbError;
-use crate::db::outbox;
 
 /// The background task.
 #[derive(Debug)]
@@ -63,21 +61,9 @@ impl AlertWatch {
         let rules = self.app.readers.ask(alert_rules::all).await?;
         let measured = self.measure(&rules).await?;
         let changes = self.engine.step(&rules, &measured, unix_ms());
-        let is_changed = !changes.is_empty();
         for change in changes.into_iter().take(CHANGES_MAX) {
             self.store(change).await;
         }
-        if is_changed || self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
-            self.show_metrics().await?;
-        }
-        Ok(())
-    }
-
-    /// Makes alerts and the outbox part of `GET /metrics`.
-    async fn show_metrics(&self) -> Result<(), DbError> {
-        let read = self.app.readers.ask(|db| Ok((unresolved(db)?, outbox::figures(db)?)));
-        let (alerts, figures) = read.await?;
-        self.app.observer.activity.control_metrics.store(Arc::new(metrics::text(&alerts, figures)));
         Ok(())
     }
 

@@ -15,15 +15,15 @@ pub(crate) struct Jobs(Arc<Mutex<Vec<JobStatus>>>);
 #[cfg_attr(test, schemars(rename = "Job"))]
 pub(crate) struct JobStatus {
     /// The name, such as `backup`.
-    name: &'static str,
+    pub(crate) name: &'static str,
     /// The interval in words, or a cron expression.
     interval: String,
     /// The start of the last run since the start of the gateway, in milliseconds since the Unix epoch; null before the first.
     last_started_at_ms: Option<u64>,
     /// The end of the last run, in milliseconds since the Unix epoch; null if it has not ended.
-    last_ended_at_ms: Option<u64>,
+    pub(crate) last_ended_at_ms: Option<u64>,
     /// The error of the last run that ended; null if it succeeded.
-    last_error: Option<String>,
+    pub(crate) last_error: Option<String>,
     /// The next run, in milliseconds since the Unix epoch; null while the job runs.
     next_at_ms: Option<u64>,
 }

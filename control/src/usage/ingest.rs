@@ -19,6 +19,7 @@ use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::journal::notes;
 use super::journal::tracked::Tracked;
+use super::metrics::{ExchangeMetrics, ExchangeSums};
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
@@ -37,6 +38,9 @@ pub(crate) struct Meter {
     index: RequestIndex,
     charges: Charges,
     recent: Arc<RecentFeed>,
+    metrics: Arc<ExchangeMetrics>,
+    /// What the current transaction adds to `metrics`.
+    observed: ExchangeSums,
     tracked: Vec<Tracked>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
@@ -85,6 +89,8 @@ impl Meter {
             index: RequestIndex::new(),
             charges: Charges::new(counters),
             recent: Arc::default(),
+            metrics: Arc::default(),
+            observed: ExchangeSums::default(),
             tracked: Vec::new(),
             is_lost: false,
             is_caught_up: false,
@@ -99,6 +105,11 @@ impl Meter {
     /// The sums of what is stored, for the recent usage.
     pub(crate) fn recent(&self) -> &Arc<RecentFeed> {
         &self.recent
+    }
+
+    /// The distributions and counts of what has been stored since the start.
+    pub(crate) fn metrics(&self) -> &Arc<ExchangeMetrics> {
+        &self.metrics
     }
 
     /// Records that the earlier usage was lost, and with it the read positions of the journal.
@@ -166,8 +177,7 @@ impl Meter {
                  and its reservations count as used"
             ),
             Err(error) => {
-                self.usage.abandon();
-                self.charges.abandon();
+                self.abandon();
                 tracing::error!(
                     "cannot read the notes of running exchanges; the next start retries: {error}"
                 );
@@ -191,6 +201,7 @@ impl Meter {
         for (record, trace) in &noted {
             if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
                 self.usage.add(&tx, record, *trace)?;
+                self.observed.observe(record, *trace);
                 self.charges.count(&tx, record, *trace)?;
             }
         }
@@ -198,6 +209,7 @@ impl Meter {
         let stored = self.usage.finish(&tx)?;
         tx.commit()?;
         self.charges.committed();
+        self.publish_observed();
         usage_effects::deliver(&mut self.db)?;
         paths.iter().try_for_each(fs::remove_file)?;
         Ok(stored.added)
@@ -289,8 +301,7 @@ impl Meter {
         }
         let round = if self.is_waiting() { self.store() } else { Ok(Round::Idle) };
         if round.is_err() {
-            self.usage.abandon();
-            self.charges.abandon();
+            self.abandon();
             self.tracked.iter_mut().for_each(Tracked::roll_back);
         }
         let round = round?;
@@ -303,9 +314,10 @@ impl Meter {
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (from, mut ended, now_ms) = (self.usage.end(), self.recent.begin(), unix_ms());
-        let Self { usage, charges, .. } = self;
+        let Self { usage, charges, observed, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
+            observed.observe(record, trace);
             if let Some(ended) = &mut ended {
                 ended.add(record, trace, now_ms);
             }
@@ -340,6 +352,7 @@ impl Meter {
 
     fn committed(&mut self, stored: Stored, garbage: u64) {
         self.charges.committed();
+        self.publish_observed();
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.gone.clear();
         self.stored_at = Some(Instant::now());
@@ -351,6 +364,19 @@ impl Meter {
             tracing::warn!("skipped {garbage} invalid records of the usage journal");
         }
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
+    }
+
+    /// Adds what a committed transaction has stored to the metrics.
+    fn publish_observed(&mut self) {
+        self.metrics.add(&self.observed);
+        self.observed.clear();
+    }
+
+    /// Forgets what a failed transaction would have stored.
+    fn abandon(&mut self) {
+        self.usage.abandon();
+        self.charges.abandon();
+        self.observed.clear();
     }
 
     /// Clears the failure state.

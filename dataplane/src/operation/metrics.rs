@@ -1,19 +1,50 @@
-//! `GET /metrics` in Prometheus text format (ROUTE-5). It is written by hand: the counters are per-worker atomics, and
-//! a metrics registry would need locks.
+//! `GET /metrics` in Prometheus text format (ROUTE-5): the counters of the data plane, then the part of the control service.
+//! It is written by hand: the counters are per-worker atomics, and a metrics registry would need locks.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use shared::port::{MetricsReader, full};
 
+use crate::caller::Exchange;
 use crate::metrics::{BOUNDS_US, Counters, Histogram};
 use crate::process::Process;
 use crate::relay::ResponseBody;
 
+/// Serves the metrics of the whole process.
+pub(crate) async fn serve(exchange: &Exchange) -> Response<ResponseBody> {
+    let process = &exchange.worker().process;
+    let mut page = render(process);
+    match control_metrics(exchange).await {
+        Some(of_control) => page.push_str(&of_control),
+        None => page.push_str("# TYPE llmgw_metrics_complete gauge\nllmgw_metrics_complete 0\n"),
+    }
+    let mut response = Response::new(ResponseBody::full(Bytes::from(page)));
+    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+    response.headers_mut().insert(CONTENT_TYPE, content_type);
+    response
+}
+
+/// Returns the control service's part; `None` if it does not answer.
+async fn control_metrics(exchange: &Exchange) -> Option<String> {
+    let control = exchange.worker().process.fallback.get()?;
+    let mut request = Request::new(full(""));
+    request.extensions_mut().insert(MetricsReader);
+    let answer = Arc::clone(control).handle(request, exchange.caller.peer).await;
+    if answer.status() != StatusCode::OK {
+        return None;
+    }
+    let body = answer.into_body().collect().await.ok()?;
+    String::from_utf8(body.to_bytes().into()).ok()
+}
+
 /// Renders the sums over all workers.
-pub(crate) fn render(process: &Process) -> Response<ResponseBody> {
+fn render(process: &Process) -> String {
     let mut text = Text { out: String::with_capacity(4096), process };
     text.counter("llmgw_requests_total", "Requests received.", |c| &c.requests);
     text.counter("llmgw_requests_refused_total", "Requests answered with an error.", |c| &c.refused);
@@ -56,11 +87,7 @@ pub(crate) fn render(process: &Process) -> Response<ResponseBody> {
         "Generation of the routing snapshot.",
         process.snapshots.load().generation,
     );
-    text.out.push_str(&process.activity.control_metrics.load());
-    let mut response = Response::new(ResponseBody::full(Bytes::from(text.out)));
-    let content_type = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
+    text.out
 }
 
 struct Text<'a> {

@@ -1,0 +1,123 @@
+//! Metrics of what is in memory: the process, running exchanges, circuits, the usage store, jobs, and the disk.
+
+use shared::clock::monotonic_ms;
+use shared::health::CircuitState;
+use shared::routing::ProviderInstance;
+use shared::running::RunningExchanges;
+use shared::snapshot::Snapshot;
+
+use super::text::MetricsText;
+use crate::admin::App;
+use crate::background::Jobs;
+use crate::usage::gauge::{Gauge, read};
+
+pub(super) fn write(app: &App, text: &mut MetricsText) {
+    process(app, text);
+    usage_store(app.journal.gauge(), text);
+    circuits(&app.snapshot.load(), text);
+    jobs(&app.jobs, text);
+    disk(app, text);
+}
+
+/// Writes the numbers of running exchanges and attempts.
+pub(super) fn running(running: &RunningExchanges, text: &mut MetricsText) {
+    text.single("llmgw_running_requests", "gauge", "Requests that are being served.", running.total);
+    text.begin("llmgw_running_attempts", "gauge", "Attempts in flight at a provider.");
+    for (provider, count) in running.attempts.iter().take(PROVIDERS_MAX) {
+        text.value("llmgw_running_attempts", &[("provider", provider.as_str())], count);
+    }
+}
+
+fn process(app: &App, text: &mut MetricsText) {
+    text.begin("llmgw_build_info", "gauge", "Always 1; the labels identify the build.");
+    let labels = [("version", app.build.version), ("commit", app.build.commit)];
+    text.value("llmgw_build_info", &labels, 1);
+    text.single(
+        "process_start_time_seconds",
+        "gauge",
+        "The start of the process, in seconds since the Unix epoch.",
+        seconds(app.started_at_ms),
+    );
+    if let Some(bytes) = resident_bytes() {
+        text.single("process_resident_memory_bytes", "gauge", "Memory of the process.", bytes);
+    }
+}
+
+fn usage_store(gauge: &Gauge, text: &mut MetricsText) {
+    for (name, kind, help, value) in [
+        ("llmgw_usage_stored_total", "counter", "Usage records stored.", read(&gauge.stored)),
+        (
+            "llmgw_usage_lost_total",
+            "counter",
+            "Usage records that no file accepted; their clients got no complete answer.",
+            read(&gauge.lost),
+        ),
+        ("llmgw_usage_waiting", "gauge", "Usage records that wait to be stored.", read(&gauge.waiting)),
+        (
+            "llmgw_usage_storing_fails",
+            "gauge",
+            "1 while usage records cannot be stored.",
+            u64::from(gauge.failing().is_some()),
+        ),
+        (
+            "llmgw_retention_backlog_rows",
+            "gauge",
+            "Expired rows of usage that are still to be deleted.",
+            read(&gauge.pruning.backlog_rows),
+        ),
+    ] {
+        text.single(name, kind, help, value);
+    }
+}
+
+fn circuits(snapshot: &Snapshot, text: &mut MetricsText) {
+    text.begin("llmgw_open_circuits", "gauge", "Circuits of a provider and its models that are not closed.");
+    for provider in snapshot.providers.iter().take(PROVIDERS_MAX) {
+        text.value("llmgw_open_circuits", &[("provider", provider.id.as_str())], open_circuits(provider));
+    }
+}
+
+fn open_circuits(provider: &ProviderInstance) -> usize {
+    let (now_ms, policy) = (monotonic_ms(), &provider.circuit_policy);
+    let of_models = provider.circuits.models(now_ms, policy);
+    let circuits = of_models.iter().map(|(_, circuit)| &**circuit).chain([provider.circuits.instance()]);
+    circuits.filter(|circuit| circuit.state(now_ms, policy) != CircuitState::Closed).count()
+}
+
+fn jobs(jobs: &Jobs, text: &mut MetricsText) {
+    let table = jobs.table();
+    text.begin("llmgw_job_failed", "gauge", "1 if the last run of a periodic job failed.");
+    for job in &table {
+        text.value("llmgw_job_failed", &[("name", job.name)], u8::from(job.last_error.is_some()));
+    }
+    let name = "llmgw_job_last_end_timestamp_seconds";
+    text.begin(name, "gauge", "The end of the last run of a periodic job; absent before the first.");
+    for job in &table {
+        if let Some(at_ms) = job.last_ended_at_ms {
+            text.value(name, &[("name", job.name)], seconds(at_ms));
+        }
+    }
+}
+
+fn disk(app: &App, text: &mut MetricsText) {
+    let Ok(disk) = rustix::fs::statvfs(app.config.state_dir.as_path()) else { return };
+    let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
+    let (free, size) = (bytes(disk.f_bavail), bytes(disk.f_blocks));
+    text.single("llmgw_disk_free_bytes", "gauge", "Free space on the disk of the state directory.", free);
+    text.single("llmgw_disk_size_bytes", "gauge", "Size of the disk of the state directory.", size);
+}
+
+/// Returns the resident memory of the process; `None` on systems without `/proc`.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(resident.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "milliseconds of years are far below 2^52")]
+fn seconds(ms: u64) -> f64 {
+    ms as f64 / 1_000.0
+}
+
+/// Providers beyond this number are left out.
+const PROVIDERS_MAX: usize = 200;
