@@ -331,6 +331,10 @@ async fn an_open_circuit_is_skipped_until_a_restart() {
     }
     assert_eq!(upstreams[0].requests().len(), 2, "two failures open the circuit");
     assert_eq!(trace(&gateway, &last).await, steps(&[("p0", "circuit_open"), ("p1", "served")]));
+    let record = gateway.record_of(&last).await;
+    let wait_ms = record["trace"][0]["circuit_wait_ms"].as_u64().unwrap();
+    assert!((1..=600_000).contains(&wait_ms), "{record}");
+    assert_eq!(record["trace"][1].get("circuit_wait_ms"), None, "{record}");
 
     let gateway = gateway.restart().await;
     upstreams[0].always(Answer::completion("first"));

@@ -226,7 +226,10 @@ function wordsOf(bar: Bar, record: FullRecord): string {
   const { step } = bar;
   if (bar.kind === "unrecorded") return `${duration(bar.until - bar.from)}, not recorded when`;
   if (!step) return duration(bar.until - bar.from);
-  if (bar.kind === "passed") return stepWords(step);
+  if (bar.kind === "passed") {
+    const wait = step.circuit_wait_ms;
+    return wait === undefined ? stepWords(step) : `${stepWords(step)}, next try in ${duration(wait * 1000)}`;
+  }
   if (bar.kind === "served")
     return `answered: first content after ${duration(record.first_content_us)}, ended after ${duration(record.duration_us)}`;
   const asked = step.retry_after_ms === undefined ? "" : `, asked to wait ${duration(step.retry_after_ms * 1000)}`;

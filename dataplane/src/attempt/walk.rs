@@ -152,7 +152,7 @@ impl<'a> Walk<'a> {
             Ok(admission) => admission,
             Err(Refused { wait_ms }) => {
                 self.reasons.shortest_wait_ms = self.reasons.shortest_wait_ms.min(wait_ms);
-                record.skip(target, StepResult::CircuitOpen);
+                record.skip_resting(target, wait_ms);
                 return Step::Moved;
             }
         };

@@ -199,6 +199,12 @@ impl Record {
     pub(crate) fn skip(&mut self, target: &Target, result: StepResult) {
         self.note(|event| event.trace.push(step(target, result)));
     }
+
+    /// Records that a target was skipped because its circuit is open for another `wait_ms`.
+    pub(crate) fn skip_resting(&mut self, target: &Target, wait_ms: u64) {
+        let step = TraceStep { circuit_wait_ms: Some(wait_ms), ..step(target, StepResult::CircuitOpen) };
+        self.note(|event| event.trace.push(step));
+    }
 }
 
 fn step(target: &Target, result: StepResult) -> TraceStep {

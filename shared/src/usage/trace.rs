@@ -32,6 +32,9 @@ pub struct TraceStep {
     /// The wait that the upstream asked for, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The rest of the cooldown of the target's circuit, in milliseconds; absent unless the target was skipped for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub circuit_wait_ms: Option<u64>,
     /// The consumption of the attempt, if its answer did not serve the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Box<Lost>>,
@@ -53,6 +56,7 @@ impl TraceStep {
             start_us: None,
             message: None,
             retry_after_ms: None,
+            circuit_wait_ms: None,
             lost: None,
         }
     }

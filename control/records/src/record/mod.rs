@@ -341,6 +341,7 @@ mod tests {
         start_us: None,
         message: "",
         retry_after_ms: None,
+        circuit_wait_ms: None,
     };
 
     #[test]

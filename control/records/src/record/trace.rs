@@ -1,7 +1,7 @@
 //! The steps of a record's trace.
 //!
 //! ```text
-//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [message]]
+//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [circuit wait,] [message]]
 //! ```
 //!
 //! Earlier releases wrote steps without the part in the outer brackets; a bit of the record's `status` marks steps that
@@ -24,6 +24,8 @@ pub struct RecordStep<'a> {
     /// The error of a failed attempt, or empty.
     pub message: &'a str,
     pub retry_after_ms: Option<u64>,
+    /// The rest of the cooldown for which the target was skipped.
+    pub circuit_wait_ms: Option<u64>,
 }
 
 /// The encoding of a record's steps.
@@ -54,10 +56,8 @@ impl RecordStep<'_> {
         put_option(out, self.head_us);
         put_option(out, self.spent_us);
         varint::put(out, self.which());
-        [self.start_us, self.retry_after_ms]
-            .into_iter()
-            .flatten()
-            .for_each(|number| varint::put(out, number));
+        let numbers = [self.start_us, self.retry_after_ms, self.circuit_wait_ms];
+        numbers.into_iter().flatten().for_each(|number| varint::put(out, number));
         if !self.message.is_empty() {
             text(out, MESSAGE_PLACE, self.message);
         }
@@ -67,6 +67,7 @@ impl RecordStep<'_> {
         let flag = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
         flag(self.start_us.is_some(), START)
             | flag(self.retry_after_ms.is_some(), RETRY_AFTER)
+            | flag(self.circuit_wait_ms.is_some(), CIRCUIT_WAIT)
             | flag(!self.message.is_empty(), MESSAGE)
     }
 }
@@ -82,7 +83,11 @@ impl<'a> Iterator for Trace<'a> {
             RecordStep { provider, model, result, status, head_us, spent_us, ..RecordStep::default() };
         if self.layout == StepLayout::WithParts {
             let which = varint::take(bytes)?;
-            for (bit, number) in [(START, &mut step.start_us), (RETRY_AFTER, &mut step.retry_after_ms)] {
+            for (bit, number) in [
+                (START, &mut step.start_us),
+                (RETRY_AFTER, &mut step.retry_after_ms),
+                (CIRCUIT_WAIT, &mut step.circuit_wait_ms),
+            ] {
                 if which & bit != 0 {
                     *number = Some(varint::take(bytes)?);
                 }
@@ -98,6 +103,7 @@ impl<'a> Iterator for Trace<'a> {
 const START: u64 = 1;
 const RETRY_AFTER: u64 = 1 << 1;
 const MESSAGE: u64 = 1 << 2;
+const CIRCUIT_WAIT: u64 = 1 << 3;
 
 /// Number of different texts of a step.
 pub(super) const STEP_TEXTS: usize = 4;
@@ -119,6 +125,7 @@ mod tests {
         start_us: None,
         message: "",
         retry_after_ms: None,
+        circuit_wait_ms: None,
     };
 
     #[test]
@@ -128,6 +135,7 @@ mod tests {
             RecordStep { start_us: Some(0), ..FIXED },
             RecordStep { message: "over capacity", ..FIXED },
             RecordStep { retry_after_ms: Some(u64::MAX), ..FIXED },
+            RecordStep { circuit_wait_ms: Some(18_000), message: "m", ..FIXED },
             RecordStep { start_us: Some(u64::MAX), message: "m", retry_after_ms: Some(0), ..FIXED },
             FIXED,
         ];

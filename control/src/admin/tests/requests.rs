@@ -133,7 +133,10 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         silence_us_max: Some(7_500_000),
         ..Details::default()
     };
-    let skipped = TraceStep::new(ProviderId::new("a"), ModelId::new("m"), StepResult::CircuitOpen);
+    let skipped = TraceStep {
+        circuit_wait_ms: Some(18_000),
+        ..TraceStep::new(ProviderId::new("a"), ModelId::new("m"), StepResult::CircuitOpen)
+    };
     let failed = TraceStep {
         start_us: Some(70),
         message: Some("over capacity".into()),
@@ -164,7 +167,8 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
     }
     let step = json!({"provider": "b", "model": "m", "result": "status", "start_us": 70, "attempt": 1,
         "message": "over capacity", "retry_after_ms": 0});
-    assert_eq!(shown["trace"], json!([{"provider": "a", "model": "m", "result": "circuit_open"}, step]));
+    let rested = json!({"provider": "a", "model": "m", "result": "circuit_open", "circuit_wait_ms": 18_000});
+    assert_eq!(shown["trace"], json!([rested, step]));
     let earlier = gateway.get("/admin/api/requests/req-2");
     assert_eq!((&earlier["cancelled_by"], &earlier["attempts"]), (&json!("client"), &json!(0)));
     let lacking = ["client", "session", "adapted", "dropped", "bytes_in", "gateway_us", "refused_by"];

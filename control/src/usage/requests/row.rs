@@ -157,6 +157,10 @@ pub(crate) struct RequestStep {
     /// The wait that the upstream asked for, in milliseconds; absent if it asked for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
+    /// The time until the target's circuit would admit an attempt, in milliseconds; absent unless `result` is
+    /// `circuit_open`, and in records of earlier releases.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    circuit_wait_ms: Option<u64>,
     /// The consumption of a failed attempt; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostShown>,
@@ -315,6 +319,7 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
         attempt,
         message: Some(step.message.to_owned()).filter(|message| !message.is_empty()),
         retry_after_ms: step.retry_after_ms,
+        circuit_wait_ms: step.circuit_wait_ms,
         lost: None,
     };
     let mut steps: Vec<RequestStep> = trace.zip(attempts::numbers(trace)).map(step).collect();
