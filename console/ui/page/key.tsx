@@ -64,6 +64,9 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
             <Icon name="list" small />
             Its requests
           </a>
+          <a class="btn" href={href("/usage", { key: of.id, by: "client", figure: "requests" })}>
+            Its clients
+          </a>
           <a class="btn" href={href(`/keys/${encodeURIComponent(of.id)}/access`)}>
             What can it call?
           </a>

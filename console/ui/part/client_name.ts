@@ -15,6 +15,8 @@ const FAMILIES: [family: RegExp, name: string][] = [
 /** `claude-cli/2.1.329` as `Claude Code 2.1.329`; null if the client did not name itself. A family that is not known keeps its own name. */
 export function clientName(client: string | null | undefined): string | null {
   if (!client) return null;
+  // Every browser, that of the playground as well, calls itself so.
+  if (/^mozilla\//i.test(client)) return "Browser";
   const family = FAMILIES.find(([pattern]) => pattern.test(client));
   const version = /[/ ]v?(\d[\w.+-]*)$/.exec(client)?.[1];
   return family ? `${family[1]}${version ? ` ${version}` : ""}` : client.replace("/", " ");

@@ -11,7 +11,7 @@ use shared::usage::StepResult;
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::permission::Permission;
-use crate::usage::dimension::{END_USER, Marks};
+use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
     Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
@@ -98,7 +98,6 @@ pub(crate) fn filter(call: &Call<'_>, query: &mut Query) -> Result<RequestFilter
         status_class: query.number("status_class", 1, 9)?,
         is_failed: query.choice("failed", &BOOLEAN)?,
         first_content_us_min: query.number("first_content_us_min", 0, u64::MAX)?,
-        client: query.text("client"),
         sessions: sessions(app, query),
         attempts: AttemptFilter {
             failed_over: query.choice("failed_over", &BOOLEAN)?,
@@ -134,7 +133,7 @@ pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {
     Column::ALL.iter().filter_map(|column| Some((*column, query.text(column.name())?))).collect()
 }
 
-/// Takes the filters by tag (`tag.NAME=VALUE`) and by end user, given by name or by pseudonym.
+/// Takes the filters by tag (`tag.NAME=VALUE`), by end user, given by name or by pseudonym, and by client.
 pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     let tags = query.with_prefix("tag.");
     if tags.iter().any(|(name, _)| name.is_empty()) {
@@ -142,7 +141,7 @@ pub(crate) fn marks(app: &App, query: &mut Query) -> Result<Marks, ApiError> {
     }
     let pseudonym = |name: &str| app.snapshot.load().key_hasher.pseudonym(name).into_string();
     let end_users = query.text(END_USER).map(|name| vec![pseudonym(&name), name]);
-    Ok(Marks { tags, end_users: end_users.unwrap_or_default() })
+    Ok(Marks { tags, end_users: end_users.unwrap_or_default(), client: query.text(CLIENT) })
 }
 
 fn cursor(text: &str) -> Result<RequestCursor, ApiError> {

@@ -1,5 +1,5 @@
-//! The dimensions of reports. The sums have one column per `Column`; tags and end users of an exchange are only in its
-//! record, because clients may use any number of different ones.
+//! The dimensions of reports. The sums have one column per `Column`; tags, end user and client of an exchange are only
+//! in its record, because clients may use any number of different ones.
 
 use records::{Record, RecordName};
 
@@ -12,6 +12,8 @@ pub(crate) enum Dimension {
     /// The tag with this name.
     Tag(String),
     EndUser,
+    /// The client's product and version.
+    Client,
 }
 
 impl Dimension {
@@ -21,6 +23,7 @@ impl Dimension {
             Self::Column(column) => column.name().to_owned(),
             Self::Tag(name) => format!("{TAG}{name}"),
             Self::EndUser => END_USER.to_owned(),
+            Self::Client => CLIENT.to_owned(),
         }
     }
 
@@ -28,7 +31,7 @@ impl Dimension {
     pub(crate) fn column(&self) -> Option<Column> {
         match self {
             Self::Column(column) => Some(*column),
-            Self::Tag(_) | Self::EndUser => None,
+            Self::Tag(_) | Self::EndUser | Self::Client => None,
         }
     }
 
@@ -38,6 +41,7 @@ impl Dimension {
             Self::Column(column) => column.of(record),
             Self::Tag(name) => tag(record.name(RecordName::Tags), name).unwrap_or_default(),
             Self::EndUser => record.name(RecordName::EndUser),
+            Self::Client => record.name(RecordName::Client),
         }
     }
 }
@@ -49,16 +53,20 @@ pub(crate) struct Marks {
     pub(crate) tags: Vec<(String, String)>,
     /// End users, one of which must match.
     pub(crate) end_users: Vec<String>,
+    /// A product, with its version or for all of them.
+    pub(crate) client: Option<String>,
 }
 
 impl Marks {
     pub(crate) fn is_empty(&self) -> bool {
-        self.tags.is_empty() && self.end_users.is_empty()
+        self.tags.is_empty() && self.end_users.is_empty() && self.client.is_none()
     }
 
     /// True if an exchange meets the conditions.
     pub(crate) fn fit(&self, record: &Record<'_>) -> bool {
-        self.has_tags(record.name(RecordName::Tags)) && self.has_end_user(record.name(RecordName::EndUser))
+        self.has_tags(record.name(RecordName::Tags))
+            && self.has_end_user(record.name(RecordName::EndUser))
+            && self.has_client(record.name(RecordName::Client))
     }
 
     /// True if a block with these names may contain an exchange that meets the conditions.
@@ -66,6 +74,7 @@ impl Marks {
         let any = |is_it: &dyn Fn(&str) -> bool| names.iter().any(|name| is_it(name));
         (self.tags.is_empty() || any(&|name| self.has_tags(name)))
             && (self.end_users.is_empty() || any(&|name| self.has_end_user(name)))
+            && (self.client.is_none() || any(&|name| self.has_client(name)))
     }
 
     fn has_tags(&self, tags: &str) -> bool {
@@ -75,6 +84,15 @@ impl Marks {
     fn has_end_user(&self, end_user: &str) -> bool {
         self.end_users.is_empty() || self.end_users.iter().any(|wanted| wanted == end_user)
     }
+
+    fn has_client(&self, client: &str) -> bool {
+        self.client.as_deref().is_none_or(|wanted| is_client(client, wanted))
+    }
+}
+
+/// True if `client` is `wanted`, or a version of it: after `/`, or after a space as in `OpenAI/Python 2.8.1`.
+fn is_client(client: &str, wanted: &str) -> bool {
+    client.strip_prefix(wanted).is_some_and(|version| version.is_empty() || version.starts_with(['/', ' ']))
 }
 
 /// Parses tags in the form `job=7,team=a`.
@@ -90,6 +108,8 @@ fn tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 pub(crate) const TAG: &str = "tag:";
 /// The name of [`Dimension::EndUser`].
 pub(crate) const END_USER: &str = "end_user";
+/// The name of [`Dimension::Client`].
+pub(crate) const CLIENT: &str = "client";
 
 #[cfg(test)]
 mod tests {
@@ -103,6 +123,7 @@ mod tests {
         let marks = |tags: &[(&str, &str)], users: &[&str]| Marks {
             tags: tags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             end_users: users.iter().map(|user| (*user).to_owned()).collect(),
+            client: None,
         };
         for (marks, fits) in [
             (marks(&[], &[]), true),
@@ -120,5 +141,23 @@ mod tests {
         assert_eq!(Dimension::Tag("team".into()).of(&record), "a");
         assert_eq!(Dimension::Tag("tea".into()).of(&record), "");
         assert_eq!(Dimension::EndUser.of(&record), "anna");
+    }
+
+    #[test]
+    fn a_client_matches_its_product_with_and_without_the_version() {
+        let mut record = Record::default();
+        record.set_name(RecordName::Client, "OpenAI/Python 2.8.1");
+        for (wanted, fits) in [
+            ("OpenAI/Python 2.8.1", true),
+            ("OpenAI/Python", true),
+            ("OpenAI", true),
+            ("Open", false),
+            ("curl", false),
+        ] {
+            let marks = Marks { client: Some(wanted.to_owned()), ..Marks::default() };
+            assert_eq!(marks.fit(&record), fits, "{wanted}");
+            assert_eq!(marks.may_fit(&["m", "OpenAI/Python 2.8.1"]), fits, "{wanted}");
+        }
+        assert_eq!(Dimension::Client.of(&record), "OpenAI/Python 2.8.1");
     }
 }

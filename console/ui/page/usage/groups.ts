@@ -1,6 +1,7 @@
 // Reports as groups: their names, the series of a chart, and the comparison with the time before.
 import type { ChargedFigures as Figures, UsageLine } from "../../api/types";
 import type { Series } from "../../part/chart";
+import { clientName } from "../../part/client_name";
 
 /** What a report can be grouped by. */
 export const BY: [string, string][] = [
@@ -12,16 +13,20 @@ export const BY: [string, string][] = [
   ["endpoint", "Endpoint"],
   ["operation", "Operation"],
   ["outcome", "Outcome"],
+  ["client", "Client"],
 ];
 
 const SERIES_MAX = 5;
 const CLASSES = ["series-1", "series-2", "series-3", "series-4", "series-5", "series-6"];
 
+/** What an id of a group without a name of its own is called. */
+const wordsOf = (name: string, id: string | null | undefined): string | null | undefined => (name === "client" ? clientName(id) : id);
+
 /** The name of a line's group; two names are joined. */
 export const nameOf = (line: UsageLine, by: string): string =>
   by
     .split(",")
-    .map((name) => line.names?.[name] ?? line.group[name] ?? "none")
+    .map((name) => line.names?.[name] ?? wordsOf(name, line.group[name]) ?? "none")
     .join(" · ");
 
 /** The values of a line's group as filters of the list of requests; null if one is empty, which no filter finds. */

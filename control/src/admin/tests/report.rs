@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::{Value, json};
 use shared::id::{KeyId, PrincipalId, ProjectId};
-use shared::usage::UsageEvent;
+use shared::usage::{Details, UsageEvent};
 
 use super::usage::{exchanges, exported};
 use super::{ADMIN, Gateway};
@@ -96,6 +96,30 @@ fn a_report_by_tag_and_end_user_agrees_with_the_records_in_any_bucket() {
             }
             assert_eq!(got, want, "{query} {limit}");
         }
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_report_by_client_agrees_with_the_records() {
+    let mut gateway = Gateway::start();
+    let clients = [None, Some("claude-cli/2.1.329"), Some("claude-cli/2.2.0"), Some("OpenAI/Python 2.8.1")];
+    let mut want = std::collections::BTreeMap::<Option<&str>, u64>::new();
+    for (event, client) in exchanges().into_iter().zip(clients.into_iter().cycle()) {
+        *want.entry(client).or_default() += event.tokens.input;
+        let details = Details { client: client.map(Into::into), ..event.details.clone() };
+        gateway.log.append(&UsageEvent { details, ..event });
+    }
+    let report = gateway.get("/admin/api/usage?group_by=client");
+    let lines = report["data"].as_array().unwrap().iter();
+    let got = lines.map(|line| (line["group"]["client"].as_str(), line["tokens"]["input"].as_u64().unwrap()));
+    assert_eq!(got.collect::<std::collections::BTreeMap<_, _>>(), want);
+    for (filter, wanted) in
+        [("claude-cli", &clients[1..3]), ("claude-cli/2.2.0", &clients[2..3]), ("claude", &[])]
+    {
+        let sum: u64 = wanted.iter().map(|client| want[client]).sum();
+        let report = gateway.get(&format!("/admin/api/usage?client={filter}"));
+        assert_eq!(report["totals"]["tokens"]["input"], sum, "{filter}");
     }
     gateway.stop();
 }

@@ -27,7 +27,7 @@ use super::{ApiError, Call, Route, json, route_of, write_of};
 use crate::db::names::{Labels, NameLabel, NamedKind};
 use crate::money::MicroUsd;
 use crate::permission::Permission;
-use crate::usage::dimension::{Dimension, END_USER, TAG};
+use crate::usage::dimension::{CLIENT, Dimension, END_USER, TAG};
 use crate::usage::report::calendar::{BucketLength, Calendar};
 use crate::usage::report::{
     GroupOrder, ReportCursor, ReportGroup, ReportPage, ReportPart, ReportQuestion, SORTED_MAX, Unanswerable,
@@ -60,6 +60,7 @@ pub(super) static ROUTES: &[Route] = &[
             "outcome",
             "tag.NAME",
             "end_user",
+            "client",
             "markup_percent",
             "currency",
             "rate",
@@ -156,8 +157,8 @@ fn unanswerable(why: Unanswerable) -> ApiError {
         Unanswerable::OnlyDaysBefore(at_ms) => {
             let at = Calendar::whole().shown(at_ms).unwrap_or_default();
             let message = format!(
-                "Before {at}, only sums of whole UTC days are stored, without tags and end users; use \
-                 tz=UTC without tags and end users, or a later from."
+                "Before {at}, only sums of whole UTC days are stored, without tags, end users and clients; \
+                 use tz=UTC without them, or a later from."
             );
             ApiError::parameter("from", message)
         }
@@ -168,7 +169,7 @@ fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
     let text = query.text("group_by").unwrap_or_default();
     let mut choices: Vec<(&str, Dimension)> =
         Column::ALL.iter().map(|column| (column.name(), Dimension::Column(*column))).collect();
-    choices.push((END_USER, Dimension::EndUser));
+    choices.extend([(END_USER, Dimension::EndUser), (CLIENT, Dimension::Client)]);
     choices.push(("tag:NAME", Dimension::Tag("NAME".to_owned())));
     let mut dimensions = Vec::new();
     for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {

@@ -88,8 +88,6 @@ pub(crate) struct RequestFilter {
     pub(crate) is_failed: Option<bool>,
     /// An exchange without content is outside of every range.
     pub(crate) first_content_us_min: Option<u64>,
-    /// A product, with its version or for all of them.
-    pub(crate) client: Option<String>,
     /// Sessions, one of which must match.
     pub(crate) sessions: Vec<String>,
     pub(crate) attempts: AttemptFilter,
@@ -117,7 +115,6 @@ impl RequestFilter {
             && self.error.as_deref().is_none_or(|error| record.name(RecordName::Error) == error)
             && self.request_id_prefix.as_deref().is_none_or(|prefix| record.request_id.starts_with(prefix))
             && self.is_failed.is_none_or(|is_failed| is_failed == has_failed(record, trace))
-            && self.client.as_deref().is_none_or(|client| is_client(record.name(RecordName::Client), client))
             && is_one_of(record.name(RecordName::Session), &self.sessions)
             && has_names(record, &self.names)
             && self.scope.has(record)
@@ -130,7 +127,6 @@ impl RequestFilter {
     pub(crate) fn may_pass(&self, row: i64, names: &[&str]) -> bool {
         let wanted = self.names.iter().map(|(_, name)| name.as_str()).chain(self.error.as_deref());
         wanted.chain(self.attempts.names()).filter(|name| !name.is_empty()).all(|name| names.contains(&name))
-            && self.client.as_deref().is_none_or(|client| names.iter().any(|name| is_client(name, client)))
             && (self.sessions.is_empty() || names.iter().any(|name| is_one_of(name, &self.sessions)))
             && self.marks.may_fit(names)
             && self.scope.may_have(names)
@@ -141,11 +137,6 @@ impl RequestFilter {
 /// True if an exchange failed for no fault of the client, or broke off.
 fn has_failed(record: &Record<'_>, trace: Trace<'_>) -> bool {
     matches!(ExchangeEnd::of(record, trace), ExchangeEnd::Failed | ExchangeEnd::Cut)
-}
-
-/// True if `client` is `wanted`, or a version of it: after `/`, or after a space as in `OpenAI/Python 2.8.1`.
-fn is_client(client: &str, wanted: &str) -> bool {
-    client.strip_prefix(wanted).is_some_and(|version| version.is_empty() || version.starts_with(['/', ' ']))
 }
 
 fn is_one_of(name: &str, wanted: &[String]) -> bool {
