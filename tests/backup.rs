@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
@@ -261,6 +261,37 @@ async fn a_backup_name_cannot_reach_another_file() {
 fn names_left(folder: &Path) -> usize {
     let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
     names.filter(|name| name.to_string_lossy().ends_with("Z.tar.zst")).count()
+}
+
+#[tokio::test]
+async fn the_state_shows_the_last_intact_backup_and_its_failure() {
+    let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
+    let state = async || gateway.client().get("/admin/api/state").await.unwrap().json();
+    let first = state().await;
+    assert_eq!(first["backup"], json!({"last_good_at_ms": null, "last_failure": null}));
+    assert_eq!(gateway.client().post("/admin/api/backups", "{}").await.status, 202);
+    let made_at_ms =
+        wait::eventually("an intact backup", async || state().await["backup"]["last_good_at_ms"].as_u64())
+            .await;
+    let archive = backups(&gateway).await["data"][0].clone();
+    assert!(made_at_ms.abs_diff(archive["checked_at_ms"].as_u64().unwrap()) < 60_000, "{archive}");
+
+    let folder = gateway.state().join("backups");
+    let path = folder.join(archive["name"].as_str().unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&path, bytes).unwrap();
+    backups(&gateway).await;
+    assert_eq!(state().await["backup"]["last_good_at_ms"], Value::Null, "a damaged archive is no backup");
+
+    std::fs::remove_dir_all(&folder).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    gateway.client().post("/admin/api/backups", "{}").await;
+    let failed = wait::eventually("a failure", async || {
+        Some(state().await["backup"].clone()).filter(|backup| !backup["last_failure"].is_null())
+    });
+    assert!(failed.await["last_failure"]["message"].is_string());
 }
 
 /// A schedule makes backups, and the newest one is rehearsed (M-118).

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "preact/hooks";
 import { type Live, useLive } from "../api/live";
 import { type Resource, useResource } from "../api/resource";
 import type { Change, LiveProvider, SeriesAnswer, Setup } from "../api/shapes";
-import type { Page as PageOf, Quota, Usage } from "../api/types";
+import type { GatewayState, Page as PageOf, Quota, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Bars, Lines, Spark } from "../part/chart";
 import { Loaded } from "../part/feedback";
@@ -22,10 +22,12 @@ import {
   providerLines,
   timesOf,
 } from "./overview/figures";
+import { NeedsYou } from "./overview/needs";
 import { RunningCard } from "./overview/running";
-import { groupOf, NeedsYou, SpendCard } from "./overview/spend";
+import { groupOf, SpendCard } from "./overview/spend";
 import { auditOf, VerdictCard } from "./overview/verdict";
 import { CircuitMark } from "./providers";
+import { stepsLeft } from "./setup/steps";
 
 type Length = { id: string; title: string; ms: number; step: number; words: string };
 
@@ -84,6 +86,7 @@ export function OverviewPage() {
   const usage = useReread(useResource<Usage>(`usage?group_by=${groups}&from=${today}&sort=cost`), tick);
   const quotas = useResource<PageOf<Quota>>("quotas?limit=500").data.value?.data ?? [];
   const setup = useResource<Setup>("setup").data.value;
+  const state = useReread(useResource<GatewayState>("state"), tick).data.value;
   // The gateway's clock, where it is known: it counts the age of requests.
   const now = live.figures.value?.at_ms ?? Date.now();
   const verdict = live.figures.value?.verdict ?? null;
@@ -124,7 +127,14 @@ export function OverviewPage() {
       </div>
       <div class="cols two-one">
         <SpendCard usage={usage} by={by} quotas={quotas} />
-        <NeedsYou quotas={quotas} unpriced={usage.data.value?.totals?.requests_unpriced ?? 0} names={names} now={now} />
+        <NeedsYou
+          state={state}
+          isSetUp={setup !== null && stepsLeft(setup) === 0}
+          quotas={quotas}
+          unpriced={usage.data.value?.totals?.requests_unpriced ?? 0}
+          names={names}
+          now={now}
+        />
       </div>
     </Page>
   );
@@ -338,7 +348,7 @@ function ProvidersCard({ series, live }: ProvidersProps) {
                   Failed
                 </th>
                 <th scope="col" class="num">
-                  First token, p99
+                  First token, p50 and p99
                 </th>
                 <th scope="col" class="wide-only">
                   Failed, over time

@@ -7,6 +7,7 @@ use shared::build::BuildIdentity;
 use shared::port::Body;
 use shared::snapshot::Snapshot;
 
+use super::backups::BackupState;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::background::JobStatus;
 use crate::config::Partner;
@@ -39,6 +40,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         reload: Reload::of(app),
         usage: ShownUsage::of(app),
         retention: ShownRetention::of(app),
+        backup: app.backups.state(),
         jobs: app.jobs.table(),
         alerts: app.observer.open_alerts().await,
         oauth: ShownOauth::of(&app.config.partner),
@@ -74,6 +76,7 @@ struct ShownState<'a> {
     reload: Reload,
     usage: ShownUsage,
     retention: ShownRetention,
+    backup: BackupState,
     /// The periodic jobs.
     jobs: Vec<JobStatus>,
     /// Null if the database does not answer.

@@ -36,6 +36,19 @@ pub struct Archive {
     pub(crate) is_unchecked: bool,
 }
 
+impl Archive {
+    /// True if the archive was read to its end and found intact.
+    pub(crate) fn is_good(&self) -> bool {
+        self.checked_at_ms.is_some() && self.fault.is_none()
+    }
+
+    /// Returns the time of the archive's state, in milliseconds since the Unix epoch; `None` if it cannot be read.
+    pub(crate) fn made_at_ms(&self) -> Option<u64> {
+        let created_at: Timestamp = self.manifest.as_ref()?.created_at.parse().ok()?;
+        u64::try_from(created_at.as_millisecond()).ok()
+    }
+}
+
 /// Returns the archives of the state in `dir`, newest first. Fails if the file system does not respond in time.
 pub fn list(dir: &Path) -> Result<Vec<Archive>, BackupError> {
     let folder = dir.join(FOLDER);

@@ -112,12 +112,14 @@ function Row({ of, name, now, onCancel }: { of: Running; name: string; now: numb
         </div>
       </td>
       <td>
-        <div class="two-line">
+        <div class="two-line narrow-cell">
           <span class="state">
             <Mark kind={kind} />
             {word}
           </span>
-          <span class="help num">{note}</span>
+          <span class="help num clip" title={note}>
+            {note}
+          </span>
         </div>
       </td>
       <td class="num">{duration(Math.max(0, now - of.started_at_ms) * 1000)}</td>

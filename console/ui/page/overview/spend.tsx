@@ -1,16 +1,13 @@
-// What was spent since midnight UTC, and what needs a person.
-
+// What was spent since midnight UTC.
 import type { Resource } from "../../api/resource";
 import type { Quota, Usage, UsageLine } from "../../api/types";
 import { href, setParams } from "../../app/router";
 import { Loaded } from "../../part/feedback";
-import { count, moment, plural, short } from "../../part/format";
-import { Mark } from "../../part/icon";
-import { amount, limitName, shareOf } from "../../part/limits";
+import { count, short } from "../../part/format";
+import { shareOf } from "../../part/limits";
 import { Ref } from "../../part/links";
 import { Card, Meter } from "../../part/page";
 import { Spend } from "../keys";
-import { reachedAt } from "../quotas";
 
 export const GROUPS = ["project", "model", "key"] as const;
 export type Group = (typeof GROUPS)[number];
@@ -137,52 +134,5 @@ function Line({ of, by, total, quotas }: { of: SpendLine; by: Group; total: numb
         )}
       </td>
     </tr>
-  );
-}
-
-/** A limit needs a person from this share on. */
-const NEAR = 0.8;
-
-/** What a person has to decide: limits that are nearly used up, and requests that no sum contains. */
-export function NeedsYou({ quotas, unpriced, names, now }: { quotas: Quota[]; unpriced: number; names: Map<string, string>; now: number }) {
-  const near = quotas.filter((quota) => quota.exceeded || shareOf(quota) >= NEAR).sort((a, b) => shareOf(b) - shareOf(a));
-  if (near.length === 0 && unpriced === 0)
-    return (
-      <Card title="Needs you">
-        <p class="muted">Nothing.</p>
-      </Card>
-    );
-  return (
-    <Card title="Needs you">
-      <ul>
-        {near.slice(0, 5).map((quota) => {
-          const at = reachedAt(quota, now);
-          const name = names.get(quota.subject.id ?? "") ?? quota.subject.id ?? "the gateway";
-          return (
-            <li key={quota.id} class="two-line">
-              <span class="state wrap">
-                <Mark kind={quota.exceeded ? "bad" : "warn"} />
-                <a href={href("/quotas", { kind: quota.subject.kind })}>
-                  {name}: {limitName(quota)} {quota.exceeded ? "is used up" : `is used to ${Math.floor(shareOf(quota) * 100)} %`}
-                </a>
-              </span>
-              <span class="help">
-                {amount(quota.metric, quota.limit)}, {quota.enforcement === "hard" ? "further requests get 429" : "warns only"}
-                {at && !quota.exceeded ? `; reached ${moment(at)} at this rate` : ""}
-              </span>
-            </li>
-          );
-        })}
-        {unpriced > 0 && (
-          <li class="two-line">
-            <span class="state wrap">
-              <Mark kind="warn" />
-              <a href={href("/models", { priced: "false" })}>{plural(unpriced, "attempt")} of today without a price</a>
-            </span>
-            <span class="help">They are in no sum of costs.</span>
-          </li>
-        )}
-      </ul>
-    </Card>
   );
 }

@@ -36,7 +36,7 @@ export function reasonWords({ code, object, figures: of }: Reason): Sentence {
     }),
     circuit_open: () => ({
       title: `${what} is failing, clients are being served`,
-      text: `Its circuit is open after ${plural(of.failures ?? 0, "failure")}; it is tried again in ${duration((of.retry_in_ms ?? 0) * 1000)}.`,
+      text: `Its circuit is open after ${plural(of.failures ?? 0, "failure")}; it is tried again ${of.retry_in_ms ? `in ${duration(of.retry_in_ms * 1000)}` : "with the next request"}.`,
     }),
     provider_failing: () => ({
       title: `${what} is failing, clients are being served`,
@@ -47,7 +47,7 @@ export function reasonWords({ code, object, figures: of }: Reason): Sentence {
       text: `Their median is ${duration(of.first_content_us_p50)}; in the hour before it was ${duration(of.before_us_p50)}.`,
     }),
     no_provider: () => ({ title: "no provider is connected", text: "Nothing can be served yet." }),
-    no_request: () => ({ title: "no request came yet", text: "The first request of a client appears here." }),
+    no_request: () => ({ title: "no request yet", text: "The first request of a client appears here." }),
   };
   return words[code]?.() ?? { title: code.replace(/_/g, " "), text: object ?? "" };
 }

@@ -120,6 +120,7 @@ pub(super) async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         call.record(audit.after(json!({"error": error.to_string()}))).await?;
         return Err(unavailable(error));
     }
+    super::archives(&call.app.backups).await?;
     let mut response = Response::new(full(""));
     *response.status_mut() = StatusCode::NO_CONTENT;
     Ok(response)

@@ -61,6 +61,17 @@ struct Now {
     is_running: bool,
     is_checking: bool,
     last_failure: Option<BackupFailure>,
+    last_good_at_ms: Option<u64>,
+}
+
+/// The last backups of the state.
+#[derive(Clone, Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct BackupState {
+    /// The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none.
+    last_good_at_ms: Option<u64>,
+    /// The failure of the last backup since the start of the gateway; null if it succeeded.
+    last_failure: Option<BackupFailure>,
 }
 
 /// A backup that failed.
@@ -76,7 +87,30 @@ impl Backups {
     /// Backups of the configured state.
     pub(crate) fn of(config: &Config) -> Self {
         let (dir, kept) = (config.state_dir.clone(), config.lifetimes.backups_kept);
-        Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) }
+        let backups =
+            Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) };
+        backups.look();
+        backups
+    }
+
+    /// Returns the last backups that are known.
+    pub(crate) fn state(&self) -> BackupState {
+        let Now { last_good_at_ms, last_failure, .. } = self.now();
+        BackupState { last_good_at_ms, last_failure }
+    }
+
+    /// Reads which archive is the last intact one.
+    fn look(&self) {
+        match backup::list(&self.dir) {
+            Ok(archives) => self.see(&archives),
+            Err(error) => tracing::warn!("the backups cannot be read: {error}"),
+        }
+    }
+
+    /// Takes over which of all archives, newest first, is the last intact one.
+    fn see(&self, archives: &[Archive]) {
+        let last_good_at_ms = archives.iter().find(|archive| archive.is_good()).and_then(Archive::made_at_ms);
+        self.now.lock().unwrap_or_else(PoisonError::into_inner).last_good_at_ms = last_good_at_ms;
     }
 
     /// Returns the failure of the last backup since the start of the gateway, if it failed.
@@ -105,6 +139,7 @@ impl Backups {
         let (done, end) = oneshot::channel();
         let check = move || {
             work(&checking.0.dir);
+            checking.0.look();
             drop(checking);
             let _ = done.send(());
         };
@@ -150,6 +185,7 @@ impl RunningBackup {
             }
             let failure = outcome.as_ref().err().map(BackupError::to_string);
             self.0.note(failure.clone());
+            self.0.look();
             drop(self);
             let _ = done.send(failure.map_or(Ok(()), Err));
             let audit = match outcome {
@@ -206,7 +242,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     {
         data = archives(backups).await?;
     }
-    let Now { is_running, is_checking, last_failure } = backups.now();
+    let Now { is_running, is_checking, last_failure, .. } = backups.now();
     json(&BackupPage { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
 }
 
@@ -218,7 +254,10 @@ fn check_changed(dir: &Path) {
 }
 
 async fn archives(backups: &Backups) -> Result<Vec<Archive>, ApiError> {
-    backup::list_beside(backups.dir.clone()).await.map_err(|error| failed(&error.to_string()))
+    let archives =
+        backup::list_beside(backups.dir.clone()).await.map_err(|error| failed(&error.to_string()))?;
+    backups.see(&archives);
+    Ok(archives)
 }
 
 async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -1,0 +1,108 @@
+// What a person has to decide: open alerts, backups that are too old, limits that are nearly used up, requests that no sum contains.
+import { useResource } from "../../api/resource";
+import type { Alert, BackupState, GatewayState, OpenAlerts, Page as PageOf, Quota } from "../../api/types";
+import { href } from "../../app/router";
+import { count, moment, plural, zoneName } from "../../part/format";
+import { Mark } from "../../part/icon";
+import { amount, limitName, shareOf } from "../../part/limits";
+import { Card } from "../../part/page";
+import { reachedAt } from "../quotas";
+
+/** A limit needs a person from this share on. */
+const NEAR = 0.8;
+const SHOWN_MAX = 5;
+const DAY_MS = 86_400_000;
+/** The age from which the last good backup is too old. */
+const OLD_MS = 2 * DAY_MS;
+export type Need = { key: string; kind: "warn" | "bad"; text: string; to: string; note: string };
+
+function alertNeeds(open: OpenAlerts | null | undefined): Need[] {
+  if (!open || open.total === 0) return [];
+  const urgent = open.bad > 0;
+  const note = urgent ? `${count(open.bad)} of them urgent.` : "None is urgent.";
+  return [{ key: "alerts", kind: urgent ? "bad" : "warn", text: plural(open.total, "open alert"), to: href("/alerts", { state: "open" }), note }];
+}
+
+/** The last backup, if it failed or is too old. */
+export function backupNeed({ last_good_at_ms: good, last_failure: failure }: BackupState, alert: Alert | undefined, now: number): Need[] {
+  const state = alert ? ` Its alert is ${alert.state}${alert.acked_by ? ` by ${alert.acked_by}` : ""}.` : "";
+  const age = good === null ? null : Math.floor((now - good) / DAY_MS);
+  const last = good === null ? "There is no good backup." : `The last good one is of ${moment(good)} ${zoneName()}.`;
+  const need = { key: "backup", to: href("/backups") };
+  if (failure) {
+    const note = `At ${moment(failure.at_ms)} ${zoneName()}: ${failure.message}. ${last}${state}`;
+    return [{ ...need, kind: "bad", text: "The last backup failed", note }];
+  }
+  if (good === null)
+    return [{ ...need, kind: "warn", text: "No backup was made yet", note: "A disk that fails takes everything with it." }];
+  if (now - good < OLD_MS) return [];
+  return [{ ...need, kind: "warn", text: `The last good backup is ${plural(age ?? 0, "day")} old`, note: last }];
+}
+
+function limitNeed(quota: Quota, names: Map<string, string>, now: number): Need {
+  const at = reachedAt(quota, now);
+  const name = names.get(quota.subject.id ?? "") ?? quota.subject.id ?? "the gateway";
+  const consequence = quota.enforcement === "hard" ? "further requests get 429" : "warns only";
+  return {
+    key: quota.id,
+    kind: quota.exceeded ? "bad" : "warn",
+    text: `${name}: ${limitName(quota)} ${quota.exceeded ? "is used up" : `is used to ${Math.floor(shareOf(quota) * 100)} %`}`,
+    to: href("/quotas", { kind: quota.subject.kind }),
+    note: `${amount(quota.metric, quota.limit)}, ${consequence}${at && !quota.exceeded ? `; reached ${moment(at)} at this rate` : ""}`,
+  };
+}
+
+type Props = {
+  state: GatewayState | null;
+  /** True once nothing of the set-up is left: before that a backup would hold little. */
+  isSetUp: boolean;
+  quotas: Quota[];
+  unpriced: number;
+  names: Map<string, string>;
+  now: number;
+  /** The alert about the last backup, if it failed. */
+  backupAlert?: Alert | undefined;
+};
+
+export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert }: Props): Need[] {
+  const near = quotas.filter((quota) => quota.exceeded || shareOf(quota) >= NEAR).sort((a, b) => shareOf(b) - shareOf(a));
+  const backup = state && (isSetUp || state.backup.last_failure) ? backupNeed(state.backup, backupAlert, now) : [];
+  const price: Need = {
+    key: "price",
+    kind: "warn",
+    text: `${plural(unpriced, "attempt")} of today without a price`,
+    to: href("/models", { priced: "false" }),
+    note: unpriced === 1 ? "It is in no sum of costs." : "They are in no sum of costs.",
+  };
+  return [
+    ...alertNeeds(state?.alerts),
+    ...backup,
+    ...near.slice(0, SHOWN_MAX).map((quota) => limitNeed(quota, names, now)),
+    ...(unpriced > 0 ? [price] : []),
+  ];
+}
+
+export function NeedsYou(props: Props) {
+  const hasFailed = props.state?.backup.last_failure != null;
+  const alerts = useResource<PageOf<Alert>>(hasFailed ? "alerts?kind=backup_failed&limit=1" : null);
+  const needs = needsOf({ ...props, backupAlert: alerts.data.value?.data[0] });
+  return (
+    <Card title="Needs you" aside={needs.length > 0 && <span class="tag num">{count(needs.length)}</span>}>
+      {needs.length === 0 ? (
+        <p class="muted">Nothing.</p>
+      ) : (
+        <ul>
+          {needs.map(({ key, kind, text, to, note }) => (
+            <li key={key} class="two-line">
+              <span class="state wrap">
+                <Mark kind={kind} />
+                <a href={to}>{text}</a>
+              </span>
+              <span class="help wrap">{note}</span>
+            </li>
+          ))}
+        </ul>
+      )}
+    </Card>
+  );
+}

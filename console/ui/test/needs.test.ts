@@ -1,0 +1,53 @@
+import { expect, test } from "vitest";
+import type { Alert, GatewayState } from "../api/types";
+import { backupNeed, needsOf } from "../page/overview/needs";
+
+const DAY = 86_400_000;
+const NOW = Date.UTC(2026, 10, 23, 3);
+const alert = (change: Partial<Alert>): Alert => ({
+  acked_at_ms: null,
+  acked_by: null,
+  figures: {},
+  first_at_ms: NOW - 60_000,
+  id: "alr_1",
+  kind: "provider_down",
+  last_at_ms: NOW,
+  object: "openai-main",
+  resolved_at_ms: null,
+  rule: "rule_provider_down",
+  severity: "warn",
+  state: "open",
+  text: "4 attempts in a row have failed.",
+  times: 1,
+  ...change,
+});
+const state = (backup: GatewayState["backup"], alerts = { total: 0, bad: 0 }): GatewayState => ({ backup, alerts }) as GatewayState;
+const props = { quotas: [], unpriced: 0, names: new Map<string, string>(), now: NOW, isSetUp: true };
+const good = (days: number) => ({ last_good_at_ms: NOW - days * DAY, last_failure: null });
+
+test("the overview names a backup that is over two days old, and none that is younger", () => {
+  expect(backupNeed(good(1.9), undefined, NOW)).toEqual([]);
+  expect(backupNeed(good(3.5), undefined, NOW)[0]?.text).toBe("The last good backup is 3 days old");
+  const none = { last_good_at_ms: null, last_failure: null };
+  expect(backupNeed(none, undefined, NOW)[0]?.text).toBe("No backup was made yet");
+  expect(needsOf({ ...props, isSetUp: false, state: state(none) })).toEqual([]);
+});
+
+test("a failed backup stands with the state of its alert", () => {
+  const failed = { last_good_at_ms: NOW - DAY, last_failure: { at_ms: NOW, message: "no space left" } };
+  const open = backupNeed(failed, alert({ kind: "backup_failed", object: null }), NOW)[0];
+  expect([open?.kind, open?.text]).toEqual(["bad", "The last backup failed"]);
+  expect(open?.note).toContain("no space left. The last good one is of 22 Nov");
+  expect(open?.note).toContain("Its alert is open.");
+  const seen = alert({ kind: "backup_failed", object: null, state: "acknowledged", acked_by: "admin" });
+  expect(backupNeed(failed, seen, NOW)[0]?.note).toContain("Its alert is acknowledged by admin.");
+});
+
+test("open alerts stand first, and no alert is no line", () => {
+  const needs = needsOf({ ...props, unpriced: 1, state: state(good(0), { total: 3, bad: 1 }) });
+  expect(needs.map(({ kind, text }) => [kind, text])).toEqual([
+    ["bad", "3 open alerts"],
+    ["warn", "1 attempt of today without a price"],
+  ]);
+  expect(needsOf({ ...props, state: state(good(0)) })).toEqual([]);
+});
