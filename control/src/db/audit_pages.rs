@@ -48,6 +48,13 @@ impl AuditRow {
             detail: raw(detail),
         })
     }
+
+    /// True for a completed action that changes what requests meet or who may send them. Sign-ins, tests, runs, backups
+    /// and alerts change nothing of that.
+    pub(crate) fn is_change(&self) -> bool {
+        let (object, verb) = self.action.split_once('.').unwrap_or((&self.action, ""));
+        self.outcome == "done" && !UNCHANGED_OBJECTS.contains(&object) && !UNCHANGING_VERBS.contains(&verb)
+    }
 }
 
 /// Returns the JSON of a row, or the string "damaged" if it is malformed.
@@ -127,18 +134,21 @@ pub(crate) fn newest(db: &Connection, after: i64, rows: i64) -> rusqlite::Result
     Ok(found)
 }
 
-/// Returns the newest completed change from before `before_ms`. Sign-ins, and actions that change nothing, do not count.
-/// Only the newest [`LOOKED_AT_MAX`] rows are examined.
+/// Returns the newest [change](AuditRow::is_change) from before `before_ms`. Only the newest [`LOOKED_AT_MAX`] rows are
+/// examined.
 pub(crate) fn last_change(db: &Connection, before_ms: u64) -> rusqlite::Result<Option<AuditRow>> {
-    let mut statement = db.prepare_cached(LAST_CHANGE)?;
+    let mut statement = db.prepare_cached(BEFORE)?;
     let parameters = named_params! {":before": before_ms, ":rows": LOOKED_AT_MAX};
-    statement.query_row(parameters, AuditRow::of).optional()
+    let mut rows = statement.query_map(parameters, AuditRow::of)?;
+    rows.find(|row| row.as_ref().map_or(true, AuditRow::is_change)).transpose()
 }
 
+const UNCHANGED_OBJECTS: [&str; 7] = ["session", "backup", "request", "alert", "outbox", "audit", "usage"];
+const UNCHANGING_VERBS: [&str; 7] =
+    ["reveal", "replay", "test", "probe", "check", "sign_in", "connect_begin"];
 const LOOKED_AT_MAX: i64 = 1_000;
-const LAST_CHANGE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) \
-     WHERE at_ms < :before AND outcome = 'done' AND action NOT LIKE 'session.%' AND action NOT LIKE '%.reveal' \
-     ORDER BY id DESC LIMIT 1";
+const BEFORE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) \
+     WHERE at_ms < :before ORDER BY id DESC";
 const NEWEST: &str = "SELECT * FROM audit WHERE id > :after ORDER BY id DESC LIMIT :rows";
 const PAGE: &str = "SELECT * FROM audit WHERE id < :before \
      AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \

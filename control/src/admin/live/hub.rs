@@ -221,8 +221,7 @@ impl FrameMaker {
         for row in rows {
             self.audit_id = self.audit_id.max(row.id);
             let at_ms = u64::try_from(row.at_ms).unwrap_or(0);
-            let is_change = row.outcome == "done" && !row.action.starts_with("session.");
-            if is_change && at_ms.saturating_add(HOUR_MS) > now_ms {
+            if row.is_change() && at_ms.saturating_add(HOUR_MS) > now_ms {
                 self.change(&LiveChange {
                     at_ms,
                     audit_id: Some(row.id),
