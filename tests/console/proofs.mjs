@@ -24,6 +24,45 @@ const seen = (page) =>
     };
   });
 
+/** Scrolls a page, loads it again, leaves it and comes back, and opens it while signed out. Returns what was not as before. */
+async function restored(page, browser, key, path) {
+  const faults = [];
+  const compare = async (how, before) => {
+    const now = await seen(page);
+    if (JSON.stringify(now) !== JSON.stringify(before)) faults.push(`${path} after ${how}: ${JSON.stringify(now)} was ${JSON.stringify(before)}`);
+  };
+  await page.goto(`${browser.origin}/console${path}`);
+  await settled(page);
+  const scroll = await page.evaluate(() => {
+    scrollTo(0, 180);
+    return scrollY;
+  });
+  const isBack = (how) => page.waitForFunction((scroll) => Math.abs(scrollY - scroll) < 3, scroll, { timeout: 10_000 }).catch(async () => faults.push(`${path} after ${how}: scrolled to ${await page.evaluate(() => scrollY)}, was ${scroll}`));
+  const before = await seen(page);
+  await page.reload();
+  await settled(page);
+  await isBack("reload");
+  await compare("reload", before);
+  // An open dialog covers the navigation.
+  const [other, title] = path.startsWith("/backups") ? ["audit", "Audit"] : ["backups", "Backups"];
+  await page.evaluate((other) => {
+    history.pushState({}, "", `/console/${other}`);
+    dispatchEvent(new PopStateEvent("popstate"));
+  }, other);
+  await page.getByRole("heading", { name: title, level: 1 }).waitFor();
+  await page.goBack();
+  await settled(page);
+  await isBack("Back");
+  await compare("Back", before);
+  await page.context().clearCookies();
+  await page.goto("about:blank");
+  await page.goto(`${browser.origin}/console${path}`);
+  await signIn(page, key);
+  await settled(page);
+  await compare("a sign-in", before);
+  return faults;
+}
+
 export const proofChecks = {
   async no_key_is_left_in_an_address_the_storage_the_history_or_a_log({ gateway, browser }) {
     const made = await keyOf(gateway, "secretive");
@@ -94,37 +133,26 @@ export const proofChecks = {
     await again;
   },
 
-  async reload_and_back_restore_every_page({ gateway, browser }) {
+  async reload_back_and_a_sign_in_restore_every_page({ gateway, browser }) {
     const made = await keyOf(gateway, "restored");
     await gateway.chat(made.key, "default", "hi");
     const webhook = await gateway.api("POST", "webhooks", { name: "restored", url: "http://127.0.0.1:9/hook" });
     const quota = await gateway.api("POST", "quotas", { subject: { kind: "project", id: made.project }, metric: "requests", window: "day", limit: 1000 });
+    const human = await gateway.api("POST", "principals", { name: "Returning" });
+    const { data } = await gateway.api("GET", "requests?limit=1");
     const page = await browser.signedIn(gateway.key, "/settings");
-    const faults = [];
-    for (const path of [
-      "/?period=24h&by=model", `/requests?outcome=completed&period=24h&key=${made.id}`, "/requests?failed_over=true", "/usage?by=key&period=24h&figure=tokens", "/providers?state=faulty", "/routes?new=1",
-      "/models?open=echo%2Fecho", "/access?tab=humans", `/access/projects/${made.project}?tab=limits&edit=1`, `/keys/${made.id}?edit=1`, "/keys?state=active", "/quotas?new=1", "/audit?action=key.create", "/setup?step=test", "/connect?client=codex",
+    // So low that every page can be scrolled.
+    await page.setViewportSize({ width: 1440, height: 260 });
+    const paths = [
+      "/?period=24h&by=model", `/requests?outcome=completed&period=24h&key=${made.id}`, "/requests?failed_over=true", `/requests/${data[0].request_id}`, "/usage?by=key&period=24h&figure=tokens", "/usage?by=client&figure=latency", "/providers?state=faulty", "/providers?tab=extensions", "/providers/echo", "/routes?new=1", "/routes/default?fail=echo%3Ahang",
+      "/models?open=echo%2Fecho", "/playground?path=messages&model=default", "/access?tab=humans", `/access/humans/${human.id}`, `/access/projects/${made.project}?tab=limits&edit=1`, `/access/projects/${made.project}/access`, `/keys/${made.id}?edit=1`, `/keys/${made.id}/access?allowed=true`, "/keys?state=active", "/quotas?new=1",
+      "/alerts?state=open", "/webhooks?new=1", "/outbox?state=dead", "/audit?action=key.create", "/backups", "/settings?q=retention", "/setup?step=test", "/connect?client=codex",
       "/alerts?state=any&kind=disk_low", "/alerts/rules?new=1", "/alerts/rules?edit=rule_disk_low", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, `/outbox?state=pending&to=${webhook.id}`, "/providers?tab=extensions&new=1", `/quotas?edit=${quota.id}`,
-    ]) {
-      await page.goto(`${browser.origin}/console${path}`);
-      await settled(page);
-      const before = await seen(page);
-      await page.reload();
-      await settled(page);
-      const reloaded = await seen(page);
-      // An open dialog covers the navigation.
-      await page.evaluate(() => {
-        history.pushState({}, "", "/console/backups");
-        dispatchEvent(new PopStateEvent("popstate"));
-      });
-      await page.getByRole("heading", { name: "Backups", level: 1 }).waitFor();
-      await page.goBack();
-      await settled(page);
-      for (const [how, now] of [["reload", reloaded], ["Back", await seen(page)]]) {
-        if (JSON.stringify(now) !== JSON.stringify(before)) faults.push(`${path} after ${how}: ${JSON.stringify(now)} was ${JSON.stringify(before)}`);
-      }
-    }
+    ];
+    const faults = [];
+    for (const path of paths) faults.push(...(await restored(page, browser, gateway.key, path)));
     assert.deepEqual(faults, []);
+    console.log(`figure  ${paths.length} addresses restored by reload, Back and a sign-in`);
   },
 
   async dark_pages_are_accessible_at_twice_their_size({ gateway, browser }) {

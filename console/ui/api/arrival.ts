@@ -1,5 +1,5 @@
-// The first appearance of the console: what the address shows is seen once its first answers are there, so that nothing moves
-// under the eye. Slow answers are not waited for.
+// What pages wait for. At the first appearance of the console, what the address shows is seen once its first answers are there, so
+// that nothing moves under the eye. Slow answers are not waited for.
 import { signal } from "@preact/signals";
 
 /** True once the page may be seen. */
@@ -21,9 +21,11 @@ export function arrive(): void {
   arrived.value = true;
 }
 
+/** True while the page waits for an answer. */
+export const isAwaiting = (): boolean => waiting > 0;
+
 /** Counts something that the page waits for. The returned function is called once it is there. */
 export function awaited(): () => void {
-  if (!begun || arrived.value) return () => {};
   clearTimeout(settling);
   waiting += 1;
   let isOver = false;
@@ -32,7 +34,7 @@ export function awaited(): () => void {
     isOver = true;
     waiting -= 1;
     // An answer may lead to the next call.
-    if (waiting === 0) settling = setTimeout(arrive, SETTLE_MS);
+    if (waiting === 0 && begun && !arrived.value) settling = setTimeout(arrive, SETTLE_MS);
   };
 }
 

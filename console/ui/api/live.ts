@@ -24,7 +24,7 @@ export class Live {
   readonly changes: Signal<Change[]> = signal([]);
   readonly seen: Signal<Watched[]> = signal([]);
   private source: EventSource | null = null;
-  /** Called with the first frame: the page waits for it. */
+  /** Called with the first frame, or when there will be none: the page waits for it. */
   private there: () => void = () => {};
   private hiding: ReturnType<typeof setTimeout> | undefined;
   private reopening: ReturnType<typeof setTimeout> | undefined;
@@ -63,6 +63,7 @@ export class Live {
         return;
       }
       this.source = null;
+      this.there();
       void call("GET", "state").then(
         () => this.later(),
         () => this.later(),
@@ -78,6 +79,7 @@ export class Live {
 
   private close(state: LiveState): void {
     clearTimeout(this.reopening);
+    this.there();
     this.source?.close();
     this.source = null;
     this.state.value = state;

@@ -1,5 +1,6 @@
 // The address of the console as signals. The address is the state of a page: each filter, tab and open dialog stands in it.
 import { computed, signal } from "@preact/signals";
+import { isAwaiting } from "../api/arrival";
 
 export const BASE = "/console";
 
@@ -118,7 +119,10 @@ export function startRouter(): void {
   restoreScroll();
 }
 
-/** Scrolls to where the page was when it was left, as soon as it is tall enough again, unless a person scrolls before. */
+/**
+ * Scrolls to where the page was when it was left, and keeps it there until what the page reads is there, because a page is lower
+ * while it waits. A person who scrolls takes over.
+ */
 function restoreScroll(): void {
   const wanted: unknown = history.state?.scroll;
   if (typeof wanted !== "number" || wanted === 0) return window.scrollTo(0, 0);
@@ -129,15 +133,22 @@ function restoreScroll(): void {
     for (const name of HANDS) removeEventListener(name, stop);
   };
   for (const name of HANDS) addEventListener(name, stop, { passive: true });
-  const attempt = (): void => {
+  let readSince: number | null = null;
+  const attempt = (now: number): void => {
     if (isOver) return;
-    window.scrollTo(0, wanted);
-    if (Math.abs(window.scrollY - wanted) > 2 && performance.now() < until) requestAnimationFrame(attempt);
-    else stop();
+    if (Math.abs(window.scrollY - wanted) > 2) window.scrollTo(0, wanted);
+    readSince = isReading() ? null : (readSince ?? now);
+    if (now > until || (readSince !== null && now > readSince + STEADY_MS)) stop();
+    else requestAnimationFrame(attempt);
   };
   requestAnimationFrame(attempt);
 }
 
+/** True while the page lacks something that it reads. */
+const isReading = (): boolean => isAwaiting() || document.querySelector("#content [aria-busy=true]") !== null;
+
 /** What a person scrolls or leaves with. */
 const HANDS = ["wheel", "touchstart", "pointerdown", "keydown", "popstate"] as const;
 const RESTORE_MS = 10_000;
+/** What was read is drawn within this time. */
+const STEADY_MS = 500;
