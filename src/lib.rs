@@ -137,6 +137,7 @@ impl Gateway {
             plane: dataplane.handler(),
             http: dataplane.http_client(),
             exchanges: dataplane.exchanges(),
+            adaptations: dataplane::adaptations(),
             activity: dataplane.activity(),
             asset,
             build: BUILD,

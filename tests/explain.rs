@@ -181,3 +181,30 @@ async fn a_faulty_question_is_refused_by_its_field() {
         assert_eq!((answer.status, &answer.json()["error"]["param"]), (400, &json!(param)), "{question}");
     }
 }
+
+#[tokio::test]
+async fn an_explanation_names_the_adaptation_whose_fields_are_listed() {
+    let rig = Rig::start(POLICIES).await;
+    let asked = json!({"path": "/v1/messages", "body": {"model": "line", "max_tokens": 9,
+        "messages": [{"role": "user", "content": "hi"}]}});
+    let explained = rig.explain(asked).await;
+    assert_eq!(explained["candidates"][0], json!({"provider": "a", "model": "m", "adapted": "chat"}));
+    let tables = rig.admin.done("GET", "adaptations?client=messages&target=chat", Value::Null).await;
+    let [table] = &tables["data"].as_array().unwrap()[..] else { panic!("{tables}") };
+    let step = &table["steps"][0];
+    assert_eq!((&step["from"], &step["to"]), (&json!("messages"), &json!("chat")));
+    let fate = |field: &str| {
+        let fields = step["fields"].as_array().unwrap();
+        fields.iter().find(|row| row["field"] == field).map(|row| row["fate"].as_str().unwrap().to_owned())
+    };
+    assert_eq!(
+        (fate("temperature").as_deref(), fate("max_tokens").as_deref()),
+        (Some("exact"), Some("mapped"))
+    );
+    let chains = rig.admin.done("GET", "adaptations?target=bedrock", Value::Null).await;
+    let steps = |table: &Value| table["steps"].as_array().unwrap().len();
+    let clients =
+        chains["data"].as_array().unwrap().iter().map(|table| (table["client"].clone(), steps(table)));
+    let want = [("chat", 1), ("messages", 2), ("responses", 2)];
+    assert_eq!(clients.collect::<Vec<_>>(), want.map(|(client, steps)| (json!(client), steps)));
+}

@@ -14,6 +14,7 @@ use http::{Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::activity::Activity;
+use shared::adaptation::AdaptationTable;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
@@ -71,6 +72,8 @@ pub struct Params {
     pub http: Arc<dyn HttpClient>,
     /// The running exchanges of the data plane.
     pub exchanges: Arc<dyn Exchanges>,
+    /// The adaptations of the data plane.
+    pub adaptations: Vec<AdaptationTable>,
     /// The activity of the data plane.
     pub activity: Arc<Activity>,
     /// Looks up a file of the console by name.
@@ -162,6 +165,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         started_at_ms: shared::clock::unix_ms(),
         plane: params.plane,
         exchanges: params.exchanges,
+        adaptations: params.adaptations,
         recordings: Recordings::default(),
         http: params.http,
     };

@@ -40,3 +40,4 @@ mod worker;
 
 pub use self::dataplane::{Dataplane, Params, listen, new};
 pub use self::settings::Settings;
+pub use wire::adapt::tables as adaptations;

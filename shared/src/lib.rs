@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod activity;
+pub mod adaptation;
 pub mod address;
 pub mod alarm;
 pub mod answer_head;

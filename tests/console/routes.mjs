@@ -119,4 +119,24 @@ export const routeChecks = {
     assert.match(text, /^endpoints:\n {2}default:\n {4}failover:\n {6}- \{provider: echo, model: echo\}\n {6}- \{provider: voice, model: \w+\}\n$/);
     assert.deepEqual(await axe(page), []);
   },
+
+  async an_adaptation_shows_the_fate_of_each_field({ gateway, browser }) {
+    await gateway.api("POST", "providers", { id: "chat-alone", type: "compatible", base_url: "http://127.0.0.1:9/v1", models: ["m"] });
+    await gateway.api("POST", "endpoints", { name: "adapted", failover: [{ provider: "chat-alone", model: "m" }] });
+    const page = await browser.signedIn(gateway.key, "/routes/adapted");
+    await page.getByRole("button", { name: "Serves as chat: what changes" }).first().click();
+    const dialog = page.getByRole("dialog", { name: "Messages sent as chat" });
+    const rows = () => dialog.locator("tbody tr").allInnerTexts();
+    await dialog.getByText("translated", { exact: true }).first().waitFor();
+    assert.ok((await rows()).some((row) => row.startsWith("max_tokens")) && !(await rows()).some((row) => row.startsWith("temperature")));
+    await dialog.getByRole("button", { name: "Rejected" }).click();
+    assert.ok((await rows()).every((row) => row.includes("rejected with 400")));
+    await dialog.getByRole("button", { name: "All" }).click();
+    assert.ok((await rows()).some((row) => row.startsWith("temperature")));
+    assert.deepEqual(await axe(page), []);
+    await page.goBack();
+    await dialog.waitFor({ state: "detached" });
+    await gateway.api("DELETE", "endpoints/adapted");
+    await gateway.api("DELETE", "providers/chat-alone");
+  },
 };

@@ -4,6 +4,42 @@
 /** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
 
+/** An adaptation of requests in a client's protocol to a target's. */
+export type Adaptation = {
+  /** The client's protocol. */
+  client: string;
+  /** The translations, in order: one, or two by way of another protocol. A field has a fate in each of them. */
+  steps: AdaptationStep[];
+  /** The target's protocol. */
+  target: string;
+};
+
+/** One page of a list. */
+export type AdaptationPage = {
+  data: Adaptation[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** One translation of a request. */
+export type AdaptationStep = {
+  fields: AdaptedField[];
+  /** The protocol before it. */
+  from: string;
+  /** The protocol after it. */
+  to: string;
+};
+
+/** The fate of one field. */
+export type AdaptedField = {
+  /** `exact`: kept as it is; `mapped`: translated; `hint`: translated or dropped, without another meaning; `rejected`: 400. */
+  fate: string;
+  /** The path: `*` is any element, `[kind]` one of that `type`, `=value` only that value. */
+  field: string;
+  /** The field's destination, or the reason why it has none. */
+  note: string;
+};
+
 /** An alert, as stored and as the API shows it. */
 export type Alert = {
   /** In milliseconds since the Unix epoch; null if it was not acknowledged. */
@@ -219,6 +255,14 @@ export type BackupStarted = {
   started_at_ms: number;
   /** Always `running`. */
   status: string;
+};
+
+/** The last backups of the state. */
+export type BackupState = {
+  /** The failure of the last backup since the start of the gateway; null if it succeeded. */
+  last_failure: BackupFailure | null;
+  /** The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none. */
+  last_good_at_ms: number | null;
 };
 
 /** The archives of the gateway's state. */
@@ -696,6 +740,16 @@ export type ExplainedAffinity = {
   starts_at: ExplainedTarget;
 };
 
+/** A target that would be tried. */
+export type ExplainedCandidate = {
+  /** The protocol to which the request would be adapted; absent if the target speaks the client's. */
+  adapted?: string;
+  /** The provider's name of the model. */
+  model: string;
+  /** The ID of the provider. */
+  provider: string;
+};
+
 /** The explanation of one of several requests. */
 export type ExplainedCase = {
   /** The affinity of the request; null if it has none. */
@@ -703,7 +757,7 @@ export type ExplainedCase = {
   /** The time for all attempts, in milliseconds. */
   budget_ms: number | null;
   /** The targets in the order of the attempts. */
-  candidates: ExplainedTarget[];
+  candidates: ExplainedCandidate[];
   name: string;
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
@@ -753,7 +807,7 @@ export type Explanation = {
   /** The time for all attempts, in milliseconds. */
   budget_ms: number | null;
   /** The targets in the order of the attempts. */
-  candidates: ExplainedTarget[];
+  candidates: ExplainedCandidate[];
   /** The properties that a target needs: its protocol, and `vision`. */
   needs: string[];
   /** The operation of the path; null if the path has none. */
@@ -899,6 +953,7 @@ export type GatewayState = {
   alerts: OpenAlerts | null;
   /** Always true: the admin API requires authentication. */
   auth_required: boolean;
+  backup: BackupState;
   /** The time of the build, in RFC 3339. */
   built_at: string;
   /** The git commit, or `unknown`. */
@@ -2810,6 +2865,8 @@ export type StateCounts = {
 export type Step = {
   /** The number of the attempt among those at its target, from 1; absent for a skipped target. */
   attempt?: number;
+  /** The time until the target's circuit would admit an attempt, in milliseconds; absent unless `result` is `circuit_open`, and in records of earlier releases. */
+  circuit_wait_ms?: number;
   /** The time from the request's head to the first content, in microseconds; absent unless the attempt served. */
   first_content_us?: number;
   /** From the start of the attempt until the head of the answer, in microseconds; absent without an answer. */

@@ -72,3 +72,12 @@ test("a draft is written as the configuration file has it", () => {
     'endpoints:\n  "on":\n    preamble: "Be brief.\\nAlways."\n    failover:\n      - {provider: a, model: m}\n      - {provider: local, model: "llama3.2:1b \\"x\\""}\n',
   );
 });
+
+test("a target that serves by an adaptation says so", () => {
+  const adapted = case_("Text through Messages", { needs: ["messages"], candidates: [{ ...a, adapted: "chat" }, b] });
+  const [row] = rowsOf([adapted], [a, b]);
+  expect(row?.cells).toEqual([
+    { short: null, words: "serves, adapted to chat", adapted: ["messages", "chat"] },
+    { short: null, words: "serves" },
+  ]);
+});

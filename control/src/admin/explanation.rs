@@ -20,7 +20,7 @@ pub(super) struct Explanation {
     /// The meaning of the selector; null if it has none.
     resolved: Option<ResolvedSelector>,
     /// The targets in the order of the attempts.
-    candidates: Vec<ExplainedTarget>,
+    candidates: Vec<ExplainedCandidate>,
     /// The targets that would not be tried.
     passed_over: Vec<PassedOverTarget>,
     /// The time for all attempts, in milliseconds.
@@ -64,6 +64,17 @@ struct ExplainedTarget {
     provider: String,
     /// The provider's name of the model.
     model: String,
+}
+
+/// A target that would be tried.
+#[derive(Debug, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ExplainedCandidate {
+    #[serde(flatten)]
+    target: ExplainedTarget,
+    /// The protocol to which the request would be adapted; absent if the target speaks the client's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    adapted: Option<String>,
 }
 
 /// A target that would not be tried.

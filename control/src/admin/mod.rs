@@ -2,6 +2,7 @@
 //! unauthenticated callers cannot probe which paths exist.
 
 mod access;
+mod adaptations;
 mod alerts;
 mod anonymous;
 mod audit;
@@ -63,6 +64,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Method, Response};
+use shared::adaptation::AdaptationTable;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader, RUN_PATH};
@@ -137,6 +139,8 @@ pub(crate) struct App {
     pub(crate) http: Arc<dyn HttpClient>,
     /// The running exchanges of the data plane.
     pub(crate) exchanges: Arc<dyn Exchanges>,
+    /// The adaptations of the data plane.
+    pub(crate) adaptations: Vec<AdaptationTable>,
     pub(crate) recordings: run::recording::Recordings,
 }
 
@@ -380,6 +384,7 @@ static TABLES: &[&[Route]] = &[
     oauth::ROUTES,
     detect::ROUTES,
     registry::ROUTES,
+    adaptations::ROUTES,
     endpoints::ROUTES,
     extensions::ROUTES,
     catalog::ROUTES,

@@ -59,6 +59,14 @@ fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> 
     wire::adapt::ADAPTATIONS.iter().find(fits)
 }
 
+/// Returns the dialect to which requests in `dialect` are adapted for `target`; `None` if the target speaks it.
+pub(crate) fn adapted_to(target: &Target, dialect: Dialect) -> Option<Dialect> {
+    if target.speaks(dialect) {
+        return None;
+    }
+    adaptation(target, dialect).map(|pair| pair.target)
+}
+
 /// Translates the request into the target's protocol.
 pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Rejection> {
     if routed.head.dialect == Dialect::Videos {

@@ -4,13 +4,13 @@
 //! ```json
 //! { "operation": "chat_completions", "selector": "line", "stream": false, "needs": ["chat", "vision"],
 //!   "resolved": {"kind": "endpoint", "name": "line"},
-//!   "candidates": [{"provider": "a", "model": "m"}],
+//!   "candidates": [{"provider": "a", "model": "m", "adapted": "messages"}],
 //!   "passed_over": [{"provider": "b", "model": "m", "reason": "circuit_open", "wait_ms": 12000}],
 //!   "budget_ms": 120000, "affinity": {"key": "conversation-7", "starts_at": {"provider": "a", "model": "m"}},
 //!   "refusal": null, "path": null }
 //! ```
 //!
-//! `candidates` is in the order of the attempts; `reason` is one of the results in a record's trace. `refusal` is the
+//! `candidates` is in the order of the attempts; `adapted` is absent for targets that speak the client's protocol. `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
 //! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
 //! candidates if faults are assumed, otherwise it is null.
@@ -112,7 +112,7 @@ pub(crate) fn plan(
         "stream": question.stream,
         "needs": needs,
         "resolved": route.as_ref().map(resolved),
-        "candidates": candidates.into_iter().map(named).collect::<Vec<_>>(),
+        "candidates": candidates.into_iter().map(|target| candidate(target, dialect)).collect::<Vec<_>>(),
         "passed_over": passed_over,
         "budget_ms": u64::try_from(question.budget.as_millis()).unwrap_or(u64::MAX),
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
@@ -181,6 +181,16 @@ fn resolved(route: &Route) -> Value {
 
 fn named(target: &Target) -> Value {
     json!({"provider": target.provider.id, "model": target.model.id})
+}
+
+/// A target, with the dialect to which the request is adapted for it, if it is.
+fn candidate(target: &Target, dialect: Dialect) -> Value {
+    match adapt::adapted_to(target, dialect) {
+        None => named(target),
+        Some(adapted) => {
+            json!({"provider": target.provider.id, "model": target.model.id, "adapted": adapted.name()})
+        }
+    }
 }
 
 fn passed(target: &Target, result: StepResult, wait_ms: Option<u64>) -> Value {

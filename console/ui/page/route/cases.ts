@@ -40,11 +40,15 @@ export function casesFor(model: string, used: string[], keys: string[]): Explain
 
 const TEXTS = ["Text through Chat", "Text through Messages", "Text through Responses"] as const;
 
-/** What happens to a request at one target. `short` is null if the target serves. */
-export type Cell = { short: string | null; words: string };
+/** What happens to a request at one target. `short` is null if the target serves; `adapted` are the protocols of an adaptation. */
+export type Cell = { short: string | null; words: string; adapted?: [client: string, target: string] };
 
 export function cellOf(of: ExplainedCase, target: Target): Cell {
-  if (of.candidates.some((other) => sameTarget(other, target))) return { short: null, words: "serves" };
+  const candidate = of.candidates.find((other) => sameTarget(other, target));
+  const [protocol] = of.needs;
+  if (candidate?.adapted && protocol)
+    return { short: null, words: `serves, adapted to ${candidate.adapted}`, adapted: [protocol, candidate.adapted] };
+  if (candidate) return { short: null, words: "serves" };
   const passed = of.passed_over.find((other) => sameTarget(other, target));
   if (passed) {
     const words = stepWords({ ...target, result: passed.reason });

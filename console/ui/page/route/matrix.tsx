@@ -5,6 +5,7 @@ import type { Explanations } from "../../api/explain";
 import { useResource } from "../../api/resource";
 import type { Key, Page as PageOf, Target } from "../../api/types";
 import { Combobox, type Suggestion } from "../../part/combobox";
+import { Differences, showDifferences } from "../../part/differences";
 import { FormError } from "../../part/form";
 import { Icon } from "../../part/icon";
 import { Ref } from "../../part/links";
@@ -55,6 +56,7 @@ export function Matrix({ of, targets, keys, onKeys }: Props) {
           </tbody>
         </table>
       </div>
+      <Differences />
       {keys.length < KEYS_MAX && (
         <div class="add">
           <Combobox
@@ -92,7 +94,7 @@ function CellMark({ of }: { of: Cell }) {
     return (
       <>
         <Icon name="check" />
-        <span class="sr">serves</span>
+        {of.adapted ? <Adapted of={of.adapted} /> : <span class="sr">serves</span>}
       </>
     );
   }
@@ -101,5 +103,13 @@ function CellMark({ of }: { of: Cell }) {
       <Icon name="minus" small />
       {of.short}
     </span>
+  );
+}
+
+function Adapted({ of: [client, target] }: { of: [client: string, target: string] }) {
+  return (
+    <button type="button" class="link" aria-label={`Serves as ${target}: what changes`} onClick={() => showDifferences(client, target)}>
+      as {target}
+    </button>
   );
 }

@@ -114,6 +114,7 @@ impl Gateway {
             plane: Arc::new(Nowhere),
             http: Arc::new(Nowhere),
             exchanges: Arc::new(Nowhere),
+            adaptations: Vec::new(),
             activity: Arc::default(),
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },

@@ -28,6 +28,7 @@ use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
+use shared::adaptation::{AdaptationStep, AdaptationTable, AdaptedField};
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
@@ -250,6 +251,27 @@ pub fn find(client: Dialect, target: Dialect) -> Option<&'static Adaptation> {
     ADAPTATIONS.iter().find(|pair| pair.client == client && pair.target == target)
 }
 
+/// Returns every pair with the fate of each field.
+pub fn tables() -> Vec<AdaptationTable> {
+    ADAPTATIONS.iter().map(table).collect()
+}
+
+fn table(pair: &Adaptation) -> AdaptationTable {
+    let steps = match pair.via {
+        None => vec![step(pair)],
+        Some(via) => {
+            let pairs = [find(pair.client, via), find(via, pair.target)];
+            pairs.into_iter().flatten().map(step).collect()
+        }
+    };
+    AdaptationTable { client: pair.client, target: pair.target, steps }
+}
+
+fn step(pair: &Adaptation) -> AdaptationStep {
+    let field = |loss: &Loss| AdaptedField { field: loss.field, fate: loss.fate.name(), note: loss.note };
+    AdaptationStep { from: pair.client, to: pair.target, fields: pair.losses.iter().map(field).collect() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -260,6 +282,16 @@ mod tests {
             let pairs = ADAPTATIONS.iter().filter(|pair| pair.client == client);
             let targets: Vec<Dialect> = pairs.map(|pair| pair.target).collect();
             assert_eq!(targets, client.adapted_to(), "{client:?}");
+        }
+    }
+
+    #[test]
+    fn each_pair_has_a_table_of_fields_for_each_of_its_steps() {
+        for (table, pair) in tables().iter().zip(ADAPTATIONS) {
+            let ends = (table.steps.first().map(|step| step.from), table.steps.last().map(|step| step.to));
+            assert_eq!(ends, (Some(pair.client), Some(pair.target)));
+            assert_eq!(table.steps.len(), 1 + usize::from(pair.via.is_some()), "{pair:?}");
+            assert!(table.steps.iter().all(|step| !step.fields.is_empty()), "{table:?}");
         }
     }
 
