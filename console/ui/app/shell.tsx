@@ -12,6 +12,7 @@ import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, count, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
+import { shownTitle } from "../part/page";
 import { ALERTS, entryOf, HOME, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
@@ -203,7 +204,7 @@ function Bar({ onSearch }: { onSearch: () => void }) {
             <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
             <Icon name="chevron-right" small />
             <span aria-current="page" class="clip">
-              {below}
+              {entry.path === "/requests" ? below : shownTitle.value || below}
             </span>
           </>
         )}

@@ -177,19 +177,27 @@ const PAGES: Record<string, string> = {
   endpoint: "/routes/",
 };
 
+/** The name of a record's object, as the record has it; null if it has none. */
+function nameOf({ detail }: AuditRecord): string | null {
+  const found = [detail?.after, detail?.before].map((state) => (state as { name?: unknown } | null | undefined)?.name);
+  return found.find((name): name is string => typeof name === "string" && name !== "") ?? null;
+}
+
 function ObjectOf({ of }: { of: AuditRecord }) {
   const page = PAGES[of.object_kind];
+  const name = nameOf(of);
+  const look = name === null ? "mono" : undefined;
   return (
-    <>
-      <span class="muted">{of.object_kind}</span>{" "}
+    <span title={of.object_id}>
+      <span class="muted">{of.object_kind.replace(/_/g, " ")}</span>{" "}
       {page && of.object_id ? (
-        <a class="mono" href={href(page + encodeURIComponent(of.object_id))}>
-          {of.object_id}
+        <a class={look} href={href(page + encodeURIComponent(of.object_id))}>
+          {name ?? of.object_id}
         </a>
       ) : (
-        <span class="mono">{of.object_id}</span>
+        <span class={look}>{name ?? of.object_id}</span>
       )}
-    </>
+    </span>
   );
 }
 

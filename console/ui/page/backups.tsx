@@ -7,7 +7,7 @@ import { href } from "../app/router";
 import { Confirm } from "../part/dialog";
 import { Empty, Loaded, notify } from "../part/feedback";
 import { FormError, useSubmission } from "../part/form";
-import { ago, bytes, count, moment, plural, zoneName } from "../part/format";
+import { ago, bytes, moment, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Page } from "../part/page";
 
@@ -36,7 +36,7 @@ export function BackupsPage() {
     >
       <FormError error={submission.error} />
       <p class="alert">Not in an archive: encryption key, administrator key, config.yaml.</p>
-      <Loaded resource={backups}>{(data) => <Archives of={data} />}</Loaded>
+      <Loaded resource={backups}>{(data) => <Archives of={data} onCreate={create} />}</Loaded>
     </Page>
   );
 }
@@ -65,7 +65,7 @@ export function ageWords(archives: Backup[], now: number): { kind: "ok" | "warn"
   return { kind: now - last > OLD_MS ? "warn" : "ok", words: `The last good archive is of ${moment(last, now)}, ${ago(last, now)}` };
 }
 
-function Archives({ of }: { of: Backups }) {
+function Archives({ of, onCreate }: { of: Backups; onCreate: () => void }) {
   const [deleting, setDeleting] = useState<Backup | null>(null);
   const newest = [...of.data].sort((a, b) => b.name.localeCompare(a.name));
   const { kind, words } = ageWords(newest, Date.now());
@@ -78,8 +78,16 @@ function Archives({ of }: { of: Backups }) {
       )}
       <Card bare>
         {newest.length === 0 ? (
-          <Empty icon="archive" title="There is no backup yet">
-            The last {of.kept} are kept.
+          <Empty
+            icon="archive"
+            title="There is no backup yet"
+            action={
+              <button type="button" class="btn primary" onClick={onCreate} disabled={of.is_running}>
+                {of.is_running ? "Backup under way…" : "Create backup"}
+              </button>
+            }
+          >
+            An archive restores the gateway on another machine. The last {of.kept} are kept.
           </Empty>
         ) : (
           <div class="table-wrap" role="group" aria-label="Backups" tabIndex={0}>
@@ -167,7 +175,7 @@ function Holds({ of }: { of: NonNullable<Backup["manifest"]> }) {
   const rows = Object.values(of.rows).reduce((sum, rows) => sum + rows, 0);
   return (
     <span title={of.files.map(({ name, bytes: size }) => `${name} ${bytes(size)}`).join(", ")}>
-      {count(rows)} rows <span class="faint">of {of.gateway_version}</span>
+      {plural(rows, "row")} <span class="faint">by version {of.gateway_version}</span>
     </span>
   );
 }

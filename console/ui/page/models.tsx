@@ -10,7 +10,7 @@ import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { Empty, notify } from "../part/feedback";
 import { Field, Form, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
-import { ago, day, plural, price, short, UNKNOWN } from "../part/format";
+import { ago, capital, day, plural, price, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Facts, Page } from "../part/page";
@@ -76,7 +76,7 @@ export function ModelsPage() {
           columns={[
             {
               head: "Selector",
-              width: "5fr",
+              width: "7fr",
               cell: (model) => (
                 <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
                   {model.id}
@@ -148,8 +148,8 @@ function Filters() {
         onValue={(proven) => setParams({ proven })}
         options={[
           ["", "Proven or not"],
-          ["true", "inference proven"],
-          ["false", "unproven"],
+          ["true", "Inference proven"],
+          ["false", "Unproven"],
         ]}
       />
       <Select
@@ -158,8 +158,8 @@ function Filters() {
         onValue={(priced) => setParams({ priced })}
         options={[
           ["", "Priced or not"],
-          ["true", "price known"],
-          ["false", "price unknown"],
+          ["true", "Price known"],
+          ["false", "Price unknown"],
         ]}
       />
       {param("provider") && (
@@ -192,7 +192,7 @@ function Shown({ of }: { of: Model }) {
         rows={[
           ["Selector", <Copyable key="s" text={of.id} label="the selector" />],
           ["Provider", <Ref key="p" kind="provider" id={of.provider} name={of.provider} />],
-          ...CAPABILITIES.map((name): [string, string] => [WORDS[name], known(of[name])]),
+          ...CAPABILITIES.map((name): [string, string] => [capital(WORDS[name]), known(of[name])]),
           ["Context", short(of.context_window)],
           ["Output", short(of.max_output_tokens)],
           ["Protocols", of.protocols?.join(", ")],

@@ -17,6 +17,7 @@ import { type Item, Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { SignInCard } from "./oauth";
+import { ProviderCharts } from "./provider_charts";
 import { CircuitMark, ProviderStateMark } from "./providers";
 
 export function ProviderPage({ id }: { id: string }) {
@@ -103,6 +104,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
         <div class="page-stack">
           <SignInCard of={of} />
           <EvidenceCard of={of} onTest={() => prove("")} />
+          <ProviderCharts id={of.id} />
           <Models of={of} onProve={prove} />
         </div>
         <FactsCard of={of} health={health} />

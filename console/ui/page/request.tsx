@@ -6,8 +6,9 @@ import type { RequestRecord } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { clientName } from "../part/client_name";
 import { Copyable, CopyButton } from "../part/copy";
+import { Differences, showDifferences } from "../part/differences";
 import { Empty, Loaded } from "../part/feedback";
-import { ago, bytes, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
+import { ago, bytes, capital, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
 import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
@@ -59,9 +60,7 @@ export function sentenceOf(record: RequestRecord): string {
 function titleOf(record: RequestRecord): string {
   if (record.outcome === "completed" && record.provider) return `Answered by ${record.provider} / ${record.model}`;
   const [, word] = outcomeOf(record);
-  return record.provider
-    ? `${word[0]?.toUpperCase()}${word.slice(1)} at ${record.provider} / ${record.model}`
-    : `Failed with ${record.status}`;
+  return record.provider ? `${capital(word)} at ${record.provider} / ${record.model}` : `Failed with ${record.status}`;
 }
 
 function One({ of }: { of: FullRecord }) {
@@ -94,7 +93,7 @@ function One({ of }: { of: FullRecord }) {
             <dd class="value">
               <span class="state outcome">
                 <Mark kind={kind} />
-                <b>{word}</b>
+                <b>{capital(word)}</b>
               </span>
             </dd>
             <dd class="sub">
@@ -106,7 +105,7 @@ function One({ of }: { of: FullRecord }) {
           <Figure
             name="First token"
             value={duration(of.first_content_us)}
-            sub={lost ? `${duration(lost)} lost to failed attempts and pauses` : "no attempt failed"}
+            sub={lost ? `${duration(lost)} lost to failed attempts and pauses` : of.provider ? "no attempt failed" : "no target was tried"}
           />
           <Figure
             name="Total"
@@ -147,6 +146,7 @@ function One({ of }: { of: FullRecord }) {
         </div>
         <FactsCard of={of} session={session?.groups[0]?.points} />
       </div>
+      <Differences dropped={of.dropped} />
       {param("explain") && <ExplainAgain of={of} onClose={() => setParams({ explain: null })} />}
     </Page>
   );
@@ -155,7 +155,8 @@ function One({ of }: { of: FullRecord }) {
 /** `97 % of its input from cache`. */
 function cacheWords(of: FullRecord): string {
   const cached = of.tokens.cache_read ?? 0;
-  return cached ? `${Math.round((cached / inputOf(of)) * 100)} % of its input from cache` : "by known prices";
+  if (cached) return `${Math.round((cached / inputOf(of)) * 100)} % of its input from cache`;
+  return of.cost_micro_usd === 0 && inputOf(of) === 0 ? "nothing was used" : "by known prices";
 }
 
 /** The time before the attempt that answered: failed attempts, and the pauses between them where they were recorded. */
@@ -253,7 +254,10 @@ function Protocol({ of }: { of: FullRecord }) {
       {of.protocol}
       {of.adapted && (
         <>
-          , sent as {of.adapted} <span class="tag">adapted</span>
+          , sent as {of.adapted}{" "}
+          <button type="button" class="link" onClick={() => showDifferences(of.protocol ?? "", of.adapted ?? "")}>
+            What changed?
+          </button>
         </>
       )}
     </>

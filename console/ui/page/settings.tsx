@@ -4,9 +4,9 @@ import { useResource } from "../api/resource";
 import type { Config, GatewayState, Policies, Policy, Setting } from "../api/types";
 import { preferences } from "../app/preferences";
 import { href, param, setParams } from "../app/router";
-import { Loaded } from "../part/feedback";
+import { Empty, Loaded } from "../part/feedback";
 import { Select, Text } from "../part/form";
-import { ago, day, moment, UNKNOWN, zoneName } from "../part/format";
+import { ago, capital, day, moment, UNKNOWN, zoneName } from "../part/format";
 import { Card, Facts, Page } from "../part/page";
 
 export function SettingsPage() {
@@ -171,26 +171,50 @@ function Values({ of }: { of: Config }) {
         />
         <Select aria-label="Layer" value={layer} onValue={(layer) => setParams({ layer }, "replace")} options={LAYERS} />
       </div>
-      <div class="table-wrap" role="group" aria-label="Values" tabIndex={0}>
-        <table class="table settings">
-          <thead>
-            <tr>
-              <th scope="col">Variable and path in the file</th>
-              <th scope="col">Value</th>
-              <th scope="col">Default</th>
-              <th scope="col">Layer</th>
-              <th scope="col">A change needs</th>
-            </tr>
-          </thead>
-          <tbody>
-            {found.map((setting) => (
-              <Row key={setting.name} of={setting} isWanted={setting.name === wanted} />
-            ))}
-          </tbody>
-        </table>
-      </div>
-      {found.length === 0 && <p class="card-body muted">No setting fits.</p>}
+      {found.length === 0 ? (
+        <Empty
+          icon="settings-2"
+          title="No setting fits the filter"
+          action={
+            <button
+              type="button"
+              class="btn"
+              onClick={() => {
+                setText("");
+                setParams({ q: null, layer: null });
+              }}
+            >
+              Clear the filter
+            </button>
+          }
+        />
+      ) : (
+        <Table of={found} wanted={wanted} />
+      )}
     </Card>
+  );
+}
+
+function Table({ of, wanted }: { of: Setting[]; wanted: string }) {
+  return (
+    <div class="table-wrap" role="group" aria-label="Values" tabIndex={0}>
+      <table class="table settings">
+        <thead>
+          <tr>
+            <th scope="col">Variable and path in the file</th>
+            <th scope="col">Value</th>
+            <th scope="col">Default</th>
+            <th scope="col">Layer</th>
+            <th scope="col">A change needs</th>
+          </tr>
+        </thead>
+        <tbody>
+          {of.map((setting) => (
+            <Row key={setting.name} of={setting} isWanted={setting.name === wanted} />
+          ))}
+        </tbody>
+      </table>
+    </div>
   );
 }
 
@@ -224,7 +248,7 @@ function Row({ of, isWanted }: { of: Setting; isWanted: boolean }) {
 /** How often a target is tried again, and when a circuit opens. */
 function PolicyCard({ of }: { of: Policies }) {
   const lines = (policy: Policy): [string, string][] =>
-    Object.entries(policy).map(([name, value]) => [name.replace(/_/g, " "), String(value)]);
+    Object.entries(policy).map(([name, value]) => [capital(name.replace(/_/g, " ")), String(value)]);
   return (
     <Card title="Retries and circuits" aside={<span class="faint mono">policies</span>} bare>
       <Facts rows={lines(of.defaults)} />

@@ -3,7 +3,7 @@ import { useRef } from "preact/hooks";
 import { type Resource, useResource } from "../api/resource";
 import type { SeriesAnswer } from "../api/shapes";
 import type { ChargedFigures as Figures, Usage } from "../api/types";
-import { param, setParams } from "../app/router";
+import { href, param, setParams } from "../app/router";
 import { Bars, Lines as LineChart } from "../part/chart";
 import { Empty, ErrorBox, isSettled, Skeleton } from "../part/feedback";
 import { Select, Text } from "../part/form";
@@ -220,6 +220,7 @@ function Sums({ of, sums }: { of: View; sums: Usage }) {
   };
   const earlier = of.before?.data.value?.totals;
   const now = of.table.data.value?.totals;
+  const isFiltered = Object.keys(of.filters).length > 0;
   return (
     <Card
       title={`${figure.title} by ${span.bucket}, UTC`}
@@ -227,14 +228,32 @@ function Sums({ of, sums }: { of: View; sums: Usage }) {
         earlier &&
         now && (
           <span class="faint">
-            {figure.unit(figure.value(now))}, before {figure.unit(figure.value(earlier))}{" "}
-            {changeWords(figure.value(now), figure.value(earlier))}
+            {figure.unit(figure.value(now))}
+            {figure.value(earlier) === 0
+              ? ", nothing before"
+              : `, before ${figure.unit(figure.value(earlier))} ${changeWords(figure.value(now), figure.value(earlier))}`}
           </span>
         )
       }
     >
       {sums.data.length === 0 ? (
-        <Empty icon="chart-column" title="Nothing was used in this period" />
+        <Empty
+          icon="chart-column"
+          title={isFiltered ? "Nothing fits the filter in this time" : "Nothing was used in this time"}
+          action={
+            isFiltered ? (
+              <a class="btn" href={href("/usage")}>
+                Clear the filter
+              </a>
+            ) : (
+              <a class="btn primary" href={href("/connect")}>
+                Connect a client
+              </a>
+            )
+          }
+        >
+          {isFiltered ? null : "Sums of requests, tokens and cost appear here with the first request."}
+        </Empty>
       ) : (
         <Bars
           times={times}

@@ -88,6 +88,13 @@ type FrameProps = Props & {
   seriesAt?: (i: number, value: number) => number;
 };
 
+/** The values at which the axis has a line: one for each label, and only the lowest if there is nothing to measure. */
+export function ticksOf(highest: number, ceiling: number, tick: number, unit: (value: number) => string): number[] {
+  if (highest === 0) return [0];
+  const ticks = Array.from({ length: Math.round(ceiling / tick) + 1 }, (_, n) => n * tick);
+  return ticks.filter((value, n) => n === 0 || n === ticks.length - 1 || unit(value) !== unit(ticks[n + 1] ?? 0));
+}
+
 /** Axes, cursor, marks, spoken values and the legend around what `draw` returns. */
 function Frame(props: FrameProps) {
   const { times, series, unit, timeText, summary, marks = [], height = HEIGHT, highest, draw, onPeriod, onSeries, seriesAt } = props;
@@ -161,14 +168,19 @@ function Frame(props: FrameProps) {
         }}
       >
         <svg class="chart-plot" width={width} height={height} viewBox={`0 0 ${Math.max(1, width)} ${height}`} aria-hidden="true">
-          {Array.from({ length: Math.round(ceiling / tick) + 1 }, (_, n) => (
-            <g key={n}>
-              <line class={n ? "chart-grid" : "chart-base"} x1={LEFT} x2={width - RIGHT} y1={y(n * tick)} y2={y(n * tick)} />
-              <text class="chart-y" x={LEFT - 8} y={y(n * tick) + 4}>
-                {unit(n * tick)}
+          {ticksOf(highest, ceiling, tick, unit).map((value) => (
+            <g key={value}>
+              <line class={value ? "chart-grid" : "chart-base"} x1={LEFT} x2={width - RIGHT} y1={y(value)} y2={y(value)} />
+              <text class="chart-y" x={LEFT - 8} y={y(value) + 4}>
+                {unit(value)}
               </text>
             </g>
           ))}
+          {highest === 0 && (
+            <text class="chart-none" x={(LEFT + width) / 2} y={(top + height - BOTTOM) / 2}>
+              Nothing in this time
+            </text>
+          )}
           {labels.map((i) =>
             x(i) > LEFT + 12 && x(i) < width - 24 ? (
               <text key={i} class="chart-x" x={x(i) + (slot > 40 ? slot / 2 : 0)} y={height - 6}>
@@ -300,19 +312,35 @@ function placeOf(at: number, times: number[], x: (i: number) => number): number 
 
 type FlagsProps = { marks: ChartMark[]; placeOf: (at: number) => number; width: number };
 
-/** The labels of marks. A label that the next one would cover is left out, its mark stays; the last one may stand before its mark. */
+/** A label's place: at the right of its mark, or before it. */
+export type FlagPlace = { room: number; isBefore: boolean } | null;
+
+/** Places the labels of marks, the first at the left. One that another would cover is left out; the last one may stand before its mark. */
+export function flagsOf(places: number[], width: number): FlagPlace[] {
+  let taken = 0;
+  return places.map((from, i) => {
+    const next = places[i + 1];
+    const after = Math.min(FLAG_MOST, (next ?? width) - from - FLAG_GAP);
+    const before = Math.min(FLAG_MOST, from - FLAG_GAP - taken);
+    const isBefore = next === undefined && after < FLAG_LEAST;
+    const room = isBefore ? before : after;
+    if (room < FLAG_LEAST) return null;
+    taken = isBefore ? from : from + room;
+    return { room, isBefore };
+  });
+}
+
+/** The labels of marks. */
 function Flags({ marks, placeOf, width }: FlagsProps) {
+  const places = marks.map(({ at }) => placeOf(at));
+  const flags = flagsOf(places, width);
   return (
     <>
       {marks.map(({ at, text, href }, i) => {
-        const from = placeOf(at);
-        const next = marks[i + 1];
-        const room = (next ? placeOf(next.at) : width) - from - 16;
-        const isBefore = !next && room < FLAG_LEAST;
-        if (room < FLAG_LEAST && !isBefore) return null;
-        const style = isBefore
-          ? { right: `${width - from + 9}px`, maxWidth: "200px", marginLeft: "0" }
-          : { left: `${from}px`, maxWidth: `${Math.min(200, room)}px` };
+        const [flag, from] = [flags[i], places[i] ?? 0];
+        if (!flag) return null;
+        const maxWidth = `${flag.room}px`;
+        const style = flag.isBefore ? { right: `${width - from + 9}px`, maxWidth, marginLeft: "0" } : { left: `${from}px`, maxWidth };
         return href ? (
           <a key={`${at} ${text}`} class="chart-flag" href={href} style={style}>
             {text}
@@ -327,8 +355,10 @@ function Flags({ marks, placeOf, width }: FlagsProps) {
   );
 }
 
-/** A label needs this room, in pixels. */
+/** A label takes at least and at most this room, in pixels, and keeps this distance. */
 const FLAG_LEAST = 60;
+const FLAG_MOST = 200;
+const FLAG_GAP = 16;
 
 /** Stacked bars. A failure among a thousand successes gets a sign above its bar. */
 export function Bars(props: Props) {

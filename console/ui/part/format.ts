@@ -120,3 +120,6 @@ export function bytes(n: number | null | undefined): string {
 
 /** `1 key`, `3 keys`. */
 export const plural = (n: number, one: string, many = `${one}s`): string => `${count(n)} ${n === 1 ? one : many}`;
+
+/** `completed` as `Completed`. */
+export const capital = (word: string): string => `${word[0]?.toUpperCase() ?? ""}${word.slice(1)}`;

@@ -1,4 +1,5 @@
 // Icons, and the marks of states: a shape of their own for each, so that colour is never the only sign.
+import { capital } from "./format";
 import { ICONS } from "./icons";
 
 export type IconName = keyof typeof ICONS;
@@ -34,7 +35,7 @@ export function State({ kind, word }: { kind: MarkKind; word: string }) {
   return (
     <span class="state">
       <Mark kind={kind} />
-      {word}
+      {capital(word)}
     </span>
   );
 }

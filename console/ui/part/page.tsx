@@ -1,6 +1,7 @@
 // The frame of a page: its title, its way back, tabs and facts.
+import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { href, param, path } from "../app/router";
 
 export type Crumb = { text: string; to: string };
@@ -13,9 +14,16 @@ type PageProps = {
   children: ComponentChildren;
 };
 
+/** The title of the page that is shown; empty while it is read. */
+export const shownTitle = signal("");
+
 export function Page({ title, lead, actions, children }: PageProps) {
-  useEffect(() => {
+  useLayoutEffect(() => {
     document.title = `${title} · llmgw`;
+    shownTitle.value = title;
+    return () => {
+      shownTitle.value = "";
+    };
   }, [title]);
   return (
     <>

@@ -6,7 +6,7 @@ import { headlineOf, marksWithin, onCourse, outcomesOf, ownChanges, providerLine
 import { ordered, silenceOf, stateOf } from "../page/overview/running";
 import { folded } from "../page/overview/spend";
 import { noticed, reasonWords } from "../page/overview/verdict";
-import { labelled, lineOf } from "../part/chart";
+import { flagsOf, labelled, lineOf, ticksOf } from "../part/chart";
 
 const points = (change: Partial<Points>): Points => {
   const zeros = [0, 0, 0];
@@ -173,4 +173,21 @@ test("the live stream keeps what changed, and begins again with each connection"
   expect([[...live.running.value.keys()], live.more.value]).toEqual([["req_2"], 3]);
   live.take("hello", { at_ms: 3, version: "1", generation: 1 });
   expect([live.providers.value.size, live.changes.value.length, live.running.value.size]).toEqual([0, 0, 0]);
+});
+
+test("labels of marks keep apart, and the last one stands before its mark if there is room", () => {
+  expect(flagsOf([100, 500], 600).map((flag) => flag?.room)).toEqual([200, 84]);
+  expect(flagsOf([100, 590], 600)).toEqual([
+    { room: 200, isBefore: false },
+    { room: 200, isBefore: true },
+  ]);
+  expect(flagsOf([300, 560, 590], 600).map((flag) => flag?.isBefore)).toEqual([false, undefined, true]);
+  expect(flagsOf([300, 350, 380, 590], 600).filter((flag) => flag?.isBefore)).toEqual([]);
+});
+
+test("an axis has each label once, and an empty chart has only its base", () => {
+  const count = (n: number): string => String(Math.round(n));
+  expect(ticksOf(1, 1, 0.5, count)).toEqual([0, 1]);
+  expect(ticksOf(9, 10, 5, count)).toEqual([0, 5, 10]);
+  expect(ticksOf(0, 1, 0.5, count)).toEqual([0]);
 });

@@ -63,6 +63,12 @@ export function TokensCard({ of }: { of: FullRecord }) {
   const total = inputOf(of) + outputOf(of);
   const lines = classesOf(of);
   const units = Object.entries(of.units).filter(([, amount]) => amount > 0);
+  if (lines.length === 0 && units.length === 0)
+    return (
+      <Card title="Tokens and cost" aside={<span class={`tag ${kind}`}>{words}</span>}>
+        <p class="muted">{of.provenance === "none" ? "No usage is known: no upstream answered." : "Nothing was used."}</p>
+      </Card>
+    );
   const isSumOnly = of.cost_micro_usd !== null && lines.length > 0 && lines.every((line) => line.price === null);
   return (
     <Card title="Tokens and cost" aside={<span class={`tag ${kind}`}>{words}</span>} bare>

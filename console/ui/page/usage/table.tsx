@@ -21,7 +21,10 @@ type Props = {
 const titleOf = (by: string): string =>
   by
     .split(",")
-    .map((name) => BY.find(([id]) => id === name)?.[1] ?? name)
+    .map((name, i) => {
+      const title = BY.find(([id]) => id === name)?.[1] ?? name;
+      return i ? title.toLowerCase() : title;
+    })
     .join(" and ");
 
 const HEADS = ["Requests", "Input", "Output", "First token", "Total time", "Cost"];
@@ -29,6 +32,7 @@ const HEADS = ["Requests", "Input", "Output", "First token", "Total time", "Cost
 export function Lines({ of, before, by, span, filters }: Props) {
   const was = (line: UsageLine): UsageLine | undefined => before?.data.find((other) => nameOf(other, by) === nameOf(line, by));
   const unpriced = of.totals?.requests_unpriced ?? 0;
+  if (of.data.length === 0) return null;
   return (
     <Card title={`By ${titleOf(by).toLowerCase()}`} bare>
       <div class="table-wrap" role="group" aria-label="Sums" tabIndex={0}>
