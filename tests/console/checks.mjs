@@ -430,7 +430,7 @@ export const checks = {
     const paths = [
       "/", "/?period=7d&by=model", "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
       "/alerts", "/alerts?state=any", "/alerts?alert=none", "/alerts/rules", "/alerts/rules?new=1", "/alerts/rules?edit=rule_spend_anomaly", "/webhooks", "/webhooks?new=1", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, "/outbox", "/outbox?state=dead",
-      "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/playground", "/providers", "/providers?state=faulty", "/providers?tab=extensions", "/providers?tab=extensions&new=1", "/providers?tab=extensions&extension=none", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes?new=1", "/access", "/access?tab=humans&new=1",
+      "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/playground", "/providers", "/providers?state=faulty", "/providers?tab=extensions", "/providers?tab=extensions&new=1", "/providers?tab=extensions&extension=none", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes/default?differences=messages-bedrock", "/routes?new=1", "/access", "/access?tab=humans&new=1",
       `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/projects/${id}/access`, `/access/humans/${ada.id}/access`, `/keys/${made.id}/access?allowed=true`, `/access/humans/${ada.id}`,
       "/keys", "/keys?new=1", "/keys?project=none", `/keys/${made.id}`, `/keys/${made.id}?edit=1`, "/keys/none", "/nothing/here",
     ];
@@ -458,7 +458,7 @@ async function look(gateway, browser, paths) {
     await settled(page);
     page.off("request", count);
     // A dialog asks for what it offers to choose from.
-    const isDialog = /=1|=choose/.test(path);
+    const isDialog = /=1|=choose|differences=/.test(path);
     if (!isDialog && asked.length > 4) faults.push(`${path} asks ${asked.length} times: ${asked.join(" ")}`);
     for (const { colorScheme, width } of VIEWS) {
       await page.emulateMedia({ colorScheme });

@@ -9,6 +9,7 @@ import { checks } from "./checks.mjs";
 import { effectChecks } from "./effects.mjs";
 import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
+import { hostileChecks } from "./hostile.mjs";
 import { keyboardChecks } from "./keyboard.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { alertChecks } from "./alerts.mjs";
@@ -33,6 +34,7 @@ const tables = [
   keyboardChecks,
   proofChecks,
   strangerChecks,
+  hostileChecks,
   setupChecks,
   alertChecks,
   playgroundChecks,

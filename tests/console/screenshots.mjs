@@ -1,13 +1,15 @@
-// Takes the pictures of docs/images: fills a gateway with a week of plausible traffic and visits its pages.
+// Takes the pictures of docs/images: fills a gateway with a week of plausible traffic and visits its pages. With a second folder,
+// every page goes there, empty and full, light and dark, wide and narrow, to be looked at.
 
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
 import { Browser, settled } from "./browser.mjs";
+import { EMPTY, everyPage } from "./every_page.mjs";
 import { Gateway } from "./gateway.mjs";
 import { Upstream } from "./upstream.mjs";
 
-const [binary, home, chromium, faketime, folder] = process.argv.slice(2);
+const [binary, home, chromium, faketime, folder, allFolder] = process.argv.slice(2);
 const MINUTES = 60;
 const DAY = 24 * 60;
 
@@ -29,9 +31,11 @@ const browser = new Browser();
 await browser.start(chromium, gateway.origin);
 
 await picture("set-up", "/setup?step=providers");
+if (allFolder) await takeEmpty();
 const keys = await configure();
 await fill(keys);
-await takeAll();
+await takeShown();
+if (allFolder) await takeEvery("full", await everyPage(gateway), gateway.key);
 
 await browser.stop();
 upstream.stop();
@@ -73,6 +77,8 @@ async function configure() {
   const limit = (project, dollars) => post("quotas", { subject: { kind: "project", id: projects[project] }, metric: "cost_micro_usd", window: "month", limit: dollars * 1_000_000 });
   await limit("agents", 120);
   await limit("website", 4).catch((error) => console.error(error.message));
+  await post("webhooks", { name: "on-call", url: "https://hooks.example.org/llmgw", kinds: ["provider_down", "quota_warning"] }).catch((error) => console.error(error.message));
+  await post("backups", {});
   return { agents: await key("ci-agents", "agents"), ada: await key("ada-laptop", "agents"), widget: await key("chat-widget", "website"), notebooks: await key("notebooks", "research") };
 }
 
@@ -114,7 +120,34 @@ async function fill(keys) {
   for (let n = 0; n < 5; n += 1) void ask(...kinds[turn++ % kinds.length]).catch(() => {});
 }
 
-async function takeAll() {
+/** Takes the pages of a gateway without data, whose clock is right. */
+async function takeEmpty() {
+  const fresh = new Gateway(binary, join(home, "empty"));
+  mkdirSync(fresh.home);
+  await fresh.start();
+  browser.origin = fresh.origin;
+  await takeEvery("empty", EMPTY, fresh.key);
+  browser.origin = gateway.origin;
+  await fresh.stop();
+}
+
+/** Takes pages in both themes and widths, whole. */
+async function takeEvery(state, pages, key) {
+  for (const [theme, width] of [["light", 1440], ["dark", 1440], ["light", 390], ["dark", 390]]) {
+    const page = await browser.signedIn(key, "/settings", { theme, width });
+    for (const [name, path] of Object.entries(pages)) {
+      await page.setViewportSize({ width, height: 900 });
+      await page.goto(`${browser.origin}/console${path}`);
+      await settled(page);
+      const height = await page.evaluate(() => document.documentElement.scrollHeight);
+      await page.setViewportSize({ width, height: Math.min(Math.max(height, 700), 2400) });
+      await page.screenshot({ path: join(allFolder, `${state}-${name}-${width}-${theme}.png`) });
+    }
+    await page.context().close();
+  }
+}
+
+async function takeShown() {
   const { data } = await gateway.api("GET", "requests?failed_over=true&outcome=completed&limit=200");
   const told = data.toSorted((a, b) => (b.results?.length ?? 0) - (a.results?.length ?? 0))[0];
   const pages = { overview: "/", request: `/requests/${told.request_id}`, route: "/routes/coding?fail=openai-main%3Ahang", usage: "/usage?by=model", providers: "/providers" };

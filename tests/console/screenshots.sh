@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# usage: screenshots.sh PATH-OF-LLMGW [FOLDER]   takes the pictures of docs/images: a gateway with a week of scripted traffic, in Chromium.
+# usage: screenshots.sh PATH-OF-LLMGW [FOLDER [FOLDER-OF-ALL]]   takes the pictures of docs/images: a gateway with a week of scripted traffic, in
+# Chromium. Into a second folder it takes every page, empty and full, light and dark, 1440 and 390 pixels wide, to be looked at.
 # Root installs chromium and faketime (Debian's packages) where they are missing. It takes about two minutes and is no part of CI.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,5 +14,6 @@ command -v chromium >/dev/null && faketime >/dev/null || apt-get install -y -qq 
 
 home=$(mktemp -d)
 trap 'rm -rf "$home"' EXIT
-mkdir -p "$folder"
-timeout --kill-after=5 600 node "$here/screenshots.mjs" "$binary" "$home" "$(command -v chromium)" "$(faketime | head -n 1)" "$folder"
+all=${3:+$(realpath -m "$3")}
+mkdir -p "$folder" ${all:+"$all"}
+timeout --kill-after=5 1200 node "$here/screenshots.mjs" "$binary" "$home" "$(command -v chromium)" "$(faketime | head -n 1)" "$folder" "$all"

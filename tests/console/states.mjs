@@ -9,7 +9,25 @@ import { join } from "node:path";
 import { axe, settled, sideways } from "./browser.mjs";
 import { Gateway } from "./gateway.mjs";
 
-const PATHS = ["/", "/requests", "/usage", "/providers", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/keys", "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/providers?tab=extensions", "/audit", "/backups", "/settings", "/setup"];
+/** Every page, with an object of each kind. */
+async function pathsOf(gateway) {
+  const { id: project } = await gateway.api("POST", "projects", { name: "states" });
+  const human = await gateway.api("POST", "principals", { name: "Stately" });
+  const made = await gateway.api("POST", "keys", { name: "state", project });
+  await gateway.chat(made.key, "default", "hi");
+  const { data } = await gateway.api("GET", `requests?key=${made.id}&limit=1`);
+  return [
+    "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?figure=latency", "/providers", "/providers?tab=extensions", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/access?tab=humans", `/access/projects/${project}`, `/access/projects/${project}/access`, `/access/humans/${human.id}`,
+    "/keys", `/keys/${made.id}`, `/keys/${made.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/audit/1", "/backups", "/settings", "/setup",
+  ];
+}
+
+/** The pages that can be empty, with a filter that finds nothing where they never are. */
+const EMPTY = [
+  "/", "/requests", "/requests?outcome=cut", "/usage", "/usage?by=client&figure=outcomes", "/usage?key=none", "/providers?state=faulty", "/providers?tab=extensions", "/routes", "/models?q=none", "/access", "/access?tab=humans", "/keys", "/keys?state=revoked", "/quotas", "/connect", "/alerts", "/alerts?state=open", "/webhooks", "/outbox", "/audit?action=none", "/backups", "/settings?q=nothing-like-it",
+];
+/** Of them those whose content is more than a list. */
+const SPOKEN = ["/", "/usage?by=client&figure=outcomes", "/connect"];
 
 /** A window of 720 pixels is one of 1440 at 200 %. */
 const VIEWS = [
@@ -48,7 +66,8 @@ const PARTS = (url) => /\/admin\/api\/(?!session|state|setup|live)/.test(url.hre
 export const stateChecks = {
   async pages_that_wait_or_fail_are_accessible({ gateway, browser }) {
     const error = { error: { code: "internal", message: "The database is busy. Try again.", param: null, request_id: "req_of_the_check", type: "server_error" } };
-    const faults = await inTwo(browser, gateway.key, PATHS, async (page, path) => {
+    const paths = await pathsOf(gateway);
+    const faults = await inTwo(browser, gateway.key, paths, async (page, path) => {
       const found = [];
       const held = [];
       const hold = (route) => void held.push(route);
@@ -69,11 +88,13 @@ export const stateChecks = {
     });
     browser.faults = browser.faults.filter((fault) => !fault.includes("status of 500"));
     assert.deepEqual(faults, []);
+    console.log(`figure  ${paths.length} pages while they load and after an error`);
   },
 
   async pages_without_an_answer_of_the_gateway_are_accessible({ gateway, browser }) {
+    const paths = await pathsOf(gateway);
     browser.isStopped = true;
-    const faults = await inTwo(browser, gateway.key, PATHS, async (page, path) => {
+    const faults = await inTwo(browser, gateway.key, paths, async (page, path) => {
       await page.goto(`${browser.origin}/console${path}`);
       await settled(page);
       const silence = (route) => route.abort();
@@ -100,11 +121,16 @@ export const stateChecks = {
     browser.origin = fresh.origin;
     try {
       await fresh.api("DELETE", "endpoints/default").catch(() => {});
-      const faults = await inTwo(browser, fresh.key, ["/", "/requests", "/usage", "/routes", "/access", "/access?tab=humans", "/keys", "/quotas", "/connect", "/alerts", "/alerts?kind=disk_low", "/webhooks", "/outbox", "/outbox?state=dead", "/providers?tab=extensions", "/audit?action=none", "/backups", "/models?q=none", "/settings?q=nothing-like-it"], async (page, path) => {
+      const faults = await inTwo(browser, fresh.key, EMPTY, async (page, path) => {
         await page.goto(`${browser.origin}/console${path}`);
         await settled(page);
-        return faultsOf(page, `${path} empty`);
+        const told = await page.evaluate(() => [...document.querySelectorAll("main .empty")].map((node) => `${node.querySelector("h1, h2")?.innerText}: ${node.querySelector("p, a, button")?.innerText}`));
+        const found = await faultsOf(page, `${path} empty`);
+        if (!SPOKEN.includes(path) && !told.some((text) => !text.includes("undefined"))) found.push(`${path} does not say why it is empty or what to do: ${told}`);
+        if (await page.locator("main table:not(:has(tbody tr))").count()) found.push(`${path} has a table of headings alone`);
+        return found;
       });
+      console.log(`figure  ${EMPTY.length} pages and filters without content`);
       assert.deepEqual(faults, []);
     } finally {
       browser.origin = visited;
