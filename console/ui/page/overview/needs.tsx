@@ -20,7 +20,9 @@ function alertNeeds(open: OpenAlerts | null | undefined): Need[] {
   if (!open || open.total === 0) return [];
   const urgent = open.bad > 0;
   const note = urgent ? `${count(open.bad)} of them urgent.` : "None is urgent.";
-  return [{ key: "alerts", kind: urgent ? "bad" : "warn", text: plural(open.total, "open alert"), to: href("/alerts", { state: "open" }), note }];
+  return [
+    { key: "alerts", kind: urgent ? "bad" : "warn", text: plural(open.total, "open alert"), to: href("/alerts", { state: "open" }), note },
+  ];
 }
 
 /** The last backup, if it failed or is too old. */
