@@ -177,9 +177,12 @@ const PAGES: Record<string, string> = {
   endpoint: "/routes/",
 };
 
-/** The name of a record's object, as the record has it; null if it has none. */
-function nameOf({ detail }: AuditRecord): string | null {
-  const found = [detail?.after, detail?.before].map((state) => (state as { name?: unknown } | null | undefined)?.name);
+/** The name of a record's object, as the record has it; null if it has none. A new key stands beside its quotas, a rotated one beside the old. */
+export function nameOf({ detail, object_kind }: Pick<AuditRecord, "detail" | "object_kind">): string | null {
+  type State = { [member: string]: State | string | undefined } | null | undefined;
+  const named = (state: State): State | string => state?.name;
+  const states = [detail?.after, detail?.before] as State[];
+  const found = states.flatMap((state) => [named(state), ...[object_kind, "new"].map((part) => named(state?.[part] as State))]);
   return found.find((name): name is string => typeof name === "string" && name !== "") ?? null;
 }
 

@@ -4,7 +4,7 @@ import type { Backup, RequestRecord, Setting, UsageLine } from "../api/types";
 import { matching, searchable } from "../app/palette";
 import { match } from "../app/router";
 import { wordsOf } from "../app/sign_in";
-import { chainWords, differences } from "../page/audit";
+import { chainWords, differences, nameOf } from "../page/audit";
 import { ageWords } from "../page/backups";
 import { filled } from "../page/connect";
 import { bodyOf } from "../page/connect_provider";
@@ -254,4 +254,14 @@ test("a change is a share of what was before", () => {
 test("a press on a stacked bar takes the part below the pointer", () => {
   const series = [[4], [0], [6]].map((values, i) => ({ name: String(i), values, className: "" }));
   expect([0, 3.9, 4, 9.9, 10, -1].map((value) => stackedAt(series, 0, value))).toEqual([0, 0, 2, 2, -1, -1]);
+});
+
+test("an audit record names its object wherever the record has the name", () => {
+  const of = (after: unknown, before?: unknown) =>
+    nameOf({ object_kind: "key", detail: { after, before } } as Parameters<typeof nameOf>[0]);
+  expect(of({ name: "ci" })).toBe("ci");
+  expect(of({ key: { name: "ci" }, quotas: [] })).toBe("ci");
+  expect(of({ old: {}, new: { name: "rotated" } })).toBe("rotated");
+  expect(of(null, { name: "deleted" })).toBe("deleted");
+  expect([of("text"), of({ key: "text" }), of({ name: "" }), of(undefined)]).toEqual([null, null, null, null]);
 });

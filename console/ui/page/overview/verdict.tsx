@@ -138,11 +138,17 @@ export function VerdictCard({ verdict, setup }: Props) {
   );
 }
 
+/** `endpoint.replace of endpoint/coding`; an id that only the gateway understands is left out. */
+export function changeWords({ action, object }: Pick<ChangeBefore, "action" | "object">): string {
+  const id = object.slice(object.indexOf("/") + 1);
+  return /^[a-z]{3}_/.test(id) || id === "" ? action : `${action} of ${object}`;
+}
+
 function LastChange({ of }: { of: ChangeBefore }) {
   return (
     <>
       {" Last change before: "}
-      {clock(of.at_ms)}, <a href={href("/audit", { open: String(of.audit_id) })}>{`${of.action} of ${of.object}`}</a>
+      {clock(of.at_ms)}, <a href={href("/audit", { open: String(of.audit_id) })}>{changeWords(of)}</a>
       {` by ${of.actor}.`}
     </>
   );
