@@ -282,8 +282,11 @@ async fn the_state_shows_the_last_intact_backup_and_its_failure() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0xff;
     std::fs::write(&path, bytes).unwrap();
-    backups(&gateway).await;
-    assert_eq!(state().await["backup"]["last_good_at_ms"], Value::Null, "a damaged archive is no backup");
+    wait::eventually("a damaged archive that is no backup", async || {
+        backups(&gateway).await;
+        state().await["backup"]["last_good_at_ms"].is_null().then_some(())
+    })
+    .await;
 
     std::fs::remove_dir_all(&folder).unwrap();
     std::fs::write(&folder, "in the way").unwrap();

@@ -1,9 +1,10 @@
 // Charts over time as SVG: stacked bars and lines with a cursor that the pointer and the arrow keys move, spoken values, and
 // marks for changes. Series share one array of moments.
 import type { ComponentChildren } from "preact";
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { preferences } from "../app/preferences";
 import { UNKNOWN } from "./format";
+import { useWidth } from "./width";
 
 /** A value of null is a gap. */
 export type Series = { name: string; values: (number | null)[]; className: string };
@@ -63,20 +64,6 @@ const RIGHT = 8;
 const BOTTOM = 22;
 /** The room that labels of marks take above the plot. */
 const MARKS_TOP = 24;
-
-function useWidth() {
-  const ref = useRef<HTMLDivElement>(null);
-  const [width, setWidth] = useState(0);
-  useLayoutEffect(() => {
-    const node = ref.current;
-    if (!node) return;
-    const observer = new ResizeObserver(() => setWidth(node.clientWidth));
-    observer.observe(node);
-    setWidth(node.clientWidth);
-    return () => observer.disconnect();
-  }, []);
-  return [ref, width] as const;
-}
 
 /** Where a moment and a value lie, in pixels. */
 type Scale = { x: (i: number) => number; y: (value: number) => number; slot: number };

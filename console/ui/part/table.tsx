@@ -4,6 +4,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { List } from "../api/list";
 import { ErrorBox, Skeleton } from "./feedback";
 import { clock, moment, plural, zoneName } from "./format";
+import { useWidth } from "./width";
 
 export type Column<T> = {
   head: string;
@@ -41,6 +42,7 @@ export function inSight(count: number, height: number, top: number, view: number
 
 export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: Props<T>) {
   const body = useRef<HTMLTableSectionElement>(null);
+  const [wrap, wide] = useWidth();
   const count = list.count;
   const [[from, to], setRange] = useState<[number, number]>([0, 60]);
   const height = rowHeight();
@@ -86,15 +88,19 @@ export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: P
   }
   const shares = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? 0 : Number.parseFloat(width)), 0) || 1;
   const fixed = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? width : 0), 0);
-  const widthOf = (width: Column<T>["width"]): string =>
-    typeof width === "number" ? `${width}px` : `calc((100% - ${fixed}px) * ${Number.parseFloat(width) / shares})`;
+  // Shares are in pixels: a table takes no width that is calculated from a percentage.
+  const left = Math.max(wide, least) - fixed;
+  const widthOf = (width: Column<T>["width"]): string => {
+    if (typeof width === "number") return `${width}px`;
+    return wide ? `${Math.floor((left * Number.parseFloat(width)) / shares)}px` : "auto";
+  };
   const last = Math.min(to, count);
   return (
     <>
       {list.error.value && (
         <ErrorBox error={list.error.value} retry={() => (list.next.value ? list.more() : list.load())} since={list.readAt.value} />
       )}
-      <div class={list.error.value ? "table-wrap stale" : "table-wrap"} role="group" aria-label={label} tabIndex={0}>
+      <div class={list.error.value ? "table-wrap stale" : "table-wrap"} ref={wrap} role="group" aria-label={label} tabIndex={0}>
         <table class="table fixed" aria-rowcount={list.next.value ? -1 : count + 1} style={{ minWidth: `${least}px` }}>
           <colgroup>
             {columns.map((column) => (
