@@ -28,7 +28,6 @@ PAUSE = float(os.environ.get("WORD_PAUSE", "0.02"))  # seconds before each word 
 INFO = {
     "protocol": 1,
     "name": "Words",
-    "version": "1.0",
     "providers": [{"id": "words", "name": "Repeats words", "protocols": ["chat"], "credential": "none"}],
 }
 MODELS = {"data": [{"id": "echo", "display_name": "Echo", "context_window": 8192}]}
@@ -64,9 +63,10 @@ class Extension(BaseHTTPRequestHandler):
             self.close_connection = True
             return self.error(413, "The request is too large.")
         body = self.rfile.read(length)
-        if not self.is_signed(body):
-            return None
-        url = urllib.parse.urlsplit(self.path)
+        return self.answer(urllib.parse.urlsplit(self.path), body) if self.is_signed(body) else None
+
+    def answer(self, url, body):
+        """Answers a signed request."""
         if urllib.parse.parse_qs(url.query).get("dialect") != ["chat"]:
             return self.error(400, "The only dialect is chat.")
         try:

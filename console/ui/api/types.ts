@@ -471,7 +471,7 @@ export type Credential = {
 };
 
 /** The use of a credential by a provider of an extension. */
-export type CredentialUse = "none" | "optional" | "required";
+export type CredentialUse = "none" | "optional" | "required" | "sign_in";
 
 /** A declared model. Absent members are unknown. */
 export type DeclaredModel = {
@@ -1636,6 +1636,8 @@ export type OauthSignIn = {
   lacks: string | null;
   /** The last error since the last success; null if there is none. */
   last_error: OauthSignInError | null;
+  /** True if a sign-in on another device may be possible. */
+  on_device: boolean;
   /** The address to register with the vendor as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set. */
   redirect_uri: string | null;
   /** The time of the last renewal, in milliseconds since the Unix epoch; null if there was none. */
@@ -2032,7 +2034,7 @@ export type Provider = {
   location: string | null;
   /** The declared models, as IDs or with what is known about them. */
   models: WrittenModel[];
-  /** The vendor's OAuth addresses; absent for a provider that no human signs in to. */
+  /** The vendor's OAuth addresses; absent for a provider that no human signs in to, or whose extension knows them. */
   oauth?: OauthSettings;
   /** The ID of the human to whom it is private; null if all may use it. */
   owner: string | null;

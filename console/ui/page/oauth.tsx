@@ -50,10 +50,9 @@ export function SignInCard({ of }: { of: Provider }) {
     });
   const [mark, word] = STATES[signIn.state] ?? ["off", signIn.state];
   const isConnected = signIn.connected_at_ms !== null;
-  const hasDevice = Boolean(of.oauth?.device_authorization_url);
   return (
     <Card title="Sign-in">
-      <p class="help">{EXPERIMENTAL}</p>
+      <p class="help">{of.extension ? `The extension ${of.extension} signs in to its vendor.` : EXPERIMENTAL}</p>
       <Facts
         rows={[
           ["State", <State key="s" kind={mark} word={word} />],
@@ -84,7 +83,7 @@ export function SignInCard({ of }: { of: Provider }) {
             Disconnect
           </button>
         )}
-        {hasDevice && (
+        {signIn.on_device && (
           <button type="button" class="btn" onClick={() => start("device")} disabled={submission.busy}>
             Use another device
           </button>

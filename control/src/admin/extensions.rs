@@ -17,7 +17,7 @@ use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::extensions::{CreateExtension, DeleteExtension, EditExtension, RecordProbe};
 use crate::config::BaseUrl;
 use crate::db::extensions::{self, ExtensionRow};
-use crate::extension::ExtensionAccess;
+use crate::extension::open;
 use crate::extension::probe::probe as run_probe;
 use crate::extension::shown::ShownExtension;
 
@@ -142,7 +142,7 @@ async fn probe(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     call.no_fields()?;
     let row = find(&call).await?;
-    let access = ExtensionAccess::open(&row, &call.app.keys).map_err(|_| {
+    let (_, access) = open(&row, &call.app.keys).map_err(|_| {
         ApiError::new(
             ErrorKind::Internal,
             "The secret of the extension cannot be decrypted. Set it again with PATCH extensions/{name}.",

@@ -9,7 +9,7 @@ use crate::connection::{
 use crate::db::providers;
 
 /// Returns the provider instance with this id. The configuration file takes precedence over the database.
-pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {
+pub(super) fn find(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<ProviderConnection>> {
     let sign_ins = SignIns::of_one(write.db, write.keys, id)?;
     let of_file = write.file.providers.iter().find(|provider| provider.id.as_str() == id);
     let connection = match of_file.map(Arc::clone) {
@@ -23,7 +23,12 @@ pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<Rou
             ProviderConnection::of_row(&Arc::new(held), shadow_of(write.file, id), &sign_ins)
         }
     };
-    let connection = connected(write, connection)?;
+    connected(write, connection).map(Some)
+}
+
+/// Returns the standing and the models of the provider instance with this id.
+pub(crate) fn lookup(write: &Write<'_>, id: &str) -> rusqlite::Result<Option<RoutedProvider>> {
+    let Some(connection) = find(write, id)? else { return Ok(None) };
     let models = connection.read.as_deref().map(|read| known_models(read, write.catalog)).unwrap_or_default();
     Ok(Some(RoutedProvider { standing: connection.standing, models }))
 }

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::lookup::find;
 use super::providers::owner_exists;
 use super::{Command, CommandRefusal, Done, Write};
 use crate::config::{ConnectionAuth, Provider};
-use crate::connection::StoredProvider;
 use crate::credential::oauth::{OauthConnection, OauthTokens, TokenSet};
 use crate::db::audit::AuditEntry;
 use crate::db::oauth::{self, PutError};
@@ -23,7 +23,7 @@ pub(crate) struct KeepSignIn {
     pub(crate) provider: String,
     /// The human who signed in.
     pub(crate) owner: String,
-    /// The settings that the tokens were granted for.
+    /// The binding of the issuer that granted the tokens.
     pub(crate) binding: String,
     pub(crate) tokens: TokenSet,
     pub(crate) account: Option<String>,
@@ -65,8 +65,8 @@ pub(crate) struct ForgetSignIn {
 impl Command for KeepSignIn {
     fn apply(self: Box<Self>, write: &Write<'_>) -> Result<Done, CommandRefusal> {
         let provider = connectable(write, &self.provider)?;
-        let settings = provider.oauth.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth);
-        if settings.is_none_or(|settings| settings.binding(provider.origin.as_ref()) != self.binding) {
+        let issuer = provider.issuer.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth);
+        if issuer.is_none_or(|issuer| issuer.binding(provider.origin.as_ref()) != self.binding) {
             return Err(CommandRefusal::conflict(
                 "The settings of the provider were changed during the sign-in. Connect it again.",
             ));
@@ -155,13 +155,10 @@ impl Command for ForgetSignIn {
 }
 
 /// Returns the provider instance of the file or of the database that routing uses under this ID.
-pub(crate) fn connectable(write: &Write<'_>, id: &str) -> Result<Arc<Provider>, CommandRefusal> {
-    if let Some(provider) = write.file.providers.iter().find(|provider| provider.id.as_str() == id) {
-        return Ok(Arc::clone(provider));
-    }
-    let row = providers::find(write.db, id)?.ok_or_else(|| CommandRefusal::not_found("provider", id))?;
-    let stored = StoredProvider::of(row, Vec::new(), write.keys, write.environment);
-    stored.read.map_err(CommandRefusal::conflict)
+fn connectable(write: &Write<'_>, id: &str) -> Result<Arc<Provider>, CommandRefusal> {
+    let found = find(write, id)?.ok_or_else(|| CommandRefusal::not_found("provider", id))?;
+    let reason = found.standing.reason();
+    found.read.ok_or_else(|| CommandRefusal::conflict(reason.unwrap_or_default()))
 }
 
 /// Makes `owner` the owner of an instance of the database that has none. Refuses one that belongs to another human.

@@ -97,16 +97,14 @@ pub(super) fn partner(layers: &mut Layers<'_>, needed_by: &[&str], warnings: &mu
         (None, _) if !needed_by.is_empty() => warnings.push(format!(
             "{CLIENT_ID} is not set, so no sign-in to the OAuth providers of the file ({providers}) can begin"
         )),
-        (None, Some(_)) => {
-            warnings.push(format!("{PUBLIC_BASE_URL} has no effect without {CLIENT_ID}"));
-        }
-        (None, None) if partner.has_client_secret => {
+        (None, _) if partner.has_client_secret => {
             warnings.push(format!("{CLIENT_SECRET} has no effect without {CLIENT_ID}"));
         }
         (Some(_), None) => warnings.push(format!(
             "{CLIENT_ID} is set without {PUBLIC_BASE_URL}, so OAuth sign-ins work with a device code only"
         )),
-        (None, None) | (Some(_), Some(_)) => {}
+        // Sign-ins at extensions need no client.
+        (None, _) | (Some(_), Some(_)) => {}
     }
     partner
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::env::{CORE_DUMPS, Environment, VARIABLES};
 use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
-use super::model::{Config, ConnectionAuth, Routing};
+use super::model::{Config, Routing};
 use super::seed::Seed;
 use super::{identity, plain_secrets, schema, serving, validate};
 use crate::regular_file;
@@ -104,9 +104,9 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let usage_db = layers.flag("LLMGW_USAGE_DB", None);
     let prices_url = layers.optional("LLMGW_PRICES_URL", None);
     let backup_schedule = identity::backup_schedule(&mut layers);
-    let signed_in = routing.providers.iter().filter(|provider| provider.auth == ConnectionAuth::Oauth);
-    let signed_in: Vec<&str> = signed_in.map(|provider| provider.id.as_str()).collect();
-    let partner = identity::partner(&mut layers, &signed_in, &mut warnings);
+    let with_client = routing.providers.iter().filter(|provider| provider.issuer.is_some());
+    let with_client: Vec<&str> = with_client.map(|provider| provider.id.as_str()).collect();
+    let partner = identity::partner(&mut layers, &with_client, &mut warnings);
     let preamble = layers.take(
         "LLMGW_GATEWAY_PREAMBLE",
         environment.text("LLMGW_GATEWAY_PREAMBLE"),

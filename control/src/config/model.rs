@@ -24,7 +24,8 @@ use super::env::{Environment, Schedule};
 use super::file::Version;
 use super::layer::Setting;
 use super::seed::Seed;
-use crate::credential::oauth::{NO_SETTINGS, NO_SIGN_IN, OauthConnection, OauthSettings, OauthTokens};
+use crate::credential::extension::ExtensionAccess;
+use crate::credential::oauth::{NO_SETTINGS, NO_SIGN_IN, OauthConnection, OauthTokens, TokenIssuer};
 use crate::credential::{CredentialContext, Sign, Surroundings};
 
 /// A static key of an administrator.
@@ -300,8 +301,8 @@ pub struct Provider {
     pub is_anonymous: bool,
     /// Projects that may use it although a human owns it.
     pub shared_with: Vec<ProjectId>,
-    /// Its OAuth addresses and client.
-    pub(crate) oauth: Option<Arc<OauthSettings>>,
+    /// The issuer of its tokens, if humans sign in to it. For the `extension` kind, it is set when the instance is connected.
+    pub(crate) issuer: Option<Arc<TokenIssuer>>,
     /// The sign-in of a human at its vendor; filled in when file and database are merged.
     pub(crate) signed_in: Option<Arc<OauthConnection>>,
 }
@@ -323,9 +324,9 @@ impl Provider {
 
     /// Returns the tokens of its sign-in, or the reason why requests cannot use it.
     pub(crate) fn oauth_tokens(&self, now_ms: u64) -> Result<&OauthTokens, &'static str> {
-        let settings = self.oauth.as_ref().ok_or(NO_SETTINGS)?;
+        let issuer = self.issuer.as_ref().ok_or(NO_SETTINGS)?;
         let connection = self.signed_in.as_ref().ok_or(NO_SIGN_IN)?;
-        connection.usable(&settings.binding(self.origin.as_ref()), now_ms)
+        connection.usable(&issuer.binding(self.origin.as_ref()), now_ms)
     }
 
     /// True if it cannot be used because it has no key.
@@ -343,8 +344,8 @@ pub struct ExtensionLink {
     pub provider: String,
     /// The HTTP version of its connections.
     pub http: HttpVersion,
-    /// The secret of the extension, once the instance is connected to it.
-    pub secret: Option<Secret<String>>,
+    /// The access to the extension, once the instance is connected to it.
+    pub(crate) access: Option<Arc<ExtensionAccess>>,
 }
 
 /// The use of a key for a provider instance that is stored outside the configuration file: in `secrets.json` or sealed in

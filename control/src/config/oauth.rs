@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use shared::provider::{Auth, ProviderKind};
+use shared::provider::{Auth, ProviderKind, Reach};
 
 use super::address::oauth_address;
 use super::model::ConnectionAuth;
 use super::provider::{ProviderReader, key};
 use super::raw;
-use crate::credential::oauth::{ClientAuth, OauthClient, OauthSettings};
+use crate::credential::oauth::{ClientAuth, OauthClient, OauthSettings, TokenIssuer};
 
 impl ProviderReader<'_> {
-    /// Reads the `oauth` settings. `None` if there are none, or if they are faulty.
-    pub(super) fn oauth(&mut self, kind: &ProviderKind, auth: ConnectionAuth) -> Option<Arc<OauthSettings>> {
+    /// Reads the `oauth` settings. `None` if there are none, if they are faulty, or if an extension issues the tokens.
+    pub(super) fn oauth(&mut self, kind: &ProviderKind, auth: ConnectionAuth) -> Option<Arc<TokenIssuer>> {
         let raw = self.raw;
         let Some(oauth) = &raw.oauth else {
             if kind.auth == Auth::Oauth {
@@ -22,6 +22,12 @@ impl ProviderReader<'_> {
         };
         if auth != ConnectionAuth::Oauth {
             self.note(&[key("oauth")], format!("auth {} has no oauth settings; omit them", auth.name()));
+            return None;
+        }
+        if matches!(kind.reach, Reach::Extension) {
+            if *oauth != raw::Oauth::default() {
+                self.note(&[key("oauth")], "the extension knows its vendor; write oauth: {}");
+            }
             return None;
         }
         if self.raw.headers.keys().any(|name| name.eq_ignore_ascii_case("authorization")) {
@@ -40,7 +46,7 @@ impl ProviderReader<'_> {
             self.note(&[key("oauth"), key("authorize_url")], message);
         }
         self.oauth_texts(oauth);
-        Some(Arc::new(OauthSettings {
+        Some(Arc::new(TokenIssuer::Vendor(Box::new(OauthSettings {
             authorize_url,
             token_url: token_url?,
             userinfo_url: self.oauth_url("userinfo_url", oauth.userinfo_url.as_ref()),
@@ -54,7 +60,7 @@ impl ProviderReader<'_> {
             },
             authorize_params: oauth.authorize_params.clone(),
             client: self.oauth_client(),
-        }))
+        }))))
     }
 
     fn oauth_url(&mut self, name: &str, url: Option<&String>) -> Option<String> {

@@ -66,8 +66,8 @@ impl ProviderReader<'_> {
             self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         }
         self.echo_only_for_echo(kind);
-        let oauth = self.oauth(kind, auth);
-        let extension = self.extension(kind, auth);
+        let issuer = self.oauth(kind, auth);
+        let extension = self.extension(kind);
         Some(Provider {
             id: ProviderId::new(self.id),
             kind,
@@ -98,7 +98,7 @@ impl ProviderReader<'_> {
             owner: None,
             is_anonymous: false,
             shared_with: Vec::new(),
-            oauth,
+            issuer,
             signed_in: None,
         })
     }
@@ -203,7 +203,7 @@ impl ProviderReader<'_> {
     }
 
     /// Reads the extension of an instance, and checks that no other setting interferes with its signature.
-    fn extension(&mut self, kind: &ProviderKind, auth: ConnectionAuth) -> Option<ExtensionLink> {
+    fn extension(&mut self, kind: &ProviderKind) -> Option<ExtensionLink> {
         let raw = self.raw;
         let written = [("extension", &raw.extension), ("extension_provider", &raw.extension_provider)];
         if !matches!(kind.reach, Reach::Extension) {
@@ -222,9 +222,6 @@ impl ProviderReader<'_> {
         for name in raw.headers.keys().filter(|name| is_of_extensions(name)) {
             self.note(&[key("headers"), key(name)], "is set by llmgw itself on requests to extensions");
         }
-        if auth == ConnectionAuth::Oauth {
-            self.note(&[key("auth")], "type extension takes its credential as api_key; omit auth");
-        }
         if raw.extension.is_none() {
             self.note(&[key("extension")], "type extension needs the name of an extension");
         }
@@ -232,7 +229,7 @@ impl ProviderReader<'_> {
             name: raw.extension.clone()?,
             provider: raw.extension_provider.clone().unwrap_or_else(|| self.id.to_owned()),
             http: self.http_version(),
-            secret: None,
+            access: None,
         })
     }
 

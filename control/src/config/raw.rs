@@ -158,13 +158,14 @@ pub(super) struct Provider {
     pub(super) http_version: HttpVersion,
     /// Options of the type `echo`, which simulate failures.
     pub(super) echo: Option<Echo>,
-    /// The vendor's OAuth addresses, for a provider that a human signs in to.
+    /// The vendor's OAuth addresses, for a provider that a human signs in to; `{}` for the type `extension`, whose extension
+    /// knows them.
     pub(super) oauth: Option<Oauth>,
 }
 
 /// The vendor's OAuth addresses. The client is that of `LLMGW_PARTNER_CLIENT_ID` and `LLMGW_PARTNER_CLIENT_SECRET`.
 /// Addresses are `https://`; `http://` only on this machine.
-#[derive(Default, Deserialize, JsonSchema)]
+#[derive(Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Oauth {
     /// The page on which a human consents. Optional with `device_authorization_url`.
@@ -189,7 +190,7 @@ pub(super) struct Oauth {
 }
 
 /// Where the secret of the OAuth client is sent.
-#[derive(Clone, Copy, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ClientAuth {
     #[default]

@@ -1,4 +1,5 @@
-//! Connects provider instances of the kind `extension` to their extensions, which set their address and their secret.
+//! Connects provider instances of the kind `extension` to their extensions, which set their address, their secret and the
+//! issuer of their tokens.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,9 +8,11 @@ use rusqlite::Connection as Db;
 use shared::provider::path::Place;
 use shared::routing::Origin;
 
-use crate::config::{ExtensionLink, Provider};
+use crate::config::{BaseUrl, ConnectionAuth, ExtensionLink, Provider};
+use crate::credential::extension::ExtensionAccess;
+use crate::credential::oauth::{ExtensionIssuer, TokenIssuer};
 use crate::db::extensions;
-use crate::extension::ExtensionAccess;
+use crate::extension::open;
 use crate::vault::VaultKeys;
 
 /// The extensions of the database, opened.
@@ -20,7 +23,7 @@ pub(crate) struct Extensions(BTreeMap<String, OpenedExtension>);
 struct OpenedExtension {
     enabled: bool,
     /// `None` if its secret cannot be decrypted.
-    access: Option<ExtensionAccess>,
+    opened: Option<(BaseUrl, Arc<ExtensionAccess>)>,
 }
 
 /// A provider instance as it can be used.
@@ -38,14 +41,14 @@ impl Extensions {
     /// Reads and opens all extensions.
     pub(crate) fn read(db: &Db, keys: &VaultKeys) -> rusqlite::Result<Self> {
         let opened = |row: extensions::ExtensionRow| {
-            let access = ExtensionAccess::open(&row, keys).ok();
-            if access.is_none() {
+            let opened = open(&row, keys).ok().map(|(address, access)| (address, Arc::new(access)));
+            if opened.is_none() {
                 tracing::warn!(
                     extension = row.name,
                     "the secret of an extension cannot be decrypted; set it again"
                 );
             }
-            (row.name, OpenedExtension { enabled: row.enabled, access })
+            (row.name, OpenedExtension { enabled: row.enabled, opened })
         };
         Ok(Self(extensions::page(db, None, "", i64::MAX)?.into_iter().map(opened).collect()))
     }
@@ -60,17 +63,19 @@ impl Extensions {
             let why = format!("There is no extension '{name}'. Add it with POST extensions.");
             return ConnectedProvider::Faulty(why);
         };
-        let Some((origin, secret)) = extension
-            .access
+        let Some((origin, access)) = extension
+            .opened
             .as_ref()
-            .and_then(|access| Some((origin(access, link, provider)?, access.secret().clone())))
+            .and_then(|(address, access)| Some((origin(address, link, provider)?, access)))
         else {
             let why = format!("The secret of the extension '{name}' cannot be decrypted. Set it again.");
             return ConnectedProvider::Faulty(why);
         };
         let connected = Arc::new(Provider {
             origin: Some(origin),
-            extension: Some(ExtensionLink { secret: Some(secret), ..link.clone() }),
+            issuer: (provider.auth == ConnectionAuth::Oauth)
+                .then(|| Arc::new(TokenIssuer::Extension(ExtensionIssuer::new(access, &link.provider)))),
+            extension: Some(ExtensionLink { access: Some(Arc::clone(access)), ..link.clone() }),
             disabled: !extension.enabled,
             ..Provider::clone(provider)
         });
@@ -82,7 +87,7 @@ impl Extensions {
     }
 }
 
-fn origin(access: &ExtensionAccess, link: &ExtensionLink, provider: &Provider) -> Option<Origin> {
+fn origin(address: &BaseUrl, link: &ExtensionLink, provider: &Provider) -> Option<Origin> {
     let place = Place { provider: Some(&link.provider), ..Place::default() };
-    access.address().origin(provider.kind.layout("")?, true, &place, link.http).ok()
+    address.origin(provider.kind.layout("")?, true, &place, link.http).ok()
 }

@@ -136,11 +136,14 @@ impl ProviderConnection {
 
     /// Connects the instance to its extension, if it belongs to one.
     pub(crate) fn connected(mut self, extensions: &Extensions) -> Self {
-        let Some(provider) = self.read.as_ref().filter(|_| self.standing == ProviderStanding::Ready) else {
-            return self;
-        };
+        // A sign-in is found unusable as long as its extension is unknown.
+        let may_work = matches!(self.standing, ProviderStanding::Ready | ProviderStanding::NotConnected(_));
+        let Some(provider) = self.read.as_ref().filter(|_| may_work) else { return self };
         match extensions.connect(provider) {
-            ConnectedProvider::Ready(provider) => self.read = Some(provider),
+            ConnectedProvider::Ready(provider) => {
+                self.standing = ProviderStanding::of(&provider);
+                self.read = Some(provider);
+            }
             ConnectedProvider::Disabled(provider, why) => {
                 self.read = Some(provider);
                 self.standing = ProviderStanding::ExtensionDisabled(why);

@@ -69,6 +69,8 @@ pub(crate) struct ShownSignIn {
     pub(crate) refreshed_at_ms: Option<u64>,
     /// The last error since the last success; null if there is none.
     pub(crate) last_error: Option<SignInError>,
+    /// True if a sign-in on another device may be possible.
+    pub(crate) on_device: bool,
     /// The address to register with the vendor as redirect URI; null if `LLMGW_OAUTH_PUBLIC_BASE_URL` is not set.
     pub(crate) redirect_uri: Option<String>,
     /// The settings that are missing for a sign-in in a browser; null if it is possible.
@@ -108,6 +110,7 @@ impl ShownSignIn {
             connected_at_ms: held.map(|held| held.connected_at_ms),
             refreshed_at_ms: held.and_then(|held| held.refreshed_at_ms),
             last_error: failure.map(SignInError::of),
+            on_device: false,
             redirect_uri: None,
             lacks: None,
         }

@@ -2,6 +2,7 @@
 //! for access tokens, which are requested and renewed in the background.
 
 mod entra;
+pub(crate) mod extension;
 mod grant;
 pub(crate) mod oauth;
 mod token_renewal;
@@ -68,25 +69,24 @@ impl Sign {
             });
         };
         let text = key.expose().trim();
+        let plain = |name, text| plain_header(name, text).map(|(name, value)| Self::Header(name, value));
         match auth {
             // The token of an OAuth connection comes from its sign-in, not from a key.
             Auth::None | Auth::Oauth => Ok(Self::Nothing),
             Auth::Bearer => bearer(text),
-            Auth::Header(name) => Ok(Self::Header(HeaderName::from_static(name), value(text)?)),
+            Auth::Header(name) => plain(name, text),
             Auth::Aws { service } if text.contains(':') => {
                 signer(text, service, around.region).map(Self::Aws)
             }
             Auth::Aws { .. } => bearer(text),
             Auth::Google if text.starts_with('{') => Grant::read(text).map(Self::Token),
-            Auth::Google if is_express(text) => {
-                Ok(Self::Header(HeaderName::from_static("x-goog-api-key"), value(text)?))
-            }
+            Auth::Google if is_express(text) => plain("x-goog-api-key", text),
             Auth::Google => bearer(text),
             // A ready access token (JWT), obtained outside the gateway.
             Auth::Azure if text.starts_with("eyJ") && text.contains('.') => bearer(text),
             Auth::Azure => match Entra::read(text, around) {
                 Some(entra) => entra.map(Grant::entra).map(Self::Token),
-                None => Ok(Self::Header(HeaderName::from_static("api-key"), value(text)?)),
+                None => plain("api-key", text),
             },
         }
     }
@@ -98,6 +98,11 @@ const EXPRESS_KEYS: [&str; 2] = ["AIza", "AQ."];
 /// True if `key` is an API key of Google Cloud, which implies its project.
 pub(crate) fn is_express(key: &str) -> bool {
     EXPRESS_KEYS.iter().any(|start| key.trim().starts_with(start))
+}
+
+/// Returns the header called `name` that carries `credential` alone.
+fn plain_header(name: &'static str, credential: &str) -> Result<(HeaderName, HeaderValue), &'static str> {
+    Ok((HeaderName::from_static(name), value(credential)?))
 }
 
 /// Returns the header that carries `token`.

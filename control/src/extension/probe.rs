@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::Method;
 use serde::{Deserialize, Serialize};
 use shared::clock::unix_ms;
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 use tokio::task::JoinSet;
 
-use super::ExtensionAccess;
 use super::protocol::{CredentialUse, Info, InfoProvider};
 use crate::catalog::evidence::CatalogFailure;
 use crate::catalog::listing;
+use crate::credential::extension::ExtensionAccess;
 
 /// The result of a probe of an extension.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -162,7 +161,7 @@ async fn fetch(
     limits: HttpLimits,
 ) -> Result<Bytes, CatalogFailure> {
     let silent = |message: &str| CatalogFailure::unanswered(unix_ms(), message, &access.secrets());
-    let request = access.request(Method::GET, path, Bytes::new()).map_err(|error| silent(&error))?;
+    let request = access.get(path).map_err(silent)?;
     let answer = http.send(request, limits).await.map_err(|error| silent(&error.to_string()))?;
     if answer.status().as_u16() != 200 {
         let status = answer.status().as_u16();

@@ -75,6 +75,8 @@ pub(crate) enum CredentialUse {
     Optional,
     /// It needs one.
     Required,
+    /// It needs that of a human who signs in.
+    SignIn,
 }
 
 impl Info {
@@ -117,6 +119,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::credential::oauth::extension::{
+        CodeExchange, CredentialRefresh, DevicePoll, SignInPage, SignInStart,
+    };
 
     /// The answer to `GET /v1/{provider}/models`.
     #[derive(schemars::JsonSchema)]
@@ -158,6 +163,53 @@ mod tests {
         code: Option<String>,
     }
 
+    /// The answer to the start of a sign-in on another device (RFC 8628).
+    #[derive(schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct DeviceCode {
+        /// Any text of 1 to 16,384 bytes, which `/oauth/poll` gets.
+        device_code: String,
+        /// The code that the human types, at most 64 characters.
+        user_code: String,
+        /// The page on which the human types it, at most 2,048 bytes: `https://`, or `http://` on this machine.
+        verification_uri: String,
+        /// The page with the code in its address.
+        verification_uri_complete: Option<String>,
+        /// The time in which the human must consent, in seconds; at most 1,800.
+        expires_in: u64,
+        /// The pause between two polls, in seconds, from 1 to 60; absent: 5.
+        interval: Option<u64>,
+    }
+
+    /// The answer to `/oauth/exchange`, `/oauth/poll` and `/refresh` (RFC 6749 section 5.1).
+    #[derive(schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct Credential {
+        /// The credential, which requests carry in `X-LLMGW-Credential`: 1 to 16,384 printable ASCII characters without spaces.
+        access_token: String,
+        /// The text with which `/refresh` renews the credential, of the same form. Absent in an answer of `/refresh`: the one
+        /// before stays valid. Absent in others: the credential cannot be renewed.
+        refresh_token: Option<String>,
+        /// The lifetime of the credential in seconds; absent: unknown.
+        expires_in: Option<u64>,
+        /// The permissions that the vendor granted, separated by spaces; shown to people.
+        scope: Option<String>,
+        /// The name of the account; shown to people.
+        account: Option<String>,
+    }
+
+    /// The body of an error of `/oauth/start`, `/oauth/exchange`, `/oauth/poll` and `/refresh`, with a status of 400 to 499
+    /// (RFC 6749 section 5.2, RFC 8628 section 3.5).
+    #[derive(schemars::JsonSchema)]
+    #[expect(dead_code, reason = "only its schema is used")]
+    struct SignInError {
+        /// `invalid_grant` if the vendor has refused the code or the refresh for good, `authorization_pending` or `slow_down` in
+        /// an answer to a poll, or any other word.
+        error: String,
+        /// The reason, for people.
+        error_description: Option<String>,
+    }
+
     /// Compares `docs/extensions.schema.json` with these types; `LLMGW_WRITE_REFERENCE=1` writes it instead.
     #[test]
     #[expect(clippy::disallowed_methods, reason = "the switch of a test run, no setting of the gateway")]
@@ -166,6 +218,14 @@ mod tests {
         for name in [
             generator.subschema_for::<Info>(),
             generator.subschema_for::<Models>(),
+            generator.subschema_for::<SignInStart<'_>>(),
+            generator.subschema_for::<SignInPage>(),
+            generator.subschema_for::<DeviceCode>(),
+            generator.subschema_for::<DevicePoll<'_>>(),
+            generator.subschema_for::<CodeExchange<'_>>(),
+            generator.subschema_for::<CredentialRefresh<'_>>(),
+            generator.subschema_for::<Credential>(),
+            generator.subschema_for::<SignInError>(),
             generator.subschema_for::<ErrorBody>(),
         ] {
             assert!(name.get("$ref").is_some(), "{name:?}");

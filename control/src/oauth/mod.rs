@@ -1,5 +1,5 @@
-//! The gateway as an OAuth client of vendors: the calls to their addresses, and the refreshes of tokens in the
-//! background.
+//! The gateway as an OAuth client of vendors and extensions: the calls to their addresses, and the refreshes of tokens in
+//! the background.
 
 mod refresher;
 mod vendor;

@@ -65,12 +65,12 @@ impl Refresher {
 
 /// Makes one refresh. The error is the reason why it has to be repeated.
 async fn refresh(vendor: &Vendor, writer: &WriterHandle, due: &DueRefresh) -> Result<(), String> {
-    let DueRefresh { connection, settings } = due;
+    let DueRefresh { connection, issuer } = due;
     let (provider, serial) = (connection.provider.clone(), connection.serial);
     let Some(token) = connection.tokens.as_ref().and_then(|tokens| tokens.refresh.as_ref()) else {
         return Ok(());
     };
-    let request = settings.refresh_request(token);
+    let request = issuer.refresh_request(token);
     if let Err(why) = &request {
         return Err((*why).to_owned());
     }

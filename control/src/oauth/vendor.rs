@@ -1,5 +1,5 @@
-//! Calls to the OAuth addresses of vendors. Each is bounded in time and size, follows no redirect, and reaches only
-//! addresses that upstream requests may reach.
+//! Calls to the issuers of tokens: OAuth addresses of vendors, and extensions. Each is bounded in time and size, follows
+//! no redirect, and reaches only addresses that upstream requests may reach.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,13 @@ use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::guarded;
 use shared::secret::Secret;
 
+use crate::credential::oauth::extension::page_answer;
 use crate::credential::oauth::{
-    DeviceAnswer, OauthSettings, OauthTokens, TokenFailure, TokenSet, account, device_answer, token_answer,
+    Consent, DeviceAnswer, OauthTokens, TokenFailure, TokenIssuer, TokenSet, account, device_answer,
+    token_answer,
 };
 
-/// A client of the OAuth addresses of vendors.
+/// A client of the issuers of tokens.
 #[derive(Clone)]
 pub(crate) struct Vendor(Arc<dyn HttpClient>);
 
@@ -35,39 +37,52 @@ impl Vendor {
         request: Result<Request<Bytes>, &'static str>,
     ) -> Result<TokenSet, TokenFailure> {
         let answer = self.send(request).await.map_err(TokenFailure::Unclear)?;
-        token_answer(answer.status().as_u16(), answer.body()).map_err(|failure| match failure {
-            TokenFailure::Refused { code, text } => {
-                TokenFailure::Refused { code, text: guarded(&text).into_owned() }
-            }
-            TokenFailure::Unclear(text) => TokenFailure::Unclear(text),
-        })
+        token_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
     }
 
-    /// Requests a device code. `None` without `device_authorization_url`.
+    /// Returns the page on which a human consents.
+    pub(crate) async fn consent_page(
+        &self,
+        issuer: &TokenIssuer,
+        consent: &Consent<'_>,
+    ) -> Result<String, TokenFailure> {
+        let issuer = match issuer {
+            TokenIssuer::Extension(issuer) => issuer,
+            TokenIssuer::Vendor(settings) => {
+                let page = settings.consent_page(consent);
+                return page
+                    .ok_or_else(|| TokenFailure::Unclear("oauth.authorize_url is not set".to_owned()));
+            }
+        };
+        let answer = self.send(issuer.consent_request(consent)).await.map_err(TokenFailure::Unclear)?;
+        page_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
+    }
+
+    /// Requests a device code. `None` if the vendor has no address for it.
     pub(crate) async fn device_code(
         &self,
-        settings: &OauthSettings,
+        issuer: &TokenIssuer,
     ) -> Option<Result<DeviceAnswer, TokenFailure>> {
-        let answer = match self.send(settings.device_request()?).await {
-            Ok(answer) => answer,
-            Err(why) => return Some(Err(TokenFailure::Unclear(why))),
-        };
-        Some(device_answer(answer.status().as_u16(), answer.body()))
+        let answer = self.send(issuer.device_request()?).await;
+        Some(answer.map_err(TokenFailure::Unclear).and_then(|answer| {
+            device_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
+        }))
     }
 
     /// Returns the name of the account that granted `access`; `None` if the vendor does not state it.
-    pub(crate) async fn account(&self, settings: &OauthSettings, access: &Secret<String>) -> Option<String> {
-        let request = settings.userinfo_request(access)?;
+    pub(crate) async fn account(&self, issuer: &TokenIssuer, access: &Secret<String>) -> Option<String> {
+        let request = issuer.settings()?.userinfo_request(access)?;
         let answer = self.send(Ok(request)).await.ok()?;
         account(answer.body()).filter(|_| answer.status().as_u16() == 200)
     }
 
-    /// Revokes tokens at the vendor, the refresh token first. `None` without `revocation_url`.
+    /// Revokes tokens at the vendor, the refresh token first. `None` if the vendor has no address for it.
     pub(crate) async fn revoke(
         &self,
-        settings: &OauthSettings,
+        issuer: &TokenIssuer,
         tokens: &OauthTokens,
     ) -> Option<Result<(), String>> {
+        let settings = issuer.settings()?;
         let refresh = tokens.refresh.as_ref().map(|token| (token, "refresh_token"));
         for (token, hint) in refresh.into_iter().chain([(&tokens.access, "access_token")]) {
             let answer = match self.send(settings.revocation_request(token, hint)?).await {

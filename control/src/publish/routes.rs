@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use ring::digest::{Context, SHA256};
 use shared::health::{Board, UpstreamIdentity};
 use shared::id::ProviderId;
-use shared::provider::signer::{ExtensionSigner, RequestSigner};
+use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signer;
 use shared::provider::{Inside, Reach};
 use shared::routing::{Endpoint, InstanceReach, ProviderInstance, Renew, Target};
@@ -17,9 +17,9 @@ use shared::snapshot::{Route, Snapshot};
 
 use crate::catalog::merge::Merger;
 use crate::config::{self, ConnectionAuth, Policies, Provider, Routing};
+use crate::credential::extension::{ExtensionAccess, bearer};
 use crate::credential::oauth::{DueRefresh, OauthTokens, RefreshSchedule};
 use crate::credential::{AccessTokens, Grant, Sign, bearer_header};
-use crate::db::ids::new_id;
 use crate::extension;
 
 /// Provider instances, endpoints, and the route of each selector.
@@ -62,9 +62,9 @@ fn instance(
         (_, None) => return None,
     };
     let Signed { header, signer, renew, unready } = signing.signed(provider);
-    let secret_of_extension = provider.extension.as_ref().and_then(|link| link.secret.as_ref());
+    let secret_of_extension = secret_of_extension(provider);
     let signer = match secret_of_extension {
-        Some(secret) => extension_signer(secret),
+        Some(secret) => extension::signer(secret).map(RequestSigner::Extension),
         None => signer.map(RequestSigner::Aws),
     };
     let identity = identity(provider);
@@ -76,7 +76,7 @@ fn instance(
         reach,
         credential: secret(provider, header.as_ref(), renew.is_some()),
         headers: secret_of_extension
-            .and_then(extension::bearer)
+            .and_then(bearer)
             .into_iter()
             .chain(header)
             .chain(provider.headers.iter().cloned())
@@ -102,10 +102,9 @@ fn instance(
     })
 }
 
-/// Returns the signer of requests to an extension. The IDs of its requests begin with random characters.
-fn extension_signer(secret: &Secret<String>) -> Option<RequestSigner> {
-    let prefix = format!("{}_", new_id("msg", shared::clock::unix_ms()).ok()?);
-    ExtensionSigner::new(secret, prefix).map(RequestSigner::Extension)
+/// Returns the secret of the extension that the instance belongs to.
+fn secret_of_extension(provider: &Provider) -> Option<&Secret<String>> {
+    provider.extension.as_ref()?.access.as_deref().map(ExtensionAccess::secret)
 }
 
 /// Returns the reason why an enabled instance cannot receive requests, if any.
@@ -174,7 +173,9 @@ impl Signing<'_> {
     /// Returns the authentication by the access token of a sign-in. An expired token is sent while its refresh is on its
     /// way: the upstream rejects it, and the request waits for the new one.
     fn signed_in(&self, provider: &Provider, held: &OauthTokens) -> Signed {
-        let (Some(connection), Some(tokens)) = (&provider.signed_in, self.tokens) else {
+        let (Some(connection), Some(issuer), Some(tokens)) =
+            (&provider.signed_in, &provider.issuer, self.tokens)
+        else {
             return Signed::default();
         };
         let has_expired = connection.expires_at_ms.is_some_and(|at_ms| at_ms <= self.now_ms);
@@ -182,7 +183,7 @@ impl Signing<'_> {
             return Signed { unready: Some(NOT_REFRESHED), ..Signed::default() };
         }
         let renew = held.refresh.is_some().then(|| tokens.refreshes.renew(connection));
-        Signed { header: bearer_header(held.access.expose()).ok(), renew, ..Signed::default() }
+        Signed { header: issuer.header(provider.kind.auth, &held.access).ok(), renew, ..Signed::default() }
     }
 }
 
@@ -194,8 +195,8 @@ pub(crate) fn refreshes(routing: &Routing, now_ms: u64) -> Vec<DueRefresh> {
     let live =
         live.filter(|provider| provider.oauth_tokens(now_ms).is_ok_and(|tokens| tokens.refresh.is_some()));
     live.filter_map(|provider| {
-        let (connection, settings) = (provider.signed_in.as_ref()?, provider.oauth.as_ref()?);
-        Some(DueRefresh { connection: Arc::clone(connection), settings: Arc::clone(settings) })
+        let (connection, issuer) = (provider.signed_in.as_ref()?, provider.issuer.as_ref()?);
+        Some(DueRefresh { connection: Arc::clone(connection), issuer: Arc::clone(issuer) })
     })
     .collect()
 }
@@ -227,7 +228,7 @@ pub(crate) fn guarded(routing: &Routing, instances: &[Arc<ProviderInstance>]) ->
     let signed_in = routing.providers.iter().filter_map(|provider| provider.signed_in.as_ref());
     let signed_in = signed_in.filter_map(|connection| connection.tokens.as_ref());
     let signed_in = signed_in.flat_map(|held| [Some(&held.access), held.refresh.as_ref()]).flatten();
-    let clients = routing.providers.iter().filter_map(|provider| provider.oauth.as_ref()?.client.as_ref());
+    let clients = routing.providers.iter().filter_map(|provider| provider.issuer.as_ref()?.client());
     let of_oauth = clients.filter_map(|client| client.secret.as_ref()).chain(signed_in);
     let of_oauth = of_oauth.map(|secret| secret.expose().as_str());
     Guarded::new(of_grants.chain(keys).chain(parts).chain(headers).chain(sent).chain(of_oauth))
@@ -253,7 +254,7 @@ fn secret(
 fn identity(provider: &Provider) -> UpstreamIdentity {
     let mut digest = Digest::new();
     digest.field(provider.api_key.as_ref().map(|key| key.expose().as_bytes()).unwrap_or_default());
-    if let Some(secret) = provider.extension.as_ref().and_then(|link| link.secret.as_ref()) {
+    if let Some(secret) = secret_of_extension(provider) {
         digest.field(secret.expose().as_bytes());
     }
     for (name, value) in &provider.headers {

@@ -66,7 +66,7 @@ async fn tokens(
     (redirect_uri, verifier): (&str, &Secret<String>),
 ) -> Result<TokenSet, String> {
     completion.still_admitted(sign_in)?;
-    if let Some(expected) = &sign_in.settings.issuer
+    if let Some(expected) = sign_in.issuer.settings().and_then(|settings| settings.issuer.as_ref())
         && redirect.issuer.as_ref() != Some(expected)
     {
         return Err("the answer came from another issuer than oauth.issuer".to_owned());
@@ -75,7 +75,7 @@ async fn tokens(
         return Err(format!("the vendor answered {error}"));
     }
     let code = redirect.code.ok_or("the vendor sent no code")?;
-    let request = sign_in.settings.code_request(&code, verifier, redirect_uri);
+    let request = sign_in.issuer.code_request(&code, verifier, redirect_uri);
     let tokens = completion.vendor.tokens(request).await;
     // A vendor may quote the code or the verifier of a request that it rejects.
     let secrets = [code.expose().as_str(), verifier.expose()];

@@ -63,14 +63,15 @@ impl Completion {
     }
 
     async fn keep(&self, sign_in: SignIn, tokens: TokenSet) -> Result<Option<String>, String> {
-        let account = self.vendor.account(&sign_in.settings, &tokens.access).await;
+        let account = self.vendor.account(&sign_in.issuer, &tokens.access).await;
+        let account = account.or_else(|| tokens.account.clone());
         let command = KeepSignIn {
             provider: sign_in.provider,
             owner: sign_in.owner,
             binding: sign_in.binding,
             tokens,
             account: account.clone(),
-            scopes: sign_in.settings.scopes.clone(),
+            scopes: sign_in.issuer.scopes().to_vec(),
         };
         match self.writer.write(AdminWrite::unanswered(command, sign_in.actor)).await {
             Ok(_) => Ok(account),

@@ -31,7 +31,7 @@ async fn ask(completion: &Completion, sign_in: &SignIn, device: &DeviceAnswer) -
     let mut interval_s = device.interval_s;
     loop {
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
-        let request = sign_in.settings.device_token_request(&device.device_code);
+        let request = sign_in.issuer.device_token_request(&device.device_code);
         match completion.vendor.tokens(request).await {
             Ok(tokens) => return Ok(tokens),
             Err(TokenFailure::Refused { code, .. }) if code == "authorization_pending" => {}

@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 
 use crate::actor::Actor;
 use crate::admin::gate::Admission;
-use crate::credential::oauth::OauthSettings;
+use crate::credential::oauth::TokenIssuer;
 use crate::vault::{RandomError, SealError, SealPlace, VaultKeys, random};
 
 /// The sign-ins under way, one at most for each provider instance.
@@ -32,8 +32,8 @@ pub(super) struct SignIn {
     pub(super) provider: String,
     /// The human who signs in.
     pub(super) owner: String,
-    pub(super) settings: Arc<OauthSettings>,
-    /// The binding of `settings`.
+    pub(super) issuer: Arc<TokenIssuer>,
+    /// The binding of `issuer`.
     pub(super) binding: String,
     /// The session or key that began it.
     pub(super) admission: Admission,
@@ -84,6 +84,7 @@ pub(super) type FlowId = [u8; 16];
 /// The `state` of a flow and the cookie of its browser.
 #[derive(Debug)]
 pub(super) struct FlowTickets {
+    pub(super) id: FlowId,
     pub(super) state: String,
     pub(super) cookie_name: String,
     pub(super) cookie: Secret<String>,
@@ -115,7 +116,7 @@ impl SignInFlows {
             (flow.sign_in.provider.clone(), now_ms.saturating_add(millis(FLOW_TIME_MAX)));
         let way = FlowWay::Browser { cookie: hash(cookie.expose()), flow: Box::new(flow) };
         self.insert(&provider, now_ms, BegunFlow { id, end_ms, way });
-        Ok(FlowTickets { state, cookie_name: cookie_name(&id), cookie })
+        Ok(FlowTickets { id, state, cookie_name: cookie_name(&id), cookie })
     }
 
     /// Adds a flow on another device, whose `task` ends it. Returns the name under which the task ends it.
@@ -264,7 +265,7 @@ const FLOWS_MAX: usize = 64;
 mod tests {
     use super::*;
     use crate::actor::Who;
-    use crate::credential::oauth::ClientAuth;
+    use crate::credential::oauth::{ClientAuth, OauthSettings};
     use shared::key_hash::KeyHash;
 
     fn keys() -> VaultKeys {
@@ -287,7 +288,7 @@ mod tests {
         let sign_in = SignIn {
             provider: provider.to_owned(),
             owner: "prn_1".to_owned(),
-            settings: Arc::new(settings),
+            issuer: Arc::new(TokenIssuer::Vendor(Box::new(settings))),
             binding: String::new(),
             admission: Admission::Key(KeyHash([0; 32])),
             actor: Actor { who: Who::admin(), address: None, request_id: None },

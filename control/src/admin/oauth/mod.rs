@@ -27,7 +27,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::command::oauth::ForgetSignIn;
 use crate::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
 use crate::connection::{ProviderStanding, ShownSignIn, SignInError};
-use crate::credential::oauth::{Consent, NO_CLIENT, NO_SETTINGS, OauthSettings, challenge};
+use crate::credential::oauth::{Consent, NO_CLIENT, NO_SETTINGS, TokenFailure, TokenIssuer, challenge};
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
 use crate::oauth::Vendor;
@@ -93,14 +93,14 @@ async fn start(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let methods = [("browser", false), ("device", true)];
     let is_device = method.map_or(Ok(false), |method| choose("method", &method, &methods))?;
     let provider = connectable(&call)?;
-    let settings = provider.oauth.as_ref().ok_or_else(|| conflict(sentence(NO_SETTINGS)))?;
+    let issuer = provider.issuer.as_ref().ok_or_else(|| conflict(sentence(NO_SETTINGS)))?;
     let owner = owner_of(&call, &provider, owner).await?;
     let admission = call.app.gate.admission(call.parts);
     let sign_in = SignIn {
         provider: provider.id.to_string(),
         owner: owner.clone(),
-        binding: settings.binding(provider.origin.as_ref()),
-        settings: Arc::clone(settings),
+        binding: issuer.binding(provider.origin.as_ref()),
+        issuer: Arc::clone(issuer),
         admission: admission
             .ok_or_else(|| ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again."))?,
         actor: call.actor.clone(),
@@ -112,7 +112,7 @@ async fn start(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         call.record(begun).await?;
         return json(&started);
     }
-    let (started, cookie) = in_browser(&call, sign_in)?;
+    let (started, cookie) = in_browser(&call, sign_in).await?;
     call.record(begun).await?;
     let mut response = json(&started)?;
     response.headers_mut().insert(SET_COOKIE, cookie);
@@ -120,19 +120,23 @@ async fn start(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// Begins a sign-in in the browser that sent the request, and returns the cookie that binds it to that browser.
-fn in_browser(call: &Call<'_>, sign_in: SignIn) -> Result<(StartedSignIn, HeaderValue), ApiError> {
-    if let Some(lacks) = lacks(call.app, &sign_in.settings) {
+async fn in_browser(call: &Call<'_>, sign_in: SignIn) -> Result<(StartedSignIn, HeaderValue), ApiError> {
+    if let Some(lacks) = lacks(call.app, &sign_in.issuer) {
         return Err(conflict(lacks));
     }
     let redirect_uri = call.app.config.partner.redirect_uri().unwrap_or_default();
     opened_at_the_public_origin(call, &redirect_uri)?;
     let verifier = random_text().map_err(|_| no_randomness())?;
-    let (challenge, settings) = (challenge(verifier.expose()), Arc::clone(&sign_in.settings));
+    let (challenge, issuer) = (challenge(verifier.expose()), Arc::clone(&sign_in.issuer));
     let flow = BrowserFlow { sign_in, redirect_uri: redirect_uri.clone(), verifier };
     let tickets =
         call.app.sign_ins.begin(&call.app.keys, monotonic_ms(), flow).map_err(|_| no_randomness())?;
     let consent = Consent { redirect_uri: &redirect_uri, state: &tickets.state, challenge: &challenge };
-    let authorize_url = settings.consent_page(&consent).unwrap_or_default();
+    let page = Vendor::new(&call.app.http).consent_page(&issuer, &consent).await;
+    let authorize_url = page.map_err(|failure| {
+        call.app.sign_ins.end(&tickets.id);
+        not_begun("consent page", &failure)
+    })?;
     let cookie = cookie(&tickets, redirect_uri.starts_with("https://"))?;
     let redirect_uri = Some(redirect_uri);
     let expires_at_ms = in_future(FLOW_TIME_MAX.as_secs());
@@ -142,12 +146,9 @@ fn in_browser(call: &Call<'_>, sign_in: SignIn) -> Result<(StartedSignIn, Header
 /// Begins a sign-in on another device.
 async fn on_device(call: &Call<'_>, sign_in: SignIn) -> Result<StartedSignIn, ApiError> {
     let completion = Completion::of(call.app);
-    let device = match completion.vendor.device_code(&sign_in.settings).await {
+    let device = match completion.vendor.device_code(&sign_in.issuer).await {
         None => return Err(conflict("oauth.device_authorization_url is not set.".to_owned())),
-        Some(Err(failure)) => {
-            let message = format!("The vendor issued no device code: {}.", failure.text());
-            return Err(ApiError::new(ErrorKind::UpstreamUnreachable, message));
-        }
+        Some(Err(failure)) => return Err(not_begun("device code", &failure)),
         Some(Ok(device)) => device,
     };
     let page = device.verification_uri_complete.as_ref().unwrap_or(&device.verification_uri);
@@ -170,8 +171,8 @@ async fn disconnect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let forget = ForgetSignIn { provider: provider.id.to_string() };
     call.execute_each_time(http::StatusCode::NO_CONTENT, forget).await?;
     // Tokens are sent only to the addresses that they were granted for.
-    let revoked = match (&provider.oauth, provider.oauth_tokens(0)) {
-        (Some(settings), Ok(tokens)) => Vendor::new(&call.app.http).revoke(settings, tokens).await,
+    let revoked = match (&provider.issuer, provider.oauth_tokens(0)) {
+        (Some(issuer), Ok(tokens)) => Vendor::new(&call.app.http).revoke(issuer, tokens).await,
         _ => None,
     };
     json(&Disconnected { revoked: revoked.as_ref().map(Result::is_ok), error: revoked.and_then(Result::err) })
@@ -179,7 +180,7 @@ async fn disconnect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Returns the view of a provider's sign-in; `None` if it uses none.
 pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
-    let settings = provider.oauth.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth)?;
+    let issuer = provider.issuer.as_ref().filter(|_| provider.auth == ConnectionAuth::Oauth)?;
     let id = provider.id.as_str();
     let mut shown = ShownSignIn::of(provider, unix_ms());
     if let Some(trouble) = app.refreshes.trouble(id) {
@@ -193,17 +194,19 @@ pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
         shown.state = "waiting";
     }
     shown.redirect_uri = app.config.partner.redirect_uri();
-    shown.lacks = lacks(app, settings);
+    shown.on_device = issuer.has_device_flow();
+    shown.lacks = lacks(app, issuer);
     Some(shown)
 }
 
 /// Returns what a sign-in in a browser lacks.
-fn lacks(app: &App, settings: &OauthSettings) -> Option<String> {
-    if settings.client.is_none() {
+fn lacks(app: &App, issuer: &TokenIssuer) -> Option<String> {
+    let settings = issuer.settings();
+    if settings.is_some_and(|settings| settings.client.is_none()) {
         Some(sentence(NO_CLIENT))
     } else if app.config.partner.public_base_url.is_none() {
         Some("LLMGW_OAUTH_PUBLIC_BASE_URL is not set.".to_owned())
-    } else if settings.authorize_url.is_none() {
+    } else if settings.is_some_and(|settings| settings.authorize_url.is_none()) {
         Some("oauth.authorize_url is not set.".to_owned())
     } else {
         None
@@ -216,7 +219,8 @@ fn connectable(call: &Call<'_>) -> Result<Arc<Provider>, ApiError> {
     let mut found = view.providers.iter().filter(|connection| connection.id == call.argument());
     let found = found.find(|connection| !matches!(connection.standing, ProviderStanding::Shadowed(_)));
     let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
-    let provider = found.read.clone().ok_or_else(|| {
+    let is_faulty = matches!(found.standing, ProviderStanding::Faulty(_));
+    let provider = found.read.clone().filter(|_| !is_faulty).ok_or_else(|| {
         conflict(found.standing.reason().unwrap_or_else(|| "The provider cannot be used.".to_owned()))
     })?;
     if provider.auth != ConnectionAuth::Oauth {
@@ -270,6 +274,11 @@ fn cookie(tickets: &FlowTickets, is_tls: bool) -> Result<HeaderValue, ApiError> 
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The cookie could not be created."))?;
     value.set_sensitive(true);
     Ok(value)
+}
+
+fn not_begun(lacking: &str, failure: &TokenFailure) -> ApiError {
+    let message = format!("The vendor returned no {lacking}: {}.", failure.text());
+    ApiError::new(ErrorKind::UpstreamUnreachable, message)
 }
 
 fn in_future(seconds: u64) -> u64 {

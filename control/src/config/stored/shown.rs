@@ -11,7 +11,7 @@ use shared::routing::{EchoOptions, HttpVersion, Model};
 
 use super::DOTS;
 use crate::config::model::Provider;
-use crate::credential::oauth::{ClientAuth, OauthSettings};
+use crate::credential::oauth::{ClientAuth, OauthSettings, TokenIssuer};
 
 /// The settings of a provider. Settings that the API has stored are shown as they were written, which may leave out
 /// defaults in `models` and `headers`.
@@ -59,7 +59,7 @@ pub(crate) struct ProviderSettings {
     /// The provider of the extension; absent for kinds other than `extension`.
     #[serde(skip_serializing_if = "Option::is_none")]
     extension_provider: Option<String>,
-    /// The vendor's OAuth addresses; absent for a provider that no human signs in to.
+    /// The vendor's OAuth addresses; absent for a provider that no human signs in to, or whose extension knows them.
     #[serde(skip_serializing_if = "Option::is_none")]
     oauth: Option<ShownOauthSettings>,
     /// The options of the kind `echo`; absent for other kinds.
@@ -193,7 +193,7 @@ impl ProviderSettings {
             http_version: version,
             extension: provider.extension.as_ref().map(|link| link.name.clone()),
             extension_provider: provider.extension.as_ref().map(|link| link.provider.clone()),
-            oauth: provider.oauth.as_deref().map(ShownOauthSettings::of),
+            oauth: provider.issuer.as_deref().and_then(TokenIssuer::settings).map(ShownOauthSettings::of),
             echo: is_echo.then(|| ShownEcho::of(&provider.echo)),
         }
     }

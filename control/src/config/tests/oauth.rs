@@ -69,8 +69,8 @@ fn any_kind_with_a_key_may_be_signed_in_to_instead() {
         let provider = &config.routing.providers[0];
         assert_eq!((provider.auth, provider.kept_key), (ConnectionAuth::Oauth, KeptKey::Ignored), "{kind}");
         assert!(!provider.lacks_key(), "{kind}");
-        let settings = provider.oauth.as_ref().unwrap();
-        assert_eq!(settings.client.as_ref().map(|client| client.id.as_str()), Some("c"));
+        let issuer = provider.issuer.as_ref().unwrap();
+        assert_eq!(issuer.client().map(|client| client.id.as_str()), Some("c"));
     }
 }
 
@@ -90,7 +90,7 @@ fn what_cannot_work_without_a_client_or_an_origin_is_a_warning() {
             &[ORIGIN],
             Some("no sign-in to the OAuth providers of the file (p) can begin"),
         ),
-        ("an origin alone", &bare, &[ORIGIN], Some("LLMGW_OAUTH_PUBLIC_BASE_URL has no effect")),
+        ("an origin alone, for extensions", &bare, &[ORIGIN], None),
         ("a secret alone", &bare, &[SECRET], Some("LLMGW_PARTNER_CLIENT_SECRET has no effect")),
         ("no origin", &signed_in, &[ID], Some("work with a device code only")),
     ] {

@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use shared::sanitize::guarded;
 use shared::secret::Secret;
 
 /// Tokens that a vendor issued (RFC 6749 section 5.1).
@@ -15,6 +16,8 @@ pub(crate) struct TokenSet {
     pub(crate) life_s: Option<u64>,
     /// The scopes that were granted, if the vendor states them.
     pub(crate) scopes: Option<Vec<String>>,
+    /// The name of the account, if the answer states it. OAuth has another address for it.
+    pub(crate) account: Option<String>,
 }
 
 /// A token request that returned no tokens.
@@ -32,6 +35,14 @@ impl TokenFailure {
         matches!(self, Self::Refused { code, .. } if code == "invalid_grant")
     }
 
+    /// Removes the secrets of the gateway from the text.
+    pub(crate) fn guarded(self) -> Self {
+        match self {
+            Self::Refused { code, text } => Self::Refused { code, text: guarded(&text).into_owned() },
+            Self::Unclear(text) => Self::Unclear(text),
+        }
+    }
+
     /// Returns the text for people.
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -47,6 +58,7 @@ struct TokenMembers {
     refresh_token: Option<String>,
     expires_in: Option<Value>,
     scope: Option<String>,
+    account: Option<Value>,
 }
 
 /// Reads the answer to a token request.
@@ -73,12 +85,13 @@ pub(crate) fn token_answer(status: u16, body: &[u8]) -> Result<TokenSet, TokenFa
         refresh: members.refresh_token.map(Secret::new),
         life_s: members.expires_in.as_ref().and_then(number).map(|life_s| life_s.clamp(1, LIFE_S_MAX)),
         scopes: members.scope.map(|scope| {
-            scope.split_ascii_whitespace().take(SCOPES_MAX).map(|scope| plain(scope, 256)).collect()
+            scope.split_ascii_whitespace().take(SCOPES_MAX).map(|scope| plain(&guarded(scope), 256)).collect()
         }),
+        account: members.account.as_ref().and_then(Value::as_str).and_then(account_name),
     })
 }
 
-fn failure(status: u16, body: &[u8]) -> TokenFailure {
+pub(super) fn failure(status: u16, body: &[u8]) -> TokenFailure {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let text = |name: &str| answer.get(name).and_then(Value::as_str);
     match text("error") {
@@ -121,10 +134,9 @@ pub(crate) fn device_answer(status: u16, body: &[u8]) -> Result<DeviceAnswer, To
         return Err(failure(status, body));
     }
     let members: Result<DeviceMembers, _> = serde_json::from_slice(body);
-    let is_page = |address: &str| address.len() <= 2_048 && super::super::grant::is_safe(address);
     let members = members.ok().filter(|members| {
-        is_page(&members.verification_uri)
-            && members.verification_uri_complete.as_deref().is_none_or(is_page)
+        let pages = [Some(&members.verification_uri), members.verification_uri_complete.as_ref()];
+        pages.into_iter().flatten().all(|page| is_page(page, DEVICE_PAGE_BYTES_MAX))
             && (1..=TOKEN_BYTES_MAX).contains(&members.device_code.len())
     });
     let Some(members) = members else {
@@ -144,8 +156,16 @@ pub(crate) fn device_answer(status: u16, body: &[u8]) -> Result<DeviceAnswer, To
 pub(crate) fn account(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let names = ["email", "preferred_username", "name", "login", "sub"];
-    let name = names.iter().find_map(|name| answer.get(*name)?.as_str().filter(|text| !text.is_empty()))?;
-    Some(plain(name, 200))
+    account_name(names.iter().find_map(|name| answer.get(*name)?.as_str().filter(|text| !text.is_empty()))?)
+}
+
+fn account_name(text: &str) -> Option<String> {
+    Some(plain(&guarded(text), 200)).filter(|name| !name.is_empty())
+}
+
+/// True if `address` is a page that a human may be sent to.
+pub(super) fn is_page(address: &str, bytes_max: usize) -> bool {
+    address.len() <= bytes_max && super::super::grant::is_safe(address)
 }
 
 /// Returns the first `chars_max` characters of a text of another party, without control characters and without those
@@ -162,6 +182,7 @@ const TOKEN_BYTES_MAX: usize = 16 << 10;
 const SCOPES_MAX: usize = 64;
 /// The longest lifetime that is believed: a year.
 const LIFE_S_MAX: u64 = 31_536_000;
+const DEVICE_PAGE_BYTES_MAX: usize = 2 << 10;
 const DEVICE_LIFE_S_MAX: u64 = 1_800;
 /// The polling interval of vendors that state none (RFC 8628 section 3.2).
 const DEVICE_INTERVAL_S: u64 = 5;

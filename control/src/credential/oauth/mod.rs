@@ -6,16 +6,18 @@
 //! lines. Nothing here opens a connection or reads a clock.
 
 mod answer;
+pub(crate) mod extension;
+mod issuer;
 mod requests;
 mod schedule;
 
 use std::collections::BTreeMap;
 
-use ring::digest::{Context, SHA256};
-use shared::routing::Origin;
 use shared::secret::Secret;
 
 pub(crate) use answer::{DeviceAnswer, TokenFailure, TokenSet, account, device_answer, plain, token_answer};
+pub(crate) use extension::ExtensionIssuer;
+pub(crate) use issuer::TokenIssuer;
 pub(crate) use requests::{Consent, challenge};
 pub(crate) use schedule::{DueRefresh, RefreshSchedule};
 
@@ -56,22 +58,6 @@ pub(crate) struct OauthClient {
     pub(crate) secret: Option<Secret<String>>,
 }
 
-impl OauthSettings {
-    /// Returns a digest of the client and of the addresses that tokens are sent to. Tokens are used only with the
-    /// settings that they were granted for, so a changed address never receives them.
-    pub(crate) fn binding(&self, origin: Option<&Origin>) -> String {
-        let mut digest = Context::new(&SHA256);
-        let client = self.client.as_ref().map_or("", |client| client.id.as_str());
-        let authority = origin.map_or("", |origin| origin.authority.as_str());
-        let scheme = if origin.is_some_and(|origin| origin.tls) { "https" } else { "http" };
-        for part in [client, &self.token_url, scheme, authority] {
-            digest.update(&u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
-            digest.update(part.as_bytes());
-        }
-        digest.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
-    }
-}
-
 /// The sign-in of a human at a vendor: its tokens and their state.
 #[derive(Clone, Debug)]
 pub(crate) struct OauthConnection {
@@ -81,7 +67,7 @@ pub(crate) struct OauthConnection {
     pub(crate) owner: String,
     /// Grows with each change of the tokens; never used again for other tokens.
     pub(crate) serial: u64,
-    /// The [`OauthSettings::binding`] that the tokens were granted for.
+    /// The [`TokenIssuer::binding`] that the tokens were granted for.
     pub(crate) binding: String,
     /// `None` after the vendor refused a refresh.
     pub(crate) tokens: Option<OauthTokens>,

@@ -8,7 +8,7 @@ use shared::clock::unix_ms;
 use shared::routing::Renew;
 use tokio::sync::Notify;
 
-use super::{OauthConnection, OauthSettings};
+use super::{OauthConnection, TokenIssuer};
 
 /// The refreshes to come, shared by the publisher, the background task that makes them, and the admin API.
 #[derive(Clone, Debug, Default)]
@@ -39,7 +39,7 @@ struct Scheduled {
 #[derive(Clone, Debug)]
 pub(crate) struct DueRefresh {
     pub(crate) connection: Arc<OauthConnection>,
-    pub(crate) settings: Arc<OauthSettings>,
+    pub(crate) issuer: Arc<TokenIssuer>,
 }
 
 impl RefreshSchedule {
@@ -51,7 +51,7 @@ impl RefreshSchedule {
             let known = by_provider.remove(&due.connection.provider);
             let scheduled = match known {
                 Some(known) if known.due.connection.serial == due.connection.serial => {
-                    // The settings may have changed although the tokens have not.
+                    // The issuer's settings may have changed although the tokens have not.
                     Scheduled { due, ..known }
                 }
                 Some(known) => Scheduled {

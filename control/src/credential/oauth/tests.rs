@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
+use shared::provider::signer::ExtensionSigner;
+
 use super::*;
+use crate::credential::extension::ExtensionAccess;
 
 fn settings(secret: Option<&str>, client_auth: ClientAuth) -> OauthSettings {
     OauthSettings {
@@ -142,14 +145,32 @@ fn tokens_are_used_only_with_the_settings_they_were_granted_for() {
     let refused = OauthConnection { tokens: None, ..connection(None, None) };
     assert!(refused.usable("b", 0).unwrap_err().contains("refused"));
     let one = settings(None, ClientAuth::Basic);
+    let binding = |settings: &OauthSettings| TokenIssuer::Vendor(Box::new(settings.clone())).binding(None);
     let other = OauthSettings { token_url: "https://evil.example/token".into(), ..one.clone() };
-    assert_ne!(one.binding(None), other.binding(None));
+    assert_ne!(binding(&one), binding(&other));
     let other = OauthSettings { client: None, ..one.clone() };
-    assert_ne!(one.binding(None), other.binding(None));
+    assert_ne!(binding(&one), binding(&other));
+    let at = |url: &str, socket, provider| {
+        let secret = secret("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+        let signer = ExtensionSigner::new(&secret, "msg_".into()).unwrap();
+        let access = Arc::new(ExtensionAccess::new(url.into(), socket, signer));
+        TokenIssuer::Extension(ExtensionIssuer::new(&access, provider)).binding(None)
+    };
+    let lab = at("http://localhost", None, "lab");
+    assert_eq!(lab, at("http://localhost", None, "lab"));
+    for other in [
+        at("https://localhost", None, "lab"),
+        at("http://localhost", Some("/run/e.sock"), "lab"),
+        at("http://localhost", None, "other"),
+        binding(&one),
+    ] {
+        assert_ne!(lab, other);
+    }
 }
 
 fn due(connection: OauthConnection) -> DueRefresh {
-    DueRefresh { connection: Arc::new(connection), settings: Arc::new(settings(None, ClientAuth::Basic)) }
+    let issuer = TokenIssuer::Vendor(Box::new(settings(None, ClientAuth::Basic)));
+    DueRefresh { connection: Arc::new(connection), issuer: Arc::new(issuer) }
 }
 
 #[test]
