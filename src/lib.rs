@@ -125,6 +125,7 @@ impl Gateway {
             usage_logs,
             upstream_tls,
             alarm: signals.alarm.clone(),
+            capture: config.logging.bodies.then(|| state.capture()),
         })
         .map_err(StartError::System)?;
         let control = control::start(control::Params {

@@ -19,6 +19,7 @@ mod authorize;
 mod backup;
 mod bounds;
 mod cancel;
+mod capture;
 mod catalog;
 mod circuits;
 mod clouds;

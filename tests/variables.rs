@@ -1,5 +1,4 @@
-//! Every variable of the table has an effect, or a start that sets it warns that it has none. A new row fails the first
-//! test until its proof is added here.
+//! Every variable of the table has an effect. A new row fails the first test until its proof is added here.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,17 +11,10 @@ use crate::support::raw::Raw;
 use crate::support::tls::Authority;
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
-/// The proof that a variable is handled.
-enum Proof {
-    /// This test, in this file, sets it.
-    Test(&'static str, &'static str),
-    /// A start with this value warns that the variable has no effect.
-    Warned(&'static str),
-}
+/// A test of this file and name sets the variable.
+struct Test(&'static str, &'static str);
 
-use Proof::{Test, Warned};
-
-const PROOFS: &[(&str, Proof)] = &[
+const PROOFS: &[(&str, Test)] = &[
     ("LLMGW_API_KEY", Test("process.rs", "startup_names_the_wrong_secret_and_never_shows_it")),
     ("LLMGW_API_KEYS", Test("access.rs", "each_further_static_key_is_an_administrator")),
     (
@@ -68,7 +60,10 @@ const PROOFS: &[(&str, Proof)] = &[
     ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_cannot_forge_fields_in_the_json_log")),
     ("LLMGW_LOG_FILE", Test("logs.rs", "log_files_contain_the_lines_of_stderr_to_the_last")),
     ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_are_shown_by_the_names_of_their_keys")),
-    ("LLMGW_LOG_REQUEST_BODIES", Warned("true")),
+    (
+        "LLMGW_LOG_REQUEST_BODIES",
+        Test("capture.rs", "a_captured_exchange_shows_both_sides_of_the_gateway_in_each_attempt"),
+    ),
     ("LLMGW_END_USER", Test("labels.rs", "the_end_user_setting_controls_the_recorded_value")),
     ("LLMGW_GATEWAY_PREAMBLE", Test("variables.rs", "the_preamble_is_prepended_to_every_conversation")),
     (
@@ -120,43 +115,19 @@ const PROOFS: &[(&str, Proof)] = &[
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),
 ];
 
-#[tokio::test]
-async fn every_variable_has_an_effect_or_a_warning() {
+#[test]
+fn every_variable_has_an_effect() {
     let names: BTreeSet<&str> = control::config::VARIABLES.iter().map(|variable| variable.name).collect();
     let proved: BTreeSet<&str> = PROOFS.iter().map(|(name, _)| *name).collect();
     assert_eq!(names, proved, "each variable of the table has one proof");
     assert_eq!(PROOFS.len(), proved.len());
-
-    let mut setup = Setup::new(&Yaml::one("http://127.0.0.1:9/v1"));
-    let mut silent = 0;
-    for (name, proof) in PROOFS {
-        match proof {
-            Test(file, test) => {
-                let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
-                let text = std::fs::read_to_string(&path).unwrap();
-                assert!(text.contains(&format!("fn {test}")), "{name}: {file} has no {test}");
-                let sets =
-                    file.starts_with("..") || *file == "usage_db.rs" || text.contains(&format!("\"{name}\""));
-                assert!(sets, "{name}: {file} does not set it");
-            }
-            Warned(value) => {
-                setup = setup.env(name, *value);
-                silent += 1;
-            }
-        }
+    for (name, Test(file, test)) in PROOFS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(&format!("fn {test}")), "{name}: {file} has no {test}");
+        let sets = file.starts_with("..") || *file == "usage_db.rs" || text.contains(&format!("\"{name}\""));
+        assert!(sets, "{name}: {file} does not set it");
     }
-    let gateway = setup.start().await;
-    let state = gateway.client().get("/admin/api/state").await.unwrap().json();
-    let warnings: Vec<&str> =
-        state["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap()).collect();
-    assert_eq!(warnings.len(), silent, "{warnings:?}");
-    for (name, proof) in PROOFS {
-        let warning = format!("{name} is set, but this release does not support it");
-        let is_warned = matches!(proof, Warned(_));
-        assert_eq!(warnings.contains(&warning.as_str()), is_warned, "{name}: {warnings:?}");
-        assert_eq!(gateway.log().contains(&warning), is_warned, "{name}: {}", gateway.log());
-    }
-    assert!(!gateway.log().contains("never-shown-secret"));
 }
 
 /// Each variable of the documentation exists and is read by code; each that exists is documented.
@@ -187,28 +158,6 @@ fn documentation_table_and_code_name_the_same_variables() {
     }
     let unread: Vec<_> = names.iter().filter(|name| !code.contains(&format!("\"{name}\""))).collect();
     assert!(unread.is_empty(), "no code reads {unread:?}");
-}
-
-#[tokio::test]
-async fn file_and_documentation_report_log_request_bodies_as_unsupported() {
-    let yaml = "server: {log_request_bodies: true}\n";
-    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
-    let state = gateway.client().get("/admin/api/state").await.unwrap().json();
-    assert_eq!(
-        state["warnings"],
-        json!(["server.log_request_bodies is true, but this release does not support it"])
-    );
-    let page =
-        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/configuration.md")).unwrap();
-    let not_part = page.split("what they configure is not part of this release").nth(1).unwrap();
-    let listed = not_part.split("\n\n").next().unwrap();
-    for (name, proof) in PROOFS {
-        assert_eq!(
-            listed.contains(&format!("`{name}`")),
-            matches!(proof, Warned(_)),
-            "docs/configuration.md: {name}"
-        );
-    }
 }
 
 #[tokio::test]

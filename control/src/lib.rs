@@ -37,6 +37,7 @@ mod outbox;
 mod periodic;
 mod permission;
 mod publish;
+mod recorded;
 mod refusals;
 pub mod regular_file;
 mod selector_access;
@@ -44,6 +45,7 @@ mod service;
 #[cfg(test)]
 mod shared_shapes;
 mod state;
+mod telemetry;
 mod usage;
 mod vault;
 mod verdict;

@@ -47,6 +47,7 @@ use crate::periodic::{self, spawn_vital};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
 use crate::state::{Parts, State};
+use crate::telemetry::TelemetryThread;
 use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
@@ -101,19 +102,19 @@ pub struct Control {
     reloading: Reloading,
     writer: Writer,
     checkpoints: Checkpoints,
+    telemetry: TelemetryThread,
     lock: StateLock,
 }
 
 /// Publishes the first snapshot and starts the threads.
 pub fn start(params: Params) -> io::Result<Control> {
-    let Parts { lock, files, mut meter, counters, journal, keys } = params.state.into_parts();
+    let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
     meter.begin();
-    let keys = Arc::new(keys);
-    let config = Arc::clone(&params.config);
+    let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
+    let (telemetry, telemetry_thread) = telemetry.start((&config.state_dir, &keys), &params.alarm)?;
     let (backups, jobs) = (Backups::of(&config), Jobs::default());
     let retention = retention(&config, &journal, &jobs);
-    let catalog = Arc::new(CatalogCache::load(&config.state_dir));
-    let tokens = AccessTokens::default();
+    let (catalog, tokens) = (Arc::new(CatalogCache::load(&config.state_dir)), AccessTokens::default());
     let publisher = PublisherParams {
         config: Arc::clone(&config),
         keys: Arc::clone(&keys),
@@ -167,6 +168,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         exchanges: params.exchanges,
         adaptations: params.adaptations,
         recordings: Recordings::default(),
+        telemetry,
         http: params.http,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX + SCRAPES_MAX);
@@ -175,7 +177,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let reloading = reloader.start(&params.alarm)?;
     let thread = spawn(app, &params.alarm, arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
-    Ok(Control { door, thread, stop, readers: reader_threads, reloading, writer, checkpoints, lock })
+    let (readers, telemetry) = (reader_threads, telemetry_thread);
+    Ok(Control { door, thread, stop, readers, reloading, writer, checkpoints, telemetry, lock })
 }
 
 /// Builds the authentication of the admin API.
@@ -243,7 +246,7 @@ impl Control {
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
-        let Self { door, thread, stop, readers, reloading, writer, checkpoints, lock } = self;
+        let Self { door, thread, stop, readers, reloading, writer, checkpoints, telemetry, lock } = self;
         drop((door, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {
@@ -252,6 +255,7 @@ impl Control {
             }
         }
         checkpoints.stop();
+        telemetry.stop();
         writer.stop();
         drop(lock);
     }

@@ -27,6 +27,11 @@ macro_rules! names {
     };
 }
 
+names!(
+    Side,
+    "The side of a recorded request or response.",
+    ["client_request", "upstream_request", "upstream_response", "client_response"].to_vec()
+);
 names!(Metric, "The metric of a limit.", quota::Metric::ALL.iter().map(|metric| metric.name()).collect());
 names!(Period, "The window of a limit.", quota::Period::ALL.iter().map(|period| period.name()).collect());
 names!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use serde::Serialize;
+use shared::port::Capture;
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
@@ -15,6 +16,7 @@ use crate::db::files::Files;
 use crate::db::lock::StateLock;
 use crate::db::open::{JOURNAL, open};
 use crate::db::relocate::{UsageFiles, settle};
+use crate::telemetry::TelemetryQueue;
 use crate::usage::gauge::Gauge;
 use crate::usage::ingest::Meter;
 use crate::usage::journal::{Inbox, Journal};
@@ -40,6 +42,7 @@ pub struct State {
     keys: VaultKeys,
     journal: Journal,
     inbox: Inbox,
+    telemetry: TelemetryQueue,
 }
 
 /// The parts of a [`State`] that the control plane uses.
@@ -51,6 +54,7 @@ pub(crate) struct Parts {
     pub(crate) counters: Arc<Counters>,
     pub(crate) journal: Journal,
     pub(crate) keys: VaultKeys,
+    pub(crate) telemetry: TelemetryQueue,
 }
 
 impl State {
@@ -62,7 +66,15 @@ impl State {
         let dir = params.dir.join(JOURNAL);
         let (journal, inbox) =
             Journal::open(dir.clone()).map_err(|source| OpenError::Io { path: dir, source })?;
-        Ok(Self { lock: opened.lock, usage, writer: opened.writer, keys: opened.keys, journal, inbox })
+        Ok(Self {
+            lock: opened.lock,
+            usage,
+            writer: opened.writer,
+            keys: opened.keys,
+            journal,
+            inbox,
+            telemetry: TelemetryQueue::new(),
+        })
     }
 
     /// Returns a warning about the state for the operator, if there is one.
@@ -76,6 +88,11 @@ impl State {
             Ok(log) => Ok(Box::new(log)),
             Err(source) => Err(OpenError::Io { path: self.journal.dir().into(), source }),
         }
+    }
+
+    /// Returns the port through which exchanges are captured into this state.
+    pub fn capture(&self) -> Arc<dyn Capture> {
+        self.telemetry.capture()
     }
 
     pub(crate) fn into_parts(self) -> Parts {
@@ -92,6 +109,7 @@ impl State {
             counters,
             journal: self.journal,
             keys: self.keys,
+            telemetry: self.telemetry,
         }
     }
 }

@@ -5,10 +5,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http::HeaderValue;
-use shared::port::{Insider, Rehearsal, UpstreamTap};
+use http::request::Parts;
+use http::{HeaderValue, Response};
+use shared::port::{ExchangeTap, Insider, Rehearsal, Side};
 
 use crate::admit::authenticate::LastKey;
+use crate::head_text::{head_text, is_credential};
+use crate::relay::ResponseBody;
+use crate::server::body::HeldBody;
 use crate::server::io::ConnectionState;
 use crate::worker::Worker;
 
@@ -32,6 +36,8 @@ pub(crate) struct Exchange {
     pub(crate) request_id: HeaderValue,
     /// The selector of the body, if requests are watched.
     pub(crate) selector: OnceCell<Box<str>>,
+    /// The observer of the exchange, if its bodies are captured.
+    pub(crate) captured: OnceCell<Arc<dyn ExchangeTap>>,
 }
 
 impl Exchange {
@@ -41,8 +47,41 @@ impl Exchange {
     }
 
     /// Returns the observer of the request's exchanges with upstreams.
-    pub(crate) fn tap(&self) -> Option<&Arc<dyn UpstreamTap>> {
-        self.caller.insider.as_ref()?.tap.as_ref()
+    pub(crate) fn tap(&self) -> Option<&Arc<dyn ExchangeTap>> {
+        match &self.caller.insider {
+            Some(insider) => insider.tap.as_ref(),
+            None => self.captured.get(),
+        }
+    }
+
+    /// Begins the capture of an authorized request of a client, if bodies are captured.
+    pub(crate) fn capture(&self, parts: &Parts) {
+        let Some(capture) = &self.worker().process.capture else { return };
+        if self.caller.insider.is_some() {
+            return;
+        }
+        let tap = capture.begin(self.id());
+        // A client may send a credential in the query, although none is read from there.
+        let query = parts.uri.query().map_or("", |_| "?[hidden]");
+        let first = format!("{} {}{query} {:?}", parts.method, parts.uri.path(), parts.version);
+        tap.begin(Side::ClientRequest, head_text(first, &parts.headers, is_credential));
+        self.captured.set(tap).ok();
+    }
+
+    /// Reports the body of the request to the observer of a captured exchange.
+    pub(crate) fn note_body(&self, body: &HeldBody) {
+        if let Some(tap) = self.captured.get() {
+            body.segments.iter().for_each(|segment| tap.piece(Side::ClientRequest, segment));
+        }
+    }
+
+    /// Reports the response to the observer of a captured exchange, its body as it passes.
+    pub(crate) fn note_response(&self, response: &mut Response<ResponseBody>) {
+        let Some(tap) = self.captured.get() else { return };
+        let first = format!("HTTP {}", response.status());
+        tap.begin(Side::ClientResponse, head_text(first, response.headers(), is_credential));
+        let body = std::mem::replace(response.body_mut(), ResponseBody::full(bytes::Bytes::new()));
+        *response.body_mut() = body.captured(Arc::clone(tap));
     }
 
     pub(crate) fn worker(&self) -> &Rc<Worker> {

@@ -13,7 +13,7 @@ use shared::activity::{Activity, Draining};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
-use shared::port::{Exchanges, Handler, HttpClient};
+use shared::port::{Capture, Exchanges, Handler, HttpClient};
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 use socket2::{Domain, Socket, Type};
@@ -46,6 +46,8 @@ pub struct Params {
     pub upstream_tls: rustls::ClientConfig,
     /// Raised if a worker thread ends early.
     pub alarm: Alarm,
+    /// Captures the exchanges of clients; `None` captures nothing.
+    pub capture: Option<Arc<dyn Capture>>,
 }
 
 impl std::fmt::Debug for Params {
@@ -74,8 +76,13 @@ const CUT_GRACE: Duration = Duration::from_millis(500);
 pub fn new(params: Params) -> io::Result<Dataplane> {
     let tls = Tls::new(&params.upstream_tls, Resolver::start(&params.alarm)?);
     let workers = params.usage_logs.len();
-    let shared =
-        ProcessParams { build: params.build, snapshots: params.snapshots, tls, alarm: params.alarm.clone() };
+    let shared = ProcessParams {
+        build: params.build,
+        snapshots: params.snapshots,
+        tls,
+        alarm: params.alarm.clone(),
+        capture: params.capture,
+    };
     let process = Arc::new(Process::new(params.settings, shared, workers)?);
     let mut dataplane =
         Dataplane { process, workers: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };

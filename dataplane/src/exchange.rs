@@ -42,10 +42,11 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     let (parts, body) = request.into_parts();
     let request_id = request_id(&caller.worker, &parts.headers);
-    let exchange = Exchange { request_id, caller, selector: OnceCell::new() };
+    let exchange = Exchange { request_id, caller, selector: OnceCell::new(), captured: OnceCell::new() };
     Box::pin(async move {
         let mut response = exchange.answer(&parts, body).await;
         exchange.complete(&mut response, &parts.method);
+        exchange.note_response(&mut response);
         response
     })
 }
@@ -171,6 +172,7 @@ impl Exchange {
                     client: labels::client(&parts.headers),
                     operation,
                 });
+                self.capture(parts);
                 let dialect = operation.dialect().unwrap_or(Dialect::Chat);
                 let authorized = AuthorizedRequest {
                     operation,

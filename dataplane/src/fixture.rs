@@ -131,6 +131,7 @@ impl Fixture {
             usage_logs: vec![Box::new(Log(log))],
             upstream_tls: crate::tls::client(None, false).unwrap(),
             alarm: Alarm::default(),
+            capture: None,
         })
         .unwrap();
         Self { dataplane, events }

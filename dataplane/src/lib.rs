@@ -17,6 +17,7 @@ mod fixture;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub mod fuzzing;
+mod head_text;
 mod in_process;
 mod inbox;
 mod memory_budget;

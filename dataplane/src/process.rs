@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::port::Handler;
+use shared::port::{Capture, Handler};
 use shared::snapshot::SnapshotReader;
 
 use crate::memory_budget::MemoryBudget;
@@ -26,6 +26,7 @@ pub(crate) struct ProcessParams {
     pub(crate) snapshots: SnapshotReader,
     pub(crate) tls: Tls,
     pub(crate) alarm: Alarm,
+    pub(crate) capture: Option<Arc<dyn Capture>>,
 }
 
 /// State shared by all workers of the process.
@@ -41,6 +42,8 @@ pub(crate) struct Process {
     /// Answers paths outside the route table.
     pub(crate) fallback: OnceLock<Arc<dyn Handler>>,
     pub(crate) draining: AtomicBool,
+    /// Captures exchanges; `None` while no bodies are captured.
+    pub(crate) capture: Option<Arc<dyn Capture>>,
     pub(crate) alarm: Alarm,
     pub(crate) activity: Arc<Activity>,
     /// Number of client connections; the same as that of `activity`.
@@ -57,7 +60,7 @@ impl std::fmt::Debug for Process {
 
 impl Process {
     pub(crate) fn new(settings: Settings, params: ProcessParams, workers: usize) -> io::Result<Self> {
-        let ProcessParams { build, snapshots, tls, alarm } = params;
+        let ProcessParams { build, snapshots, tls, alarm, capture } = params;
         let activity = Arc::<Activity>::default();
         let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
         let body_limits = BodyLimits {
@@ -76,6 +79,7 @@ impl Process {
             tls: Arc::new(tls),
             fallback: OnceLock::new(),
             draining: AtomicBool::new(false),
+            capture,
             alarm,
             connections: Arc::clone(&activity.connections),
             activity,

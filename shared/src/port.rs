@@ -1,5 +1,5 @@
-//! The only traits that cross planes: one that answers requests, one that makes them, and one that lists and cancels
-//! those that are running.
+//! The only traits that cross planes: one that answers requests, one that makes them, one that lists and cancels those that
+//! are running, and those through which they are observed.
 
 use std::fmt;
 use std::future::Future;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
+use serde::{Deserialize, Serialize};
 
 use crate::access::Access;
 use crate::id::{ModelId, ProviderId};
@@ -67,7 +68,7 @@ pub struct Insider {
     /// The only target that the request may use out of those that its selector names.
     pub restricted_to: Option<(ProviderId, ModelId)>,
     /// Observes what is exchanged with upstreams.
-    pub tap: Option<Arc<dyn UpstreamTap>>,
+    pub tap: Option<Arc<dyn ExchangeTap>>,
     /// Stops after the plan and responds with the plan as JSON: no upstream call, no record, no quota (FAIL-8).
     pub explain: bool,
 }
@@ -118,16 +119,33 @@ impl Insider {
     }
 }
 
-/// Observes what one request exchanges with upstreams, attempt by attempt.
-pub trait UpstreamTap: fmt::Debug + Send + Sync {
-    /// A request is sent: its head as text, without credentials, and its body.
-    fn request(&self, head: String, body: &[Bytes]);
+/// Observes one exchange: its sides begin in the order of time, and each attempt has two of them.
+pub trait ExchangeTap: fmt::Debug + Send + Sync {
+    /// A side begins, with its head as text, without credentials.
+    fn begin(&self, side: Side, head: String);
 
-    /// The head of the answer to the latest request has arrived.
-    fn answer(&self, head: String);
+    /// A piece of the body of the latest side of this kind has passed.
+    fn piece(&self, side: Side, piece: &Bytes);
+}
 
-    /// A piece of the body of the latest answer has arrived.
-    fn piece(&self, piece: &Bytes);
+/// A side of an exchange.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Side {
+    /// The request of the client.
+    ClientRequest,
+    /// The request to an upstream.
+    UpstreamRequest,
+    /// The answer of an upstream.
+    UpstreamResponse,
+    /// The answer to the client.
+    ClientResponse,
+}
+
+/// Captures whole exchanges. The control service implements it for the data plane.
+pub trait Capture: fmt::Debug + Send + Sync {
+    /// Begins an exchange. It is complete when the last reference to its observer is dropped.
+    fn begin(&self, request_id: &str) -> Arc<dyn ExchangeTap>;
 }
 
 /// The path below which the control service takes requests of the data plane with bodies of any type, up to the data

@@ -1,12 +1,41 @@
 // The checks of the list of requests and of one request.
 
 import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 
 import { axe, settled } from "./browser.mjs";
+import { Gateway } from "./gateway.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
 export const requestChecks = {
+  async what_was_captured_is_shown_on_demand_and_the_switch_is_named_without({ gateway, browser }) {
+    const home = join(gateway.home, "capturing");
+    mkdirSync(home);
+    const capturing = new Gateway(gateway.binary, home, { LLMGW_LOG_REQUEST_BODIES: "true" });
+    await capturing.start();
+    const visited = browser.origin;
+    try {
+      for (const [of, shown] of [[gateway, /LLMGW_LOG_REQUEST_BODIES=true and restart/], [capturing, /shown on demand/]]) {
+        browser.origin = of.origin;
+        assert.equal(await of.chat(of.key, "echo/echo", "shown on demand"), 200);
+        const { data } = await of.api("GET", "requests?limit=1");
+        const page = await browser.signedIn(of.key, `/requests/${data[0].request_id}`);
+        await settled(page);
+        await button(page, "Show what was captured").click();
+        await page.getByText(shown).first().waitFor();
+        assert.deepEqual(await axe(page), []);
+        const { data: reads } = await of.api("GET", "audit?action=request.exchange");
+        assert.equal(reads.length, of === capturing ? 1 : 0);
+        if (of === capturing) await page.getByRole("region", { name: "From the client" }).getByText(/authorization: \[hidden\]/).waitFor();
+      }
+    } finally {
+      browser.origin = visited;
+      await capturing.stop();
+    }
+  },
+
   async requests_are_found_by_what_happened_and_show_their_attempts({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "tracked" });
     const made = await gateway.api("POST", "keys", { name: "tracked", project: id });

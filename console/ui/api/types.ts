@@ -2234,6 +2234,32 @@ export type ReconciledLine = {
   theirs: VendorFigures;
 };
 
+/** The recorded sides of an exchange, as they are shown and stored. */
+export type RecordedExchange = {
+  request_id: string;
+  /** The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides. */
+  sides: RecordedSide[];
+};
+
+/** One side of an exchange. */
+export type RecordedSide = {
+  /** The number of the upstream request; null on the client's sides. */
+  attempt: number | null;
+  /** True if `body` is base64, because the bytes are not text. */
+  base64: boolean;
+  /** The body, or its first 256 KiB. Secrets of providers are redacted. */
+  body: string;
+  /** The length of the whole body that passed, in bytes. */
+  bytes: number;
+  /** True if the head, the body or the times are incomplete. */
+  cut: boolean;
+  /** The first line and the header fields. Values that contain a credential are `[hidden]`. */
+  head: string;
+  /** The arrival times of the body's pieces, in microseconds since the recording began. */
+  pieces_us: number[];
+  side: Side;
+};
+
 /** A well-known provider. */
 export type RegistryEntry = {
   /** The variable that its own SDK reads the key from; absent if no key is needed. */
@@ -2527,30 +2553,6 @@ export type RulePatch = {
 export type RuleTest = {
   /** The number of the event. */
   sequence: number;
-};
-
-/** The recorded bytes of both sides of a run. */
-export type RunExchange = {
-  request_id: string;
-  /** The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides. */
-  sides: RunSide[];
-};
-
-/** One side of a run. */
-export type RunSide = {
-  /** The number of the upstream request; null on the client's sides. */
-  attempt: number | null;
-  /** True if `body` is base64, because the bytes are not text. */
-  base64: boolean;
-  /** The body, or its first 256 KiB. Secrets of providers are redacted. */
-  body: string;
-  /** True if the head, the body or the times are incomplete. */
-  cut: boolean;
-  /** The first line and the header fields. Values that contain the provider's credential are `[hidden]`. */
-  head: string;
-  /** The arrival times of the body's pieces, in microseconds since the run began. */
-  pieces_us: number[];
-  side: Side;
 };
 
 /** The running exchanges, those that have been silent longest first. */

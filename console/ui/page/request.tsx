@@ -15,6 +15,7 @@ import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
 import { Card, Facts, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
 import { ExplainAgain } from "./explain_again";
+import { ContentCard } from "./request/content";
 import { SessionCard, sessionWords, useSession } from "./request/session";
 import { TokensCard } from "./request/tokens";
 import { inputOf, outputOf } from "./requests";
@@ -137,12 +138,7 @@ function One({ of }: { of: FullRecord }) {
           </Card>
           <TokensCard of={of} />
           {session && <SessionCard of={of} series={session} />}
-          <Card title="Content">
-            <p class="muted">
-              Prompts and answers are not kept. The <a href={href("/playground", { model: of.selector })}>Playground</a> shows what a
-              request carries on both sides of the gateway.
-            </p>
-          </Card>
+          <ContentCard id={of.request_id} selector={of.selector} />
         </div>
         <FactsCard of={of} session={session?.groups[0]?.points} />
       </div>

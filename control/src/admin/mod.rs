@@ -92,6 +92,7 @@ use crate::credential::oauth::RefreshSchedule;
 use crate::db::readers::Readers;
 use crate::permission::Permission;
 use crate::publish::StatusCell;
+use crate::telemetry::Telemetry;
 use crate::usage::journal::Journal;
 use crate::usage::metrics::ExchangeMetrics;
 use crate::vault::VaultKeys;
@@ -142,6 +143,7 @@ pub(crate) struct App {
     /// The adaptations of the data plane.
     pub(crate) adaptations: Vec<AdaptationTable>,
     pub(crate) recordings: run::recording::Recordings,
+    pub(crate) telemetry: Telemetry,
 }
 
 /// A fully received request with its caller; `caller` is `None` on paths that need no authentication.

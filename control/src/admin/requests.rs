@@ -10,7 +10,9 @@ use shared::usage::StepResult;
 
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
+use crate::db::audit::AuditEntry;
 use crate::permission::Permission;
+use crate::recorded::RecordedExchange;
 use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
@@ -27,6 +29,10 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
         .answers::<RequestRow>("Shows the record of a request, with its trace.")
         .permits(Permission::SeeUsage),
+    route_of(Method::GET, "requests/{}/exchange", |call| Box::pin(exchange(call)))
+        .answers::<RecordedExchange>(
+            "Shows what was captured of a request on both sides of the gateway. The audit records it.",
+        ),
 ];
 
 /// Returns a page of exchanges, without their traces.
@@ -127,6 +133,24 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let found = found.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()));
     json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?)
 }
+
+/// Returns the captured exchange of a request, and records that it was read.
+async fn exchange(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    call.no_query()?;
+    let id = call.argument();
+    let found = call.app.telemetry.find(id.to_owned()).await;
+    let exchange = found.ok_or_else(|| {
+        let is_on = call.app.config.logging.bodies;
+        ApiError::new(ErrorKind::NotFound, if is_on { NO_LONGER_CAPTURED } else { NOT_CAPTURED })
+    })?;
+    call.record(AuditEntry::done("request.exchange", "request", id)).await?;
+    json(&exchange)
+}
+
+const NOT_CAPTURED: &str = "This request was not captured. To capture the requests that follow, set \
+                            LLMGW_LOG_REQUEST_BODIES=true and restart the gateway.";
+const NO_LONGER_CAPTURED: &str = "There is no captured exchange with this request ID. An exchange is stored when it has ended, and kept \
+                                  for 24 hours at most. Requests from the console are not captured.";
 
 /// Takes the filters by column that are present.
 pub(crate) fn names(query: &mut Query) -> Vec<(Column, String)> {

@@ -139,6 +139,8 @@ pub struct Logging {
     pub file: bool,
     /// True if one line of metadata is logged per request.
     pub requests: bool,
+    /// True if whole exchanges are captured.
+    pub bodies: bool,
     /// The form in which records contain end users.
     pub end_users: EndUsers,
 }

@@ -89,7 +89,7 @@ pub(super) struct Server {
     pub(super) log_file: Option<bool>,
     /// Log one line of metadata for each request.
     pub(super) log_requests: Option<bool>,
-    /// UNSAFE: log prompts and answers.
+    /// UNSAFE: capture the prompts and answers of all requests, for 24 hours.
     pub(super) log_request_bodies: Option<bool>,
 }
 

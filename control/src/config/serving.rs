@@ -142,20 +142,21 @@ pub(super) fn logging(layers: &mut Layers<'_>, raw: &raw::Server, warnings: &mut
         format: if format == "json" { LogFormat::Json } else { LogFormat::Text },
         file: layers.flag("LLMGW_LOG_FILE", raw.log_file),
         requests: layers.flag("LLMGW_LOG_REQUESTS", raw.log_requests),
+        bodies: layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies),
         end_users: match end_users.as_str() {
             "plain" => EndUsers::Plain,
             "off" => EndUsers::Off,
             _ => EndUsers::Hashed,
         },
     };
-    // The table of variables already produces the warning for the variable.
-    let bodies = layers.flag("LLMGW_LOG_REQUEST_BODIES", raw.log_request_bodies);
-    if bodies && environment.flag("LLMGW_LOG_REQUEST_BODIES").is_none() {
-        warnings.push("server.log_request_bodies is true, but this release does not support it".to_owned());
+    if logging.bodies {
+        warnings.push(BODIES_ARE_CAPTURED.to_owned());
     }
     logging
 }
 
+const BODIES_ARE_CAPTURED: &str = "LLMGW_LOG_REQUEST_BODIES is true: the prompts and answers of all requests are stored, sealed, in \
+                                   telemetry.db for 24 hours. Set it to false when you have seen what you need";
 const DEFAULT_PORT: u64 = 8_787;
 const USAGE_GRACE_MS: u64 = 2_000;
 const QUOTA_OUTPUT_TOKENS: u64 = 4_096;

@@ -38,6 +38,7 @@ pub(crate) mod row_sums;
 pub(crate) mod sealed;
 pub(crate) mod search;
 pub(crate) mod setup;
+pub(crate) mod telemetry;
 pub(crate) mod upgrade_snapshot;
 pub(crate) mod usage_effects;
 pub(crate) mod vault;

@@ -335,7 +335,7 @@ pub(crate) const USAGE_APPLICATION_ID: i32 = 0x6c6c_6d75;
 /// The first version with an audit. The chain is created before that migration, so that a chain without ends is never
 /// mistaken for a new one.
 const VERSION_WITH_AUDIT: i64 = 3;
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 const WAL_BYTES_KEPT: i64 = 16 << 20;
 /// The write-ahead log's length, in pages of 4 KiB, at which a commit moves the log into the database. Usually
 /// `db/checkpoints.rs` has moved it long before.

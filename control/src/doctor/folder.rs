@@ -11,6 +11,7 @@ use rustix::process::geteuid;
 use super::finding::{Findings, Subject, quoted};
 use crate::db::files::USAGE;
 use crate::db::open::DATABASE;
+use crate::db::telemetry::TELEMETRY;
 
 /// Examines the permissions of the directory and of the databases in it. Returns false if the directory does not exist,
 /// or cannot be read.
@@ -38,7 +39,7 @@ pub(super) fn examine(dir: &Path, is_in_use: bool, found: &mut Findings) -> bool
         found.fault(subject, format!("{shown} is not writable for this user: {error}"), take_over(dir));
         return fs::read_dir(dir).is_ok();
     }
-    let others = [dir.to_owned(), dir.join(DATABASE), dir.join(USAGE)]
+    let others = [dir.to_owned(), dir.join(DATABASE), dir.join(USAGE), dir.join(TELEMETRY)]
         .into_iter()
         .filter(|path| fs::metadata(path).is_ok_and(|metadata| metadata.permissions().mode() & 0o077 != 0));
     for path in others {

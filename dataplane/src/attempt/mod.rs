@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
 use shared::operation::Dialect;
-use shared::port::UpstreamTap;
+use shared::port::ExchangeTap;
 use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
@@ -53,7 +53,7 @@ pub(crate) struct Job {
     pub(crate) forwarded: Vec<(HeaderName, HeaderValue)>,
     pub(crate) request_id: HeaderValue,
     /// Observes what is exchanged with upstreams.
-    pub(crate) tap: Option<Arc<dyn UpstreamTap>>,
+    pub(crate) tap: Option<Arc<dyn ExchangeTap>>,
     pub(crate) budget: Duration,
 }
 

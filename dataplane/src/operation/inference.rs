@@ -213,6 +213,7 @@ pub(super) async fn read(
         scan.push(piece).map_err(|error| of_scan_error(&error).closing())
     })
     .await?;
+    authorized.exchange.note_body(&body);
     let mut head = Box::new(scan.finish().map_err(|error| of_scan_error(&error))?);
     if head.state.background {
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
@@ -243,6 +244,7 @@ async fn read_form(
         scan.push(piece).map_err(|fault| of_form_fault(fault).closing())
     })
     .await?;
+    authorized.exchange.note_body(&body);
     let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
     override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
     authorized.exchange.note_selector(&head.model);

@@ -1,19 +1,22 @@
 //! Response bodies.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
-use shared::port::{self, BoxError};
+use shared::port::{self, BoxError, ExchangeTap};
 
 mod base64_video;
+mod captured;
 mod keepalive;
 mod late_usage;
 mod silence;
 mod stream;
 
 pub(crate) use self::base64_video::{Base64Video, UpstreamVideo, VideoSource};
+use self::captured::CapturedBody;
 pub(crate) use self::keepalive::{FailoverResult, KeepaliveStream};
 pub(crate) use self::late_usage::LateUsageQueue;
 pub(crate) use self::stream::{Relay, RelayContext, RelayParts, Scan, pass_whole};
@@ -30,6 +33,7 @@ enum Kind {
     Keepalive(Box<KeepaliveStream>),
     Base64Video(Box<Base64Video>),
     Port(port::Body),
+    Captured(Box<CapturedBody>),
 }
 
 impl ResponseBody {
@@ -53,12 +57,19 @@ impl ResponseBody {
         Self(Kind::Port(body))
     }
 
+    /// Returns the body with its pieces reported to `tap`.
+    pub(crate) fn captured(self, tap: Arc<dyn ExchangeTap>) -> Self {
+        Self(Kind::Captured(Box::new(CapturedBody { body: self, tap })))
+    }
+
     /// Returns the relay, or the bytes of a complete body.
     pub(crate) fn into_relay(self) -> Result<Box<Relay>, Bytes> {
         match self.0 {
             Kind::Relay(relay) => Ok(relay),
             Kind::Full(bytes) => Err(bytes),
-            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) => Err(Bytes::new()),
+            Kind::Keepalive(_) | Kind::Base64Video(_) | Kind::Port(_) | Kind::Captured(_) => {
+                Err(Bytes::new())
+            }
         }
     }
 }
@@ -68,6 +79,7 @@ impl AnswerBody for ResponseBody {
         match &self.0 {
             Kind::Relay(relay) => relay.is_cut(),
             Kind::Keepalive(early) => early.is_cut(),
+            Kind::Captured(captured) => captured.body.is_cut(),
             Kind::Full(_) | Kind::Base64Video(_) | Kind::Port(_) => false,
         }
     }
@@ -90,6 +102,7 @@ impl Body for ResponseBody {
                 inline.poll_data(cx).map(|item| item.map(|data| data.map(Frame::data)))
             }
             Kind::Port(body) => Pin::new(body).poll_frame(cx),
+            Kind::Captured(captured) => captured.poll_frame(cx),
         }
     }
 
@@ -98,6 +111,7 @@ impl Body for ResponseBody {
             Kind::Full(bytes) => bytes.is_empty(),
             Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => false,
             Kind::Port(body) => body.is_end_stream(),
+            Kind::Captured(captured) => captured.body.is_end_stream(),
         }
     }
 
@@ -106,6 +120,7 @@ impl Body for ResponseBody {
             Kind::Full(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Relay(_) | Kind::Keepalive(_) | Kind::Base64Video(_) => SizeHint::default(),
             Kind::Port(body) => body.size_hint(),
+            Kind::Captured(captured) => captured.body.size_hint(),
         }
     }
 }

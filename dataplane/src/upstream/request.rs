@@ -14,7 +14,7 @@ use http_body::{Body, Frame, SizeHint};
 use shared::answer_head::{self, X_REQUEST_ID};
 use shared::clock;
 use shared::operation::Dialect;
-use shared::port::UpstreamTap;
+use shared::port::ExchangeTap;
 use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signable;
 use shared::routing::{Origin, ProviderInstance};
@@ -63,7 +63,7 @@ pub(crate) struct UpstreamRequest<'a> {
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
     /// Observes what is exchanged with the upstream.
-    pub(crate) tap: Option<&'a Arc<dyn UpstreamTap>>,
+    pub(crate) tap: Option<&'a Arc<dyn ExchangeTap>>,
     /// The type of the body.
     pub(crate) content_type: &'a HeaderValue,
     /// The accepted type of the answer.

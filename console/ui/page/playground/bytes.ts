@@ -2,15 +2,6 @@
 
 export type Row = { left: string | null; right: string | null; same: boolean };
 
-/** JSON with a line for each member; other texts as they are. */
-export function lined(text: string): string[] {
-  try {
-    return JSON.stringify(JSON.parse(text), null, 1).split("\n");
-  } catch {
-    return text.split("\n");
-  }
-}
-
 /** Lines beyond this number are compared by their place: the table of the comparison would be too large. */
 const COMPARED_MAX = 400;
 

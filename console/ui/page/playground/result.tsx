@@ -2,13 +2,13 @@
 import { useEffect, useState } from "preact/hooks";
 import { useResource } from "../../api/resource";
 import type { FullRecord } from "../../api/shapes";
-import type { RunExchange, RunSide as Side } from "../../api/types";
+import type { RecordedExchange, RecordedSide } from "../../api/types";
 import { href } from "../../app/router";
+import { CodeText, linesOf, RecordedBytes, titleOf } from "../../part/exchange";
 import { Loaded } from "../../part/feedback";
-import { duration, plural } from "../../part/format";
 import { Card } from "../../part/page";
 import { Waterfall } from "../../part/waterfall";
-import { lined, rowsOf } from "./bytes";
+import { rowsOf } from "./bytes";
 import { LiveTrace, type Phase, Watch } from "./live_trace";
 
 /** A run as far as it has come. */
@@ -74,7 +74,7 @@ function AnswerView({ of }: { of: Outcome }) {
       {/* biome-ignore lint/a11y/useMediaCaption: a model's speech; its text is the request */}
       {of.audio && <audio controls src={of.audio} aria-label="The model's speech" />}
       {!of.text && !of.error && of.images.length === 0 && !of.audio && of.isOver && (
-        <Text text={of.raw || "The answer is empty."} label="Answer" />
+        <CodeText text={of.raw || "The answer is empty."} label="Answer" />
       )}
       {!of.isOver && <p class="muted">Waiting…</p>}
       <p class="sr" role="status">
@@ -107,24 +107,15 @@ function Trace({ id }: { id: string }) {
   );
 }
 
-const SIDES: Record<string, string> = {
-  client_request: "From the client",
-  upstream_request: "To the upstream",
-  upstream_response: "From the upstream",
-  client_response: "To the client",
-};
-
-const titleOf = ({ side, attempt }: Side): string => `${SIDES[side] ?? side}${attempt === null ? "" : `, attempt ${attempt}`}`;
-
 function Exchange({ id, isRaw }: { id: string; isRaw: boolean }) {
-  const exchange = useResource<RunExchange>(`run/${encodeURIComponent(id)}`);
+  const exchange = useResource<RecordedExchange>(`run/${encodeURIComponent(id)}`);
   return (
     <Loaded resource={exchange} part missing={<p class="muted">The latest 16 runs are kept for ten minutes. This one is gone.</p>}>
       {({ sides }) => {
         const [client, ...more] = sides.filter(({ side }) => side === (isRaw ? "client_response" : "client_request"));
         const upstream = sides.filter(({ side }) => side === (isRaw ? "upstream_response" : "upstream_request"));
         const shown = [...upstream, ...(isRaw ? [client, ...more] : [])].filter((side) => side !== undefined);
-        if (isRaw) return shown.map((side) => <Pieces key={titleOf(side)} of={side} />);
+        if (isRaw) return shown.map((side) => <RecordedBytes key={titleOf(side)} of={side} isRaw />);
         if (!client) return <p class="muted">Nothing was recorded.</p>;
         if (upstream.length === 0) return <Compared left={client} right={null} />;
         return upstream.map((side) => <Compared key={titleOf(side)} left={client} right={side} />);
@@ -133,20 +124,8 @@ function Exchange({ id, isRaw }: { id: string; isRaw: boolean }) {
   );
 }
 
-/** A text that scrolls by itself. */
-function Text({ text, label }: { text: string; label: string }) {
-  return (
-    <pre class="code" role="group" aria-label={label} tabIndex={0}>
-      <code>{text}</code>
-    </pre>
-  );
-}
-
-/** A side as lines: its head, an empty line, its body. */
-const linesOf = ({ head, body, base64 }: Side): string[] => [...head.split("\n"), "", ...(base64 ? [`base64: ${body}`] : lined(body))];
-
 /** The request as the client made it, beside what the gateway made of it; lines that differ are marked. */
-function Compared({ left, right }: { left: Side; right: Side | null }) {
+function Compared({ left, right }: { left: RecordedSide; right: RecordedSide | null }) {
   const lines = linesOf(left);
   const rows = right ? rowsOf(lines, linesOf(right)) : lines.map((line) => ({ left: line, right: null, same: true }));
   return (
@@ -168,24 +147,5 @@ function Compared({ left, right }: { left: Side; right: Side | null }) {
         </tbody>
       </table>
     </div>
-  );
-}
-
-const TIMES_SHOWN = 12;
-
-/** A body with the arrival times of its pieces. */
-function Pieces({ of }: { of: Side }) {
-  const { pieces_us: times } = of;
-  const shown = times.slice(0, TIMES_SHOWN).map((us) => duration(us));
-  return (
-    <section aria-label={titleOf(of)}>
-      <h3 class="group-title">{titleOf(of)}</h3>
-      <p class="help">
-        {plural(times.length, "piece")}
-        {times.length > 0 && ` at ${shown.join(", ")}${times.length > TIMES_SHOWN ? `, … ${duration(times.at(-1))}` : ""}`}
-        {of.cut && ", cut off"}
-      </p>
-      <Text text={`${of.head}\n\n${of.body}`} label={titleOf(of)} />
-    </section>
   );
 }

@@ -7,8 +7,6 @@ use std::fmt::Write as _;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, ORIGIN, PROXY_AUTHORIZATION, REFERER,
     TE, TRANSFER_ENCODING, UPGRADE,
@@ -16,27 +14,25 @@ use http::header::{
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, Method, Request, Response, Uri};
 use rusqlite::Connection;
-use serde::Serialize;
 use serde_json::json;
 use shared::access::{Access, Role};
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
-use shared::port::{Body, Insider, RUN_PATH, UpstreamTap, full};
-use shared::sanitize;
+use shared::port::{Body, ExchangeTap, Insider, RUN_PATH, Side, full};
 
-use self::recording::{RecordedSide, Side};
 use super::reference::{DataPlaneAnswer, DataPlaneBody};
 use super::{ApiError, Call, Route, explain, json, route_of};
 use crate::catalog::test_completion::HERE;
 use crate::db::audit::AuditEntry;
 use crate::publish::AccessHolder;
+use crate::recorded::RecordedExchange;
 
 pub(super) static ROUTES: &[Route] = &[
     run_of("run/{}"),
     run_of("run/{}/{}"),
     run_of("run/{}/{}/{}"),
     route_of(Method::GET, "run/{}", |call| Box::pin(show(call)))
-        .answers::<RunExchange>("Shows what a run exchanged on both sides of the gateway."),
+        .answers::<RecordedExchange>("Shows what a run exchanged on both sides of the gateway."),
 ];
 
 /// Returns the route of the paths of the data plane that have as many segments as `pattern` has placeholders.
@@ -68,14 +64,14 @@ async fn run(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut request = Request::post(uri).body(()).map_err(|_| no_path())?;
     *request.headers_mut() = forwarded(&call.parts.headers);
     let first = format!("POST {} HTTP/1.1", request.uri());
-    recording.begin_side(Side::ClientRequest, head(first, request.headers()));
-    let tap: Arc<dyn UpstreamTap> = Arc::clone(&recording) as _;
+    recording.begin(Side::ClientRequest, head(first, request.headers()));
+    let tap: Arc<dyn ExchangeTap> = Arc::clone(&recording) as _;
     let insider = Insider { restricted_to, tap: Some(tap), ..Insider::new(access) };
     request.extensions_mut().insert(insider);
     let request = request.map(|()| recording.around(Side::ClientRequest, body));
     let (parts, body) = call.app.plane.handle(request, HERE).await.into_parts();
     let first = format!("HTTP/1.1 {}", parts.status);
-    recording.begin_side(Side::ClientResponse, head(first, &parts.headers));
+    recording.begin(Side::ClientResponse, head(first, &parts.headers));
     Ok(Response::from_parts(parts, recording.around(Side::ClientResponse, body)))
 }
 
@@ -168,53 +164,6 @@ fn head(first: String, headers: &HeaderMap) -> String {
     head
 }
 
-/// The recorded bytes of both sides of a run.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-struct RunExchange {
-    request_id: String,
-    /// The sides in the order in which they began. Requests to the built-in `echo` and voice have no upstream sides.
-    sides: Vec<ShownSide>,
-}
-
-/// One side of a run.
-#[derive(Serialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "RunSide"))]
-struct ShownSide {
-    side: Side,
-    /// The number of the upstream request; null on the client's sides.
-    attempt: Option<u32>,
-    /// The first line and the header fields. Values that contain the provider's credential are `[hidden]`.
-    head: String,
-    /// The body, or its first 256 KiB. Secrets of providers are redacted.
-    body: String,
-    /// True if `body` is base64, because the bytes are not text.
-    base64: bool,
-    /// True if the head, the body or the times are incomplete.
-    cut: bool,
-    /// The arrival times of the body's pieces, in microseconds since the run began.
-    pieces_us: Vec<u64>,
-}
-
-impl From<RecordedSide> for ShownSide {
-    fn from(recorded: RecordedSide) -> Self {
-        let RecordedSide { side, attempt, head, body, cut, pieces_us } = recorded;
-        let head = sanitize::guarded(&head).into_owned();
-        let (body, base64) = shown(&body);
-        Self { side, attempt, head, body, base64, cut, pieces_us }
-    }
-}
-
-/// Returns a body as text without secrets, and true if it is in base64.
-fn shown(body: &[u8]) -> (String, bool) {
-    let text = String::from_utf8_lossy(body);
-    let clean = sanitize::guarded(&text);
-    // A text that was cut may end inside a character.
-    let is_text = std::str::from_utf8(body).err().is_none_or(|error| error.error_len().is_none());
-    if is_text || clean != text { (clean.into_owned(), false) } else { (BASE64_STANDARD.encode(body), true) }
-}
-
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let found = call.app.recordings.find(call.argument(), Instant::now());
@@ -223,8 +172,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             "There is no recording of a run with this ID: the latest 16 runs are kept for ten minutes.";
         ApiError::new(ErrorKind::NotFound, message)
     })?;
-    let sides = recording.sides().into_iter().map(ShownSide::from).collect();
-    json(&RunExchange { request_id: recording.request_id.clone(), sides })
+    json(&recording.exchange())
 }
 
 const RUN_AS: &str = "x-llmgw-run-as";

@@ -83,9 +83,6 @@ impl Environment {
         };
         match parse::value(variable.kind, value) {
             Ok(value) => {
-                if !variable.acted_on && !matches!(value, VariableValue::Flag(false)) {
-                    self.warnings.push(format!("{name} is set, but this release does not support it"));
-                }
                 self.values.insert(variable.name, value);
             }
             Err(message) => self.faults.push(ConfigFault::variable(name, message)),

@@ -18,9 +18,6 @@ pub struct Variable {
     pub(super) kind: VariableKind,
     /// A description of the default.
     pub default: &'static str,
-    /// False if this release validates the variable but does not use it; a warning is logged at start-up while it is
-    /// set.
-    pub acted_on: bool,
 }
 
 impl Variable {
@@ -36,11 +33,7 @@ impl Variable {
 }
 
 const fn row(name: &'static str, kind: VariableKind, default: &'static str, doc: &'static str) -> Variable {
-    Variable { name, doc, kind, default, acted_on: true }
-}
-
-const fn idle(name: &'static str, kind: VariableKind, default: &'static str, doc: &'static str) -> Variable {
-    Variable { name, doc, kind, default, acted_on: false }
+    Variable { name, doc, kind, default }
 }
 
 /// All variables that llmgw reads.
@@ -85,7 +78,7 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_LOG_FORMAT", Choice(&["text", "json"]), "text", "Format of log lines"),
     row("LLMGW_LOG_FILE", Flag, "false", "Write log lines also to files in <state>/logs, a file a day, 7 kept"),
     row("LLMGW_LOG_REQUESTS", Flag, "false", "Log one line of metadata for each request"),
-    idle("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "Capture prompts and answers"),
+    row("LLMGW_LOG_REQUEST_BODIES", Flag, "false", "UNSAFE: capture the prompts and answers of all requests, for 24 hours"),
     row("LLMGW_END_USER", Choice(&["hash", "plain", "off"]), "hash", "How records store the end users that \
          requests name"),
     row("LLMGW_GATEWAY_PREAMBLE", Text, "empty", "System text put before that of every request"),

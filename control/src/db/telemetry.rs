@@ -1,0 +1,199 @@
+//! `telemetry.db`: the part of the state that may be lost (STATE-1). It is created again if it is missing, damaged or of a
+//! newer release, and no backup contains it. Migrations of its own; a commit may be lost with the power.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
+
+use super::migrate;
+use super::open::{BUSY_TIMEOUT, remove};
+
+/// The open database.
+#[derive(Debug)]
+pub(crate) struct TelemetryDb {
+    db: Connection,
+    /// Bytes of all captured exchanges.
+    captured_bytes: u64,
+}
+
+/// An exchange to be stored.
+#[derive(Debug)]
+pub(crate) struct CapturedRow<'a> {
+    pub(crate) request_id: &'a str,
+    pub(crate) at_ms: u64,
+    pub(crate) sealed: &'a [u8],
+}
+
+/// The name of the database in the state directory.
+pub(crate) const TELEMETRY: &str = "telemetry.db";
+/// The time for which captured exchanges are kept, in milliseconds.
+pub(crate) const CAPTURED_MS_MAX: u64 = 24 * 3_600 * 1_000;
+/// The maximum size of all captured exchanges in bytes; the oldest are deleted.
+const CAPTURED_BYTES_MAX: u64 = 256 << 20;
+
+impl TelemetryDb {
+    /// Opens the database in `dir`. One that cannot be used is deleted and created again.
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(TELEMETRY);
+        match Self::usable(&path)? {
+            Ok(db) => Ok(db),
+            Err(why) => {
+                tracing::warn!(
+                    "{} is created again, because it is {why}; only telemetry is lost",
+                    path.display()
+                );
+                remove(&path)?;
+                Self::usable(&path)?.map_err(io::Error::other)
+            }
+        }
+    }
+
+    /// Opens or creates the database at `path`. The inner error describes a file that can only be deleted.
+    fn usable(path: &Path) -> io::Result<Result<Self, &'static str>> {
+        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        match Self::connect(path) {
+            Ok(outcome) => Ok(outcome),
+            Err(error) if is_damage(&error) => Ok(Err("damaged")),
+            Err(error) => Err(io::Error::other(error)),
+        }
+    }
+
+    fn connect(path: &Path) -> rusqlite::Result<Result<Self, &'static str>> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut db = Connection::open_with_flags(path, flags)?;
+        db.busy_timeout(BUSY_TIMEOUT)?;
+        let application: i32 = db.pragma_query_value(None, "application_id", |row| row.get(0))?;
+        let version = migrate::version(&db)?;
+        let newest = i64::try_from(MIGRATIONS.len()).unwrap_or(i64::MAX);
+        let is_new = application == 0 && version == 0;
+        if !is_new && application != APPLICATION_ID {
+            return Ok(Err("not a database of the gateway"));
+        }
+        if version > newest {
+            return Ok(Err("of a newer release"));
+        }
+        // Takes effect before the first table is created.
+        db.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+        db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+        db.pragma_update(None, "synchronous", "NORMAL")?;
+        db.pragma_update_and_check(None, "journal_size_limit", WAL_BYTES_KEPT, |_| Ok(()))?;
+        for (number, sql) in (1_i64..).zip(MIGRATIONS).skip(usize::try_from(version).unwrap_or(usize::MAX)) {
+            let tx = db.transaction()?;
+            tx.execute_batch(sql)?;
+            tx.pragma_update(None, "application_id", APPLICATION_ID)?;
+            tx.pragma_update(None, "user_version", number)?;
+            tx.commit()?;
+        }
+        let finding: String = db.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if finding != "ok" {
+            return Ok(Err("damaged"));
+        }
+        let captured_bytes = db.query_row(CAPTURED_BYTES, [], |row| row.get(0))?;
+        Ok(Ok(Self { db, captured_bytes }))
+    }
+
+    /// Stores a captured exchange, and deletes the oldest beyond the maximum size.
+    pub(crate) fn keep(&mut self, row: &CapturedRow<'_>) -> rusqlite::Result<()> {
+        let bytes = u64::try_from(row.sealed.len()).unwrap_or(u64::MAX);
+        let mut total = self.captured_bytes.saturating_add(bytes);
+        let tx = self.db.transaction()?;
+        tx.prepare_cached(INSERT)?.execute(params![row.request_id, row.at_ms, bytes, row.sealed])?;
+        while total > CAPTURED_BYTES_MAX {
+            let deleted: Option<u64> =
+                tx.prepare_cached(DELETE_OLDEST)?.query_row([], |row| row.get(0)).optional()?;
+            total = deleted.map_or(0, |bytes| total.saturating_sub(bytes));
+        }
+        tx.commit()?;
+        self.captured_bytes = total;
+        Ok(())
+    }
+
+    /// Returns the newest captured exchange with this request id, sealed.
+    pub(crate) fn find(&self, request_id: &str) -> rusqlite::Result<Option<Vec<u8>>> {
+        self.db.prepare_cached(FIND)?.query_row([request_id], |row| row.get(0)).optional()
+    }
+
+    /// Deletes what is too old at `now_ms`, and returns free pages to the file system.
+    pub(crate) fn prune(&mut self, now_ms: u64) -> rusqlite::Result<()> {
+        if self.db.execute(DELETE_EXPIRED, [now_ms.saturating_sub(CAPTURED_MS_MAX)])? > 0 {
+            self.captured_bytes = self.db.query_row(CAPTURED_BYTES, [], |row| row.get(0))?;
+        }
+        self.db.execute_batch("PRAGMA incremental_vacuum(4096)")
+    }
+}
+
+/// Returns true if the file is damaged, or is no database.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
+}
+
+/// The migrations in order; the first one creates version 1.
+const MIGRATIONS: &[&str] = &[include_str!("telemetry_migrations/0001_captured.sql")];
+/// `llmt` in ASCII.
+const APPLICATION_ID: i32 = 0x6c6c_6d74;
+const WAL_BYTES_KEPT: i64 = 4 << 20;
+const INSERT: &str = "INSERT INTO captured (request_id, at_ms, bytes, exchange) VALUES (?, ?, ?, ?)";
+const DELETE_OLDEST: &str = "DELETE FROM captured WHERE id = (SELECT min(id) FROM captured) RETURNING bytes";
+const DELETE_EXPIRED: &str = "DELETE FROM captured WHERE at_ms < ?";
+const FIND: &str = "SELECT exchange FROM captured WHERE request_id = ? ORDER BY id DESC LIMIT 1";
+const CAPTURED_BYTES: &str = "SELECT coalesce(sum(bytes), 0) FROM captured";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn row<'a>(request_id: &'a str, at_ms: u64, sealed: &'a [u8]) -> CapturedRow<'a> {
+        CapturedRow { request_id, at_ms, sealed }
+    }
+
+    #[test]
+    fn a_damaged_foreign_or_newer_telemetry_db_is_created_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(TELEMETRY);
+        let newer = || {
+            let db = Connection::open(&path).unwrap();
+            db.pragma_update(None, "user_version", 99).unwrap();
+        };
+        let foreign = || {
+            let db = Connection::open(&path).unwrap();
+            db.execute_batch("PRAGMA application_id = 7").unwrap();
+        };
+        let damages: [&dyn Fn(); 4] =
+            [&|| fs::write(&path, "not a database").unwrap(), &|| remove(&path).unwrap(), &newer, &foreign];
+        for damage in damages {
+            let mut db = TelemetryDb::open(dir.path()).unwrap();
+            db.keep(&row("a", 1, b"sealed")).unwrap();
+            drop(db);
+            assert!(
+                TelemetryDb::open(dir.path()).unwrap().find("a").unwrap().is_some(),
+                "an intact one is kept"
+            );
+            damage();
+            assert_eq!(TelemetryDb::open(dir.path()).unwrap().find("a").unwrap(), None);
+            assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+    }
+
+    #[test]
+    fn the_oldest_exchanges_are_deleted_by_size_and_by_age() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut db = TelemetryDb::open(dir.path()).unwrap();
+        for (id, at_ms) in [("a", 1_000), ("b", 2_000), ("c", 3_000)] {
+            db.keep(&row(id, at_ms, b"12345678")).unwrap();
+        }
+        assert_eq!(db.captured_bytes, 24);
+        db.captured_bytes = CAPTURED_BYTES_MAX - 1;
+        db.keep(&row("d", 4_000, b"12345678")).unwrap();
+        let found = |db: &TelemetryDb| ["a", "b", "c", "d"].map(|id| db.find(id).unwrap().is_some());
+        assert_eq!(found(&db), [false, true, true, true], "one byte too many");
+        db.prune(2_001 + CAPTURED_MS_MAX).unwrap();
+        assert_eq!((found(&db), db.captured_bytes), ([false, false, true, true], 16));
+    }
+}
