@@ -38,6 +38,10 @@ export const extensionChecks = {
       await page.locator("button[data-new]").press("Enter");
       await page.getByLabel("Name").fill("words");
       await page.getByLabel("URL").fill("no address");
+      await button(page, "Make a secret").press("Enter");
+      const made = await page.getByLabel("Shared secret").inputValue();
+      assert.equal(Buffer.from(made.replace("whsec_", ""), "base64").length, 32);
+      await page.getByText(made).waitFor();
       await page.getByLabel("Shared secret").fill(SECRET);
       await button(page, "Add and probe").press("Enter");
       await page.getByText(/url must be an address/).first().waitFor();

@@ -16,7 +16,7 @@ async function walk(page) {
     const isSeen = (node) => node.checkVisibility({ visibilityProperty: true, opacityProperty: true }) && node.getClientRects().length > 0;
     const all = [...document.querySelectorAll("a[href], button, input, select, textarea, summary, [tabindex]")].filter((node) => node.tabIndex >= 0 && !node.disabled && isSeen(node));
     globalThis.unreached = new Set(all);
-    globalThis.nameOf = (node) => `${node.nodeName.toLowerCase()} ${(node.getAttribute("aria-label") || node.textContent || node.getAttribute("name") || node.id).trim().slice(0, 50)}`;
+    globalThis.nameOf = (node) => `${node.nodeName.toLowerCase()} ${(node.getAttribute("aria-label") || node.textContent || node.getAttribute("name") || node.id || node.className).trim().slice(0, 50)}`;
     document.activeElement?.blur();
   });
   const faults = [];

@@ -42,7 +42,7 @@ const ACTIONS = "Actions";
 const COLUMNS: [head: string, width: string][] = [
   ["Rule", "auto"],
   ["Kind", "168px"],
-  ["Threshold", "176px"],
+  ["Threshold", "232px"],
   ["About", "128px"],
   ["Urgency", "80px"],
   ["Holds for", "80px"],
@@ -55,7 +55,7 @@ function Rules({ of }: { of: AlertRule[] }) {
   return (
     <Card bare>
       <div class="table-wrap" role="group" aria-label="Rules" tabIndex={0}>
-        <table class="table fixed" style={{ minWidth: "1000px" }}>
+        <table class="table fixed" style={{ minWidth: "1060px" }}>
           <colgroup>
             {COLUMNS.map(([head, width]) => (
               <col key={head} style={{ width }} />

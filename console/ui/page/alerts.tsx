@@ -91,7 +91,7 @@ export function AlertsPage() {
             { head: "Since", width: 112, cell: ({ first_at_ms }) => moment(first_at_ms) },
             { head: "Times", width: 64, number: true, cell: ({ times }) => times },
             { head: "Resolved", width: 112, cell: ({ resolved_at_ms }) => moment(resolved_at_ms) },
-            { head: "Actions", width: 120, quiet: true, cell: (alert) => <Acknowledge of={alert} /> },
+            { head: "Actions", width: 120, quiet: true, cell: (alert) => <Acknowledge of={alert} look="small" /> },
           ]}
         />
       </Card>
@@ -109,7 +109,7 @@ function Text({ of }: { of: Alert }) {
   );
 }
 
-function Acknowledge({ of }: { of: Alert }) {
+function Acknowledge({ of, look }: { of: Alert; look: "small" | "primary" }) {
   if (of.state !== "open") return <span class="faint">{of.acked_by ?? UNKNOWN}</span>;
   const acknowledge = async (): Promise<void> => {
     await call("POST", `${at("alerts", of.id)}/ack`, { body: {} });
@@ -118,7 +118,7 @@ function Acknowledge({ of }: { of: Alert }) {
   return (
     <button
       type="button"
-      class="btn small"
+      class={`btn ${look}`}
       aria-label={`Acknowledge: ${of.text}`}
       onClick={() => void acknowledge().catch((error: Error) => notify(error.message))}
     >
@@ -139,7 +139,7 @@ function OneAlert({ id }: { id: string }) {
             <a class="btn" href={href("/outbox", { kind: alert.kind })}>
               Its deliveries
             </a>
-            <Acknowledge of={alert} />
+            <Acknowledge of={alert} look="primary" />
           </div>
         </Dialog>
       )}

@@ -70,8 +70,8 @@ export function thresholdText({
   if (threshold === null) return null;
   const units: Partial<Record<AlertKind, string>> = {
     quota_warning: "% used",
-    key_expiring: "days before",
-    credential_expiring: "hours before",
+    key_expiring: threshold === 1 ? "day before" : "days before",
+    credential_expiring: threshold === 1 ? "hour before" : "hours before",
     spend_anomaly: "times the usual",
     disk_low: "% free",
   };

@@ -103,7 +103,7 @@ function WebhookFields({ fields, set, error, known }: FieldsProps) {
         label={known === undefined ? LABELS.url : "New address"}
         name="url"
         optional={known !== undefined}
-        help={known === undefined ? "Stored encrypted. It can be replaced, never shown." : `Now ${known}. Empty: it stays.`}
+        help={known === undefined ? "Stored encrypted. It can be replaced, never shown." : `Without one it stays ${known}`}
       >
         <Text value={fields.url} onValue={(url) => set({ url })} inputMode="url" />
       </Field>
