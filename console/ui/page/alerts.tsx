@@ -5,7 +5,7 @@ import { changed } from "../api/resource";
 import type { Alert } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
-import { Opened } from "../part/edit";
+import { AddressedDialog } from "../part/edit";
 import { Empty, notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
@@ -130,7 +130,7 @@ function Acknowledge({ of, look }: { of: Alert; look: "small" | "primary" }) {
 function OneAlert({ id }: { id: string }) {
   const close = (): void => setParams({ alert: null });
   return (
-    <Opened<Alert> path={at("alerts", id)} title="Alert" onClose={close}>
+    <AddressedDialog<Alert> path={at("alerts", id)} title="Alert" onClose={close}>
       {(alert) => (
         <Dialog title={alert.kind} onClose={close} wide>
           <p class="prose wrap">{alert.text}</p>
@@ -143,7 +143,7 @@ function OneAlert({ id }: { id: string }) {
           </div>
         </Dialog>
       )}
-    </Opened>
+    </AddressedDialog>
   );
 }
 

@@ -8,7 +8,7 @@ import { changed, useResource } from "../api/resource";
 import type { Metric, Page as PageOf, Period, Provider, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
-import { EditDialog, Opened } from "../part/edit";
+import { AddressedDialog, EditDialog } from "../part/edit";
 import { EffectsList, WriteOutlook } from "../part/effects";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
@@ -163,7 +163,7 @@ function EditQuota({ id, names }: { id: string; names: Names }) {
   const path = at("quotas", id);
   const close = (): void => setParams({ edit: null });
   return (
-    <Opened<Quota> path={path} title="Quota" onClose={close}>
+    <AddressedDialog<Quota> path={path} title="Quota" onClose={close}>
       {(quota) => (
         <EditDialog
           title={`Change ${limitName(quota)}`}
@@ -186,7 +186,7 @@ function EditQuota({ id, names }: { id: string; names: Names }) {
           )}
         </EditDialog>
       )}
-    </Opened>
+    </AddressedDialog>
   );
 }
 

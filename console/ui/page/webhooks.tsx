@@ -7,7 +7,7 @@ import type { DeliveryPage, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Dialog } from "../part/dialog";
-import { Opened } from "../part/edit";
+import { AddressedDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
 import { moment, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
@@ -91,7 +91,7 @@ function Standing({ of }: { of: Webhook }) {
 function OneWebhook({ id, onSecret }: { id: string; onSecret: OnSecret }) {
   const close = (): void => setParams({ webhook: null });
   return (
-    <Opened<Webhook> path={at("webhooks", id)} title="Webhook" onClose={close}>
+    <AddressedDialog<Webhook> path={at("webhooks", id)} title="Webhook" onClose={close}>
       {(webhook) => (
         <Dialog title={`Webhook ${webhook.name}`} onClose={close} wide>
           <WebhookFacts of={webhook} />
@@ -104,7 +104,7 @@ function OneWebhook({ id, onSecret }: { id: string; onSecret: OnSecret }) {
           </div>
         </Dialog>
       )}
-    </Opened>
+    </AddressedDialog>
   );
 }
 

@@ -81,7 +81,7 @@ export function EditDialog<T, F extends object>(props: Props<T, F>) {
   );
 }
 
-type OpenedProps<T> = {
+type AddressedDialogProps<T> = {
   path: string;
   /** The title until the object is read. */
   title: string;
@@ -90,7 +90,7 @@ type OpenedProps<T> = {
 };
 
 /** The dialog of an object that the address names; it is read first. */
-export function Opened<T>({ path, title, onClose, children }: OpenedProps<T>) {
+export function AddressedDialog<T>({ path, title, onClose, children }: AddressedDialogProps<T>) {
   const resource = useResource<T>(path);
   const object = resource.data.value;
   if (object !== null) return <>{children(object)}</>;

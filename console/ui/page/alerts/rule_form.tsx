@@ -6,7 +6,7 @@ import { changed } from "../../api/resource";
 import type { AlertKind, AlertRule } from "../../api/types";
 import { Allowed } from "../../part/choice";
 import { Dialog } from "../../part/dialog";
-import { EditDialog, Opened } from "../../part/edit";
+import { AddressedDialog, EditDialog } from "../../part/edit";
 import { EffectsList } from "../../part/effects";
 import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 import { NumberField, type Typed } from "../../part/number";
@@ -78,7 +78,7 @@ export function NewRule({ onClose }: { onClose: () => void }) {
 export function EditRule({ id, onClose }: { id: string; onClose: () => void }) {
   const path = at("alert-rules", id);
   return (
-    <Opened<AlertRule> path={path} title="Rule" onClose={onClose}>
+    <AddressedDialog<AlertRule> path={path} title="Rule" onClose={onClose}>
       {(rule) => (
         <EditDialog<AlertRule, Fields & { enabled: boolean }>
           title={`Change ${rule.name}`}
@@ -112,7 +112,7 @@ export function EditRule({ id, onClose }: { id: string; onClose: () => void }) {
           )}
         </EditDialog>
       )}
-    </Opened>
+    </AddressedDialog>
   );
 }
 

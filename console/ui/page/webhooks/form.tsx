@@ -6,7 +6,7 @@ import type { Webhook, WebhookWithSecret } from "../../api/types";
 import { Allowed } from "../../part/choice";
 import type { Suggestion } from "../../part/combobox";
 import { Dialog } from "../../part/dialog";
-import { EditDialog, Opened } from "../../part/edit";
+import { AddressedDialog, EditDialog } from "../../part/edit";
 import { notify } from "../../part/feedback";
 import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 import { NumberField, type Typed } from "../../part/number";
@@ -58,7 +58,7 @@ export function NewWebhook({ onSecret, onClose }: { onSecret: OnSecret; onClose:
 export function EditWebhook({ id, onClose }: { id: string; onClose: () => void }) {
   const path = at("webhooks", id);
   return (
-    <Opened<Webhook> path={path} title="Webhook" onClose={onClose}>
+    <AddressedDialog<Webhook> path={path} title="Webhook" onClose={onClose}>
       {(webhook) => (
         <EditDialog<Webhook, Fields>
           title={`Change ${webhook.name}`}
@@ -81,7 +81,7 @@ export function EditWebhook({ id, onClose }: { id: string; onClose: () => void }
           {(mine, set, error) => <WebhookFields fields={mine} set={set} error={error} known={webhook.url} />}
         </EditDialog>
       )}
-    </Opened>
+    </AddressedDialog>
   );
 }
 
