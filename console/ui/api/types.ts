@@ -1673,6 +1673,14 @@ export type ObjectSource = "file" | "api";
 /** The reason why a caller cannot use a selector, or one of its targets. */
 export type Obstacle = "not_allowed" | "private" | "not_ready" | "no_price" | "no_target" | "ambiguous" | "key_disabled" | "key_expired" | "key_revoked" | "project_disabled" | "principal_disabled";
 
+/** The numbers of alerts that are neither acknowledged nor resolved. */
+export type OpenAlerts = {
+  /** Those of the severity `bad`. */
+  bad: number;
+  /** All of them. */
+  total: number;
+};
+
 /** The recorded figures. */
 export type OurFigures = {
   cached_input_tokens: number;
@@ -1682,14 +1690,6 @@ export type OurFigures = {
   requests: number;
   /** Attempts whose cost is unknown and not in the sum. */
   requests_unpriced: number;
-};
-
-/** The numbers of alerts that are neither acknowledged nor resolved. */
-export type OpenAlerts = {
-  /** Those of the severity `bad`. */
-  bad: number;
-  /** All of them. */
-  total: number;
 };
 
 /** An event as receivers get it. */
