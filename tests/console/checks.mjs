@@ -182,7 +182,8 @@ export const checks = {
   },
 
   async keys_do_everything({ gateway, browser }) {
-    await project(gateway);
+    const { id } = await project(gateway);
+    await gateway.api("POST", "keys", { name: "listed", project: id });
     const page = await browser.signedIn(gateway.key, "/keys");
     await settled(page);
     await page.keyboard.press("Control+k");
