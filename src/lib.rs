@@ -15,11 +15,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use control::config::Config;
+use control::config::{Config, OtlpTraces};
 use control::{Control, OpenError, OpenParams, State, regular_file};
 use dataplane::{Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
+use shared::request_traces::RequestTraces;
 
 use self::signals::Signals;
 
@@ -102,7 +103,11 @@ impl Gateway {
         let mut signals = Signals::catch().map_err(StartError::System)?;
         // Fails harmlessly if an earlier start in this process has installed the provider.
         rustls::crypto::ring::default_provider().install_default().ok();
-        let settings = settings(&config)?;
+        let traces = config.otlp.traces.as_ref().map(|traces| {
+            let OtlpTraces { sampler, propagates, exchanges_max, .. } = traces;
+            Arc::new(RequestTraces::new(*sampler, *propagates, *exchanges_max))
+        });
+        let settings = Settings { traces: traces.clone(), ..settings(&config)? };
         let upstream_tls = upstream_tls(&config)?;
         let listener = dataplane::listen(config.server.bind)
             .map_err(|error| StartError::Listen(config.server.bind, error))?;
@@ -137,6 +142,7 @@ impl Gateway {
             reader,
             plane: dataplane.handler(),
             http: dataplane.http_client(),
+            traces,
             exchanges: dataplane.exchanges(),
             adaptations: dataplane::adaptations(),
             activity: dataplane.activity(),
@@ -166,7 +172,12 @@ impl Gateway {
             return Err(ThreadDied::of(&signals.alarm));
         }
         tracing::info!("stopping: no new connections; running streams may finish");
-        if !signals.unless_died(dataplane.stop()) {
+        let ending = async {
+            dataplane.drain().await;
+            control.end_exports().await;
+            dataplane.stop().await;
+        };
+        if !signals.unless_died(ending) {
             std::mem::forget(control);
             return Err(ThreadDied::of(&signals.alarm));
         }
@@ -237,6 +248,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         preamble: Some(config.preamble.as_str()).filter(|text| !text.is_empty()).map(Arc::from),
         log_requests: config.logging.requests,
         end_users: config.logging.end_users,
+        traces: None,
         voice_folder: Some(config.state_dir.join("voice")),
         tls,
     })

@@ -33,6 +33,7 @@ mod model_test;
 mod money;
 mod oauth;
 mod offline;
+mod otlp;
 mod outbox;
 mod periodic;
 mod permission;

@@ -12,6 +12,7 @@ use crate::anonymous::{self, AnonymousAutomation};
 use crate::catalog::price_feed::PriceFeed;
 use crate::credential::TokenRenewer;
 use crate::oauth::{Refresher, Vendor};
+use crate::otlp::{ExporterParams, SpanExporter};
 use crate::outbox::Deliverer;
 use crate::publish::Touched;
 
@@ -42,6 +43,7 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     let optional = [
         feed.map(|feed| spawn_vital(alarm, "the price feed", feed.run())),
         scheduled_backups(app).map(|backups| spawn_vital(alarm, "the scheduled backups", backups.run())),
+        exporter(app).map(|exporter| spawn_vital(alarm, "the export of traces", exporter.run())),
         automation(app).map(|job| spawn_vital(alarm, "the automation of anonymous providers", job.run())),
     ];
     vital.into_iter().chain(optional.into_iter().flatten()).collect()
@@ -72,6 +74,23 @@ fn deliverer(app: &App) -> Deliverer {
         keys: Arc::clone(&app.keys),
         http: Arc::clone(&app.http),
     }
+}
+
+/// Builds the exporter of traces, if requests are traced.
+fn exporter(app: &App) -> Option<SpanExporter> {
+    let (queue, status) = app.traces.clone()?;
+    let settings = app.config.otlp.clone();
+    let traces = settings.traces.clone()?;
+    let (snapshot, http) = (app.snapshot.clone(), Arc::clone(&app.http));
+    Some(SpanExporter::new(ExporterParams {
+        settings,
+        traces,
+        queue,
+        snapshot,
+        http,
+        status,
+        build: app.build,
+    }))
 }
 
 /// Builds the job that makes backups, if a schedule is configured.

@@ -19,6 +19,7 @@ use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, BoxFuture, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader};
+use shared::request_traces::RequestTraces;
 use shared::snapshot::{SnapshotPublisher, SnapshotReader};
 use tokio::runtime::Runtime;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
@@ -43,6 +44,7 @@ use crate::credential::AccessTokens;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, WeakReaders};
+use crate::otlp::OtlpStatus;
 use crate::periodic::{self, spawn_vital};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading};
 use crate::refusals::{self, RefusalCounter, Refusals, RefusedRequest};
@@ -71,6 +73,8 @@ pub struct Params {
     pub plane: Arc<dyn Handler>,
     /// The HTTP client for outbound requests.
     pub http: Arc<dyn HttpClient>,
+    /// The tracing of requests; `None` if they are not traced.
+    pub traces: Option<Arc<RequestTraces>>,
     /// The running exchanges of the data plane.
     pub exchanges: Arc<dyn Exchanges>,
     /// The adaptations of the data plane.
@@ -99,6 +103,8 @@ pub struct Control {
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
+    /// The export of traces.
+    otlp: Option<Arc<OtlpStatus>>,
     reloading: Reloading,
     writer: Writer,
     checkpoints: Checkpoints,
@@ -137,6 +143,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
+    let traces = params.traces.map(|traces| (traces, Arc::<OtlpStatus>::default()));
+    let otlp = traces.as_ref().map(|(_, status)| Arc::clone(status));
     let app = App {
         snapshot: params.reader,
         gate: Arc::clone(&gate),
@@ -170,6 +178,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         recordings: Recordings::default(),
         telemetry,
         http: params.http,
+        traces,
     };
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX + SCRAPES_MAX);
     let (refusals, counter) = refusals::channel();
@@ -178,7 +187,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let thread = spawn(app, &params.alarm, arriving, (counter, stopped))?;
     let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
     let (readers, telemetry) = (reader_threads, telemetry_thread);
-    Ok(Control { door, thread, stop, readers, reloading, writer, checkpoints, telemetry, lock })
+    Ok(Control { door, thread, stop, readers, otlp, reloading, writer, checkpoints, telemetry, lock })
 }
 
 /// Builds the authentication of the admin API.
@@ -243,10 +252,17 @@ impl Control {
         self.reloading.reload();
     }
 
+    /// Exports the last traces, for a few seconds at most. Needs the data plane's HTTP client.
+    pub async fn end_exports(&self) {
+        if let Some(otlp) = &self.otlp {
+            otlp.end().await;
+        }
+    }
+
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
-        let Self { door, thread, stop, readers, reloading, writer, checkpoints, telemetry, lock } = self;
+        let Self { door, thread, stop, readers, otlp: _, reloading, writer, checkpoints, telemetry, lock } = self;
         drop((door, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {

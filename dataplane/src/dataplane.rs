@@ -207,8 +207,8 @@ impl Dataplane {
     }
 
     /// Stops accepting connections and lets requests in flight finish within the configured drain time; then cuts the
-    /// remaining connections, visibly to their clients, and joins the threads (OPS-3).
-    pub async fn stop(mut self) {
+    /// remaining connections, visibly to their clients (OPS-3). Outgoing requests still work.
+    pub async fn drain(&self) {
         self.process.draining.store(true, Ordering::Relaxed);
         let (since_ms, drain) = (unix_ms(), self.process.settings.drain);
         let until_ms = since_ms.saturating_add(u64::try_from(drain.as_millis()).unwrap_or(u64::MAX));
@@ -224,6 +224,10 @@ impl Dataplane {
             self.order(Order::Close).await;
             self.wait_for_none(CUT_GRACE).await;
         }
+    }
+
+    /// Ends the threads after the [drain](Self::drain) and joins them.
+    pub async fn stop(mut self) {
         self.workers.clear();
         let threads = std::mem::take(&mut self.threads);
         tokio::task::spawn_blocking(move || threads.into_iter().for_each(|thread| drop(thread.join())))

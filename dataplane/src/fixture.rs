@@ -69,6 +69,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
     ProviderInstance {
         id: ProviderId::new(id),
         kind: provider::kind("echo").unwrap(),
+        genai_name: "llmgw.echo",
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),
         request_head: OnceLock::new(),
@@ -80,6 +81,7 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         lacks: Vec::new(),
         quirks: Quirks::PLAIN,
         force_api_support: false,
+        trace_context: false,
         default_voice: None,
         timeout: Duration::from_secs(10),
         stream_idle_timeout: Duration::from_secs(10),
@@ -168,6 +170,7 @@ fn settings() -> Settings {
         preamble: None,
         voice_folder: None,
         log_requests: false,
+        traces: None,
         end_users: EndUsers::Hashed,
         tls: None,
     }

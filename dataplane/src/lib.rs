@@ -30,6 +30,7 @@ mod quiet_waker;
 mod record;
 mod relay;
 mod request_id;
+mod request_span;
 mod route;
 mod running;
 mod server;

@@ -122,6 +122,7 @@ mod tests {
             let want = Meaning::Operation(operation, None);
             assert_eq!(meaning(&Method::POST, path), want, "{path}");
             assert_eq!(meaning(&Method::POST, &format!("/v1{path}")), want, "/v1{path}");
+            assert_eq!(operation.path(), format!("/v1{path}"));
             assert_eq!(meaning(&Method::GET, path), Meaning::WrongMethod(Some(operation), POST), "{path}");
         }
     }

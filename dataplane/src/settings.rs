@@ -7,6 +7,7 @@ use std::time::Duration;
 use http::HeaderValue;
 use rustls::ServerConfig;
 use shared::policy::ClientTimeouts;
+use shared::request_traces::RequestTraces;
 use shared::usage::EndUsers;
 
 /// Operator settings of the data plane, fixed at start-up.
@@ -41,6 +42,8 @@ pub struct Settings {
     pub log_requests: bool,
     /// The form in which end users are recorded.
     pub end_users: EndUsers,
+    /// The tracing of requests; `None` if they are not traced.
+    pub traces: Option<Arc<RequestTraces>>,
     /// Folder for the files of the built-in voice.
     pub voice_folder: Option<PathBuf>,
     /// TLS configuration of the listener; `None` serves plain HTTP.

@@ -19,6 +19,7 @@ use crate::process::Process;
 use crate::record::UsageRecorder;
 use crate::relay::{LateUsageQueue, RelayContext};
 use crate::request_id::RequestIds;
+use crate::request_span::RequestSpans;
 use crate::running::RunningList;
 use crate::server::body::HeldBody;
 use crate::server::connections::Connections;
@@ -35,6 +36,8 @@ pub(crate) struct Worker {
     pub(crate) relays: Rc<RelayContext>,
     pub(crate) running: Rc<RunningList>,
     pub(crate) request_ids: RequestIds,
+    /// `None` if requests are not traced.
+    pub(crate) spans: Option<RequestSpans>,
     clock: CoarseClock,
     /// Timers for reuse by later attempts.
     timers: RefCell<Vec<Pin<Box<Sleep>>>>,
@@ -58,7 +61,8 @@ impl Worker {
             voices: Arc::clone(&process.voices),
             clock: clock.clone(),
         });
-        let usage = UsageRecorder::new(usage, Arc::clone(&counters), settings.log_requests);
+        let usage = UsageRecorder::new(usage, Arc::clone(&counters), &settings);
+        let spans = settings.traces.clone().map(RequestSpans::new);
         let relays = RelayContext {
             upstreams: Rc::clone(&upstreams),
             clock: clock.clone(),
@@ -75,6 +79,7 @@ impl Worker {
             relays: Rc::new(relays),
             running: Rc::new(RunningList::new(shared::clock::unix_ms())),
             request_ids: RequestIds::new(),
+            spans,
             clock,
             timers: RefCell::default(),
         }

@@ -58,6 +58,33 @@ impl Operation {
         })
     }
 
+    /// Returns the path of clients. There may be aliases of it.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::ChatCompletions => "/v1/chat/completions",
+            Self::Responses => "/v1/responses",
+            Self::Messages => "/v1/messages",
+            Self::CountTokens => "/v1/messages/count_tokens",
+            Self::Embeddings => "/v1/embeddings",
+            Self::Transcription => "/v1/audio/transcriptions",
+            Self::Speech => "/v1/audio/speech",
+            Self::Images => "/v1/images/generations",
+            Self::Videos => "/v1/videos/generations",
+            Self::Models => "/v1/models",
+            Self::Health => "/health",
+            Self::Ready => "/ready",
+            Self::Metrics => "/metrics",
+        }
+    }
+
+    /// Returns the `gen_ai.operation.name` of OpenTelemetry.
+    pub fn genai_name(self) -> &'static str {
+        match self {
+            Self::ChatCompletions | Self::Responses | Self::Messages => "chat",
+            other => other.name(),
+        }
+    }
+
     /// Returns the name for logs, metrics and records.
     pub fn name(self) -> &'static str {
         match self {

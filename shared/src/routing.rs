@@ -29,6 +29,8 @@ pub struct ProviderInstance {
     pub id: ProviderId,
     /// The provider kind.
     pub kind: &'static ProviderKind,
+    /// The `gen_ai.provider.name` of OpenTelemetry.
+    pub genai_name: &'static str,
     /// The transport and the address.
     pub reach: InstanceReach,
     /// Headers of every upstream request: the credential (marked sensitive), then the configured fixed headers.
@@ -52,6 +54,8 @@ pub struct ProviderInstance {
     pub quirks: Quirks,
     /// Enables the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
+    /// True if requests carry the trace context (`traceparent`, `tracestate`).
+    pub trace_context: bool,
     /// The voice for speech requests that specify none.
     pub default_voice: Option<String>,
     /// The timeout of an attempt up to the response head.

@@ -13,7 +13,7 @@
 pub mod block;
 pub mod digest;
 pub mod frame;
-mod names;
+pub mod names;
 mod record;
 pub mod varint;
 

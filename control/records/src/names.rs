@@ -4,7 +4,8 @@
 
 use shared::error_kind::ErrorKind;
 
-pub(crate) fn error(kind: ErrorKind) -> &'static str {
+/// Returns the name of an error.
+pub fn error(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::BadHttp => "bad_http",
         ErrorKind::InvalidRequest => "invalid_request",

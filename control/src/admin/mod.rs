@@ -69,6 +69,7 @@ use shared::build::BuildIdentity;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader, RUN_PATH};
 use shared::quota::Counters;
+use shared::request_traces::RequestTraces;
 use shared::snapshot::SnapshotReader;
 
 use self::authorize::Caller;
@@ -90,6 +91,7 @@ use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
 use crate::credential::oauth::RefreshSchedule;
 use crate::db::readers::Readers;
+use crate::otlp::OtlpStatus;
 use crate::permission::Permission;
 use crate::publish::StatusCell;
 use crate::telemetry::Telemetry;
@@ -138,6 +140,8 @@ pub(crate) struct App {
     pub(crate) plane: Arc<dyn Handler>,
     /// The HTTP client for outbound requests.
     pub(crate) http: Arc<dyn HttpClient>,
+    /// The tracing of requests, and the state of its export; `None` if requests are not traced.
+    pub(crate) traces: Option<(Arc<RequestTraces>, Arc<OtlpStatus>)>,
     /// The running exchanges of the data plane.
     pub(crate) exchanges: Arc<dyn Exchanges>,
     /// The adaptations of the data plane.

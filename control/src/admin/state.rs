@@ -45,6 +45,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         alerts: app.observer.open_alerts().await,
         oauth: ShownOauth::of(&app.config.partner),
         sso: app.gate.sso().map(ShownSsoState::of),
+        traces: ShownTraces::of(app),
         unusable: unusable(app, &snapshot),
         warnings: &app.warnings,
     })
@@ -84,6 +85,8 @@ struct ShownState<'a> {
     oauth: ShownOauth,
     /// The settings of single sign-on; null if it is off.
     sso: Option<ShownSsoState<'a>>,
+    /// The export of traces; null if it is off.
+    traces: Option<ShownTraces>,
     /// Providers that are configured but receive no requests, other than disabled ones; at most 100.
     unusable: Vec<UnusableProvider>,
     /// The warnings of the start.
@@ -158,6 +161,48 @@ impl<'a> ShownSsoState<'a> {
             sign_out_url: sso.sign_out_url.as_deref(),
             problems: sso.problems(),
         }
+    }
+}
+
+/// The export of traces by OTLP.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "TracesState"))]
+struct ShownTraces {
+    /// The address of the collector.
+    endpoint: String,
+    /// The sampler, with its share of the requests if it has one.
+    sampler: String,
+    /// Spans that the collector accepted since the start.
+    exported_spans: u64,
+    /// Spans that were dropped because the queue was full.
+    dropped_spans: u64,
+    /// Spans that could not be delivered.
+    failed_spans: u64,
+    /// Spans that the collector rejected.
+    rejected_spans: u64,
+    /// The time since which exports have been failing, in milliseconds since the Unix epoch; null if they work.
+    failing_since_ms: Option<u64>,
+    /// The error of the last export; null if it worked.
+    failing_error: Option<String>,
+}
+
+impl ShownTraces {
+    fn of(app: &App) -> Option<Self> {
+        let (traces, status) = app.traces.as_ref()?;
+        let settings = app.config.otlp.traces.as_ref()?;
+        let failing = status.failing().map(|failing| (failing.since_ms, failing.error));
+        let (failing_since_ms, failing_error) = failing.unzip();
+        Some(Self {
+            endpoint: settings.endpoint.to_string(),
+            sampler: settings.sampler_name.clone(),
+            exported_spans: read(&status.exported),
+            dropped_spans: traces.dropped(),
+            failed_spans: read(&status.failed),
+            rejected_spans: read(&status.rejected),
+            failing_since_ms,
+            failing_error,
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
-use super::{identity, plain_secrets, schema, serving, validate};
+use super::{identity, otlp, plain_secrets, schema, serving, validate};
 use crate::regular_file;
 
 /// A valid configuration and its warnings.
@@ -63,6 +63,7 @@ impl Setting {
     /// Returns the path of the setting in the file; `None` if only its variable can set it.
     pub fn path(&self) -> Option<String> {
         match self.name.strip_prefix("LLMGW_") {
+            None if self.name.starts_with("OTEL_") => None,
             None => Some(self.name.clone()),
             Some(rest) => {
                 let key = rest.to_lowercase();
@@ -114,6 +115,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         String::new(),
     );
     layers.flag(CORE_DUMPS, None);
+    let otlp = otlp::otlp(&mut layers);
     let anonymous_provider_automation = layers.flag("LLMGW_ANONYMOUS_PROVIDER_AUTOMATION", None);
 
     layers.locate(&notes);
@@ -140,6 +142,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
         prices_url,
         backup_schedule,
         partner,
+        otlp,
         routing,
         settings: layers.settings,
         version,

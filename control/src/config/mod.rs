@@ -16,6 +16,7 @@ mod model;
 mod nearest;
 mod oauth;
 mod offline;
+mod otlp;
 mod plain_secrets;
 mod prices;
 mod provider;
@@ -43,6 +44,7 @@ pub use model::{
     Member, Partner, Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
+pub use otlp::{Otlp, OtlpTraces};
 pub use plain_secrets::missing_keys;
 pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
 #[cfg(test)]

@@ -23,6 +23,8 @@ use shared::usage::EndUsers;
 use super::env::{Environment, Schedule};
 use super::file::Version;
 use super::layer::Setting;
+use super::otlp::Otlp;
+use super::registry;
 use super::seed::Seed;
 use crate::credential::extension::ExtensionAccess;
 use crate::credential::oauth::{NO_SETTINGS, NO_SIGN_IN, OauthConnection, OauthTokens, TokenIssuer};
@@ -70,6 +72,8 @@ pub struct Config {
     pub backup_schedule: Option<Schedule>,
     /// The experimental OAuth connection.
     pub partner: Partner,
+    /// The export of telemetry by OTLP.
+    pub otlp: Otlp,
     /// Providers and endpoints as they were at start-up; a reload publishes newer ones.
     pub routing: Routing,
     /// A seed that still has to be copied; see [`Seed::plant`].
@@ -289,6 +293,8 @@ pub struct Provider {
     pub disabled: bool,
     /// True to opt in to the experimental adaptation of Chat to Responses (CHAT-5).
     pub force_api_support: bool,
+    /// True if its requests carry the trace context of W3C.
+    pub trace_context: bool,
     /// Its models: the configured ones, and those that only an endpoint names.
     pub models: Vec<Arc<Model>>,
     /// Models known in advance, for upstreams without a model list.
@@ -310,6 +316,12 @@ pub struct Provider {
 }
 
 impl Provider {
+    /// Returns the `gen_ai.provider.name` of OpenTelemetry.
+    pub(crate) fn genai_name(&self) -> &'static str {
+        let entry = self.registry_id.as_deref().and_then(registry::entry);
+        entry.and_then(|entry| entry.genai_name.as_deref()).unwrap_or(self.kind.genai_name)
+    }
+
     /// Returns how requests are signed. The error describes the fault in the key.
     pub(crate) fn sign(&self) -> Result<Sign, &'static str> {
         // A configured authorization header is a credential too.

@@ -91,6 +91,7 @@ impl ProviderReader<'_> {
             default_voice: self.raw.default_voice.clone(),
             disabled: self.raw.disabled,
             force_api_support: self.raw.force_api_support,
+            trace_context: self.raw.trace_context,
             models,
             models_known: models_known(kind, entry),
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),

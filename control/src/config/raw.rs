@@ -148,6 +148,8 @@ pub(super) struct Provider {
     pub(super) disabled: bool,
     /// Enable the experimental adaptation of Chat to Responses.
     pub(super) force_api_support: bool,
+    /// Send the W3C trace context (`traceparent`, `tracestate`) upstream while traces are exported.
+    pub(super) trace_context: bool,
     /// Models that the instance serves.
     pub(super) models: Vec<Model>,
     /// Additional headers sent with every request; a value may be `${ENV:NAME}`.

@@ -18,6 +18,9 @@ pub struct RegistryEntry {
     /// Its provider kind.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Its `gen_ai.provider.name` in OpenTelemetry, if it differs from that of its kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub genai_name: Option<String>,
     /// The base URL that its own SDK uses; absent if its kind provides one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base_url: Option<String>,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderMap, Request};
+use http::Request;
+use http::header::CONTENT_TYPE;
 use shared::clock::unix_ms;
 use shared::port::{HeadOnly, HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
@@ -15,7 +15,7 @@ use shared::standard_webhooks::{WEBHOOK_ID, WEBHOOK_SIGNATURE, WEBHOOK_TIMESTAMP
 use crate::db::outbox::Event;
 use crate::db::webhooks::{WebhookFormat, WebhookRow, place};
 use crate::vault::{SealError, VaultKeys};
-use crate::webhook::{PAUSE_MS_MAX, WebhookSecret, body, signature};
+use crate::webhook::{WebhookSecret, body, retry_after_ms, signature};
 
 /// A message for a receiver.
 #[derive(Clone, Debug)]
@@ -108,40 +108,5 @@ fn request(
     Ok((url, request))
 }
 
-/// Returns the pause of a `Retry-After` in seconds or as a date; 0 if there is none.
-fn retry_after_ms(headers: &HeaderMap, now_ms: u64) -> u64 {
-    let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else { return 0 };
-    let seconds = text.trim().parse::<u64>().ok().map(|seconds| seconds.saturating_mul(1_000));
-    let date = || {
-        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_millisecond();
-        Some(u64::try_from(at).ok()?.saturating_sub(now_ms))
-    };
-    seconds.or_else(date).unwrap_or(0).min(PAUSE_MS_MAX)
-}
-
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(10), body_bytes_max: 0 };
 const ERROR_CHARS_MAX: usize = 300;
-
-#[cfg(test)]
-mod tests {
-    use http::HeaderValue;
-
-    use super::*;
-
-    #[test]
-    fn retry_after_is_read_in_seconds_and_as_a_date() {
-        let now_ms = 1_792_840_060_000; // Sat, 24 Oct 2026 11:07:40 GMT
-        for (text, want) in [
-            ("7", 7_000),
-            ("Sat, 24 Oct 2026 11:08:40 GMT", 60_000),
-            ("Sat, 24 Oct 2026 11:06:40 GMT", 0),
-            ("99999999999999999999", 0),
-            ("9999999", 3_600_000),
-            ("soon", 0),
-        ] {
-            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))].into_iter().collect();
-            assert_eq!(retry_after_ms(&headers, now_ms), want, "{text}");
-        }
-        assert_eq!(retry_after_ms(&HeaderMap::new(), now_ms), 0);
-    }
-}

@@ -71,6 +71,7 @@ fn instance(
     Some(ProviderInstance {
         id: provider.id.clone(),
         kind: provider.kind,
+        genai_name: provider.genai_name(),
         unready: not_usable(provider).or(unready),
         circuits: board.circuits(&provider.id, address(&reach, identity)),
         reach,
@@ -89,6 +90,7 @@ fn instance(
         lacks: provider.lacks.clone(),
         quirks: provider.quirks,
         force_api_support: provider.force_api_support,
+        trace_context: provider.trace_context,
         default_voice: provider.default_voice.clone(),
         timeout: provider.timeout,
         stream_idle_timeout: provider.stream_idle_timeout,

@@ -1,5 +1,8 @@
 //! The pause before the next try of a delivery: exponential with full jitter, and at least what the receiver asks for.
 
+use http::HeaderMap;
+use http::header::RETRY_AFTER;
+
 /// The pause between the tries of one receiver.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
@@ -27,13 +30,26 @@ impl Backoff {
     }
 }
 
+/// Returns the pause of a `Retry-After` in seconds or as a date; 0 if there is none.
+pub(crate) fn retry_after_ms(headers: &HeaderMap, now_ms: u64) -> u64 {
+    let Some(text) = headers.get(RETRY_AFTER).and_then(|value| value.to_str().ok()) else { return 0 };
+    let seconds = text.trim().parse::<u64>().ok().map(|seconds| seconds.saturating_mul(1_000));
+    let date = || {
+        let at = jiff::fmt::rfc2822::parse(text).ok()?.timestamp().as_millisecond();
+        Some(u64::try_from(at).ok()?.saturating_sub(now_ms))
+    };
+    seconds.or_else(date).unwrap_or(0).min(PAUSE_MS_MAX)
+}
+
 /// A delivery is dead after this many failures (ADM-5).
 const FAILURES_MAX: u32 = 10;
 /// The longest pause, also if a receiver asks for more.
-pub(crate) const PAUSE_MS_MAX: u64 = 3_600_000;
+const PAUSE_MS_MAX: u64 = 3_600_000;
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     #[test]
@@ -58,5 +74,22 @@ mod tests {
         }
         let slow = Backoff { first_ms: 3_600_000 };
         assert_eq!(slow.next_at_ms(7, 9, 0, 1.0), Some(3_600_007));
+    }
+
+    #[test]
+    fn retry_after_is_read_in_seconds_and_as_a_date() {
+        let now_ms = 1_792_840_060_000; // Sat, 24 Oct 2026 11:07:40 GMT
+        for (text, want) in [
+            ("7", 7_000),
+            ("Sat, 24 Oct 2026 11:08:40 GMT", 60_000),
+            ("Sat, 24 Oct 2026 11:06:40 GMT", 0),
+            ("99999999999999999999", 0),
+            ("9999999", 3_600_000),
+            ("soon", 0),
+        ] {
+            let headers = [(RETRY_AFTER, HeaderValue::from_static(text))].into_iter().collect();
+            assert_eq!(retry_after_ms(&headers, now_ms), want, "{text}");
+        }
+        assert_eq!(retry_after_ms(&HeaderMap::new(), now_ms), 0);
     }
 }

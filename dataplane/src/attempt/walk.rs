@@ -25,6 +25,7 @@ use crate::metrics::add;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::Record;
 use crate::relay::Scan;
+use crate::request_span::TraceHeaders;
 use crate::upstream::request::{self, RequestKind, UpstreamRequest};
 
 /// The result of trying one target.
@@ -120,6 +121,7 @@ impl<'a> Walk<'a> {
                     _ if job.head.stream => &request::EVENT_STREAM,
                     _ => &request::JSON,
                 },
+                trace: None,
                 segments,
             },
             stream: job.head.stream,
@@ -163,7 +165,7 @@ impl<'a> Walk<'a> {
             self.reasons.no_memory = true;
             return Step::Stopped;
         }
-        let params = match self.params(target) {
+        let mut params = match self.params(target) {
             Ok(params) => {
                 let rendered = params.request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
@@ -182,6 +184,7 @@ impl<'a> Walk<'a> {
                 self.reasons.no_slot = true;
                 return Step::Stopped;
             };
+            params.request.trace = self.trace_headers(target, record);
             self.attempts += 1;
             add(&self.job.worker.counters.attempts, 1);
             let failure = match one_attempt::attempt(&params, target, record, began).await {
@@ -211,6 +214,13 @@ impl<'a> Walk<'a> {
             }
         }
         Step::Moved
+    }
+
+    /// Returns the trace headers of the attempt that has begun, if the target receives any.
+    fn trace_headers(&self, target: &Target, record: &Record) -> Option<Box<TraceHeaders>> {
+        let spans = self.job.worker.spans.as_ref().filter(|_| target.provider.trace_context)?;
+        let (span, place) = record.span();
+        spans.headers(span, place).map(Box::new)
     }
 
     /// Asks the circuits of `target` for an admission. A forced request passes in any state.

@@ -86,6 +86,7 @@ async fn workers_stop_while_handlers_are_still_held() {
     request.extensions_mut().insert(administrator());
     let peer = ([127, 0, 0, 1], 1).into();
     let hanging = tokio::spawn(handler.handle(request, peer));
+    fixture.dataplane.drain().await;
     fixture.dataplane.stop().await;
     assert_eq!(hanging.await.unwrap().status(), 503);
     assert_eq!(handler.handle(Request::new(port::full("")), peer).await.status(), 503);

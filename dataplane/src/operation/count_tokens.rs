@@ -146,6 +146,7 @@ async fn ask(
         path,
         forwarded,
         request_id: &authorized.exchange.request_id,
+        trace: None,
         tap: authorized.exchange.tap(),
         content_type: &JSON,
         accept: &JSON,

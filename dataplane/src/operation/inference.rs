@@ -169,6 +169,7 @@ impl AuthorizedRequest<'_> {
             body_wait_us: body.waited_us,
             media: head.media.as_deref(),
             running: self.running,
+            span: worker.spans.as_ref().and_then(|spans| spans.begin(self.headers)),
         };
         let mut record = Record::open(&worker.usage, opening);
         let (selected, forced) = self.select(&head);

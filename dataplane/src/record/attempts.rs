@@ -9,6 +9,7 @@ use shared::prices::{Bill, Billed, price};
 use shared::quota::Metric;
 use shared::routing::{InstanceReach, Target};
 use shared::running::Stage;
+use shared::trace_context::RequestSpan;
 use shared::usage::{Details, Lost, Provenance, StepResult, TokenCounts, TraceStep};
 use wire::extras::Extras;
 
@@ -62,6 +63,12 @@ impl Record {
         let step = step(target, StepResult::Cancelled);
         self.note(|event| event.trace.push(TraceStep { start_us, ..step }));
         Some(began)
+    }
+
+    /// Returns the span of the request, and the place of the latest attempt in the route trace.
+    pub(crate) fn span(&self) -> (Option<&RequestSpan>, usize) {
+        let steps = self.event.as_ref().map_or(0, |event| event.trace.len());
+        (self.span.as_deref(), steps.saturating_sub(1))
     }
 
     /// Records the translation of the request for the target that is tried next: its dialect, if it differs from the

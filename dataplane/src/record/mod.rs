@@ -11,6 +11,7 @@ use shared::id::{ModelId, ProviderId};
 use shared::operation::{Dialect, Operation};
 use shared::quota::{Quota, Reservation};
 use shared::routing::Model;
+use shared::trace_context::RequestSpan;
 use shared::usage::{Details, Finish, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
 use wire::envelope::EnvelopeFamily;
 use wire::extras::Extras;
@@ -53,6 +54,8 @@ pub(crate) struct Record {
     /// The exchange's note in the usage log, if one has been written.
     note: Option<Note>,
     running: Rc<RunningEntry>,
+    /// The span of the request, if it has one.
+    span: Option<Box<RequestSpan>>,
 }
 
 /// Consumption that an answer reports.
@@ -97,6 +100,7 @@ pub(crate) struct Opening<'a> {
     pub(crate) body_wait_us: u64,
     pub(crate) media: Option<&'a MediaWish>,
     pub(crate) running: &'a Rc<RunningEntry>,
+    pub(crate) span: Option<Box<RequestSpan>>,
 }
 
 /// Maximum bytes of a client's selector that are recorded.
@@ -162,6 +166,7 @@ impl Record {
             held: None,
             note: None,
             running: Rc::clone(opening.running),
+            span: opening.span,
         }
     }
 
@@ -181,6 +186,7 @@ impl Record {
             held: self.held.take(),
             note: self.note.take(),
             running: Rc::clone(&self.running),
+            span: self.span.take(),
         }
     }
 
@@ -324,6 +330,7 @@ impl Record {
         if let Some(note) = self.note.take().filter(|_| is_recorded) {
             self.recorder.strike(note);
         }
+        self.recorder.export(self.span.take(), event);
         Closed { cost_nano_usd, is_recorded }
     }
 

@@ -3,9 +3,12 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use shared::request_traces::{RequestTraces, TracedExchange};
+use shared::trace_context::RequestSpan;
 use shared::usage::{Note, UsageEvent, UsageLog};
 
 use crate::metrics::Counters;
+use crate::settings::Settings;
 
 /// Writes the usage events of one worker.
 pub(crate) struct UsageRecorder {
@@ -13,6 +16,7 @@ pub(crate) struct UsageRecorder {
     pub(super) counters: Arc<Counters>,
     /// True if one line is logged per request (CFG-7).
     pub(super) logs_requests: bool,
+    traces: Option<Arc<RequestTraces>>,
 }
 
 impl std::fmt::Debug for UsageRecorder {
@@ -22,8 +26,9 @@ impl std::fmt::Debug for UsageRecorder {
 }
 
 impl UsageRecorder {
-    pub(crate) fn new(log: Box<dyn UsageLog>, counters: Arc<Counters>, logs_requests: bool) -> Self {
-        Self { log: RefCell::new(log), counters, logs_requests }
+    pub(crate) fn new(log: Box<dyn UsageLog>, counters: Arc<Counters>, settings: &Settings) -> Self {
+        let (logs_requests, traces) = (settings.log_requests, settings.traces.clone());
+        Self { log: RefCell::new(log), counters, logs_requests, traces }
     }
 
     /// Records an exchange. Returns true if the record survives a kill of the process from now on; otherwise the client
@@ -31,6 +36,13 @@ impl UsageRecorder {
     #[must_use]
     pub(super) fn append(&self, event: &UsageEvent) -> bool {
         self.log.borrow_mut().append(event)
+    }
+
+    /// Hands a recorded exchange over for export, if its span is sampled.
+    pub(super) fn export(&self, span: Option<Box<RequestSpan>>, event: Box<UsageEvent>) {
+        if let (Some(traces), Some(span)) = (&self.traces, span.filter(|span| span.is_sampled)) {
+            traces.finished(TracedExchange { span, event });
+        }
     }
 
     /// Notes how an exchange is to be recorded if the process is killed before it ends. Returns `None` if the note

@@ -18,6 +18,9 @@ use shared::port::ExchangeTap;
 use shared::provider::signer::RequestSigner;
 use shared::provider::sigv4::Signable;
 use shared::routing::{Origin, ProviderInstance};
+use shared::trace_context::{TRACEPARENT, TRACESTATE};
+
+use crate::request_span::TraceHeaders;
 
 /// Header fields of a request.
 pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
@@ -62,6 +65,8 @@ pub(crate) struct UpstreamRequest<'a> {
     /// The client's forwarded headers, from [`forwarded`].
     pub(crate) forwarded: &'a [(HeaderName, HeaderValue)],
     pub(crate) request_id: &'a HeaderValue,
+    /// The trace that the request belongs to, if the provider instance receives it.
+    pub(crate) trace: Option<Box<TraceHeaders>>,
     /// Observes what is exchanged with the upstream.
     pub(crate) tap: Option<&'a Arc<dyn ExchangeTap>>,
     /// The type of the body.
@@ -137,6 +142,9 @@ impl UpstreamRequest<'_> {
             }
         }
         self.forward(&mut headers);
+        if let Some(trace) = &self.trace {
+            self.trace(trace, &mut headers);
+        }
         headers.extend(signature);
         headers
     }
@@ -176,6 +184,16 @@ impl UpstreamRequest<'_> {
                 headers.insert(name.clone(), value.clone());
             } else {
                 headers.append(name.clone(), value.clone());
+            }
+        }
+    }
+
+    /// Adds the trace headers.
+    fn trace(&self, trace: &TraceHeaders, headers: &mut HeaderMap) {
+        if !self.is_fixed(&TRACEPARENT) {
+            headers.insert(TRACEPARENT, trace.parent.clone());
+            if let Some(state) = &trace.state {
+                headers.insert(TRACESTATE, state.clone());
             }
         }
     }
@@ -345,6 +363,7 @@ mod tests {
             path: PathAndQuery::from_static("/v1/x"),
             forwarded: &forwarded,
             request_id: &id.parse().unwrap(),
+            trace: None,
             tap: None,
             content_type: &JSON,
             accept: &ANYTHING,

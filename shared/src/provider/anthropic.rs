@@ -11,6 +11,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "anthropic",
     other_names: &[],
     summary: "Anthropic, and servers of its Messages API",
+    genai_name: "anthropic",
     reach: Reach::Known("https://api.anthropic.com"),
     auth: Auth::Header("x-api-key"),
     api_key_required: true,

@@ -14,6 +14,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "azure_openai",
     other_names: &[],
     summary: "OpenAI's models in an Azure resource; models are deployments",
+    genai_name: "azure.ai.openai",
     reach: Reach::BaseUrl,
     auth: Auth::Azure,
     api_key_required: true,

@@ -11,6 +11,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "bedrock",
     other_names: &[],
     summary: "Amazon Bedrock",
+    genai_name: "aws.bedrock",
     reach: Reach::Placed(base_url),
     auth: Auth::Aws { service: "bedrock" },
     api_key_required: true,

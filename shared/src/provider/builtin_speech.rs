@@ -10,6 +10,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "builtin_speech",
     other_names: &[],
     summary: "The gateway's own voice; works offline",
+    genai_name: "llmgw.speech",
     reach: Reach::InProcess(Inside::Speech),
     auth: Auth::None,
     api_key_required: false,

@@ -9,6 +9,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "compatible",
     other_names: &["openai_compatible"],
     summary: "A remote server that speaks OpenAI Chat Completions",
+    genai_name: "openai",
     reach: Reach::BaseUrl,
     auth: Auth::Bearer,
     api_key_required: false,

@@ -10,6 +10,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "echo",
     other_names: &[],
     summary: "Repeats the prompt; for trying the gateway and rehearsing failures",
+    genai_name: "llmgw.echo",
     reach: Reach::InProcess(Inside::Echo),
     auth: Auth::None,
     api_key_required: false,

@@ -12,6 +12,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "extension",
     other_names: &[],
     summary: "A provider of an extension, a service of your own beside the gateway",
+    genai_name: "openai",
     reach: Reach::Extension,
     auth: Auth::Header("x-llmgw-credential"),
     api_key_required: false,

@@ -11,6 +11,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "gemini",
     other_names: &["google_ai_studio"],
     summary: "Google's Gemini API",
+    genai_name: "gcp.gemini",
     reach: Reach::Known("https://generativelanguage.googleapis.com"),
     auth: Auth::Header("x-goog-api-key"),
     api_key_required: true,

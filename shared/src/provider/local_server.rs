@@ -9,6 +9,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "local_server",
     other_names: &["ollama"],
     summary: "A model server without authentication (Ollama, LM Studio, llama.cpp, vLLM, SGLang)",
+    genai_name: "openai",
     reach: Reach::BaseUrl,
     auth: Auth::None,
     api_key_required: false,

@@ -33,6 +33,8 @@ pub struct ProviderKind {
     pub other_names: &'static [&'static str],
     /// A one-line description for people.
     pub summary: &'static str,
+    /// The `gen_ai.provider.name` of OpenTelemetry. Servers of OpenAI's API have its name, as with its SDKs.
+    pub genai_name: &'static str,
     /// The source of the base URL.
     pub reach: Reach,
     /// The way in which the credential is sent.

@@ -9,6 +9,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "oauth_partner",
     other_names: &[],
     summary: "An account that a human signs in to with OAuth (experimental)",
+    genai_name: "openai",
     reach: Reach::BaseUrl,
     auth: Auth::Oauth,
     api_key_required: false,

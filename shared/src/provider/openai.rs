@@ -10,6 +10,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "openai",
     other_names: &[],
     summary: "OpenAI",
+    genai_name: "openai",
     reach: Reach::Known("https://api.openai.com/v1"),
     auth: Auth::Bearer,
     api_key_required: true,

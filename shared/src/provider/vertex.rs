@@ -12,6 +12,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     name: "vertex",
     other_names: &[],
     summary: "Gemini and Claude in a Google Cloud project (Vertex AI)",
+    genai_name: "gcp.vertex_ai",
     reach: Reach::Placed(base_url),
     auth: Auth::Google,
     api_key_required: false,

@@ -90,6 +90,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
     ProviderInstance {
         id: provider.id.clone(),
         kind: provider.kind,
+        genai_name: provider.kind.genai_name,
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
         request_head: OnceLock::new(),
@@ -100,6 +101,7 @@ fn instance(provider: &Provider) -> ProviderInstance {
         lacks: Vec::new(),
         quirks: provider.quirks,
         force_api_support: false,
+        trace_context: false,
         default_voice: None,
         models_known: Arc::default(),
         dialects: Vec::new(),

@@ -17,6 +17,10 @@ pub(super) enum VariableKind {
     Origin,
     /// `https`, or `http` to this machine.
     Url,
+    /// `http` or `https`.
+    HttpUrl,
+    /// Headers `name=value`, separated by commas, whose values are secrets.
+    SecretHeaders,
     Blocks,
     Header,
     /// A cron expression.
@@ -25,7 +29,7 @@ pub(super) enum VariableKind {
 
 impl VariableKind {
     pub(super) fn is_secret(self) -> bool {
-        matches!(self, Self::Secret | Self::Secrets | Self::Key)
+        matches!(self, Self::Secret | Self::Secrets | Self::Key | Self::SecretHeaders)
     }
 
     /// Describes the accepted values.
@@ -43,6 +47,8 @@ impl VariableKind {
             Self::Address => "an IP address or localhost".to_owned(),
             Self::Origin => "an origin such as https://llmgw.example.com".to_owned(),
             Self::Url => "an https URL such as https://prices.example.com/prices.json".to_owned(),
+            Self::HttpUrl => "an http or https URL such as http://127.0.0.1:4318".to_owned(),
+            Self::SecretHeaders => "headers such as api-key=VALUE,tenant=VALUE".to_owned(),
             Self::Blocks => "addresses or CIDR blocks separated by commas".to_owned(),
             Self::Header => "a header name".to_owned(),
             Self::Schedule => "a schedule in cron syntax such as 30 3 * * *".to_owned(),

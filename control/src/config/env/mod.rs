@@ -1,7 +1,7 @@
 //! The only reader of the environment.
 //!
-//! Every `LLMGW_*` variable that is set is parsed strictly, even if this run does not use it; a message never quotes a
-//! value. An empty value counts as unset.
+//! Every `LLMGW_*` variable that is set is parsed strictly, even if this run does not use it, and so are the variables of
+//! OpenTelemetry while telemetry is exported; a message never quotes a value. An empty value counts as unset.
 
 mod kind;
 mod parse;
@@ -9,7 +9,7 @@ mod schedule;
 mod table;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -48,10 +48,11 @@ impl Environment {
             Self { values: HashMap::new(), texts: HashMap::new(), warnings: Vec::new(), faults: Vec::new() };
         let variables: BTreeMap<_, _> =
             variables.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let exports = exports(&variables);
         for (name, value) in variables {
             let Some(name) = name.to_str() else { continue };
             match value.to_str() {
-                Some(value) => environment.take(name, value),
+                Some(value) => environment.take(name, value, exports),
                 None if name.starts_with(PREFIX) => {
                     environment.faults.push(ConfigFault::variable(name, "is not UTF-8"));
                 }
@@ -61,8 +62,10 @@ impl Environment {
         environment
     }
 
-    fn take(&mut self, name: &str, value: &str) {
-        if name.starts_with(PREFIX) {
+    fn take(&mut self, name: &str, value: &str, exports: bool) {
+        let is_own = name.starts_with(PREFIX);
+        let is_ours = || VARIABLES.iter().any(|variable| variable.name == name);
+        if is_own || (exports || name == OTEL_DISABLED) && is_ours() {
             self.parse(name, value);
         }
         self.texts.insert(name.to_owned(), Secret::new(value.to_owned()));
@@ -177,7 +180,17 @@ impl fmt::Debug for Environment {
     }
 }
 
+/// Returns true if telemetry is exported. Otherwise the variables of OpenTelemetry have no effect, and may have values for
+/// other programs.
+fn exports(variables: &BTreeMap<OsString, OsString>) -> bool {
+    let of = |name: &str| variables.get(OsStr::new(name));
+    let is_disabled = of(OTEL_DISABLED).is_some_and(|value| value == "true" || value == "1");
+    !is_disabled && OTEL_ENDPOINTS.iter().any(|name| of(name).is_some())
+}
+
 const PREFIX: &str = "LLMGW_";
+const OTEL_DISABLED: &str = "OTEL_SDK_DISABLED";
+const OTEL_ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
 pub(super) const CORE_DUMPS: &str = "LLMGW_CORE_DUMPS";
 /// Variables of earlier releases; a warning is logged at start-up while one of them is set (CFG-7).
 const RETIRED: &[&str] = &["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];

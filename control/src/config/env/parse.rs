@@ -47,6 +47,8 @@ pub(super) fn value(kind: VariableKind, text: &str) -> Result<VariableValue, Str
         VariableKind::Address => address(text).map(VariableValue::Address),
         VariableKind::Origin => origin(text).map(VariableValue::Text),
         VariableKind::Url => url(text).map(VariableValue::Text),
+        VariableKind::HttpUrl => http_url(text).map(VariableValue::Text),
+        VariableKind::SecretHeaders => Ok(VariableValue::Secret(Secret::new(text.to_owned()))),
         VariableKind::Blocks => text
             .split(',')
             .map(str::trim)
@@ -141,6 +143,21 @@ fn url(text: &str) -> Result<String, String> {
         _ => false,
     };
     if is_trusted && !authority.as_str().contains('@') { Ok(text.to_owned()) } else { Err(wrong()) }
+}
+
+/// Parses an `http` or `https` URL. Rejects credentials in it, because they would be logged.
+fn http_url(text: &str) -> Result<String, String> {
+    let uri: Option<Uri> = text.parse().ok();
+    let is_http = |uri: &Uri| {
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri.authority().is_some_and(|authority| !authority.as_str().contains('@'))
+    };
+    match uri.filter(is_http) {
+        Some(_) => Ok(text.to_owned()),
+        None => {
+            Err("must be an http or https URL without a user name, such as http://127.0.0.1:4318".to_owned())
+        }
+    }
 }
 
 fn block(text: &str) -> Result<(IpAddr, u8), String> {

@@ -2,8 +2,8 @@
 //! this table.
 
 use super::kind::VariableKind::{
-    self, Address, Blocks, Choice, Count, Flag, Header, Key, Origin, Path, Schedule, Secret, Secrets, Text,
-    Url,
+    self, Address, Blocks, Choice, Count, Flag, Header, HttpUrl, Key, Origin, Path, Schedule, Secret,
+    SecretHeaders, Secrets, Text, Url,
 };
 use crate::config::sso::PRESET_NAMES;
 
@@ -35,6 +35,15 @@ impl Variable {
 const fn row(name: &'static str, kind: VariableKind, default: &'static str, doc: &'static str) -> Variable {
     Variable { name, doc, kind, default }
 }
+
+const SAMPLERS: &[&str] = &[
+    "always_on",
+    "always_off",
+    "traceidratio",
+    "parentbased_always_on",
+    "parentbased_always_off",
+    "parentbased_traceidratio",
+];
 
 /// All variables that llmgw reads.
 #[rustfmt::skip]
@@ -111,4 +120,18 @@ pub static VARIABLES: &[Variable] = &[
     row("LLMGW_BACKUP_SCHEDULE", Schedule, "none", "Times of automatic backups in cron syntax, e.g. 30 3 * * *; \
          UTC unless a time zone follows"),
     row("LLMGW_BACKUP_KEEP", Count(1, 10_000), "7", "Verified archives kept in the default directory"),
+    row("OTEL_SDK_DISABLED", Flag, "false", "Export no telemetry and ignore the other OTEL_* variables"),
+    row("OTEL_EXPORTER_OTLP_ENDPOINT", HttpUrl, "none", "Collector that telemetry is exported to; /v1/traces is added"),
+    row("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", HttpUrl, "none", "Full address for traces"),
+    row("OTEL_EXPORTER_OTLP_PROTOCOL", Choice(&["http/protobuf"]), "http/protobuf", "Protocol of the exports"),
+    row("OTEL_EXPORTER_OTLP_HEADERS", SecretHeaders, "none", "Headers of the exports"),
+    row("OTEL_EXPORTER_OTLP_TIMEOUT", Count(1, 600_000), "10000", "Milliseconds that one export may take"),
+    row("OTEL_SERVICE_NAME", Text, "llmgw", "Attribute service.name of all telemetry"),
+    row("OTEL_RESOURCE_ATTRIBUTES", Text, "none", "Further attributes of all telemetry, as name=value,name=value"),
+    row("OTEL_TRACES_SAMPLER", Choice(SAMPLERS), "parentbased_always_on", "Which requests are traced"),
+    row("OTEL_TRACES_SAMPLER_ARG", Text, "1", "Share of requests for the samplers with ratio, from 0 to 1"),
+    row("OTEL_PROPAGATORS", Text, "tracecontext", "Whether traces of clients are continued: tracecontext, or none"),
+    row("OTEL_BSP_SCHEDULE_DELAY", Count(100, 600_000), "5000", "Milliseconds between two exports of few spans"),
+    row("OTEL_BSP_MAX_QUEUE_SIZE", Count(1, 1 << 20), "2048", "Finished requests that wait for their export"),
+    row("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Count(1, 1 << 16), "512", "Spans of one export"),
 ];

@@ -43,6 +43,8 @@ pub(crate) struct ProviderSettings {
     disabled: bool,
     /// True if Chat may be adapted to Responses, which is experimental.
     force_api_support: bool,
+    /// True if requests carry the W3C trace context while traces are exported.
+    trace_context: bool,
     /// The declared models, as IDs or with what is known about them.
     #[cfg_attr(test, schemars(with = "Vec<WrittenModel>"))]
     models: Vec<DeclaredModel>,
@@ -187,6 +189,7 @@ impl ProviderSettings {
             default_voice: provider.default_voice.clone(),
             disabled: provider.disabled,
             force_api_support: provider.force_api_support,
+            trace_context: provider.trace_context,
             models: provider.models.iter().map(|model| DeclaredModel::of(model)).collect(),
             headers: provider.headers.iter().map(|(name, _)| (name.to_string(), DOTS)).collect(),
             protocols: names(&provider.dialects),
