@@ -84,6 +84,7 @@ mod supervision;
 mod support;
 mod tls;
 mod tool_calls;
+mod traces;
 mod traps;
 mod trials;
 mod upgrade;

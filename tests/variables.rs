@@ -113,7 +113,26 @@ const PROOFS: &[(&str, Test)] = &[
     ("LLMGW_CORE_DUMPS", Test("memory_dumps.rs", "a_process_that_aborts_leaves_no_core_dump")),
     ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),
+    ("OTEL_SDK_DISABLED", Test("traces.rs", WRONG_EXPORT)),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", Test("traces.rs", "traced")),
+    ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Test("traces.rs", "a_stop_exports_what_waits")),
+    ("OTEL_EXPORTER_OTLP_PROTOCOL", Test("traces.rs", WRONG_EXPORT)),
+    ("OTEL_EXPORTER_OTLP_HEADERS", Test("traces.rs", "the_headers_of_the_collector_are_shown_nowhere")),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", Test("traces.rs", HANGING_COLLECTOR)),
+    ("OTEL_SERVICE_NAME", Test("traces.rs", STREAMED_TRACE)),
+    ("OTEL_RESOURCE_ATTRIBUTES", Test("traces.rs", STREAMED_TRACE)),
+    ("OTEL_TRACES_SAMPLER", Test("traces.rs", "the_sampler_and_the_client_decide_what_is_traced")),
+    ("OTEL_TRACES_SAMPLER_ARG", Test("traces.rs", "the_sampler_and_the_client_decide_what_is_traced")),
+    ("OTEL_PROPAGATORS", Test("traces.rs", "a_trace_context_that_is_not_valid_is_not_continued")),
+    ("OTEL_BSP_SCHEDULE_DELAY", Test("traces.rs", "a_stop_exports_what_waits")),
+    ("OTEL_BSP_MAX_QUEUE_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
 ];
+
+const STREAMED_TRACE: &str = "a_streamed_request_with_failover_is_a_span_with_a_child_for_each_attempt";
+const HANGING_COLLECTOR: &str =
+    "the_queue_of_a_collector_that_hangs_is_bounded_and_dropped_spans_are_counted";
+const WRONG_EXPORT: &str = "wrong_settings_of_the_export_prevent_a_start_only_while_it_is_on";
 
 #[test]
 fn every_variable_has_an_effect() {
@@ -138,7 +157,8 @@ fn documentation_table_and_code_name_the_same_variables() {
     let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
     let documented: BTreeSet<&str> = page
         .split(|c| !is_name(c))
-        .filter(|word| word.starts_with("LLMGW_") && !word.ends_with('_'))
+        .filter(|word| word.starts_with("LLMGW_") || word.starts_with("OTEL_"))
+        .filter(|word| !word.ends_with('_'))
         .collect();
     let retired = ["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];
     let names: BTreeSet<&str> =

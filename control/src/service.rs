@@ -262,7 +262,8 @@ impl Control {
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
     /// done, a few seconds at most. Drop the data plane's usage logs first.
     pub fn stop(self) {
-        let Self { door, thread, stop, readers, otlp: _, reloading, writer, checkpoints, telemetry, lock } = self;
+        let Self { door, thread, stop, readers, otlp: _, reloading, writer, checkpoints, telemetry, lock } =
+            self;
         drop((door, reloading));
         let _ = stop.send(());
         for thread in std::iter::once(thread).chain(readers) {

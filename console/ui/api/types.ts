@@ -976,6 +976,8 @@ export type GatewayState = {
   started_at_ms: number;
   /** The target triple. */
   target: string;
+  /** The export of traces; null if it is off. */
+  traces: TracesState | null;
   /** Providers that are configured but receive no requests, other than disabled ones; at most 100. */
   unusable: UnusableProvider[];
   /** In seconds. */
@@ -2061,6 +2063,8 @@ export type Provider = {
   timeout: number;
   /** The access token. Absent for a provider that uses none, and in answers other than those of `GET providers`. */
   token?: TokenState;
+  /** True if requests carry the W3C trace context while traces are exported. */
+  trace_context: boolean;
   /** The kind of provider. */
   type: string;
   /** In milliseconds since the Unix epoch. Absent for a provider of the configuration file. */
@@ -2268,6 +2272,8 @@ export type RegistryEntry = {
   base_url?: string;
   /** The URL of its documentation. */
   docs: string;
+  /** Its `gen_ai.provider.name` in OpenTelemetry, if it differs from that of its kind. */
+  genai_name?: string;
   /** The value of `registry_id`. */
   id: string;
   /** Features of the Responses API that it lacks, as in `shared::routing::ProviderInstance::lacks`. */
@@ -2960,6 +2966,26 @@ export type TokenState = {
   expires_at_ms: number | null;
   /** The time of the next renewal or retry, in milliseconds since the Unix epoch. */
   next_at_ms: number;
+};
+
+/** The export of traces by OTLP. */
+export type TracesState = {
+  /** Spans that were dropped because the queue was full. */
+  dropped_spans: number;
+  /** The address of the collector. */
+  endpoint: string;
+  /** Spans that the collector accepted since the start. */
+  exported_spans: number;
+  /** Spans that could not be delivered. */
+  failed_spans: number;
+  /** The error of the last export; null if it worked. */
+  failing_error: string | null;
+  /** The time since which exports have been failing, in milliseconds since the Unix epoch; null if they work. */
+  failing_since_ms: number | null;
+  /** Spans that the collector rejected. */
+  rejected_spans: number;
+  /** The sampler, with its share of the requests if it has one. */
+  sampler: string;
 };
 
 /** The result of a test, with the record of its exchange. */

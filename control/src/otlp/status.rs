@@ -71,18 +71,15 @@ impl OtlpStatus {
         }
     }
 
-    /// Returns the metrics of the export in Prometheus text format, for `GET /metrics`.
-    pub(crate) fn metrics(&self, traces: &RequestTraces) -> String {
-        let results = [
-            ("exported", self.exported.load(Ordering::Relaxed)),
+    /// Returns the counts of spans by result.
+    pub(crate) fn span_results(&self, traces: &RequestTraces) -> [(&'static str, u64); 4] {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        [
+            ("exported", read(&self.exported)),
             ("dropped", traces.dropped()),
-            ("failed", self.failed.load(Ordering::Relaxed)),
-            ("rejected", self.rejected.load(Ordering::Relaxed)),
-        ];
-        let head = "# HELP llmgw_otlp_spans_total Spans of requests, by what became of them: exported, dropped because the queue was \
-                    full, failed to be delivered, rejected by the collector.\n# TYPE llmgw_otlp_spans_total counter\n";
-        let line = |(result, count)| format!("llmgw_otlp_spans_total{{result=\"{result}\"}} {count}\n");
-        std::iter::once(head.to_owned()).chain(results.map(line)).collect()
+            ("failed", read(&self.failed)),
+            ("rejected", read(&self.rejected)),
+        ]
     }
 }
 

@@ -424,6 +424,7 @@ mod tests {
             path: PathAndQuery::from_static("/v1/x"),
             forwarded: &[],
             request_id: &HeaderValue::from_static("1"),
+            trace: None,
             tap: None,
             content_type: &JSON,
             accept: &ANYTHING,

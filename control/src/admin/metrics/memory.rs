@@ -17,6 +17,7 @@ pub(super) fn write(app: &App, text: &mut MetricsText) {
     circuits(&app.snapshot.load(), text);
     jobs(&app.jobs, text);
     disk(app, text);
+    telemetry(app, text);
 }
 
 /// Writes the numbers of running exchanges and attempts.
@@ -105,6 +106,17 @@ fn disk(app: &App, text: &mut MetricsText) {
     let (free, size) = (bytes(disk.f_bavail), bytes(disk.f_blocks));
     text.single("llmgw_disk_free_bytes", "gauge", "Free space on the disk of the state directory.", free);
     text.single("llmgw_disk_size_bytes", "gauge", "Size of the disk of the state directory.", size);
+}
+
+/// Writes what became of exported telemetry.
+fn telemetry(app: &App, text: &mut MetricsText) {
+    if let Some((traces, status)) = &app.traces {
+        let name = "llmgw_otlp_spans_total";
+        text.begin(name, "counter", "Spans of requests by what became of them.");
+        for (result, count) in status.span_results(traces) {
+            text.value(name, &[("result", result)], count);
+        }
+    }
 }
 
 /// Returns the resident memory of the process; `None` on systems without `/proc`.

@@ -113,6 +113,7 @@ impl Gateway {
             reader: reader.clone(),
             plane: Arc::new(Nowhere),
             http: Arc::new(Nowhere),
+            traces: None,
             exchanges: Arc::new(Nowhere),
             adaptations: Vec::new(),
             activity: Arc::default(),

@@ -1,0 +1,155 @@
+"""Starts a receiver of OTLP, an upstream and the gateway, streams an answer with a failover, and verifies the exports with the
+official definitions."""
+
+import argparse
+import http.server
+import json
+import os
+import pathlib
+import queue
+import sys
+import tempfile
+import threading
+import urllib.request
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "sdk"))
+
+from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: E402
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: E402
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status  # noqa: E402
+from process import ended_well, start_gateway  # noqa: E402
+
+KEY = "administrator-key-of-the-otlp-suite"
+TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+EVENTS = [
+    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]},
+    {"choices": [{"index": 0, "delta": {"content": "Hello"}}]},
+    {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
+    {"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14}},
+]
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """The receiver at /v1/traces, an upstream that fails at /bad, and one that streams at /good."""
+
+    exports = queue.Queue()
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["content-length"]))
+        if self.path == "/v1/traces":
+            Server.exports.put((self.headers["content-type"], body))
+            self.answer(200, "application/x-protobuf", ExportTraceServiceResponse().SerializeToString())
+        elif self.path.startswith("/bad/"):
+            self.answer(503, "application/json", b'{"error":{"message":"overloaded"}}')
+        else:
+            texts = [json.dumps({"id": "c", "object": "chat.completion.chunk", "model": "m", **event}) for event in EVENTS]
+            stream = "".join(f"data: {text}\n\n" for text in [*texts, "[DONE]"])
+            self.answer(200, "text/event-stream", stream.encode())
+
+    def answer(self, status, content_type, body):
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Checks:
+    def __init__(self):
+        self.passed = self.failed = 0
+
+    def check(self, what, good):
+        self.passed += bool(good)
+        self.failed += not good
+        if not good:
+            print(f"FAILED: {what}")
+
+
+def unknown_fields(message):
+    """Counts the fields, at any depth, that the definitions do not have."""
+    count = len(UnknownFieldSet(message))
+    for field, value in message.ListFields():
+        if field.message_type:
+            count += sum(map(unknown_fields, value if field.is_repeated else [value]))
+    return count
+
+
+def value(any_value):
+    kind = any_value.WhichOneof("value")
+    return [value(item) for item in any_value.array_value.values] if kind == "array_value" else getattr(any_value, kind)
+
+
+def attributes(message):
+    return {pair.key: value(pair.value) for pair in message.attributes}
+
+
+def verify_traces(checks, content_type, body):
+    checks.check("the content type", content_type == "application/x-protobuf")
+    request = ExportTraceServiceRequest.FromString(body)
+    checks.check("every field is known", unknown_fields(request) == 0)
+    checks.check("the same bytes are encoded again", request.SerializeToString(deterministic=True) == body)
+    resource_spans = request.resource_spans[0]
+    resource = attributes(resource_spans.resource)
+    checks.check(f"the resource: {resource}", resource["service.name"] == "llmgw" and resource["service.instance.id"])
+    scope_spans = resource_spans.scope_spans[0]
+    checks.check("the scope", scope_spans.scope.name == "llmgw" and scope_spans.scope.version)
+    spans = sorted(scope_spans.spans, key=lambda span: (span.start_time_unix_nano, span.kind))
+    kinds = [Span.SPAN_KIND_SERVER, Span.SPAN_KIND_CLIENT, Span.SPAN_KIND_CLIENT]
+    checks.check("one request and two attempts", [span.kind for span in spans] == kinds)
+    request, failed, served = spans
+    checks.check("one trace", {span.trace_id.hex() for span in spans} == {TRACE})
+    checks.check("the client's span is the parent", request.parent_span_id.hex() == PARENT)
+    checks.check("the attempts are children", {failed.parent_span_id, served.parent_span_id} == {request.span_id})
+    checks.check("different spans", len({span.span_id for span in spans}) == 3)
+    codes = [span.status.code for span in spans]
+    checks.check(f"the status: {codes}", codes == [Status.STATUS_CODE_UNSET, Status.STATUS_CODE_ERROR, Status.STATUS_CODE_UNSET])
+    checks.check("the order", all(span.start_time_unix_nano <= span.end_time_unix_nano for span in spans))
+    want = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.request.stream": True,
+        "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.input_tokens": 11,
+        "gen_ai.usage.output_tokens": 3,
+        "http.response.status_code": 200,
+        "server.address": "127.0.0.1",
+    }
+    found = attributes(served)
+    for key, expected in want.items():
+        checks.check(f"{key}: {found.get(key)!r}", found.get(key) == expected)
+    checks.check("the failure", attributes(failed)["error.type"] == "503")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gateway", required=True)
+    options = parser.parse_args()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    providers = {name: {"type": "compatible", "base_url": f"{base}/{name}/v1", "api_key": "k", "models": ["m"]} for name in ["bad", "good"]}
+    targets = [{"provider": name, "model": "m"} for name in providers]
+    config = json.dumps({"providers": providers, "endpoints": {"line": {"failover": targets}}, "policies": {"defaults": {"retry_max_attempts": 1}}})
+    os.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": base, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    checks = Checks()
+    with tempfile.TemporaryDirectory() as directory:
+        gateway, origin = start_gateway(options.gateway, config, KEY, directory)
+        chat = {"model": "line", "stream": True, "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "hi"}]}
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json", "traceparent": f"00-{TRACE}-{PARENT}-01"}
+        asked = urllib.request.Request(f"{origin}/v1/chat/completions", json.dumps(chat).encode(), headers)
+        with urllib.request.urlopen(asked, timeout=30) as answer:
+            checks.check("the stream", b"Hello" in answer.read())
+        verify_traces(checks, *Server.exports.get(timeout=30))
+        well = ended_well(gateway, checks.failed)
+    print(f"otlp: {checks.passed} passed, {checks.failed} failed")
+    return 0 if well and checks.failed == 0 and checks.passed > 0 else 1
+
+
+sys.exit(main())
