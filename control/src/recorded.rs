@@ -19,6 +19,14 @@ pub(crate) struct RecordedExchange {
     pub(crate) sides: Vec<RecordedSide>,
 }
 
+impl RecordedExchange {
+    /// Removes the upstream's sides, which contain addresses and headers of the settings.
+    pub(crate) fn without_upstream(mut self) -> Self {
+        self.sides.retain(|recorded| matches!(recorded.side, Side::ClientRequest | Side::ClientResponse));
+        self
+    }
+}
+
 /// One side of an exchange.
 #[derive(Debug, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

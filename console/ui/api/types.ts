@@ -901,6 +901,9 @@ export type ExtensionProvider = {
   protocols: Protocol[];
 };
 
+/** The extent of a permission in a project, or outside of projects. */
+export type Extent = "nothing" | "own" | "free" | "all";
+
 /** A source of facts about models, in order of precedence. */
 export type FactSource = "override" | "config" | "upstream" | "list";
 
@@ -1751,7 +1754,7 @@ export type Period = "minute" | "hour" | "day" | "week" | "month" | "total";
 export type PeriodBody = "minute" | "hour" | "day" | "week" | "month" | "total";
 
 /** A permission of the admin API. The matrix lists the callers that have it. */
-export type Permission = "administer" | "own_session" | "see_self" | "see_projects" | "change_members" | "change_owners" | "see_keys" | "mint_keys" | "change_keys" | "reveal_keys" | "see_usage" | "see_connections" | "change_connections";
+export type Permission = "administer" | "own_session" | "see_self" | "see_projects" | "change_members" | "change_owners" | "see_keys" | "mint_keys" | "change_keys" | "reveal_keys" | "see_usage" | "see_quotas" | "run_requests" | "search" | "see_connections" | "change_connections";
 
 /** The retry and circuit settings. */
 export type Policies = {
@@ -2709,6 +2712,8 @@ export type Session = {
   csrf_token: string | null;
   /** The latest end of the session, in milliseconds since the Unix epoch. Null without a session. */
   expires_at_ms: number | null;
+  /** The extent of each permission in a project, by the role of the human there. Empty for administrators. */
+  extents: Record<string, Record<string, Extent>>;
   /** The human who signed in by single sign-on; null for an administrator's key. */
   human: SessionHuman | null;
   /** The time without a request after which a session ends, in seconds. */

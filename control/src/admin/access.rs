@@ -6,6 +6,7 @@ use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
+use shared::routing::Target;
 use shared::snapshot::Route as SelectorRoute;
 
 use super::list::{ListPage, PageOf};
@@ -13,7 +14,8 @@ use super::query::Query;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::permission::Permission;
 use crate::publish::AccessHolder;
-use crate::selector_access::{Obstacle, SelectorAccess};
+use crate::selector_access::{Obstacle, SelectorAccess, listed};
+use crate::usage::scope::UsageScope;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys/{}/access", |call| Box::pin(list(call, &KEY)))
@@ -151,6 +153,18 @@ impl Filters {
     }
 }
 
+/// Returns false for a selector whose targets are all private to others than the human and not shared with the human's
+/// projects: the human does not learn of it.
+fn is_shown(route: &SelectorRoute, human: &str, projects: &UsageScope) -> bool {
+    let is_known = |target: &Target| {
+        let provider = &target.provider;
+        provider.owner.as_ref().is_none_or(|owner| owner.as_str() == human)
+            || provider.shared_with.iter().any(|project| projects.has_project(project.as_str()))
+    };
+    let targets = listed(route);
+    targets.is_empty() || targets.iter().any(is_known)
+}
+
 async fn answer(
     call: &Call<'_>,
     mut query: Query,
@@ -162,16 +176,18 @@ async fn answer(
     let HolderKind { read, unknown, .. } = *holder;
     let holder = call.app.readers.ask(move |db| read(db, &id)).await?;
     let holder = holder.ok_or_else(|| ApiError::new(ErrorKind::NotFound, unknown))?;
-    let snapshot = call.app.snapshot.load();
+    let (snapshot, scope) = (call.app.snapshot.load(), call.usage_scope());
     let is_meant = |selector: &&str| {
         *selector > page.after.as_str()
             && text.as_ref().is_none_or(|text| selector.to_lowercase().contains(text))
     };
     let mut selectors: Vec<&str> = snapshot.routes.keys().map(|name| &**name).filter(is_meant).collect();
     selectors.sort_unstable();
-    let rows = selectors
-        .into_iter()
-        .filter_map(|selector| Some(SelectorRow::of(selector, snapshot.routes.get(selector)?, &holder)));
+    let routes =
+        selectors.into_iter().filter_map(|selector| Some((selector, snapshot.routes.get(selector)?)));
+    let rows = routes
+        .filter(|(_, route)| call.standing.human().is_none_or(|human| is_shown(route, human, &scope)))
+        .map(|(selector, route)| SelectorRow::of(selector, route, &holder));
     let passes = |row: &SelectorRow| {
         kind.is_none_or(|kind| kind == row.kind) && allowed.is_none_or(|allowed| allowed == row.allowed)
     };

@@ -7,11 +7,13 @@ use http::request::Parts;
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
+use shared::quota::Subject;
 
 use super::{ADMIN_API, ApiError, below, find};
 use crate::actor::{Actor, Who};
+use crate::db::quotas::Of;
 use crate::db::readers::WeakReaders;
-use crate::db::{keys, members, principals, projects, providers};
+use crate::db::{keys, members, oauth, principals, projects, providers, quotas};
 use crate::permission::matrix::Extent;
 use crate::permission::{Denial, Object, Permission, Standing, may};
 
@@ -58,7 +60,12 @@ pub(crate) async fn authorize(
 pub(crate) fn refusal(denial: Denial, permission: Permission) -> ApiError {
     match denial {
         Denial::Hidden => {
-            let object = ObjectKind::of(permission).map_or("object", ObjectKind::name);
+            let object = match permission {
+                // The head of a run names its key.
+                Permission::RunRequests => Some(ObjectKind::Key),
+                other => ObjectKind::of(other),
+            };
+            let object = object.map_or("object", ObjectKind::name);
             ApiError::new(ErrorKind::NotFound, format!("There is no such {object}."))
         }
         Denial::Forbidden => forbidden(permission),
@@ -99,17 +106,31 @@ fn human(
     permission: Option<Permission>,
     id: Option<&str>,
 ) -> rusqlite::Result<Result<(Standing, Object), ApiError>> {
-    if let Err(error) = enabled(db, &principal)? {
-        return Ok(Err(error));
-    }
-    let roles = members::of_principal(db, &principal)?;
-    let roles: BTreeMap<_, _> = roles.into_iter().map(|member| (member.project, member.role)).collect();
+    let standing = match standing(db, principal)? {
+        Ok(standing) => standing,
+        Err(error) => return Ok(Err(error)),
+    };
     let kind = permission.and_then(ObjectKind::of);
     let object = match kind.zip(id) {
         Some((kind, id)) => kind.find(db, id)?.unwrap_or(Object::Missing),
         None => Object::Many,
     };
-    Ok(Ok((Standing::Human { principal, roles }, object)))
+    Ok(Ok((standing, object)))
+}
+
+/// Reads the authority of a human.
+pub(super) fn standing(db: &Connection, principal: String) -> rusqlite::Result<Result<Standing, ApiError>> {
+    if let Err(error) = enabled(db, &principal)? {
+        return Ok(Err(error));
+    }
+    let roles = members::of_principal(db, &principal)?;
+    let roles = roles.into_iter().map(|member| (member.project, member.role)).collect();
+    Ok(Ok(Standing::Human { principal, roles }))
+}
+
+/// Returns a key as the object of a decision.
+pub(super) fn key_object(db: &Connection, id: &str) -> rusqlite::Result<Object> {
+    Ok(ObjectKind::Key.find(db, id)?.unwrap_or(Object::Missing))
 }
 
 /// The kind of object that the first `{}` of a route's pattern names.
@@ -119,6 +140,7 @@ enum ObjectKind {
     Project,
     Key,
     Provider,
+    Quota,
 }
 
 impl ObjectKind {
@@ -126,7 +148,11 @@ impl ObjectKind {
     /// without an object.
     fn of(permission: Permission) -> Option<Self> {
         match permission {
-            Permission::Administer | Permission::OwnSession | Permission::SeeUsage => None,
+            Permission::Administer
+            | Permission::OwnSession
+            | Permission::SeeUsage
+            | Permission::RunRequests
+            | Permission::Search => None,
             Permission::SeeSelf => Some(Self::Human),
             Permission::SeeProjects | Permission::ChangeMembers | Permission::ChangeOwners => {
                 Some(Self::Project)
@@ -135,6 +161,7 @@ impl ObjectKind {
                 Some(Self::Key)
             }
             Permission::SeeConnections | Permission::ChangeConnections => Some(Self::Provider),
+            Permission::SeeQuotas => Some(Self::Quota),
         }
     }
 
@@ -144,6 +171,7 @@ impl ObjectKind {
             Self::Project => "project",
             Self::Key => "key",
             Self::Provider => "provider",
+            Self::Quota => "quota",
         }
     }
 
@@ -153,7 +181,30 @@ impl ObjectKind {
             Self::Human => principals::find(db, id)?.map(|human| one(None, Some(human.id))),
             Self::Project => projects::find(db, id)?.map(|project| one(Some(project.id), None)),
             Self::Key => keys::find(db, id, unix_ms())?.map(|key| one(Some(key.project), key.acts_as)),
-            Self::Provider => providers::find(db, id)?.map(|provider| one(None, provider.owner)),
+            Self::Provider => match providers::find(db, id)? {
+                Some(provider) => Some(one(None, provider.owner)),
+                // A provider of the file belongs to the human who has signed in to it.
+                None => oauth::owner(db, id)?.map(|owner| one(None, Some(owner))),
+            },
+            Self::Quota => match quotas::find(db, id)? {
+                Some(quota) => Some(Self::counted(db, &quota.counted.subject)?),
+                None => None,
+            },
         })
+    }
+
+    /// Returns the object that a limit belongs to: its subject. A limit of the gateway belongs to no human.
+    fn counted(db: &Connection, subject: &Of) -> rusqlite::Result<Object> {
+        let kind = match subject.kind {
+            Subject::Key => {
+                let keys = keys::in_family(db, &subject.id)?;
+                return keys.first().map_or(Ok(Object::Missing), |key| key_object(db, key));
+            }
+            Subject::Project => Self::Project,
+            Subject::Principal => Self::Human,
+            Subject::Provider => Self::Provider,
+            Subject::Gateway => return Ok(Object::Missing),
+        };
+        Ok(kind.find(db, &subject.id)?.unwrap_or(Object::Missing))
     }
 }

@@ -4,16 +4,20 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use rusqlite::Connection;
 use serde::Serialize;
 use serde_json::Value;
+use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::query::{Query, choose};
 use super::{ApiError, Call, json};
 use crate::command::{Command, DryRun};
+use crate::db::keys;
 use crate::db::names::{Labels, NamedKind};
 use crate::publish::Effects;
+use crate::usage::scope::UsageScope;
 
 /// The answer to a dry run.
 #[derive(Serialize)]
@@ -53,7 +57,8 @@ pub(super) async fn answer(call: &Call<'_>, command: impl Command) -> Result<Res
     let mut effects = tokio::task::spawn_blocking(compare).await.map_err(|_| failed())?;
     effects.deletes = deleted;
     effects.warnings.extend(warning);
-    let effects = call.app.readers.ask(move |db| named(db, effects)).await?;
+    let scope = call.standing.human().map(|_| call.usage_scope());
+    let effects = call.app.readers.ask(move |db| named(db, own_keys(db, effects, scope.as_ref())?)).await?;
     let object = if output.is_empty() {
         Value::Null
     } else {
@@ -69,8 +74,24 @@ pub(super) fn without_effects(object: &impl Serialize) -> Result<Response<Body>,
     json(&DryRunAnswer { object, effects: Effects { complete: true, ..Effects::default() } })
 }
 
+/// Leaves to a human the new keys and those of their projects: a connection may still be shared with a project that they left.
+fn own_keys(db: &Connection, mut effects: Effects, scope: Option<&UsageScope>) -> rusqlite::Result<Effects> {
+    let Some(scope) = scope else { return Ok(effects) };
+    for affected in [&mut effects.loses, &mut effects.gains] {
+        let mut own = Vec::new();
+        for effect in affected.drain(..) {
+            let key = keys::find(db, &effect.key, unix_ms())?;
+            own.extend(key.is_none_or(|key| scope.has_project(&key.project)).then_some(effect));
+        }
+        *affected = own;
+    }
+    effects.keys_losing = effects.loses.len();
+    effects.keys_gaining = effects.gains.len();
+    Ok(effects)
+}
+
 /// Adds the names of the keys.
-fn named(db: &rusqlite::Connection, mut effects: Effects) -> rusqlite::Result<Effects> {
+fn named(db: &Connection, mut effects: Effects) -> rusqlite::Result<Effects> {
     let mut labels = Labels::default();
     for effect in effects.loses.iter_mut().chain(&mut effects.gains) {
         effect.key_name = labels.find(db, NamedKind::Key, &effect.key)?.name;

@@ -15,16 +15,19 @@ use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 use crate::command::quotas::{CreateQuota, DeleteQuota, EditQuota, QuotaStanding};
 use crate::db::names::Labels;
 use crate::db::quotas::{self, Counted, Enforcement, KeyLimit, Of, QuotaFilter};
+use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
         .answers::<ListPage<QuotaStanding>>("Lists the limits and their use.")
-        .query(&["limit", "cursor", "kind", "key", "project", "principal", "provider"]),
+        .query(&["limit", "cursor", "kind", "key", "project", "principal", "provider"])
+        .permits(Permission::SeeQuotas),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
         .answers::<QuotaStanding>("Creates a limit (201).")
         .takes::<NewQuota>(),
     route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call)))
-        .answers::<QuotaStanding>("Shows a limit and its use."),
+        .answers::<QuotaStanding>("Shows a limit and its use.")
+        .permits(Permission::SeeQuotas),
     write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call)))
         .answers::<QuotaStanding>("Changes a limit.")
         .takes::<QuotaPatch>(),
@@ -35,7 +38,7 @@ pub(super) static ROUTES: &[Route] = &[
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let page = PageOf::take(&mut query)?;
-    let filter = filter(&mut query)?;
+    let filter = QuotaFilter { scope: call.standing.scope(), ..filter(&mut query)? };
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let counters = Arc::clone(&call.app.counters);
@@ -52,7 +55,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 /// Takes the filter of a list: by `kind`, or by one subject.
 fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
-    let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, id: None };
+    let mut filter = QuotaFilter { kind: query.choice("kind", &KINDS)?, ..QuotaFilter::default() };
     for (name, kind) in KINDS.into_iter().filter(|(_, kind)| *kind != Subject::Gateway) {
         let Some(id) = query.text(name) else { continue };
         if filter.kind.is_some() {
@@ -61,7 +64,7 @@ fn filter(query: &mut Query) -> Result<QuotaFilter, ApiError> {
                 "Send exactly one of kind, key, project, principal and provider.",
             ));
         }
-        filter = QuotaFilter { kind: Some(kind), id: Some(id) };
+        filter = QuotaFilter { kind: Some(kind), id: Some(id), scope: None };
     }
     Ok(filter)
 }

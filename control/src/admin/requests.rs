@@ -131,7 +131,12 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
     let scope = call.usage_scope();
     let found = found.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()));
-    json(&found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?)
+    let found =
+        found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?;
+    match call.standing.human() {
+        Some(_) => json(&found.without_private_targets()),
+        None => json(&found),
+    }
 }
 
 /// Returns the captured exchange of a request, and records that it was read.

@@ -7,8 +7,10 @@ use http::{Method, Response, StatusCode};
 use serde::Serialize;
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
+use shared::id::KeyId;
 use shared::port::Body;
 use shared::running::{RunningExchange, Stage};
+use shared::snapshot::Snapshot;
 
 use super::reference::NoMembers;
 use super::{ApiError, Call, Route, json, route_of};
@@ -17,6 +19,7 @@ use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
 use crate::permission::Permission;
 use crate::publish::Touched;
+use crate::usage::scope::UsageScope;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "running", |call| Box::pin(list(call)))
@@ -97,23 +100,22 @@ impl From<RunningExchange> for Running {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let running = call.app.exchanges.running().await;
-    let Some(keys) = keys_in_scope(&call) else {
+    if call.standing.human().is_none() {
         let more = running.more();
         return json(&RunningPage { data: running.listed.into_iter().map(Running::from).collect(), more });
-    };
+    }
+    let keys = keys_in_scope(&call.app.snapshot.load(), &call.usage_scope());
     // The number of those that are not listed would count the requests of others.
-    let own = running.listed.into_iter().filter(|exchange| keys.contains(exchange.key.as_str()));
+    let own = running.listed.into_iter().filter(|exchange| keys.contains(&exchange.key));
     json(&RunningPage { data: own.map(Running::from).collect(), more: 0 })
 }
 
-/// Returns the IDs of the usable keys of a human's projects; `None` for an administrator.
-fn keys_in_scope(call: &Call<'_>) -> Option<HashSet<String>> {
-    call.standing.human()?;
-    let (snapshot, scope) = (call.app.snapshot.load(), call.usage_scope());
+/// Returns the IDs of the usable keys of the projects in a scope.
+pub(super) fn keys_in_scope(snapshot: &Snapshot, scope: &UsageScope) -> HashSet<KeyId> {
     let is_own = |access: &&Arc<Access>| {
         access.project.as_ref().is_some_and(|project| scope.has_project(project.as_str()))
     };
-    Some(snapshot.access.keys.values().filter(is_own).map(|access| access.key.to_string()).collect())
+    snapshot.access.keys.values().filter(is_own).map(|access| access.key.clone()).collect()
 }
 
 /// The answer to a cancellation.

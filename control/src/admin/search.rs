@@ -14,8 +14,9 @@ use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::merge::KnownModel;
 use crate::connection::{ListedEndpoint, ProviderConnection};
+use crate::db::human_scope::HumanScope;
 use crate::db::names::{Labels, NamedKind};
-use crate::db::search::{self, FoundRow};
+use crate::db::search::{self, FoundRow, Wanted};
 use crate::permission::Permission;
 use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::occurrences::occurrences;
@@ -30,7 +31,8 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<FoundObject>>(
             "Finds objects of every kind by name, ID or prefix, the best first.",
         )
-        .query(&["q", "limit"]),
+        .query(&["q", "limit"])
+        .permits(Permission::Search),
     route_of(Method::GET, "suggest", |call| Box::pin(suggest(call)))
         .answers::<ListPage<Suggestion>>(
             "Lists the names in the records of the last 30 days, the most frequent first.",
@@ -79,12 +81,13 @@ impl FoundObject {
 async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let limit = query.number("limit", 1, FOUND_MAX)?.unwrap_or(FOUND_DEFAULT);
-    let text = wanted(&mut query)?;
+    let wanted = Wanted { text: wanted(&mut query)?, rows: limit, scope: call.standing.scope() };
     query.finish()?;
     let app = call.app;
-    let mut found = of_routing(app, &text, limit);
+    let mut found = of_routing(app, &wanted);
     app.writer.flush(FLUSH_TIME_MAX).await;
-    found.extend(app.readers.ask(move |db| of_database(db, &text, limit)).await?);
+    let scope = call.usage_scope();
+    found.extend(app.readers.ask(move |db| of_database(db, &wanted, scope)).await?);
     found.sort_by(|one, other| (one.rank, one.kind, &one.title).cmp(&(other.rank, other.kind, &other.title)));
     found.truncate(limit);
     json(&ListPage::whole(found))
@@ -100,8 +103,8 @@ fn wanted(query: &mut Query) -> Result<String, ApiError> {
     Ok(text)
 }
 
-/// Returns the extensions, people, projects, keys, limits and requests that fit, up to `limit` of each.
-fn of_database(db: &Connection, text: &str, limit: usize) -> rusqlite::Result<Vec<FoundObject>> {
+/// Returns the extensions, people, projects, keys, limits and requests that fit and that the caller may see.
+fn of_database(db: &Connection, wanted: &Wanted, scope: UsageScope) -> rusqlite::Result<Vec<FoundObject>> {
     let mut found = Vec::new();
     let tables: [(FoundKind, Search); 5] = [
         (FoundKind::Extension, search::extensions),
@@ -111,15 +114,15 @@ fn of_database(db: &Connection, text: &str, limit: usize) -> rusqlite::Result<Ve
         (FoundKind::Quota, search::quotas),
     ];
     for (kind, search) in tables {
-        found.extend(search(db, text, limit)?.into_iter().map(|row| FoundObject::of(kind, row)));
+        found.extend(search(db, wanted)?.into_iter().map(|row| FoundObject::of(kind, row)));
     }
-    found.extend(requests(db, text)?);
+    found.extend(requests(db, &wanted.text, scope)?);
     Ok(found)
 }
 
 /// Returns the request with this id; or some of the latest requests whose id begins with the text, if that is long enough
 /// to be meant as one.
-fn requests(db: &Connection, text: &str) -> rusqlite::Result<Vec<FoundObject>> {
+fn requests(db: &Connection, text: &str, scope: UsageScope) -> rusqlite::Result<Vec<FoundObject>> {
     let found = |request_id: String, rank| FoundObject {
         kind: FoundKind::Request,
         title: request_id.clone(),
@@ -127,24 +130,27 @@ fn requests(db: &Connection, text: &str) -> rusqlite::Result<Vec<FoundObject>> {
         subtitle: None,
         rank,
     };
-    if let Some(request) = row(db, text)? {
+    let request = row(db, text)?;
+    if let Some(request) = request.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()))
+    {
         return Ok(vec![found(request.request_id, 0)]);
     }
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if text.len() < REQUEST_PREFIX_MIN || !text.chars().all(is_id) {
         return Ok(Vec::new());
     }
-    let filter = RequestFilter { request_id_prefix: Some(text.to_owned()), ..RequestFilter::default() };
+    let filter =
+        RequestFilter { request_id_prefix: Some(text.to_owned()), scope, ..RequestFilter::default() };
     let bounds = Bounds { rows: REQUESTS_FOUND, until: Instant::now() + REQUESTS_TIME };
     let rows = page(db, &filter, None, bounds)?.rows;
     Ok(rows.into_iter().map(|request| found(request.request_id, 1)).collect())
 }
 
-type Search = fn(&Connection, &str, usize) -> rusqlite::Result<Vec<FoundRow>>;
+type Search = fn(&Connection, &Wanted) -> rusqlite::Result<Vec<FoundRow>>;
 
-/// Returns the providers, endpoints and models that fit, up to `limit` of each.
-fn of_routing(app: &App, text: &str, limit: usize) -> Vec<FoundObject> {
-    let text = text.to_lowercase();
+/// Returns the providers, endpoints and models that fit; for a human, the connections that are private to them.
+fn of_routing(app: &App, wanted: &Wanted) -> Vec<FoundObject> {
+    let (text, limit) = (wanted.text.to_lowercase(), wanted.rows);
     let view = app.view.read();
     let found = |kind, id: &str, title: &str, subtitle: Option<&str>| {
         let rank = [id, title].into_iter().filter_map(|name| rank(name, &text)).min()?;
@@ -154,6 +160,10 @@ fn of_routing(app: &App, text: &str, limit: usize) -> Vec<FoundObject> {
     let provider = |provider: &ProviderConnection| {
         found(FoundKind::Provider, &provider.id, &provider.id, provider.base_url())
     };
+    if let Some(HumanScope { human, .. }) = &wanted.scope {
+        let own = view.providers.iter().filter(|connection| connection.owner() == Some(human));
+        return best(own.filter_map(provider).collect(), limit);
+    }
     let endpoint = |endpoint: &ListedEndpoint| {
         let first = endpoint.failover.first().map(|member| format!("{}/{}", member.provider, member.model));
         found(FoundKind::Endpoint, &endpoint.name, &endpoint.name, first.as_deref())

@@ -23,6 +23,7 @@ use crate::command::sso::SignInHuman;
 use crate::db::audit::AuditEntry;
 use crate::db::members::MemberRole;
 use crate::db::{members, principals};
+use crate::permission::matrix::Extent;
 use crate::permission::{Permission, Standing};
 
 pub(super) static ROUTES: &[Route] = &[
@@ -54,6 +55,8 @@ struct ShownSession {
     permissions: Vec<Permission>,
     /// The role of a human in each of their projects, by the ID of the project. Empty for administrators.
     roles: BTreeMap<String, MemberRole>,
+    /// The extent of each permission in a project, by the role of the human there. Empty for administrators.
+    extents: BTreeMap<&'static str, BTreeMap<&'static str, Extent>>,
     /// The means of authentication: `session`, or `key` for a key in a header.
     by: Option<&'static str>,
     /// The token that requests of the session send in `x-csrf-token` if they change something. Null without a session.
@@ -116,6 +119,7 @@ impl ShownSession {
         human: None,
         permissions: Vec::new(),
         roles: BTreeMap::new(),
+        extents: BTreeMap::new(),
         by: None,
         csrf_token: None,
         expires_at_ms: None,
@@ -132,6 +136,7 @@ impl ShownSession {
             human,
             permissions: standing.permissions(),
             roles: standing.roles().cloned().unwrap_or_default(),
+            extents: standing.extents(),
             by: Some(if signed_in.is_some() { "session" } else { "key" }),
             csrf_token: signed_in.map(|session| session.csrf_token),
             expires_at_ms: left

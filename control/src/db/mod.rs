@@ -15,6 +15,7 @@ pub(crate) mod endpoints;
 pub(crate) mod error;
 pub(crate) mod extensions;
 pub(crate) mod files;
+pub(crate) mod human_scope;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
 pub(crate) mod key_check;

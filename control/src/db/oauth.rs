@@ -114,6 +114,11 @@ pub(crate) fn delete(db: &Connection, provider: &str) -> rusqlite::Result<bool> 
     Ok(db.prepare_cached(DELETE)?.execute([provider])? > 0)
 }
 
+/// Returns the human who has signed in to a provider instance.
+pub(crate) fn owner(db: &Connection, provider: &str) -> rusqlite::Result<Option<String>> {
+    db.prepare_cached(OWNER)?.query_row([provider], |row| row.get("owner")).optional()
+}
+
 /// Returns the IDs of the provider instances that this human has signed in to.
 pub(crate) fn of_owner(db: &Connection, principal: &str) -> rusqlite::Result<Vec<String>> {
     db.prepare_cached(OF_OWNER)?.query_map([principal], |row| row.get("provider"))?.collect()
@@ -121,6 +126,7 @@ pub(crate) fn of_owner(db: &Connection, principal: &str) -> rusqlite::Result<Vec
 
 const ALL: &str = "SELECT * FROM oauth_connections";
 const FIND: &str = "SELECT * FROM oauth_connections WHERE provider = ?";
+const OWNER: &str = "SELECT owner FROM oauth_connections WHERE provider = ?";
 const PUT: &str = "REPLACE INTO oauth_connections (provider, owner, serial, binding, tokens, account, scopes, \
      expires_at_ms, connected_at_ms, refreshed_at_ms, refresh_began_at_ms, failed_at_ms, failure) VALUES (:provider, \
      :owner, :serial, :binding, :tokens, :account, :scopes, :expires, :connected, :refreshed, :began, :failed, :failure)";

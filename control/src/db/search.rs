@@ -2,6 +2,18 @@
 
 use rusqlite::{Connection, Row, named_params};
 
+use super::human_scope::HumanScope;
+
+/// The text to search for, and the bounds of a search.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) text: String,
+    /// The maximum number of rows of each kind.
+    pub(crate) rows: usize,
+    /// The human who searches: among themselves, their projects and the keys of these. `None` for an administrator.
+    pub(crate) scope: Option<HumanScope>,
+}
+
 /// A found row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FoundRow {
@@ -23,53 +35,59 @@ impl FoundRow {
     }
 }
 
-/// Returns up to `rows` humans whose name, e-mail address or id contains `text`, best first.
-pub(crate) fn humans(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    found(db, HUMANS, text, rows)
+/// Returns the humans whose name, e-mail address or id contains the text, best first.
+pub(crate) fn humans(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, HUMANS, wanted)
 }
 
-/// Returns up to `rows` extensions whose name or address contains `text`, best first.
-pub(crate) fn extensions(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    found(db, EXTENSIONS, text, rows)
+/// Returns the extensions whose name or address contains the text, best first.
+pub(crate) fn extensions(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, EXTENSIONS, wanted)
 }
 
-/// Returns up to `rows` projects whose name or id contains `text`, best first.
-pub(crate) fn projects(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    found(db, PROJECTS, text, rows)
+/// Returns the projects whose name or id contains the text, best first.
+pub(crate) fn projects(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, PROJECTS, wanted)
 }
 
-/// Returns up to `rows` keys whose name, prefix or id contains `text`, or whose prefix `text` begins with, best first.
-pub(crate) fn keys(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    found(db, KEYS, text, rows)
+/// Returns the keys whose name, prefix or id contains the text, or whose prefix the text begins with, best first.
+pub(crate) fn keys(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, KEYS, wanted)
 }
 
-/// Returns up to `rows` limits whose id or subject's name contains `text`, best first.
-pub(crate) fn quotas(db: &Connection, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    found(db, QUOTAS, text, rows)
+/// Returns the limits whose id or subject's name contains the text, best first.
+pub(crate) fn quotas(db: &Connection, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    found(db, QUOTAS, wanted)
 }
 
-fn found(db: &Connection, sql: &str, text: &str, rows: usize) -> rusqlite::Result<Vec<FoundRow>> {
-    let values = named_params! {":q": text.to_ascii_lowercase(), ":raw": text, ":rows": rows};
+fn found(db: &Connection, sql: &str, wanted: &Wanted) -> rusqlite::Result<Vec<FoundRow>> {
+    let Wanted { text, rows, scope } = wanted;
+    let (human, projects) = scope.as_ref().map(|scope| (&scope.human, &scope.projects)).unzip();
+    let values = named_params! {
+        ":q": text.to_ascii_lowercase(), ":raw": text, ":rows": rows, ":human": human, ":projects": projects,
+    };
     db.prepare_cached(sql)?.query_map(values, FoundRow::of)?.collect()
 }
 
 const HUMANS: &str = "SELECT id, name AS title, email AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id), lower(email)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END \
-     AS rank FROM principals WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(email), :q) \
+     AS rank FROM principals WHERE :raw IS NOT NULL AND (:projects IS NULL OR id = :human) AND (instr(lower(name), :q) OR instr(lower(email), :q) \
      OR instr(lower(id), :q)) ORDER BY rank, name, id LIMIT :rows";
 const EXTENSIONS: &str = "SELECT name AS id, name AS title, url AS subtitle, \
      CASE WHEN :q = lower(name) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
-     FROM extensions WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(url), :q)) \
+     FROM extensions WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(name), :q) OR instr(lower(url), :q)) \
      ORDER BY rank, name LIMIT :rows";
 const PROJECTS: &str = "SELECT id, name AS title, NULL AS subtitle, \
      CASE WHEN :q IN (lower(name), lower(id)) THEN 0 WHEN instr(lower(name), :q) = 1 THEN 1 ELSE 2 END AS rank \
-     FROM projects WHERE :raw IS NOT NULL AND (instr(lower(name), :q) OR instr(lower(id), :q)) \
+     FROM projects WHERE :raw IS NOT NULL \
+     AND (:human IS NULL OR id IN (SELECT value FROM json_each(:projects))) AND (instr(lower(name), :q) OR instr(lower(id), :q)) \
      ORDER BY rank, name, id LIMIT :rows";
 const KEYS: &str = "SELECT keys.id, keys.name AS title, prefix || '…, ' || projects.name AS subtitle, \
      CASE WHEN :q IN (lower(keys.name), lower(keys.id)) OR instr(:raw, prefix) = 1 THEN 0 \
      WHEN instr(lower(keys.name), :q) = 1 OR instr(prefix, :raw) = 1 THEN 1 ELSE 2 END AS rank \
      FROM keys JOIN projects ON projects.id = keys.project \
-     WHERE instr(lower(keys.name), :q) OR instr(lower(keys.id), :q) OR instr(prefix, :raw) OR instr(:raw, prefix) = 1 \
+     WHERE (:human IS NULL OR keys.project IN (SELECT value FROM json_each(:projects))) \
+     AND (instr(lower(keys.name), :q) OR instr(lower(keys.id), :q) OR instr(prefix, :raw) OR instr(:raw, prefix) = 1) \
      ORDER BY rank, keys.name, keys.id LIMIT :rows";
 const QUOTAS: &str = "SELECT quotas.id, coalesce(keys.name, projects.name, principals.name, nullif(subject, ''), \
      quotas.kind) AS title, quotas.kind || ', ' || metric || coalesce(' per ' || period, '') AS subtitle, \
@@ -77,5 +95,5 @@ const QUOTAS: &str = "SELECT quotas.id, coalesce(keys.name, projects.name, princ
      FROM quotas LEFT JOIN keys ON quotas.kind = 'key' AND keys.id = subject \
      LEFT JOIN projects ON quotas.kind = 'project' AND projects.id = subject \
      LEFT JOIN principals ON quotas.kind = 'principal' AND principals.id = subject \
-     WHERE :raw IS NOT NULL AND (instr(lower(quotas.id), :q) OR instr(lower(coalesce(keys.name, projects.name, \
+     WHERE :raw IS NOT NULL AND :human IS NULL AND :projects IS NULL AND (instr(lower(quotas.id), :q) OR instr(lower(coalesce(keys.name, projects.name, \
      principals.name, nullif(subject, ''), quotas.kind)), :q)) ORDER BY rank, title, quotas.id LIMIT :rows";

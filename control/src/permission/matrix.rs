@@ -1,11 +1,16 @@
 //! The matrix of permissions: the extent of each permission by the role of a human. Administrators have all permissions.
 
+use serde::Serialize;
+
 use super::Permission;
 use crate::db::members::MemberRole;
 
 /// The extent of a permission in a project, or outside of projects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Extent {
+    /// No object.
     Nothing,
     /// Objects that belong to the caller: their entry, keys that act as them, connections of which they are the owner.
     Own,
@@ -69,6 +74,9 @@ pub(crate) static MATRIX: &[Grant] = &[
     Grant::of_row(Permission::ChangeKeys, [All, All, Own, Nothing], Nothing),
     Grant::of_row(Permission::RevealKeys, [Own; 4], Nothing),
     Grant::of_row(Permission::SeeUsage, [All; 4], Own),
+    Grant::of_row(Permission::SeeQuotas, [All; 4], Own),
+    Grant::of_row(Permission::RunRequests, [Free, Free, Own, Own], Nothing),
+    Grant::of_row(Permission::Search, [All; 4], Own),
     Grant::of_row(Permission::SeeConnections, [Own; 4], Own),
     Grant::of_row(Permission::ChangeConnections, [Own; 4], Own),
 ];

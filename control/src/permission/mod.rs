@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use self::matrix::{Extent, grant};
+use crate::db::human_scope::HumanScope;
 use crate::db::members::MemberRole;
 
 /// A permission of the admin API. The matrix lists the callers that have it.
@@ -38,6 +39,12 @@ pub(crate) enum Permission {
     RevealKeys,
     /// Usage, its costs, and the records of requests.
     SeeUsage,
+    /// Limits and what is used of them.
+    SeeQuotas,
+    /// Sending requests of the data plane with a key, without its secret.
+    RunRequests,
+    /// Finding objects by name or ID, among those that the caller may see.
+    Search,
     /// Private provider instances.
     SeeConnections,
     /// Connecting and disconnecting a private provider instance, and sharing it with projects.
@@ -64,6 +71,9 @@ impl Permission {
             Self::ChangeKeys => "change_keys",
             Self::RevealKeys => "reveal_keys",
             Self::SeeUsage => "see_usage",
+            Self::SeeQuotas => "see_quotas",
+            Self::RunRequests => "run_requests",
+            Self::Search => "search",
             Self::SeeConnections => "see_connections",
             Self::ChangeConnections => "change_connections",
         }
@@ -101,6 +111,19 @@ impl Standing {
         }
     }
 
+    /// Returns the extent of each permission in the projects of a human, by the name of the human's role there.
+    pub(crate) fn extents(&self) -> BTreeMap<&'static str, BTreeMap<&'static str, Extent>> {
+        let roles = self.roles().into_iter().flat_map(BTreeMap::values);
+        let named =
+            roles.flat_map(|role| MemberRole::NAMES.into_iter().filter(move |(_, other)| other == role));
+        named
+            .map(|(name, role)| {
+                let of = |permission: Permission| (permission.name(), grant(permission).of(Some(role)));
+                (name, Permission::all().map(of).collect())
+            })
+            .collect()
+    }
+
     /// Returns the permissions that the caller has for some objects at least.
     pub(crate) fn permissions(&self) -> Vec<Permission> {
         Permission::all().filter(|permission| may(self, *permission, &Object::Many).is_ok()).collect()
@@ -112,6 +135,11 @@ impl Standing {
             Self::Administrator => None,
             Self::Human { roles, .. } => Some(roles.keys().cloned().collect()),
         }
+    }
+
+    /// Returns the restriction of lists to what a human may see; `None` for an administrator.
+    pub(crate) fn scope(&self) -> Option<HumanScope> {
+        Some(HumanScope::of(self.human()?, &self.projects()?))
     }
 }
 

@@ -42,7 +42,9 @@ fn administrators_have_every_permission_on_every_object() {
 #[test]
 fn a_role_permits_what_its_column_states_and_nothing_in_other_projects() {
     use MemberRole::{Admin, Member, Owner, Viewer};
-    use Permission::{ChangeKeys, ChangeMembers, ChangeOwners, MintKeys, RevealKeys, SeeKeys};
+    use Permission::{
+        ChangeKeys, ChangeMembers, ChangeOwners, MintKeys, RevealKeys, RunRequests, SeeKeys, SeeQuotas,
+    };
     let (yes, no) = (Ok(()), Err(Denial::Forbidden));
     let (own, free) = (Err(Denial::Foreign(Extent::Own)), Err(Denial::Foreign(Extent::Free)));
     let (mine, other) = (Some(ME), Some("prn_other"));
@@ -58,6 +60,10 @@ fn a_role_permits_what_its_column_states_and_nothing_in_other_projects() {
         (ChangeKeys, Viewer, [no, no, no]),
         (RevealKeys, Owner, [yes, own, own]),
         (RevealKeys, Viewer, [yes, own, own]),
+        (RunRequests, Owner, [yes, free, yes]),
+        (RunRequests, Member, [yes, own, own]),
+        (RunRequests, Viewer, [yes, own, own]),
+        (SeeQuotas, Viewer, [yes, yes, yes]),
         (ChangeMembers, Owner, [yes, yes, yes]),
         (ChangeMembers, Admin, [yes, yes, yes]),
         (ChangeMembers, Member, [no, no, no]),
@@ -92,6 +98,9 @@ fn a_human_without_projects_may_read_empty_lists_and_mint_nothing() {
         (Permission::SeeProjects, true),
         (Permission::SeeKeys, true),
         (Permission::SeeUsage, true),
+        (Permission::SeeQuotas, true),
+        (Permission::Search, true),
+        (Permission::RunRequests, false),
         (Permission::MintKeys, false),
         (Permission::ChangeMembers, false),
         (Permission::Administer, false),

@@ -1,12 +1,13 @@
 //! A frame of the live stream, and the events that lead from an earlier frame to it. The events from the frame right
 //! before are written once, for all listeners that have kept up.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 use shared::activity::WatchedRequest;
+use shared::id::KeyId;
 
 use super::events::{LiveRunning, SeenRequest, put};
 
@@ -19,8 +20,8 @@ pub(super) struct LiveFrame {
     pub(super) figures: Vec<u8>,
     /// Each provider as JSON.
     pub(super) providers: Vec<Numbered<Arc<str>>>,
-    /// The listed running exchanges by their ids, each as JSON.
-    pub(super) running: BTreeMap<Arc<str>, Numbered<Arc<RawValue>>>,
+    /// The listed running exchanges by their ids.
+    pub(super) running: BTreeMap<Arc<str>, Numbered<ListedExchange>>,
     /// The number of running exchanges that are not listed.
     pub(super) more: usize,
     /// The events `change`.
@@ -29,6 +30,13 @@ pub(super) struct LiveFrame {
     pub(super) is_draining: bool,
     /// The events since the frame before, without `seen`; [`LiveFrame::after`] writes them.
     pub(super) step: Bytes,
+}
+
+/// A running exchange, and the key with which it was sent.
+#[derive(Clone, Debug)]
+pub(super) struct ListedExchange {
+    pub(super) key: KeyId,
+    pub(super) json: Arc<RawValue>,
 }
 
 /// A value and the number of the frame in which it first occurred.
@@ -43,6 +51,22 @@ impl LiveFrame {
     pub(super) fn after(mut self, before: &Self) -> Self {
         self.step = self.events_since(before).into();
         self
+    }
+
+    /// Returns the part of the frame that belongs to some keys: running exchanges, and watched requests with one of them.
+    pub(super) fn of_keys(&self, keys: &HashSet<KeyId>) -> Self {
+        let running = self.running.iter().filter(|(_, exchange)| keys.contains(&exchange.value.key));
+        let has_key = |request: &&Numbered<Arc<WatchedRequest>>| {
+            request.value.key.as_ref().is_some_and(|key| keys.contains(key))
+        };
+        Self {
+            number: self.number,
+            figures: COMMENT.to_vec(),
+            running: running.map(|(id, exchange)| (Arc::clone(id), exchange.clone())).collect(),
+            seen: self.seen.iter().filter(has_key).cloned().collect(),
+            is_draining: self.is_draining,
+            ..Self::default()
+        }
     }
 
     /// Writes the events that lead from `known` to this frame, without `seen`.
@@ -64,7 +88,7 @@ impl LiveFrame {
 
     fn write_running(&self, known: &Self, out: &mut Vec<u8>) {
         let changed = self.running.values().filter(|exchange| exchange.number > known.number);
-        let begun_or_changed: Vec<&RawValue> = changed.map(|exchange| &*exchange.value).collect();
+        let begun_or_changed: Vec<&RawValue> = changed.map(|exchange| &*exchange.value.json).collect();
         let ended = known.running.keys().filter(|id| !self.running.contains_key(*id));
         let ended: Vec<&str> = ended.map(|id| &**id).collect();
         if known.number == 0 || !begun_or_changed.is_empty() || !ended.is_empty() {
@@ -92,7 +116,9 @@ impl Progress {
     /// Returns the events of a frame, and what was new in the frames since the last one.
     pub(super) fn advance(&mut self, frame: &Arc<LiveFrame>) -> Bytes {
         let has_kept_up = self.known.number > 0 && self.known.number + 1 == frame.number;
-        let events = if has_kept_up { frame.step.clone() } else { frame.events_since(&self.known).into() };
+        // The part of a frame that belongs to some keys has no step.
+        let is_written = has_kept_up && !frame.step.is_empty();
+        let events = if is_written { frame.step.clone() } else { frame.events_since(&self.known).into() };
         let seen_last = std::mem::replace(&mut self.seen_last, frame.number);
         self.known = Arc::clone(frame);
         if !self.is_watching {
@@ -105,6 +131,9 @@ impl Progress {
         all.into()
     }
 }
+
+/// A comment in place of the figures, so that proxies do not take the stream for dead.
+const COMMENT: &[u8] = b":\n\n";
 
 #[cfg(test)]
 mod tests {
@@ -121,8 +150,9 @@ mod tests {
             value: Arc::<[u8]>::from(format!("<{number}>").into_bytes()),
         };
         let exchange = |number: &u64| {
-            let value = RawValue::from_string(number.to_string()).unwrap();
-            (format!("id-{number:02}").into(), Numbered { number: *number, value: value.into() })
+            let json = RawValue::from_string(number.to_string()).unwrap().into();
+            let value = ListedExchange { key: KeyId::new(format!("key-{number}")), json };
+            (format!("id-{number:02}").into(), Numbered { number: *number, value })
         };
         LiveFrame {
             number,
@@ -162,6 +192,21 @@ mod tests {
             running("10,12", "\"id-02\"")
         );
         assert_eq!(late, want);
+    }
+
+    #[test]
+    fn the_part_of_some_keys_holds_their_exchanges_alone() {
+        let keys = HashSet::from([KeyId::new("key-7"), KeyId::new("key-9")]);
+        let mut progress = Progress::default();
+        let part = frame(7, &[2, 7]).of_keys(&keys);
+        let running = |begun: &str, ended: &str| {
+            format!(
+                ":\n\nevent: running\ndata: {{\"begun_or_changed\":[{begun}],\"ended\":[{ended}],\"more\":0}}\n\n"
+            )
+        };
+        assert_eq!(sent(&mut progress, part), running("7", ""));
+        let without = frame(9, &[2]).of_keys(&keys);
+        assert_eq!(sent(&mut progress, without), running("", "\"id-07\""));
     }
 
     #[test]

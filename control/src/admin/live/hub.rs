@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 use shared::activity::WatchedRequest;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::id::KeyId;
@@ -18,7 +17,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::MissedTickBehavior;
 
 use super::events::{LiveChange, LiveFigures, LiveProvider, ShownFigures, put};
-use super::frame::{LiveFrame, Numbered};
+use super::frame::{ListedExchange, LiveFrame, Numbered};
 use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
 use crate::admin::running::Running;
@@ -38,8 +37,10 @@ pub(crate) struct LiveHub {
     frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
     /// The keys that listeners watch, one for each listener.
     watched: Mutex<Vec<KeyId>>,
-    /// The permitted streams.
+    /// The permitted streams of administrators.
     pub(super) room: Arc<Semaphore>,
+    /// The permitted streams of humans, who cannot use up those of the administrators.
+    pub(super) room_of_humans: Arc<Semaphore>,
 }
 
 /// A key that a listener watches, until this is dropped.
@@ -62,6 +63,7 @@ impl LiveHub {
             frames: Mutex::default(),
             watched: Mutex::default(),
             room: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            room_of_humans: Arc::new(Semaphore::new(LISTENERS_MAX)),
         })
     }
 
@@ -163,7 +165,7 @@ struct Observed {
 struct FrameMaker {
     number: u64,
     providers: BTreeMap<String, Numbered<Arc<str>>>,
-    running: BTreeMap<Arc<str>, Numbered<Arc<RawValue>>>,
+    running: BTreeMap<Arc<str>, Numbered<ListedExchange>>,
     changes: VecDeque<Numbered<Arc<[u8]>>>,
     seen: VecDeque<Numbered<Arc<WatchedRequest>>>,
     /// The last audit record that was read.
@@ -282,9 +284,11 @@ impl FrameMaker {
         let known = std::mem::take(&mut self.running);
         for exchange in running.listed {
             let id: Arc<str> = (&*exchange.request_id).into();
+            let key = exchange.key.clone();
             let Ok(json) = serde_json::value::to_raw_value(&Running::from(exchange)) else { continue };
-            let before = known.get(&id).filter(|before| before.value.get() == json.get()).cloned();
-            let now = before.unwrap_or_else(|| Numbered { number: self.number, value: json.into() });
+            let before = known.get(&id).filter(|before| before.value.json.get() == json.get()).cloned();
+            let value = ListedExchange { key, json: json.into() };
+            let now = before.unwrap_or(Numbered { number: self.number, value });
             self.running.insert(id, now);
         }
     }
@@ -348,7 +352,7 @@ fn keep<T>(values: &mut VecDeque<Numbered<T>>, number: u64, value: T) {
     }
 }
 
-/// The maximum number of live streams.
+/// The maximum number of live streams of administrators, and of those of humans.
 pub(super) const LISTENERS_MAX: usize = 16;
 /// The changes, and the watched requests, that a listener who reads slowly can catch up on.
 const KEPT_MAX: usize = 256;

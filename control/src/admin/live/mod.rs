@@ -4,6 +4,7 @@
 mod events;
 mod frame;
 pub(crate) mod hub;
+mod own;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,21 +22,34 @@ use tokio::sync::{OwnedSemaphorePermit, watch};
 use self::events::{Bye, ByeReason, Hello, LiveEvents, put};
 use self::frame::{LiveFrame, Progress};
 use self::hub::{LISTENERS_MAX, WatchedKey};
+use self::own::OwnRequests;
 use super::gate::{Admission, Gate};
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, route_of};
+use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] =
-    &[route_of(Method::GET, PATH, |call| Box::pin(async move { live(&call) }))
-        .answers::<LiveEvents>("Streams events once a second (`text/event-stream`).")
-        .query(&["watch"])];
+    &[route_of(Method::GET, PATH, |call| Box::pin(live(call)))
+        .answers::<LiveEvents>(
+            "Streams events once a second (`text/event-stream`). A human gets `hello`, `running`, `seen` and `bye`, with the \
+             requests of their projects.",
+        )
+        .query(&["watch"])
+        .permits(Permission::SeeUsage)];
 
-fn live(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
+async fn live(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let key = query.text("watch");
     query.finish()?;
     let app = call.app;
-    let Ok(room) = Arc::clone(&app.live.room).try_acquire_owned() else { return too_many(call.parts) };
+    let own = OwnRequests::of(&call);
+    if let (Some(own), Some(watched)) = (&own, &key)
+        && !own.keys().await.is_some_and(|keys| keys.contains(&KeyId::new(watched.as_str())))
+    {
+        return Err(ApiError::new(ErrorKind::NotFound, "There is no such key, or it is not usable."));
+    }
+    let room = if own.is_some() { &app.live.room_of_humans } else { &app.live.room };
+    let Ok(room) = Arc::clone(room).try_acquire_owned() else { return too_many(call.parts) };
     let ended = || ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again.");
     let admission = app.gate.admission(call.parts).ok_or_else(ended)?;
     let is_watching = key.is_some();
@@ -43,7 +57,7 @@ fn live(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let frames = app.live.subscribe();
     let progress = Progress::new(is_watching, frames.borrow().number);
     let gate = Arc::clone(&app.gate);
-    let listener = Listener { admission, gate, _watched: watched, frames, progress, room };
+    let listener = Listener { admission, gate, own, _watched: watched, frames, progress, room };
     let mut hello = Vec::new();
     let (at_ms, generation) = (unix_ms(), app.snapshot.load().generation);
     put(&mut hello, "hello", &Hello { at_ms, version: app.build.version, generation });
@@ -82,6 +96,8 @@ fn events_of(body: Body) -> Response<Body> {
 struct Listener {
     admission: Admission,
     gate: Arc<Gate>,
+    /// The restriction of a human's stream.
+    own: Option<OwnRequests>,
     /// Held for its effect.
     _watched: Option<WatchedKey>,
     frames: watch::Receiver<Arc<LiveFrame>>,
@@ -109,7 +125,7 @@ impl Listener {
                 break;
             }
             let end;
-            (piece, end) = self.next();
+            (piece, end) = self.next().await;
             if let Some(reason) = end {
                 let mut last = Vec::from(piece);
                 put(&mut last, "bye", &Bye { reason });
@@ -121,11 +137,16 @@ impl Listener {
     }
 
     /// Returns the events of the newest frame, and the reason if the stream ends with it.
-    fn next(&mut self) -> (Bytes, Option<ByeReason>) {
-        if !self.gate.still_admits(&self.admission) {
-            return (Bytes::new(), Some(ByeReason::SignedOut));
+    async fn next(&mut self) -> (Bytes, Option<ByeReason>) {
+        let signed_out = (Bytes::new(), Some(ByeReason::SignedOut));
+        let mut frame = Arc::clone(&self.frames.borrow_and_update());
+        if let Some(own) = &self.own {
+            let keys = own.keys().await;
+            let Some(keys) = keys.filter(|_| self.gate.is_open(&self.admission)) else { return signed_out };
+            frame = Arc::new(frame.of_keys(&keys));
+        } else if !self.gate.still_admits(&self.admission) {
+            return signed_out;
         }
-        let frame = Arc::clone(&self.frames.borrow_and_update());
         (self.progress.advance(&frame), frame.is_draining.then_some(ByeReason::Draining))
     }
 }

@@ -120,7 +120,7 @@ fn page(status: StatusCode, title: &str, text: &str) -> Result<Response<Body>, A
     let html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" \
          content=\"width=device-width\">\n<title>{title} - llmgw</title>\n<h1>{title}</h1>\n<p>{text}</p>\n\
-         <p><a href=\"/console/providers\">To the console</a></p>\n</html>\n"
+         <p><a href=\"/console/\">To the console</a></p>\n</html>\n"
     );
     let mut response = Response::new(full(html));
     *response.status_mut() = status;

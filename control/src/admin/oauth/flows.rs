@@ -11,6 +11,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use ring::digest::{SHA256, digest};
+use shared::clock::unix_ms;
 use shared::secret::Secret;
 use tokio::task::AbortHandle;
 
@@ -134,8 +135,7 @@ impl SignInFlows {
     }
 
     fn insert(&self, provider: &str, now_ms: u64, begun: BegunFlow) {
-        let mut by_provider = lock(&self.by_provider);
-        by_provider.retain(|_, begun| begun.end_ms > now_ms);
+        let mut by_provider = self.living(now_ms);
         if by_provider.len() >= FLOWS_MAX {
             let oldest = by_provider.iter().min_by_key(|(_, begun)| begun.end_ms);
             let oldest = oldest.map(|(provider, _)| provider.clone());
@@ -143,6 +143,19 @@ impl SignInFlows {
         }
         lock(&self.failures).remove(provider);
         by_provider.insert(provider.to_owned(), begun);
+    }
+
+    /// Removes the flows in browsers whose time is over, which have failed, and returns the others. A flow on another device is
+    /// ended by its task.
+    fn living(&self, now_ms: u64) -> MutexGuard<'_, HashMap<String, BegunFlow>> {
+        let mut by_provider = lock(&self.by_provider);
+        let is_over =
+            |begun: &BegunFlow| begun.end_ms <= now_ms && matches!(begun.way, FlowWay::Browser { .. });
+        for (provider, begun) in by_provider.extract_if(|_, begun| is_over(begun)) {
+            let ago_ms = now_ms.saturating_sub(begun.end_ms);
+            self.failed(&provider, unix_ms().saturating_sub(ago_ms), EXPIRED);
+        }
+        by_provider
     }
 
     /// Takes the flow of `state`, if `cookie_of` returns the cookie of the browser that began it. A callback of another
@@ -155,8 +168,7 @@ impl SignInFlows {
         cookie_of: impl Fn(&str) -> Option<&'a str>,
     ) -> Result<BrowserFlow, NoFlow> {
         let id = opened(keys, state).ok_or(NoFlow::Forged)?;
-        let mut by_provider = lock(&self.by_provider);
-        by_provider.retain(|_, begun| begun.end_ms > now_ms);
+        let mut by_provider = self.living(now_ms);
         let begun = by_provider.iter().find(|(_, begun)| begun.id == id).ok_or(NoFlow::Over)?;
         let (provider, FlowWay::Browser { cookie: expected, .. }) = (begun.0.clone(), &begun.1.way) else {
             return Err(NoFlow::Forged);
@@ -193,7 +205,8 @@ impl SignInFlows {
     }
 
     /// Returns the time and reason of the last sign-in's failure, if it failed.
-    pub(in crate::admin) fn failure(&self, provider: &str) -> Option<(u64, String)> {
+    pub(in crate::admin) fn failure(&self, provider: &str, now_ms: u64) -> Option<(u64, String)> {
+        drop(self.living(now_ms));
         lock(&self.failures).get(provider).cloned()
     }
 }
@@ -258,6 +271,7 @@ impl From<SealError> for FlowError {
 const STATE: SealPlace<'static> = SealPlace { table: "oauth_flows", column: "state", id: "" };
 /// The time in which a human must consent.
 pub(super) const FLOW_TIME_MAX: Duration = Duration::from_mins(10);
+const EXPIRED: &str = "the vendor sent no consent within ten minutes";
 /// The maximum number of sign-ins under way.
 const FLOWS_MAX: usize = 64;
 
@@ -309,10 +323,14 @@ mod tests {
             assert_eq!(flows.take(&keys, 0, &tickets.state, |_| other).unwrap_err(), NoFlow::Stolen);
         }
         assert!(flows.is_waiting("p", 599_999) && !flows.is_waiting("p", 600_000));
+        assert_eq!(flows.failure("p", 599_999), None);
         assert_eq!(take(599_999, &tickets.state).unwrap(), "p", "a stolen state does not end the flow");
         assert_eq!(take(599_999, &tickets.state).unwrap_err(), NoFlow::Over);
         let late = flows.begin(&keys, 0, flow("p")).unwrap();
         assert_eq!(take(600_000, &late.state).unwrap_err(), NoFlow::Over);
+        assert_eq!(flows.failure("p", 600_000).unwrap().1, EXPIRED);
+        flows.begin(&keys, 600_001, flow("p")).unwrap();
+        assert_eq!(flows.failure("p", 600_001), None, "the next sign-in begins without it");
         let shown = format!("{flows:?} {tickets:?}");
         assert!(!shown.contains(tickets.cookie.expose().as_str()), "{shown}");
     }

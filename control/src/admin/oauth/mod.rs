@@ -26,7 +26,7 @@ use super::query::choose;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::command::oauth::ForgetSignIn;
 use crate::config::{ConnectionAuth, OAUTH_CALLBACK, Provider};
-use crate::connection::{ProviderStanding, ShownSignIn, SignInError};
+use crate::connection::{ProviderConnection, ProviderStanding, ShownSignIn, SignInError};
 use crate::credential::oauth::{Consent, NO_CLIENT, NO_SETTINGS, TokenFailure, TokenIssuer, challenge};
 use crate::db::audit::AuditEntry;
 use crate::db::principals;
@@ -187,7 +187,7 @@ pub(super) fn sign_in(app: &App, provider: &Provider) -> Option<ShownSignIn> {
         shown.state = "expiring";
         shown.last_error = Some(SignInError::of(trouble));
     }
-    if let Some(failure) = app.sign_ins.failure(id) {
+    if let Some(failure) = app.sign_ins.failure(id, monotonic_ms()) {
         shown.last_error = Some(SignInError::of(failure));
     }
     if app.sign_ins.is_waiting(id, monotonic_ms()) {
@@ -213,10 +213,15 @@ fn lacks(app: &App, issuer: &TokenIssuer) -> Option<String> {
     }
 }
 
-/// Returns the provider instance that the path names, if humans sign in to it.
+/// Returns the provider instance that the path names, if humans sign in to it. For a human, it must be theirs: the one of the
+/// file takes precedence over the one about whose owner was decided before.
 fn connectable(call: &Call<'_>) -> Result<Arc<Provider>, ApiError> {
     let view = call.app.view.read();
-    let mut found = view.providers.iter().filter(|connection| connection.id == call.argument());
+    let is_own = |connection: &&ProviderConnection| {
+        call.standing.human().is_none_or(|human| connection.owner() == Some(human))
+    };
+    let mut found =
+        view.providers.iter().filter(|connection| connection.id == call.argument()).filter(is_own);
     let found = found.find(|connection| !matches!(connection.standing, ProviderStanding::Shadowed(_)));
     let found = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
     let is_faulty = matches!(found.standing, ProviderStanding::Faulty(_));

@@ -20,10 +20,12 @@ use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
 use shared::port::{Body, ExchangeTap, Insider, RUN_PATH, Side, full};
 
+use super::authorize::key_object;
 use super::reference::{DataPlaneAnswer, DataPlaneBody};
 use super::{ApiError, Call, Route, explain, json, route_of};
 use crate::catalog::test_completion::HERE;
 use crate::db::audit::AuditEntry;
+use crate::permission::Permission;
 use crate::publish::AccessHolder;
 use crate::recorded::RecordedExchange;
 
@@ -32,7 +34,10 @@ pub(super) static ROUTES: &[Route] = &[
     run_of("run/{}/{}"),
     run_of("run/{}/{}/{}"),
     route_of(Method::GET, "run/{}", |call| Box::pin(show(call)))
-        .answers::<RecordedExchange>("Shows what a run exchanged on both sides of the gateway."),
+        .answers::<RecordedExchange>(
+            "Shows what a run exchanged on both sides of the gateway; to a human, the client's side of their own runs.",
+        )
+        .permits(Permission::RunRequests),
 ];
 
 /// Returns the route of the paths of the data plane that have as many segments as `pattern` has placeholders.
@@ -43,6 +48,7 @@ const fn run_of(pattern: &'static str) -> Route {
              to the one target in `X-LLMGW-Run-Only`.",
         )
         .takes::<DataPlaneBody>()
+        .permits(Permission::RunRequests)
 }
 
 /// True for a run, whose body has any type and is not read before the handler runs.
@@ -60,7 +66,7 @@ async fn run(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let request_id = call.actor.request_id.clone().unwrap_or_default();
     let after = json!({"path": uri.path(), "as": acting_as});
     call.record(AuditEntry::done("request.run", "request", &request_id).after(after)).await?;
-    let recording = call.app.recordings.begin(request_id, began);
+    let recording = call.app.recordings.begin(request_id, call.standing.human(), began);
     let mut request = Request::post(uri).body(()).map_err(|_| no_path())?;
     *request.headers_mut() = forwarded(&call.parts.headers);
     let first = format!("POST {} HTTP/1.1", request.uri());
@@ -99,6 +105,7 @@ async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
                        as the administrator.";
         ApiError::parameter(RUN_AS, message)
     })?;
+    permit(call, id).await?;
     let access = if id.starts_with("prn_") {
         let (human, counters) = (id.to_owned(), Arc::clone(&call.app.counters));
         let read = move |db: &Connection| AccessHolder::counted_human(db, (RUN_KEY, &human), &counters);
@@ -112,6 +119,21 @@ async fn caller(call: &Call<'_>) -> Result<(String, Arc<Access>), ApiError> {
                    revoked or expired.";
     let access = access.ok_or_else(|| ApiError::parameter(RUN_AS, message))?;
     Ok((id.to_owned(), access))
+}
+
+/// Refuses a human who may not use the key.
+async fn permit(call: &Call<'_>, id: &str) -> Result<(), ApiError> {
+    if call.standing.human().is_none() {
+        return Ok(());
+    }
+    if id.starts_with("prn_") {
+        let message =
+            "Only administrators send runs as a human. Send X-LLMGW-Run-As with the ID of a key (key_…).";
+        return Err(ApiError::new(ErrorKind::Forbidden, message));
+    }
+    let key = id.to_owned();
+    let object = call.app.readers.ask(move |db| key_object(db, &key)).await?;
+    call.permit(Permission::RunRequests, &object)
 }
 
 /// Returns the target in `X-LLMGW-Run-Only`.
@@ -166,13 +188,15 @@ fn head(first: String, headers: &HeaderMap) -> String {
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let found = call.app.recordings.find(call.argument(), Instant::now());
+    let human = call.standing.human();
+    let found = call.app.recordings.find(call.argument(), human, Instant::now());
     let recording = found.ok_or_else(|| {
         let message =
             "There is no recording of a run with this ID: the latest 16 runs are kept for ten minutes.";
         ApiError::new(ErrorKind::NotFound, message)
     })?;
-    json(&recording.exchange())
+    let exchange = recording.exchange();
+    json(&if human.is_some() { exchange.without_upstream() } else { exchange })
 }
 
 const RUN_AS: &str = "x-llmgw-run-as";

@@ -22,6 +22,8 @@ pub(crate) struct Recordings(Mutex<VecDeque<Arc<Recording>>>);
 #[derive(Debug)]
 pub(crate) struct Recording {
     pub(super) request_id: String,
+    /// The human who sent the run; `None` for an administrator.
+    human: Option<String>,
     began: Instant,
     sides: Mutex<Sides>,
 }
@@ -33,9 +35,10 @@ const KEPT: Duration = Duration::from_secs(600);
 
 impl Recordings {
     /// Begins a recording. The oldest one ends if there are too many.
-    pub(super) fn begin(&self, request_id: String, began: Instant) -> Arc<Recording> {
+    pub(super) fn begin(&self, request_id: String, human: Option<&str>, began: Instant) -> Arc<Recording> {
         let sides = Sides::new(Allowance::of(&Arc::new(AtomicUsize::new(BYTES_MAX))));
-        let recording = Arc::new(Recording { request_id, began, sides: Mutex::new(sides) });
+        let human = human.map(str::to_owned);
+        let recording = Arc::new(Recording { request_id, human, began, sides: Mutex::new(sides) });
         let mut kept = self.kept(began);
         if kept.len() >= RECORDINGS_MAX {
             kept.pop_front();
@@ -44,9 +47,13 @@ impl Recordings {
         recording
     }
 
-    /// Returns the newest recording of a request, unless it is too old at `now`.
-    pub(super) fn find(&self, request_id: &str, now: Instant) -> Option<Arc<Recording>> {
-        self.kept(now).iter().rev().find(|recording| recording.request_id == request_id).cloned()
+    /// Returns the newest recording of a request, unless it is too old at `now`. A human finds only those of their own
+    /// runs.
+    pub(super) fn find(&self, request_id: &str, human: Option<&str>, now: Instant) -> Option<Arc<Recording>> {
+        let is_meant = |recording: &&Arc<Recording>| {
+            recording.request_id == request_id && (human.is_none() || recording.human.as_deref() == human)
+        };
+        self.kept(now).iter().rev().find(is_meant).cloned()
     }
 
     /// Removes each recording when its time is over, for as long as the future is polled.
@@ -133,12 +140,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_human_finds_the_recordings_of_their_own_runs_alone() {
+        let (recordings, began) = (Recordings::default(), Instant::now());
+        recordings.begin("a".to_owned(), Some("prn_1"), began);
+        recordings.begin("b".to_owned(), None, began);
+        let find = |id, human| recordings.find(id, human, began).is_some();
+        assert!(find("a", Some("prn_1")) && find("a", None) && find("b", None));
+        assert!(!find("a", Some("prn_2")) && !find("b", Some("prn_1")));
+    }
+
+    #[test]
     fn sixteen_runs_are_kept_for_ten_minutes() {
         let recordings = Recordings::default();
         let began = Instant::now();
-        let find = |id: usize, after: Duration| recordings.find(&id.to_string(), began + after).is_some();
+        let find =
+            |id: usize, after: Duration| recordings.find(&id.to_string(), None, began + after).is_some();
         for id in 0..=RECORDINGS_MAX {
-            recordings.begin(id.to_string(), began);
+            recordings.begin(id.to_string(), None, began);
         }
         assert!(!find(0, Duration::ZERO) && find(1, Duration::ZERO));
         let late = KEPT - Duration::from_millis(1);
@@ -151,8 +169,8 @@ mod tests {
         let began = Instant::now();
         let count = || recordings.0.lock().unwrap().len();
         assert_eq!(recordings.prune(began), began + KEPT, "none can be too old before");
-        recordings.begin("a".to_owned(), began);
-        recordings.begin("b".to_owned(), began + Duration::from_secs(1));
+        recordings.begin("a".to_owned(), None, began);
+        recordings.begin("b".to_owned(), None, began + Duration::from_secs(1));
         assert_eq!((recordings.prune(began + Duration::from_secs(2)), count()), (began + KEPT, 2));
         let next = recordings.prune(began + KEPT);
         assert_eq!((next, count()), (began + KEPT + Duration::from_secs(1), 1));

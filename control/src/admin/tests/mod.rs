@@ -7,6 +7,7 @@ mod humans;
 mod hygiene;
 mod permissions;
 mod principals;
+mod privacy;
 mod process;
 mod queries;
 mod reconcile;

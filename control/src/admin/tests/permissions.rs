@@ -17,8 +17,8 @@ use super::{ADMIN, Gateway};
 use crate::usage::tests::event;
 
 /// The routes that humans may use, each with the roles that may, as the first letters of owner, admin, member and viewer of
-/// the project of the object, and `s` for a stranger. The object is a project, the stranger's own entry, or a key of the project
-/// that acts as no human.
+/// the project of the object, and `s` for a stranger. The object is a project, its limit, the stranger's own entry, or a key of
+/// the project that acts as no human.
 const OF_HUMANS: &[(&str, &str)] = &[
     ("GET session", "oamvs"),
     ("DELETE session", "oamvs"),
@@ -45,9 +45,17 @@ const OF_HUMANS: &[(&str, &str)] = &[
     ("DELETE providers/{}/bindings/{}", ""),
     ("POST providers/{}/oauth/start", ""),
     ("DELETE providers/{}/oauth", ""),
+    ("GET live", "oamvs"),
+    ("GET quotas", "oamvs"),
+    ("GET quotas/{}", "oamv"),
     ("GET requests", "oamvs"),
     ("GET requests/{}", "oamvs"),
+    ("POST run/{}", "oamvs"),
+    ("POST run/{}/{}", "oamvs"),
+    ("POST run/{}/{}/{}", "oamvs"),
+    ("GET run/{}", "oamvs"),
     ("GET running", "oamvs"),
+    ("GET search", "oamvs"),
     ("GET series", "oamvs"),
     ("GET suggest", "oamvs"),
     ("GET usage", "oamvs"),
@@ -74,6 +82,7 @@ fn every_route_gives_every_caller_what_its_role_permits() {
     let team = gateway.team();
     let minted = gateway.done(Method::POST, "keys", &json!({"name": "p", "project": team.project}));
     let project_key = minted["key"].as_str().unwrap();
+    let quota = quota_of(&gateway, "project", &team.project);
     let lead = gateway.person("lead", "staff,llmgw-admin");
     let (cookie, token) = gateway.sign_in();
     let pairs = |list: &[(&str, &str)]| -> Vec<(String, String)> {
@@ -107,7 +116,7 @@ fn every_route_gives_every_caller_what_its_role_permits() {
             walked += 1;
         }
         for (letter, person) in "oamvs".chars().zip(&team.people) {
-            let path = path_of(route.pattern, &team);
+            let path = path_of(route.pattern, &team, &quota);
             let (status, read) = watched(&gateway, (&route.method, &path), &person.headers);
             if roles.is_some_and(|roles| roles.contains(letter)) {
                 assert!(![401, 403].contains(&status), "{name} as {letter}: {status}");
@@ -126,12 +135,20 @@ fn every_route_gives_every_caller_what_its_role_permits() {
     gateway.stop();
 }
 
+/// Creates a limit of a subject and returns its ID.
+fn quota_of(gateway: &Gateway, kind: &str, id: &str) -> String {
+    let subject = json!({"kind": kind, "id": id});
+    let body = json!({"subject": subject, "metric": "requests", "window": "day", "limit": 9});
+    gateway.done(Method::POST, "quotas", &body)["id"].as_str().unwrap().to_owned()
+}
+
 /// Returns the path of a pattern with objects of the team.
-fn path_of(pattern: &str, team: &Team) -> String {
+fn path_of(pattern: &str, team: &Team, quota: &str) -> String {
     let first = match pattern.split('/').next().unwrap_or_default() {
         "projects" => &team.project,
         "keys" => &team.keys[3],
         "principals" => &team.people[4].id,
+        "quotas" => quota,
         _ => "x",
     };
     pattern.replacen("{}", first, 1).replace("{}", "x")
@@ -164,6 +181,59 @@ fn lists_contain_only_what_the_human_may_see_and_objects_of_others_do_not_exist(
         assert_eq!(status, 404, "{path}: {hidden}");
         assert_eq!(hidden["error"]["code"], "not_found", "{hidden}");
     }
+    gateway.stop();
+}
+
+#[test]
+fn limits_are_those_of_the_human_and_of_their_projects_and_keys() {
+    let gateway = Gateway::with_sso();
+    let Team { project, other_project, people, keys } = gateway.team();
+    let (viewer, stranger) = (&people[3], &people[4]);
+    let shown = [("project", &project), ("key", &keys[3]), ("principal", &viewer.id)];
+    let hidden = [("project", &other_project), ("key", &keys[4]), ("principal", &stranger.id)];
+    let [shown, hidden] = [shown, hidden].map(|of| of.map(|(kind, id)| quota_of(&gateway, kind, id)));
+    let body = json!({"subject": {"kind": "gateway"}, "metric": "requests", "window": "day", "limit": 9});
+    let of_gateway = gateway.done(Method::POST, "quotas", &body)["id"].as_str().unwrap().to_owned();
+    let get = |path: &str| gateway.ask((Method::GET, path), &viewer.headers, &Value::Null);
+    assert_eq!(BTreeSet::from_iter(ids(&get("quotas").1)), shown.iter().map(String::as_str).collect());
+    for id in &shown {
+        assert_eq!(get(&format!("quotas/{id}")).0, 200, "{id}");
+    }
+    for id in hidden.iter().chain([&of_gateway]) {
+        let (status, answer) = get(&format!("quotas/{id}"));
+        assert_eq!((status, &answer["error"]["message"]), (404, &json!("There is no such quota.")));
+    }
+    for filter in [format!("project={other_project}"), format!("key={}", keys[4]), "kind=gateway".into()] {
+        assert_eq!(ids(&get(&format!("quotas?{filter}")).1), [""; 0], "{filter}");
+    }
+    gateway.stop();
+}
+
+#[test]
+fn a_search_finds_nothing_of_other_people() {
+    let mut gateway = Gateway::with_sso();
+    let Team { project, people, keys, .. } = gateway.team();
+    let stranger = &people[4];
+    for (n, (project, key)) in [(&project, &keys[1])].into_iter().enumerate() {
+        let (key, project) = (KeyId::new(key.as_str()), Some(ProjectId::new(project.as_str())));
+        assert!(gateway.log.append(&UsageEvent { key, project, ..event(n as u64) }));
+    }
+    gateway.wait_stored(1);
+    gateway.done(Method::POST, "providers", &json!({"id": "theirs", "type": "echo"}));
+    let found = |person: &Person, text: &str| {
+        let (status, answer) =
+            gateway.ask((Method::GET, &format!("search?q={text}")), &person.headers, &Value::Null);
+        assert_eq!(status, 200, "{answer}");
+        let rows = answer["data"].as_array().unwrap();
+        rows.iter().map(|row| row["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    for text in ["home", &project, &keys[0], "viewer", &people[3].id, "req-0", "theirs", "echo"] {
+        assert_eq!(found(stranger, text), [""; 0], "{text}");
+    }
+    assert_eq!(found(&people[3], "home"), [project.as_str()]);
+    assert_eq!(found(&people[3], &keys[0]), [keys[0].as_str()]);
+    assert_eq!(found(&people[3], "req-0"), ["req-0"]);
+    assert_eq!(found(&people[3], "viewer"), [people[3].id.as_str()]);
     gateway.stop();
 }
 

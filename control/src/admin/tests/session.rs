@@ -93,7 +93,7 @@ fn a_request_without_a_session_gets_200_with_an_empty_session() {
     for headers in no_session {
         let (status, session, _) = gateway.call(Method::GET, SESSION, headers);
         let want = json!({"administrator": false, "key": null, "human": null, "permissions": [],
-            "roles": {}, "sso": null, "by": null, "csrf_token": null,
+            "roles": {}, "extents": {}, "sso": null, "by": null, "csrf_token": null,
             "expires_at_ms": null, "idle_seconds_max": 3_600});
         assert_eq!((status.as_u16(), session), (200, want), "{headers:?}");
         assert_eq!(gateway.call(Method::HEAD, SESSION, headers).0, 200, "{headers:?}");

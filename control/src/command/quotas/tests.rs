@@ -66,7 +66,7 @@ impl Desk {
 
     /// Returns the ids of the limits listed for a key.
     fn listed(&self, key: &str) -> Vec<String> {
-        let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()) };
+        let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()), scope: None };
         quotas::page(&self.office.db, &of_key, "", 100).unwrap().into_iter().map(|row| row.id).collect()
     }
 

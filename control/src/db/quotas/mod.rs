@@ -16,6 +16,7 @@ pub(crate) use self::rules::Rules;
 pub(crate) use self::spent::parts;
 use self::used::KEPT_MS;
 pub(crate) use self::used::{add_used, correct_used, recent, used, used_since};
+use super::human_scope::HumanScope;
 use super::keys;
 
 /// A limit, as stored and as the API shows it.
@@ -173,6 +174,8 @@ fn by_name<T: Copy>(
 pub(crate) struct QuotaFilter {
     pub(crate) kind: Option<Subject>,
     pub(crate) id: Option<String>,
+    /// The human to whose own limits, and those of whose projects, keys and connections, the list is restricted.
+    pub(crate) scope: Option<HumanScope>,
 }
 
 /// Returns up to `rows` limits with ids after `after`.
@@ -191,6 +194,8 @@ pub(crate) fn page(
         ":subject": family.as_ref().or(filter.id.as_ref()),
         ":after": after,
         ":rows": rows,
+        ":human": filter.scope.as_ref().map(|scope| &scope.human),
+        ":projects": filter.scope.as_ref().map(|scope| &scope.projects),
     };
     db.prepare_cached(PAGE)?.query_map(values, QuotaRow::of)?.collect()
 }
@@ -270,7 +275,12 @@ impl Counted {
 }
 
 const PAGE: &str = "SELECT * FROM quotas WHERE id > :after AND (:kind IS NULL OR kind = :kind) \
-     AND (:subject IS NULL OR subject = :subject) ORDER BY id LIMIT :rows";
+     AND (:subject IS NULL OR subject = :subject) \
+     AND (:human IS NULL OR (kind = 'principal' AND subject = :human) \
+     OR (kind = 'project' AND subject IN (SELECT value FROM json_each(:projects))) \
+     OR (kind = 'key' AND subject IN (SELECT family FROM keys WHERE project IN (SELECT value FROM json_each(:projects)))) \
+     OR (kind = 'provider' AND subject IN (SELECT id FROM providers WHERE owner = :human))) \
+     ORDER BY id LIMIT :rows";
 const FIND: &str = "SELECT * FROM quotas WHERE id = ?";
 const ALL: &str = "SELECT * FROM quotas ORDER BY id";
 const OF_SUBJECT: &str = "SELECT * FROM quotas WHERE kind = ? AND subject = ? ORDER BY id";

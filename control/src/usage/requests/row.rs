@@ -266,6 +266,14 @@ impl RequestRow {
         }
     }
 
+    /// Removes the targets that were passed over because they are private to a human as whom the key does not act.
+    pub(crate) fn without_private_targets(mut self) -> Self {
+        if let Some(steps) = &mut self.trace {
+            steps.retain(|step| step.result != StepResult::Private.name());
+        }
+        self
+    }
+
     /// Adds the trace.
     pub(crate) fn with_trace(self, record: &Record<'_>, trace: Trace<'_>) -> Self {
         Self { trace: Some(steps(record, trace)), ..self }
