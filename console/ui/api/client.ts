@@ -36,8 +36,33 @@ export const sso = signal<SessionSso | null>(null);
 /** True if the caller has the permission for some objects at least. The gateway decides about each. */
 export const may = (permission: Permission): boolean => session.value?.permissions.includes(permission) ?? false;
 
+/** The ID of the human who signed in; null for an administrator's key. */
+export const self = (): string | null => session.value?.human?.id ?? null;
+
+/** True if the caller has the permission in a project for an object that belongs to `owner`, or to no human. */
+export function mayIn(project: string, permission: Permission, owner: string | null): boolean {
+  if (may("administer")) return true;
+  const role = session.value?.roles[project];
+  const extent = role && session.value?.extents[role]?.[permission];
+  return extent === "all" || (extent === "free" && owner === null) || ((extent === "free" || extent === "own") && owner === self());
+}
+
 /** What humans without the administrators' group may read. */
-const OF_HUMANS = ["session", "principals", "projects", "keys", "providers", "requests", "running", "series", "suggest", "usage"];
+const OF_HUMANS = [
+  "session",
+  "principals",
+  "projects",
+  "keys",
+  "providers",
+  "quotas",
+  "requests",
+  "run",
+  "running",
+  "search",
+  "series",
+  "suggest",
+  "usage",
+];
 
 /** True if the caller may read the path; pages do not ask for what would be refused. */
 export const readable = (path: string): boolean =>

@@ -1,14 +1,24 @@
 // Suggestions for pickers, from the lists that the admin API has.
 import type { Suggestion } from "../part/combobox";
 import { price, short, UNKNOWN } from "../part/format";
-import { call } from "./client";
+import { call, may } from "./client";
 import { phraseOf } from "./phrase";
+import type { SelectorAccess } from "./shapes";
 import type { Endpoint, Model, Page } from "./types";
 
 const FOUND_MAX = 20;
 
-/** Endpoints whose name holds `text`. */
-export async function suggestEndpoints(text: string): Promise<Suggestion[]> {
+/** Selectors that the keys of a project may use, for humans, who see no catalog. */
+async function suggestOf(project: string, kind: "endpoint" | "model", text: string): Promise<Suggestion[]> {
+  if (!project) return [];
+  const search = new URLSearchParams({ kind, allowed: "true", limit: String(FOUND_MAX), q: text.trim() });
+  const { data } = await call<Page<SelectorAccess>>("GET", `projects/${encodeURIComponent(project)}/access?${search}`);
+  return data.data.map(({ selector }) => ({ value: selector, text: selector, title: selector }));
+}
+
+/** Endpoints whose name holds `text`; for a human, those that a project may use. */
+export async function suggestEndpoints(text: string, project: string): Promise<Suggestion[]> {
+  if (!may("administer")) return suggestOf(project, "endpoint", text);
   const { data } = await call<Page<Endpoint>>("GET", "endpoints?limit=500");
   const wanted = text.trim().toLowerCase();
   const found = data.data.filter(({ name, shadowed }) => !shadowed && name.toLowerCase().includes(wanted));
@@ -57,8 +67,9 @@ function notes({ prices, context_window, vision, proven_at_ms }: Model): string 
   return words.filter(Boolean).join(" · ");
 }
 
-/** Models, and all models of each provider. */
-export async function suggestModelEntries(text: string): Promise<Suggestion[]> {
+/** Models, and all models of each provider; for a human, the models that a project may use. */
+export async function suggestModelEntries(text: string, project: string): Promise<Suggestion[]> {
+  if (!may("administer")) return suggestOf(project, "model", text);
   const models = await suggestModels(text);
   const providers = [...new Set(models.map(({ value }) => value.split("/")[0] ?? ""))];
   const whole = providers.map((provider) => ({

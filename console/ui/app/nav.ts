@@ -8,6 +8,7 @@ import { AlertsPage } from "../page/alerts";
 import { AuditPage, AuditRecordPage } from "../page/audit";
 import { BackupsPage } from "../page/backups";
 import { ConnectPage } from "../page/connect";
+import { ConnectionsPage } from "../page/connections";
 import { HumanAccessPage, KeyAccessPage, ProjectAccessPage } from "../page/effective_access";
 import { HumanPage } from "../page/human";
 import { KeyPage } from "../page/key";
@@ -30,13 +31,14 @@ import { UsagePage } from "../page/usage";
 import { WebhooksPage } from "../page/webhooks";
 import type { IconName } from "../part/icon";
 
-/** A page of the navigation. Without `needs` it is for administrators. */
+/** A page of the navigation. Without `needs` it is for administrators, with `only` for humans without their group alone. */
 export type PageEntry = {
   title: string;
   path: string;
   icon: IconName;
   key?: string;
   needs?: Permission;
+  only?: "humans";
   /** The pages that its tabs lead to. */
   tabs?: { title: string; path: string }[];
 };
@@ -65,7 +67,8 @@ export const GROUPS: Group[] = [
       { title: "Providers", path: "/providers", icon: "plug", key: "p" },
       { title: "Routes", path: "/routes", icon: "route", key: "t" },
       { title: "Models", path: "/models", icon: "boxes", key: "m" },
-      { title: "Playground", path: "/playground", icon: "flask-conical", key: "y" },
+      { title: "Connections", path: "/connections", icon: "plug", key: "p", needs: "see_connections", only: "humans" },
+      { title: "Playground", path: "/playground", icon: "flask-conical", key: "y", needs: "run_requests" },
     ],
   },
   {
@@ -73,8 +76,8 @@ export const GROUPS: Group[] = [
     pages: [
       { title: "Access", path: "/access", icon: "users", key: "a", needs: "see_projects" },
       { title: "API keys", path: "/keys", icon: "key-round", key: "k", needs: "see_keys" },
-      { title: "Quotas", path: "/quotas", icon: "gauge", key: "q" },
-      { title: "Connect a client", path: "/connect", icon: "terminal", key: "c" },
+      { title: "Quotas", path: "/quotas", icon: "gauge", key: "q", needs: "see_quotas" },
+      { title: "Connect a client", path: "/connect", icon: "terminal", key: "c", needs: "see_keys" },
     ],
   },
   {
@@ -104,7 +107,7 @@ export const PAGES: PageEntry[] = GROUPS.flatMap((group) => group.pages);
 export const entryOf = (here: string): PageEntry | undefined =>
   PAGES.find(({ path, tabs = [] }) => [path, ...tabs.map((tab) => tab.path)].some((of) => here === of || here.startsWith(`${of}/`)));
 
-const isPermitted = ({ needs }: PageEntry): boolean => may(needs ?? "administer");
+const isPermitted = ({ needs, only }: PageEntry): boolean => may(needs ?? "administer") && !(only && may("administer"));
 
 /** The pages that the caller may use. */
 export const permittedPages = (): PageEntry[] => PAGES.filter(isPermitted);
@@ -131,6 +134,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/routes", RoutesPage],
   ["/routes/:name", RoutePage],
   ["/models", ModelsPage],
+  ["/connections", ConnectionsPage],
   ["/playground", PlaygroundPage],
   ["/access", AccessPage],
   ["/access/humans/:id", HumanPage],

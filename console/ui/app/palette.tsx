@@ -1,9 +1,9 @@
 // The search that `Ctrl K` opens: pages, actions, and everything that the gateway finds by name, id or prefix.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import type { FoundKind, FoundObject, FoundObjectPage } from "../api/types";
 import { Icon, type IconName } from "../part/icon";
-import { PAGES } from "./nav";
+import { permittedPages } from "./nav";
 import { preferences } from "./preferences";
 import { go, href } from "./router";
 
@@ -107,7 +107,7 @@ export function Palette({ onClose, onHelp }: { onClose: () => void; onHelp: () =
 const PAGES_OF: Record<FoundKind, [icon: IconName, path: (id: string) => string]> = {
   request: ["list", (id) => `/requests/${id}`],
   endpoint: ["route", (id) => `/routes/${id}`],
-  provider: ["plug", (id) => `/providers/${id}`],
+  provider: ["plug", (id) => (may("administer") ? `/providers/${id}` : "/connections")],
   extension: ["plug", (id) => `/providers?tab=extensions&extension=${id}`],
   project: ["folder", (id) => `/access/projects/${id}`],
   human: ["user", (id) => `/access/humans/${id}`],
@@ -161,11 +161,12 @@ function pasted(text: string): Entry[] {
 }
 
 function all(onHelp: () => void): Entry[] {
-  const pages = PAGES.flatMap(({ title, path, icon, tabs = [] }) =>
+  const pages = permittedPages().flatMap(({ title, path, icon, tabs = [] }) =>
     [{ title, path }, ...tabs].map((page): Entry => ({ title: page.title, note: "page", icon, run: () => go(href(page.path)) })),
   );
+  const mint: Entry = { title: "Mint a project key", note: "action", icon: "key-round", run: () => go(href("/keys", { new: "1" })) };
   const actions: Entry[] = [
-    { title: "Mint a project key", note: "action", icon: "key-round", run: () => go(href("/keys", { new: "1" })) },
+    ...(may("mint_keys") ? [mint] : []),
     { title: "Switch between light and dark", note: "action", icon: "sun-moon", run: switchTheme },
     { title: "Switch between UTC and local time", note: "action", icon: "clock", run: switchZone },
     { title: "Show the keys", note: "action", icon: "keyboard", run: onHelp },

@@ -33,7 +33,7 @@ export function App() {
 
 function Shell() {
   const [overlay, setOverlay] = useState<"none" | "search" | "keys">("none");
-  useEffect(() => startShortcuts({ search: () => may("administer") && setOverlay("search"), help: () => setOverlay("keys") }), []);
+  useEffect(() => startShortcuts({ search: () => may("search") && setOverlay("search"), help: () => setOverlay("keys") }), []);
   const state = useResource<GatewayState>("state").data.value;
   useEffect(() => {
     if (state) seeVersion(state.version);
@@ -221,7 +221,7 @@ function Bar({ onSearch }: { onSearch: () => void }) {
         <Icon name="clock" small />
         {zoneName() === "UTC" ? "UTC" : "Local time"}
       </button>
-      {may("administer") && (
+      {may("search") && (
         <button type="button" class="jump" aria-keyshortcuts="Meta+K Control+K" onClick={onSearch}>
           <Icon name="search" small />
           <span>Search or jump to…</span>

@@ -1,8 +1,9 @@
 // Setting up a client: texts for each, filled with the gateway's address and an endpoint.
 import { useEffect, useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import type { Explained } from "../api/explain";
 import { useResource } from "../api/resource";
+import { useSelectorsOf } from "../api/selectors";
 import type { Endpoint, Key, Model, Page as PageOf, Target } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
@@ -53,14 +54,19 @@ export function filled(text: string, { origin, model, context, vision, key = "YO
 
 export function ConnectPage() {
   const id = param("key");
-  const key = useResource<Key>(id ? `keys/${encodeURIComponent(id)}` : null).data.value;
+  // A human, who sees no endpoints, begins with a key of theirs.
+  const first = useResource<PageOf<Key>>(id || may("administer") ? null : "keys?state=active&limit=1").data.value?.data[0] ?? null;
+  const key = useResource<Key>(id ? `keys/${encodeURIComponent(id)}` : null).data.value ?? first;
+  const selectors = useSelectorsOf(key?.id);
   const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
-  const names = endpoints
-    .filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name)))
-    .map(({ name }) => name);
+  const open = endpoints.filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name)));
+  const names = [...open.map(({ name }) => name), ...selectors];
   const model = param("model") || names[0] || "MODEL";
   return (
-    <Page title="Connect a client" lead="Give clients project keys, never the administrator key.">
+    <Page
+      title="Connect a client"
+      lead={may("administer") ? "Give clients project keys, never the administrator key." : "Give each client a key of its own."}
+    >
       <ClientGuide
         endpoints={endpoints}
         names={names}
@@ -127,14 +133,14 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: 
             <CopyButton text={filled(chosen.code, secret ? { ...filling, key: secret } : filling)} primary />
           </div>
           {chosen.note && <p class="help">{filled(chosen.note, filling)}</p>}
-          {chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
+          {may("administer") && chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
             <SpeaksResponses key={`${keyOf.id} ${model}`} keyId={keyOf.id} model={model} first={first} />
           )}
           {secret ? (
             <p class="help">The copied text holds the whole key.</p>
           ) : (
             <p class="help">
-              Put a project key in place of <code>YOUR-KEY</code>. <a href={href("/keys", { new: "1" })}>Mint key</a>
+              Put a project key in place of <code>YOUR-KEY</code>. {may("mint_keys") && <a href={href("/keys", { new: "1" })}>Mint key</a>}
             </p>
           )}
         </div>

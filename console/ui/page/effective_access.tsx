@@ -1,5 +1,6 @@
 // What a key, a project or a human can call: each selector with yes, or why not and what would change it.
 import { useState } from "preact/hooks";
+import { may } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
 import type { SelectorAccess } from "../api/shapes";
@@ -121,6 +122,7 @@ const wordsOf = (reasons: string[], place: 0 | 1): string =>
     .join(place === 0 ? "; " : " ");
 
 function Selector({ of: { selector, kind } }: { of: SelectorAccess }) {
+  if (!may("administer")) return <span class="mono">{selector}</span>;
   const to =
     kind === "endpoint"
       ? href(`/routes/${encodeURIComponent(selector)}`)

@@ -1,6 +1,6 @@
 // One human: the projects they belong to, and the keys that act as them.
 import { useState } from "preact/hooks";
-import { call, may } from "../api/client";
+import { call } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
@@ -80,7 +80,7 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
         <div class="page-stack">
           <Projects of={of} />
           <Keys of={of} />
-          {may("administer") && <Limits quotas={quotas} none="No limit of all keys that act as this human together." />}
+          <Limits quotas={quotas} none="No limit of all keys that act as this human together." />
         </div>
         <Card bare>
           <Facts

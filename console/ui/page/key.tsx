@@ -1,5 +1,5 @@
 // One project key: what it may do, what it has used, and its actions.
-import { Fault } from "../api/client";
+import { Fault, may, mayIn } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import { suggestEndpoints, suggestModelEntries, suggestOperations } from "../api/suggest";
 import type { Key, Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
@@ -48,6 +48,7 @@ function Missing({ id }: { id: string }) {
 
 function One({ of, etag }: { of: Key; etag: string | null }) {
   const { items, dialog } = useKeyActions(of);
+  const isOpen = of.state !== "revoked" && mayIn(of.project, "change_keys", of.acts_as);
   const quotas = useResource<PageOf<Quota>>(`quotas?key=${encodeURIComponent(of.id)}&limit=100`);
   const usage = useResource<Usage>(`usage?key=${encodeURIComponent(of.id)}&from=${monthStart()}`);
   return (
@@ -70,7 +71,7 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
           <a class="btn" href={href(`/keys/${encodeURIComponent(of.id)}/access`)}>
             What can it call?
           </a>
-          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })} disabled={of.state === "revoked"}>
+          <button type="button" class="btn" onClick={() => setParams({ edit: "1" })} disabled={!isOpen}>
             <Icon name="pencil" small />
             Edit
           </button>
@@ -90,7 +91,7 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
         <FactsCard of={of} />
       </div>
       {dialog}
-      {param("edit") && of.state !== "revoked" && <Edit of={of} etag={etag} onClose={() => setParams({ edit: null })} />}
+      {param("edit") && isOpen && <Edit of={of} etag={etag} onClose={() => setParams({ edit: null })} />}
     </Page>
   );
 }
@@ -201,11 +202,11 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
           <Field label="Name" name="name">
             <Text value={mine.name} onValue={(name) => set({ name })} />
           </Field>
-          <ActsAs project={of.project} value={mine.acts_as ?? ""} onValue={(id) => set({ acts_as: id || null })} />
+          {may("administer") && <ActsAs project={of.project} value={mine.acts_as ?? ""} onValue={(id) => set({ acts_as: id || null })} />}
           <Field label="Expires" name="expires_at" optional help="At the end of that day. Empty: never.">
             <Text type="date" value={dateOf(mine.expires_at_ms)} onValue={(date) => set({ expires_at_ms: date ? dateEnd(date) : null })} />
           </Field>
-          <Allowlists value={mine} onValue={set} error={error} />
+          <Allowlists project={of.project} value={mine} onValue={set} error={error} />
           {of.recoverable && (
             <Check
               label="Keep an encrypted copy"
@@ -221,13 +222,15 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
 }
 
 type ListsProps = {
+  /** The project of the key, whose selectors are suggested to a human. */
+  project: string;
   value: Pick<Key, "endpoints" | "models" | "routes">;
   onValue: (change: Partial<Pick<Key, "endpoints" | "models" | "routes">>) => void;
   error: Error | null;
 };
 
 /** The three allowlists of a key or a project. */
-export function Allowlists({ value, onValue, error }: ListsProps) {
+export function Allowlists({ project, value, onValue, error }: ListsProps) {
   const wrong = (name: string): string | null => (error instanceof Fault && concerns(error.param, name) ? error.message : null);
   return (
     <>
@@ -236,7 +239,7 @@ export function Allowlists({ value, onValue, error }: ListsProps) {
         all="All"
         value={value.endpoints}
         onValue={(endpoints) => onValue({ endpoints })}
-        suggest={suggestEndpoints}
+        suggest={(text) => suggestEndpoints(text, project)}
         placeholder="Add an endpoint"
         error={wrong("endpoints")}
       />
@@ -245,7 +248,7 @@ export function Allowlists({ value, onValue, error }: ListsProps) {
         all="All"
         value={value.models}
         onValue={(models) => onValue({ models })}
-        suggest={suggestModelEntries}
+        suggest={(text) => suggestModelEntries(text, project)}
         placeholder="Add a model, or all of a provider"
         error={wrong("models")}
       />

@@ -1,9 +1,9 @@
 // What can be done with a key: reveal, rotate, disable, revoke, delete; each says beforehand what it does.
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, mayIn } from "../api/client";
 import { changed, useResource } from "../api/resource";
-import type { Key, KeyWithSecret, Usage } from "../api/types";
+import type { Key, KeyWithSecret, Permission, Usage } from "../api/types";
 import { go, href, path } from "../app/router";
 import { Confirm, Dialog } from "../part/dialog";
 import { WriteOutlook } from "../part/effects";
@@ -38,14 +38,16 @@ export function useKeyActions(key: Key): { items: Item[]; dialog: JSX.Element | 
       (error: Error) => notify(error.message),
     );
   };
+  const lacks = (permission: Permission): boolean => !mayIn(key.project, permission, key.acts_as);
+  const isFixed = lacks("change_keys");
   const items: Item[] = [
-    { label: "Reveal", icon: "eye", run: () => setDoing("reveal"), disabled: isOver || !key.recoverable },
-    { label: "Rotate", icon: "rotate-cw", run: () => setDoing("rotate"), disabled: key.state !== "active" },
+    { label: "Reveal", icon: "eye", run: () => setDoing("reveal"), disabled: isOver || !key.recoverable || lacks("reveal_keys") },
+    { label: "Rotate", icon: "rotate-cw", run: () => setDoing("rotate"), disabled: key.state !== "active" || lacks("mint_keys") },
     key.state === "disabled"
-      ? { label: "Enable", icon: "play", run: () => void enable() }
-      : { label: "Disable", icon: "power", run: () => setDoing("disable"), disabled: isOver },
-    { label: "Revoke", icon: "ban", run: () => setDoing("revoke"), danger: true, disabled: isOver },
-    { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: !isOver },
+      ? { label: "Enable", icon: "play", run: () => void enable(), disabled: isFixed }
+      : { label: "Disable", icon: "power", run: () => setDoing("disable"), disabled: isOver || isFixed },
+    { label: "Revoke", icon: "ban", run: () => setDoing("revoke"), danger: true, disabled: isOver || isFixed },
+    { label: "Delete", icon: "trash-2", run: () => setDoing("delete"), danger: true, disabled: !isOver || isFixed },
   ];
   const dialogs: Record<Exclude<Doing, null>, () => JSX.Element> = {
     reveal: () => <Reveal of={key} onClose={close} />,

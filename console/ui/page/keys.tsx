@@ -151,7 +151,7 @@ export function KeysPage() {
           ]}
         />
       </Card>
-      {param("new") && <MintKey onClose={() => setParams({ new: null })} project={project} />}
+      {may("mint_keys") && param("new") && <MintKey onClose={() => setParams({ new: null })} project={project} />}
     </Page>
   );
 }
@@ -168,12 +168,14 @@ function None() {
       icon="key-round"
       title="There is no key yet"
       action={
-        <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
-          Mint key
-        </button>
+        may("mint_keys") && (
+          <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
+            Mint key
+          </button>
+        )
       }
     >
-      Give clients project keys, never the administrator key.
+      {may("administer") ? "Give clients project keys, never the administrator key." : "Keys of your projects appear here."}
     </Empty>
   );
 }

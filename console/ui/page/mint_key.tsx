@@ -1,6 +1,6 @@
 // Minting a project key: the form, what a limit on cost means for models without a price, and the dialog that shows the key.
 import { useState } from "preact/hooks";
-import { call, Fault } from "../api/client";
+import { call, Fault, may, mayIn, self } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import { suggestEndpoints } from "../api/suggest";
 import type { Endpoint, KeyWithSecret, Member, Model, Page, Principal, Project } from "../api/types";
@@ -46,10 +46,10 @@ type FormProps = {
 /** The form of a new key. Without `onClose` it has one button. */
 export function MintForm({ project: given, endpoints: first = null, onMade, onClose }: FormProps) {
   const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
-  const usable = projects.filter(({ disabled }) => !disabled);
+  const usable = projects.filter(({ id, disabled }) => !disabled && (mayIn(id, "mint_keys", self()) || mayIn(id, "mint_keys", null)));
   const [name, setName] = useState("");
   const [chosen, setProject] = useState(given);
-  const [actsAs, setActsAs] = useState("");
+  const [actsAs, setActsAs] = useState(may("administer") ? "" : (self() ?? ""));
   const [endpoints, setEndpoints] = useState<string[] | null>(first);
   const [expires, setExpires] = useState("");
   const [limit, setLimit] = useState("");
@@ -93,7 +93,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
           all="All endpoints"
           value={endpoints}
           onValue={setEndpoints}
-          suggest={suggestEndpoints}
+          suggest={(text) => suggestEndpoints(text, project)}
           placeholder="Add an endpoint"
           error={fault instanceof Fault && concerns(fault.param, "endpoints") ? fault.message : null}
         />
@@ -101,9 +101,11 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
           <Field label="Expires" name="expires_at" optional help="At the end of that day.">
             <Text type="date" value={expires} onValue={setExpires} />
           </Field>
-          <Field label="Limit a month ($)" name="limits" optional>
-            <Text inputMode="decimal" value={limit} onValue={setLimit} placeholder="none" />
-          </Field>
+          {may("administer") && (
+            <Field label="Limit a month ($)" name="limits" optional>
+              <Text inputMode="decimal" value={limit} onValue={setLimit} placeholder="none" />
+            </Field>
+          )}
         </div>
         {limit.trim() && <Unpriced endpoints={endpoints} onPrice={setPricing} onNoLimit={() => setLimit("")} />}
         <Check
@@ -127,10 +129,11 @@ export function ActsAs({ project, value, onValue }: ActsAsProps) {
   const members = useResource<Page<Member>>(project ? `projects/${encodeURIComponent(project)}/members?limit=500` : null).data.value;
   const humans = useResource<Page<Principal>>("principals?limit=500").data.value?.data ?? [];
   const ids = members?.data.map(({ principal }) => principal) ?? [];
+  const nobody: [string, string][] = mayIn(project, "mint_keys", null) ? [["", "Nobody"]] : [];
   const options = humans.filter(({ id, disabled }) => ids.includes(id) && !disabled).map(({ id, name }): [string, string] => [id, name]);
   return (
     <Field label="Acts as" name="acts_as" help="Choose a human where a target is that human's private OAuth connection.">
-      <Select value={value} onValue={onValue} options={[["", "Nobody"], ...options]} />
+      <Select value={value} onValue={onValue} options={[...nobody, ...options]} />
     </Field>
   );
 }

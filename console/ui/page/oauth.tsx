@@ -1,6 +1,6 @@
 // OAuth connections: the sign-in of a human at a provider, and the form that creates such a provider.
 import { useEffect, useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import type { GatewayState, OauthDisconnected, Page, Principal, Project, Provider, StartedOauthSignIn } from "../api/types";
 import { href } from "../app/router";
@@ -27,7 +27,7 @@ const STATES: Record<string, [MarkKind, string]> = {
 /** The pause between two readings while the human consents on the vendor's page. */
 const POLL_MS = 2000;
 
-export function SignInCard({ of }: { of: Provider }) {
+export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: string }) {
   const { sign_in: signIn } = of;
   const [started, setStarted] = useState<StartedOauthSignIn | null>(null);
   const [leaving, setLeaving] = useState(false);
@@ -51,13 +51,13 @@ export function SignInCard({ of }: { of: Provider }) {
   const [mark, word] = STATES[signIn.state] ?? ["off", signIn.state];
   const isConnected = signIn.connected_at_ms !== null;
   return (
-    <Card title="Sign-in">
+    <Card title={title}>
       <p class="help">{of.extension ? `The extension ${of.extension} signs in to its vendor.` : EXPERIMENTAL}</p>
       <Facts
         rows={[
           ["State", <State key="s" kind={mark} word={word} />],
           ["Account", signIn.account],
-          ["Owner", of.owner && <a href={href(`/access/humans/${of.owner}`)}>{of.owner}</a>],
+          ["Owner", may("administer") && of.owner && <a href={href(`/access/humans/${of.owner}`)}>{of.owner}</a>],
           ["Scopes", signIn.scopes.join(" ")],
           ["Token", isConnected && (signIn.renewable ? "renewed by itself" : "not renewable")],
           ["Expires", isConnected && (signIn.expires_at_ms ? moment(signIn.expires_at_ms) : UNKNOWN)],

@@ -1,8 +1,10 @@
 // The playground: sends a request of any operation as a key or a human, never as the administrator, and shows both sides of the
 // gateway.
 import { useEffect, useRef, useState } from "preact/hooks";
+import { may, mayIn } from "../api/client";
 import { changed, useResource } from "../api/resource";
 import { sendRun } from "../api/run";
+import { useSelectorsOf } from "../api/selectors";
 import type { Endpoint, Key, Page as PageOf, Principal } from "../api/types";
 import { param, setParams } from "../app/router";
 import { Field, Select, Text } from "../part/form";
@@ -25,13 +27,13 @@ const BEGUN: Outcome = {
 };
 
 export function PlaygroundPage() {
-  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
-  const humans = useResource<PageOf<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
+  const { keys, humans } = useCallers();
   const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data.filter(({ shadowed }) => !shadowed) ?? [];
   const operation = operationOf(param("path"));
   const callers = [...keys, ...humans];
   const as = callers.find(({ id }) => id === param("as"))?.id ?? callers[0]?.id ?? "";
-  const model = param("model") || endpoints[0]?.name || "";
+  const selectors = useSelectorsOf(as);
+  const model = param("model") || endpoints[0]?.name || selectors[0] || "";
   const targets = endpoints.find(({ name }) => name === model)?.failover ?? [];
   const targetNames = targets.map(({ provider, model }) => `${provider}/${model}`);
   const only = targetNames.includes(param("only")) ? param("only") : "";
@@ -60,7 +62,11 @@ export function PlaygroundPage() {
   return (
     <Page
       title="Playground"
-      lead="Sends a request as a key or a human, with their permissions and limits. Both sides of the gateway are shown."
+      lead={
+        may("administer")
+          ? "Sends a request as a key or a human, with their permissions and limits. Both sides of the gateway are shown."
+          : "Sends a request with a key of yours, with its permissions and limits."
+      }
     >
       <div class="filters">
         <Labelled label="As">
@@ -86,19 +92,21 @@ export function PlaygroundPage() {
             list="selectors"
           />
           <datalist id="selectors">
-            {endpoints.map(({ name }) => (
+            {[...endpoints.map(({ name }) => name), ...selectors].map((name) => (
               <option key={name} value={name} />
             ))}
           </datalist>
         </Labelled>
-        <Labelled label="Only target">
-          <Select
-            aria-label="Only target"
-            value={only}
-            onValue={(only) => setParams({ only }, "replace")}
-            options={[["", "any"], ...targetNames.map((name): [string, string] => [name, name])]}
-          />
-        </Labelled>
+        {may("administer") && (
+          <Labelled label="Only target">
+            <Select
+              aria-label="Only target"
+              value={only}
+              onValue={(only) => setParams({ only }, "replace")}
+              options={[["", "any"], ...targetNames.map((name): [string, string] => [name, name])]}
+            />
+          </Labelled>
+        )}
         {targetNames.length > 1 && (
           <Labelled label="Against">
             <Select
@@ -186,6 +194,16 @@ export function PlaygroundPage() {
       </div>
     </Page>
   );
+}
+
+/** The keys and humans as which the caller may send requests; only administrators send them as a human. */
+function useCallers(): { keys: Key[]; humans: Principal[] } {
+  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
+  const humans = useResource<PageOf<Principal>>(may("administer") ? "principals?limit=500" : null).data.value?.data ?? [];
+  return {
+    keys: keys.filter(({ project, acts_as }) => mayIn(project, "run_requests", acts_as)),
+    humans: humans.filter(({ disabled }) => !disabled),
+  };
 }
 
 function Labelled({ label, children }: { label: string; children: preact.ComponentChildren }) {

@@ -1,6 +1,6 @@
 // One project: its members, what its keys may use, its limits and its keys.
 import { useState } from "preact/hooks";
-import { call, may } from "../api/client";
+import { call, may, mayIn, self } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { KeyLimit, Member, Page as PageOf, Principal, Project, Quota, Role, Usage } from "../api/types";
@@ -10,7 +10,7 @@ import { Confirm, Dialog } from "../part/dialog";
 import { EditDialog } from "../part/edit";
 import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded, notify } from "../part/feedback";
-import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../part/form";
+import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { day, plural, UNKNOWN } from "../part/format";
 import { amount, limitName } from "../part/limits";
 import { Limits } from "../part/limits_card";
@@ -85,7 +85,11 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
         <div class="page-stack">
           <Tabs
             label={of.name}
-            tabs={[["members", "Members"], ["keys", "Keys"], ...(may("administer") ? [["limits", "Limits"] as [string, string]] : [])]}
+            tabs={[
+              ["members", "Members"],
+              ["keys", "Keys"],
+              ["limits", "Limits"],
+            ]}
           />
           {tab === "keys" ? <Keys of={of} /> : tab === "limits" ? <ProjectLimits of={of} /> : <Members of={of} />}
         </div>
@@ -127,7 +131,7 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
           {(mine, set, error) => (
             <>
               <NameField value={mine.name} onValue={(name) => set({ name })} />
-              <Allowlists value={mine} onValue={set} error={error} />
+              <Allowlists project={of.id} value={mine} onValue={set} error={error} />
             </>
           )}
         </EditDialog>
@@ -166,12 +170,16 @@ function ProjectLimits({ of }: { of: Project }) {
 function Members({ of }: { of: Project }) {
   const members = useList<Member>(`projects/${of.id}/members`);
   const humans = useResource<PageOf<Principal>>("principals?limit=500").data.value?.data ?? [];
+  const mayChange = mayIn(of.id, "change_members", null);
+  const mayOwn = mayIn(of.id, "change_owners", null);
+  const isFixed = ({ role }: Member): boolean => !mayChange || (role === "owner" && !mayOwn);
+  const roles = ROLES.filter(([role]) => role !== "owner" || mayOwn);
   const [leaving, setLeaving] = useState<Member | null>(null);
-  const nameOf = (id: string): string => humans.find((human) => human.id === id)?.name ?? id;
+  const nameOf = ({ principal, principal_name: name }: Member): string => name ?? principal;
   const path = (id: string): string => `projects/${of.id}/members/${encodeURIComponent(id)}`;
   const setRole = (member: Member, role: string): void =>
     void call("PUT", path(member.principal), { body: { role } })
-      .then(() => notify(`${nameOf(member.principal)} is ${role} of ${of.name}.`))
+      .then(() => notify(`${nameOf(member)} is ${role} of ${of.name}.`))
       .catch((error: Error) => notify(error.message))
       .then(() => members.load());
   return (
@@ -179,7 +187,7 @@ function Members({ of }: { of: Project }) {
       title="Members"
       bare
       aside={
-        may("administer") && (
+        mayChange && (
           <button type="button" class="btn small" onClick={() => setParams({ member: "new" })}>
             Add member
           </button>
@@ -197,22 +205,22 @@ function Members({ of }: { of: Project }) {
           </Empty>
         }
         columns={[
-          { head: "Human", width: "1fr", cell: ({ principal }) => <Ref kind="human" id={principal} name={nameOf(principal)} /> },
+          { head: "Human", width: "1fr", cell: (member) => <Ref kind="human" id={member.principal} name={nameOf(member)} /> },
           {
             head: "Role",
             width: 136,
             cell: (member) =>
-              may("change_members") ? (
+              isFixed(member) ? (
+                member.role
+              ) : (
                 <span class="btn-cell">
                   <Select
-                    aria-label={`Role of ${nameOf(member.principal)}`}
+                    aria-label={`Role of ${nameOf(member)}`}
                     value={member.role}
                     onValue={(role) => setRole(member, role)}
-                    options={ROLES}
+                    options={roles}
                   />
                 </span>
-              ) : (
-                member.role
               ),
           },
           { head: "Since", width: 120, cell: ({ created_at_ms }) => day(created_at_ms) },
@@ -224,9 +232,9 @@ function Members({ of }: { of: Project }) {
               <button
                 type="button"
                 class="btn plain small"
-                disabled={!may("change_members")}
+                disabled={isFixed(member)}
                 onClick={() => setLeaving(member)}
-                aria-label={`Remove ${nameOf(member.principal)}`}
+                aria-label={`Remove ${nameOf(member)}`}
               >
                 Remove
               </button>
@@ -234,10 +242,10 @@ function Members({ of }: { of: Project }) {
           },
         ]}
       />
-      {param("member") && <AddMember of={of} humans={humans} onDone={() => members.load()} />}
+      {param("member") && mayChange && <AddMember of={of} humans={humans} roles={roles} onDone={() => members.load()} />}
       {leaving && (
         <Confirm
-          title={`Remove ${nameOf(leaving.principal)}?`}
+          title={`Remove ${nameOf(leaving)}?`}
           action="Remove"
           run={async () => {
             await call("DELETE", path(leaving.principal));
@@ -246,7 +254,7 @@ function Members({ of }: { of: Project }) {
           onClose={() => setLeaving(null)}
         >
           <p>
-            {nameOf(leaving.principal)} leaves {of.name}. The human stays.
+            {nameOf(leaving)} leaves {of.name}. The human stays.
           </p>
         </Confirm>
       )}
@@ -254,31 +262,40 @@ function Members({ of }: { of: Project }) {
   );
 }
 
-function AddMember({ of, humans, onDone }: { of: Project; humans: Principal[]; onDone: () => void }) {
+type AddProps = { of: Project; humans: Principal[]; roles: [Role, string][]; onDone: () => void };
+
+function AddMember({ of, humans, roles, onDone }: AddProps) {
   const [human, setHuman] = useState("");
   const [role, setRole] = useState<string>("member");
   const submission = useSubmission();
   const close = (): void => setParams({ member: null });
   const add = (): void =>
     void submission.run({ human, role }, async () => {
-      await call("PUT", `projects/${of.id}/members/${encodeURIComponent(human || "none")}`, { body: { role } });
-      const name = humans.find(({ id }) => id === human)?.name ?? human;
-      notify(`${name} is ${role} of ${of.name}.`);
+      const added = await call<Member>("PUT", `projects/${of.id}/members/${encodeURIComponent(human.trim() || "none")}`, {
+        body: { role },
+      });
+      notify(`${added.data.principal_name ?? human} is ${role} of ${of.name}.`);
       onDone();
       close();
     });
   return (
     <Dialog title={`Add a member to ${of.name}`} onClose={close}>
       <Form submission={submission} onSubmit={add}>
-        <Field label="Human" name="principal">
-          <Select
-            value={human}
-            onValue={setHuman}
-            options={[["", "Choose a human"], ...humans.map(({ id, name }): [string, string] => [id, name])]}
-          />
-        </Field>
+        {may("administer") ? (
+          <Field label="Human" name="principal">
+            <Select
+              value={human}
+              onValue={setHuman}
+              options={[["", "Choose a human"], ...humans.map(({ id, name }): [string, string] => [id, name])]}
+            />
+          </Field>
+        ) : (
+          <Field label="ID of the human" name="principal" help="It is on their own page under Access, Humans.">
+            <Text value={human} onValue={setHuman} placeholder="prn_…" autoFocus />
+          </Field>
+        )}
         <Field label="Role" name="role">
-          <Select value={role} onValue={setRole} options={ROLES} />
+          <Select value={role} onValue={setRole} options={roles} />
         </Field>
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Add" onCancel={close} disabled={!human} />
@@ -293,9 +310,11 @@ function Keys({ of }: { of: Project }) {
       title="Keys"
       bare
       aside={
-        <a class="btn small" href={href("/keys", { project: of.id, new: "1" })}>
-          Mint key
-        </a>
+        (mayIn(of.id, "mint_keys", self()) || mayIn(of.id, "mint_keys", null)) && (
+          <a class="btn small" href={href("/keys", { project: of.id, new: "1" })}>
+            Mint key
+          </a>
+        )
       }
     >
       <KeyTable filter={{ project: of.id }} empty="It has no keys" />

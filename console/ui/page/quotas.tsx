@@ -1,6 +1,6 @@
 // Limits, what is used of them, and when they are reached at this rate.
 import { useState } from "preact/hooks";
-import { at, call } from "../api/client";
+import { at, call, may } from "../api/client";
 import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
 import { type Names, useNames } from "../api/names";
@@ -56,10 +56,12 @@ export function QuotasPage() {
       title="Quotas"
       lead="A hard limit rejects what would exceed it; one that warns rejects nothing."
       actions={
-        <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
-          <Icon name="plus" small />
-          New quota
-        </button>
+        may("administer") && (
+          <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
+            <Icon name="plus" small />
+            New quota
+          </button>
+        )
       }
     >
       <div class="filters">
@@ -82,9 +84,11 @@ export function QuotasPage() {
               icon="gauge"
               title={kind ? "No quota fits the filter" : "There is no quota yet"}
               action={
-                <button type="button" class="btn" onClick={() => setParams(kind ? { kind: null } : { new: "1" })}>
-                  {kind ? "Clear the filter" : "New quota"}
-                </button>
+                (kind || may("administer")) && (
+                  <button type="button" class="btn" onClick={() => setParams(kind ? { kind: null } : { new: "1" })}>
+                    {kind ? "Clear the filter" : "New quota"}
+                  </button>
+                )
               }
             >
               {kind ? null : "Without one, keys are bounded by their allowlists alone."}
@@ -99,12 +103,12 @@ export function QuotasPage() {
             { head: "Resets", width: 116, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
             { head: "Reached", width: 116, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
             { head: "Does", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
-            { head: "Actions", width: 56, quiet: true, cell: (quota) => <QuotaMenu of={quota} /> },
+            ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
           ]}
         />
       </Card>
-      {param("new") && <NewQuota />}
-      {param("edit") && <EditQuota key={param("edit")} id={param("edit")} names={names} />}
+      {may("administer") && param("new") && <NewQuota />}
+      {may("administer") && param("edit") && <EditQuota key={param("edit")} id={param("edit")} names={names} />}
     </Page>
   );
 }

@@ -1,4 +1,5 @@
 // One request: how it ended, where its time went, what it cost.
+import { may } from "../api/client";
 import { plainRequest } from "../api/explain";
 import { useResource } from "../api/resource";
 import type { FullRecord, Points } from "../api/shapes";
@@ -79,7 +80,7 @@ function One({ of }: { of: FullRecord }) {
         <>
           <Neighbours of={of} />
           <CopyButton text={`${location.origin}${href(`/requests/${encodeURIComponent(of.request_id)}`)}`} label="Copy link" />
-          {of.selector && plainRequest(of.operation, of.selector) && (
+          {may("administer") && of.selector && plainRequest(of.operation, of.selector) && (
             <button type="button" class="btn" onClick={() => setParams({ explain: "1" })}>
               Explain again
             </button>
@@ -143,7 +144,7 @@ function One({ of }: { of: FullRecord }) {
         <FactsCard of={of} session={session?.groups[0]?.points} />
       </div>
       <Differences dropped={of.dropped} />
-      {param("explain") && <ExplainAgain of={of} onClose={() => setParams({ explain: null })} />}
+      {may("administer") && param("explain") && <ExplainAgain of={of} onClose={() => setParams({ explain: null })} />}
     </Page>
   );
 }

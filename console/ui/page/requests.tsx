@@ -1,5 +1,6 @@
 // The records of requests, with filters that stand in the address.
 import { useMemo } from "preact/hooks";
+import { may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { FullRecord, SeriesAnswer } from "../api/shapes";
@@ -83,9 +84,11 @@ export function RequestsPage() {
                       Clear the filter
                     </a>
                   ) : (
-                    <a class="btn primary" href={href("/keys", { new: "1" })}>
-                      Mint key
-                    </a>
+                    may("mint_keys") && (
+                      <a class="btn primary" href={href("/keys", { new: "1" })}>
+                        Mint key
+                      </a>
+                    )
                   )
                 }
               >

@@ -1,5 +1,6 @@
 // What was used and what it cost, by anything, over time; and how fast and how well it was answered.
 import { useRef } from "preact/hooks";
+import { may } from "../api/client";
 import { type Resource, useResource } from "../api/resource";
 import type { SeriesAnswer } from "../api/shapes";
 import type { ChargedFigures as Figures, Usage } from "../api/types";
@@ -100,7 +101,7 @@ export function UsagePage() {
           <Skeleton rows={8} />
         </div>
       )}
-      {param("reprice") && <Reprice wanted={param("reprice")} span={span} />}
+      {may("administer") && param("reprice") && <Reprice wanted={param("reprice")} span={span} />}
     </Page>
   );
 }

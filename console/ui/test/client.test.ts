@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { call, currentSession, Fault, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
+import { call, currentSession, Fault, mayIn, offlineSince, session, signedIn, signInWanted, Unreachable } from "../api/client";
 import type { Session } from "../api/types";
 
 type Sent = { method: string; path: string; headers: Record<string, string>; body: unknown };
@@ -23,6 +23,7 @@ const opened = (csrf_token: string): Session => ({
   human: null,
   permissions: ["administer"],
   roles: {},
+  extents: {},
   sso: null,
 });
 
@@ -68,6 +69,7 @@ test("a gateway that knows no session of this browser says so without an error",
       human: null,
       permissions: ["administer"],
       roles: {},
+      extents: {},
       sso: null,
     }),
   ];
@@ -104,4 +106,19 @@ test("a gateway that does not answer is noticed, and its return as well", async 
   answers = [json(200, {})];
   await call("GET", "state");
   expect(offlineSince.value).toBeNull();
+});
+
+test("a human has a permission in a project as far as its extent reaches", () => {
+  const human = { id: "prn_me", name: "Me", email: null };
+  const extents = { admin: { reveal_keys: "own", mint_keys: "free", change_keys: "all", change_owners: "nothing" } } as const;
+  session.value = { ...opened("one"), administrator: false, human, permissions: ["mint_keys"], roles: { prj_a: "admin" }, extents };
+  const reach = (permission: keyof typeof extents.admin, project = "prj_a"): boolean[] =>
+    ["prn_me", null, "prn_other"].map((owner) => mayIn(project, permission, owner));
+  expect(reach("reveal_keys")).toEqual([true, false, false]);
+  expect(reach("mint_keys")).toEqual([true, true, false]);
+  expect(reach("change_keys")).toEqual([true, true, true]);
+  expect(reach("change_owners")).toEqual([false, false, false]);
+  expect(reach("change_keys", "prj_b")).toEqual([false, false, false]);
+  session.value = opened("one");
+  expect(reach("change_owners", "prj_b")).toEqual([true, true, true]);
 });

@@ -22,6 +22,7 @@ beforeEach(() => {
     human: null,
     permissions: ["administer"],
     roles: {},
+    extents: {},
     sso: null,
   };
   vi.stubGlobal("fetch", async (path: string) => {

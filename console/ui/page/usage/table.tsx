@@ -1,5 +1,6 @@
 // The sums of each group. Each number leads to the requests behind it.
 import type { ComponentChildren } from "preact";
+import { may } from "../../api/client";
 import type { ChargedFigures as Figures, Usage, UsageLine } from "../../api/types";
 import { href, setParams } from "../../app/router";
 import { count, dollars, duration, plural, short, UNKNOWN } from "../../part/format";
@@ -78,9 +79,11 @@ export function Lines({ of, before, by, span, filters }: Props) {
       {unpriced > 0 && (
         <div class="table-foot">
           <span>{plural(unpriced, "attempt")} without a known price: in no sum of costs</span>
-          <button type="button" class="btn small" onClick={() => setParams({ reprice: "1" })}>
-            Set a price and reprice
-          </button>
+          {may("administer") && (
+            <button type="button" class="btn small" onClick={() => setParams({ reprice: "1" })}>
+              Set a price and reprice
+            </button>
+          )}
         </div>
       )}
     </Card>
@@ -108,7 +111,7 @@ function Line({ of, before, by, span, filters }: LineProps) {
         ) : (
           name
         )}
-        {of.requests_unpriced > 0 && of.group.model && (
+        {may("administer") && of.requests_unpriced > 0 && of.group.model && (
           <button
             type="button"
             class="btn plain square small"
