@@ -60,6 +60,7 @@ mod names;
 mod oauth;
 mod outbox;
 mod own_key;
+mod people;
 mod plain_secrets;
 mod prices;
 mod process;

@@ -252,6 +252,11 @@ impl Browser {
         Self { client, address: gateway.address() }
     }
 
+    /// A browser with a session that `client` sends.
+    pub(crate) fn of(client: Client, gateway: &Gateway) -> Self {
+        Self { client, address: gateway.address() }
+    }
+
     /// Begins a sign-in; returns the consent page and the cookie for the callback.
     pub(crate) async fn begin(&self, body: &Value) -> (String, String) {
         let answer = self.client.post("/admin/api/providers/partner/oauth/start", body.to_string()).await;
