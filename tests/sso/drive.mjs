@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { Browser, axe, settled } from "../console/browser.mjs";
 import { Gateway } from "../console/gateway.mjs";
 import { Apache, freePort } from "./apache.mjs";
-import { IdentityProvider } from "./provider.mjs";
+import { checksOf } from "./people.mjs";
+import { IdentityProvider, PARTNER } from "./provider.mjs";
 
 const [binary, home, chromium] = process.argv.slice(2);
 const SECRET = "secret-of-the-proxy-in-the-test";
@@ -17,6 +18,9 @@ const gateway = new Gateway(binary, home, {
   LLMGW_SSO_SHARED_SECRET: SECRET,
   LLMGW_SSO_PRESET: "mod_auth_openidc",
   LLMGW_SSO_AUTO_PROVISION: "true",
+  LLMGW_PARTNER_CLIENT_ID: PARTNER.id,
+  LLMGW_PARTNER_CLIENT_SECRET: PARTNER.secret,
+  LLMGW_OAUTH_PUBLIC_BASE_URL: apache.origin,
   LLMGW_SSO_SIGN_OUT_URL: `/oidc/callback?logout=${encodeURIComponent(`${apache.origin}/signed-out`)}`,
 });
 const browser = new Browser();
@@ -60,7 +64,7 @@ const pages = (page) => page.getByRole("navigation", { name: "Console", exact: t
 const checks = {
   async "a person sees their own projects, keys and usage alone"() {
     const ada = await signedIn("ada");
-    assert.deepEqual(await pages(ada), ["Requests", "Usage", "Access", "API keys"]);
+    assert.deepEqual(await pages(ada), ["Requests", "Usage", "Connections", "Access", "API keys", "Quotas", "Connect a client"]);
     assert.deepEqual(await axe(ada), []);
     const { human } = (await api(ada, "GET", "session")).data;
     const own = await gateway.api("POST", "projects", { name: "own" });
@@ -129,7 +133,8 @@ await provider.start(apache.origin);
 await gateway.start();
 await apache.start(provider.origin, gateway.origin, SECRET);
 await browser.start(chromium, apache.origin);
-for (const [name, check] of Object.entries(checks)) {
+const ofPeople = checksOf({ gateway, apache, provider, signedIn, api, pages });
+for (const [name, check] of Object.entries({ ...checks, ...ofPeople })) {
   try {
     await check();
     passed += 1;

@@ -4,6 +4,9 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import Provider from "oidc-provider";
 
+/** The client of the operator, with which people connect accounts of their own. */
+export const PARTNER = { id: "partner", secret: "secret-of-the-partner-client" };
+
 export class IdentityProvider {
   /** The groups by name. */
   groups = {};
@@ -19,10 +22,17 @@ export class IdentityProvider {
       redirect_uris: [`${origin}/oidc/callback`],
       post_logout_redirect_uris: [`${origin}/signed-out`],
     };
+    const partner = {
+      client_id: PARTNER.id,
+      client_secret: PARTNER.secret,
+      grant_types: ["authorization_code", "refresh_token"],
+      redirect_uris: [`${origin}/oauth/callback/partner`],
+    };
     const provider = new Provider(this.origin, {
-      clients: [client],
+      clients: [client, partner],
+      features: { revocation: { enabled: true } },
       claims: { openid: ["sub"], email: ["email"], profile: ["name"], groups: ["groups"] },
-      scopes: ["openid", "email", "profile", "groups"],
+      scopes: ["openid", "email", "profile", "groups", "offline_access"],
       conformIdTokenClaims: false,
       cookies: { keys: ["a key of the test"] },
       pkce: { required: () => false },
@@ -32,6 +42,17 @@ export class IdentityProvider {
       }),
     });
     this.answer = provider.callback();
+  }
+
+  /** The addresses of a connection with an account of the provider. */
+  partnerAddresses() {
+    const at = (path) => `${this.origin}/${path}`;
+    return {
+      authorize_url: at("auth"),
+      token_url: at("token"),
+      userinfo_url: at("me"),
+      revocation_url: at("token/revocation"),
+    };
   }
 
   stop() {
