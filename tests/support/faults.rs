@@ -61,7 +61,7 @@ static int refused_to_make(const char *path, int flags) {
     return 1;
 }
 static int refused(int fd) {
-    if (is_ordered("full", fd) || told("all-full", fd)) errno = ENOSPC;
+    if (is_ordered("full", fd) || is_ordered("all-full", fd)) errno = ENOSPC;
     else if (is_ordered("readonly", fd)) errno = EROFS;
     else return 0;
     return 1;
