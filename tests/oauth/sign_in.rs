@@ -306,6 +306,17 @@ async fn a_vendor_that_does_not_revoke_is_forgotten_all_the_same() {
 }
 
 #[tokio::test]
+async fn the_tokens_of_a_deleted_provider_are_revoked() {
+    let connected = Connected::start().await;
+    let admin = Admin(connected.gateway.client());
+    admin.done("DELETE", "providers/partner?dry_run=true", Value::Null).await;
+    assert_eq!(connected.vendor.tokens().len(), 2, "a dry run revokes nothing");
+    admin.done("DELETE", "providers/partner", Value::Null).await;
+    assert_eq!(connected.vendor.forms("/revoke").len(), 2);
+    assert!(connected.vendor.tokens().is_empty());
+}
+
+#[tokio::test]
 async fn tokens_never_go_to_an_address_or_a_human_they_were_not_granted_for() {
     let connected = Connected::start().await;
     let Connected { vendor, gateway, .. } = &connected;

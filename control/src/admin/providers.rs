@@ -168,7 +168,17 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let shadowed = means_shadowed(&mut query)?;
     query.finish()?;
     let delete = DeleteProvider { id: call.argument().to_owned(), if_version: call.if_match()?, shadowed };
-    call.execute(StatusCode::NO_CONTENT, delete).await
+    let signed_in = oauth::connectable(&call).ok().filter(|_| !shadowed && !call.dry_run);
+    let answer = call.execute(StatusCode::NO_CONTENT, delete).await?;
+    if let Some(provider) = signed_in
+        && let Some(Err(why)) = oauth::revoke(call.app, &provider).await
+    {
+        tracing::warn!(
+            provider.id = provider.id.as_str(),
+            "the tokens of a deleted provider could not be revoked: {why}"
+        );
+    }
+    Ok(answer)
 }
 
 fn how_to_sign_in(auth: Option<String>) -> Result<Option<ConnectionAuth>, ApiError> {

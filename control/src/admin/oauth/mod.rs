@@ -170,12 +170,15 @@ async fn disconnect(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.app.sign_ins.cancel(provider.id.as_str());
     let forget = ForgetSignIn { provider: provider.id.to_string() };
     call.execute_each_time(http::StatusCode::NO_CONTENT, forget).await?;
-    // Tokens are sent only to the addresses that they were granted for.
-    let revoked = match (&provider.issuer, provider.oauth_tokens(0)) {
-        (Some(issuer), Ok(tokens)) => Vendor::new(&call.app.http).revoke(issuer, tokens).await,
-        _ => None,
-    };
+    let revoked = revoke(call.app, &provider).await;
     json(&Disconnected { revoked: revoked.as_ref().map(Result::is_ok), error: revoked.and_then(Result::err) })
+}
+
+/// Revokes the tokens of a provider at its vendor. `None` if it has none, or the vendor has no address for that. Tokens are
+/// sent only to the addresses that they were granted for.
+pub(super) async fn revoke(app: &App, provider: &Provider) -> Option<Result<(), String>> {
+    let (issuer, tokens) = (provider.issuer.as_ref()?, provider.oauth_tokens(0).ok()?);
+    Vendor::new(&app.http).revoke(issuer, tokens).await
 }
 
 /// Returns the view of a provider's sign-in; `None` if it uses none.
@@ -215,7 +218,7 @@ fn lacks(app: &App, issuer: &TokenIssuer) -> Option<String> {
 
 /// Returns the provider instance that the path names, if humans sign in to it. For a human, it must be theirs: the one of the
 /// file takes precedence over the one about whose owner was decided before.
-fn connectable(call: &Call<'_>) -> Result<Arc<Provider>, ApiError> {
+pub(super) fn connectable(call: &Call<'_>) -> Result<Arc<Provider>, ApiError> {
     let view = call.app.view.read();
     let is_own = |connection: &&ProviderConnection| {
         call.standing.human().is_none_or(|human| connection.owner() == Some(human))
