@@ -1,10 +1,12 @@
-//! A month of alerts in simulated time: the engine and the built-in rules over a load by the minute.
+//! A month of alerts in simulated time: the engine and the built-in rules over a load by the minute. The requests of the
+//! agent are those of a real one, as a gateway recorded them (`tests/clients/record_agent.py`).
 
 #![expect(clippy::cast_precision_loss, reason = "the minutes of a month are far below 2^52")]
 
 use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::Connection;
+use serde::Deserialize;
 
 use super::costs::{anomaly, bands};
 use crate::alerts::{AlertChange, AlertEngine, Measurement, Measurements, SpendBand};
@@ -19,25 +21,59 @@ const START: u64 = 29_376_000 + 28 * DAY;
 const AGENT: &str = "key_agent";
 const BATCH: &str = "key_batch";
 
-/// The spending of each hour, which repeats by the week: an agent that works in office hours, and a batch on Saturdays.
-/// In one hour of the third week the agent loops: 50 times the requests.
-fn load() -> HourCosts {
+/// The requests of two sessions of an agent, as milliseconds since the first one and micro-dollars.
+#[derive(Deserialize)]
+struct Recorded {
+    ordinary: Vec<(u64, f64)>,
+    /// The agent reads the same file again and again.
+    looping: Vec<(u64, f64)>,
+}
+
+impl Recorded {
+    fn read() -> Self {
+        serde_json::from_str(include_str!("recorded_agent.json")).unwrap()
+    }
+
+    /// Returns an hour with this many sessions.
+    fn sessions(&self, count: u64) -> HourCost {
+        times(&self.ordinary, count)
+    }
+
+    /// Returns an hour in which the loop goes on at its recorded pace.
+    fn looping(&self) -> HourCost {
+        let (last_ms, requests) = (self.looping.last().unwrap().0, self.looping.len() as u64);
+        times(&self.looping, 60 * MINUTE_MS / (last_ms * requests / (requests - 1)))
+    }
+}
+
+fn times(requests: &[(u64, f64)], count: u64) -> HourCost {
+    let micro_usd: f64 = requests.iter().map(|(_, micro_usd)| micro_usd).sum();
+    HourCost { requests: requests.len() as u64 * count, micro_usd: micro_usd * count as f64 }
+}
+
+/// The spending of each hour, which repeats by the week: sessions of an agent in office hours, and a batch on Saturdays. In
+/// one hour of the third week a session of the agent loops beside the others.
+fn load(recorded: &Recorded) -> HourCosts {
     let mut costs = HourCosts::new();
     let first = START / 60 - 28 * 24;
     for hour in first..START / 60 + 31 * 24 {
         let (day, of_day) = ((hour - first) / 24 % 7, hour % 24);
         let jitter = (hour.wrapping_mul(0x9e37_79b9) >> 7) % 40;
-        let mut put = |key: &str, requests: u64| {
-            let micro_usd = f64::from(u32::try_from(requests).unwrap()) * 20_000.0;
-            let subject = CostSubject::Key(key.into());
-            costs.entry(subject).or_default().insert(hour, HourCost { requests, micro_usd });
+        let mut put = |key: &str, cost: HourCost| {
+            costs.entry(CostSubject::Key(key.into())).or_default().insert(hour, cost);
         };
         if day < 5 && (8..18).contains(&of_day) {
-            let loops = if hour == LOOP_HOUR { 50 } else { 1 };
-            put(AGENT, (180 + jitter) * loops);
+            let mut cost = recorded.sessions(8 + jitter / 10);
+            if hour == LOOP_HOUR {
+                let looping = recorded.looping();
+                cost.requests += looping.requests;
+                cost.micro_usd += looping.micro_usd;
+            }
+            put(AGENT, cost);
         }
         if day == 5 && (2..6).contains(&of_day) {
-            put(BATCH, 5_000 + 10 * jitter);
+            let requests = 5_000 + 10 * jitter;
+            put(BATCH, HourCost { requests, micro_usd: requests as f64 * 20_000.0 });
         }
     }
     costs
@@ -121,7 +157,7 @@ fn built_in() -> Vec<AlertRule> {
 /// What fired in a month, what should have fired, and none twice.
 #[test]
 fn a_month_of_load_raises_each_alert_once_and_no_other() {
-    let (rules, costs) = (built_in(), load());
+    let (rules, costs) = (built_in(), load(&Recorded::read()));
     let (mut engine, mut usual) = (AlertEngine::default(), (0, HashMap::new()));
     let mut open: BTreeMap<String, (String, String)> = BTreeMap::new();
     let mut fired: BTreeMap<(String, String), Vec<(u64, u64)>> = BTreeMap::new();
@@ -175,7 +211,7 @@ fn a_month_of_load_raises_each_alert_once_and_no_other() {
     let [(from, to)] = spend.as_slice() else { panic!("{spend:?}") };
     let loop_minute = LOOP_HOUR * 60 - START;
     assert!(
-        (loop_minute..loop_minute + 10).contains(from),
+        (loop_minute..loop_minute + 20).contains(from),
         "found {} minutes after its start",
         from - loop_minute
     );
