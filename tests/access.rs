@@ -30,6 +30,7 @@ const DATA_ROUTES: [(&str, &str); 13] = [
     ("POST", "/v1/videos/generations"),
 ];
 
+/// M-226.
 #[tokio::test]
 async fn every_route_except_health_requires_a_key() {
     let (gateway, upstream) = gateway().await;

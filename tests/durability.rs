@@ -117,6 +117,55 @@ async fn names(admin: &Admin) -> Vec<String> {
     list["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap().to_owned()).collect()
 }
 
+/// M-119, M-120: every other file of the state may be lost.
+#[tokio::test]
+async fn the_database_alone_holds_what_operators_and_clients_rely_on() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let admin = Admin(gateway.client());
+    let provider = json!({"id": "up", "type": "compatible", "base_url": upstream.base_url(), "models": ["m"],
+        "api_key": "planted-upstream-key"});
+    admin.done("POST", "providers", provider).await;
+    admin.create("principals", json!({"name": "Ada"})).await;
+    let project = admin.project("blue").await;
+    let key = admin.key(json!({"project": project})).await;
+    let quota = json!({"subject": {"kind": "project", "id": project}, "metric": "requests", "window": "day",
+        "limit": 1, "enforcement": "warn"});
+    admin.create("quotas", quota).await;
+    assert_eq!(Client::new(gateway.address(), Some(&key.key)).chat(chat::request("up/m")).await.status, 200);
+    wait::eventually_within(3 * wait::PATIENCE, "both alerts about the quota", async || {
+        let alerts = admin.done("GET", "alerts", Value::Null).await;
+        (alerts["data"].as_array().unwrap().len() == 2).then_some(())
+    })
+    .await;
+    let ids = async |gateway: &Gateway| {
+        let mut ids = Vec::new();
+        for list in ["principals", "projects", "keys", "providers", "quotas", "alerts", "outbox"] {
+            let page = Admin(gateway.client()).done("GET", list, Value::Null).await;
+            let rows = page["data"].as_array().unwrap();
+            assert!(!rows.is_empty(), "{list}");
+            ids.extend(rows.iter().map(|row| format!("{list} {}", row["id"])));
+        }
+        (ids, request_ids(gateway).await)
+    };
+    gateway.records(1).await;
+    let before = ids(&gateway).await;
+    let setup = gateway.kill().await;
+    for entry in std::fs::read_dir(setup.state()).unwrap() {
+        let path = entry.unwrap().path();
+        match path.file_name().unwrap().to_str().unwrap() {
+            name if name.starts_with("gateway.db") => {}
+            _ if path.is_dir() => std::fs::remove_dir_all(path).unwrap(),
+            _ => std::fs::remove_file(path).unwrap(),
+        }
+    }
+    let gateway = setup.start().await;
+    assert_eq!(ids(&gateway).await, before);
+    assert_eq!(Client::new(gateway.address(), Some(&key.key)).chat(chat::request("up/m")).await.status, 200);
+    assert_eq!(upstream.request(1).await.header("authorization"), Some("Bearer planted-upstream-key"));
+}
+
 /// P20: a disk that is full, becomes read-only or fails under the database and the journal. On a full disk the
 /// journal's allocated blocks still accept the record of a chat; on a read-only disk nothing is written, so that chat
 /// and later ones get 503.

@@ -228,7 +228,7 @@ async fn an_affinity_key_starts_at_the_same_member_on_every_conversation_route()
     assert_eq!(used.len(), 2, "ten keys use both members");
 }
 
-/// M-173: not even if the target speaks the protocol.
+/// M-173, M-211: not even if the target speaks the protocol.
 #[tokio::test]
 async fn background_is_refused_on_every_responses_route() {
     let (gateway, upstreams) = pair().await;
@@ -339,13 +339,15 @@ fn chat_over_responses_is_labelled_experimental() {
     assert!(section.unwrap().contains("**Experimental**"), "{section:?}");
 }
 
-/// M-187, M-217, M-223.
+/// M-187, M-217, M-223, M-228, M-229.
 #[test]
 fn the_docs_state_the_admin_api_contract_and_the_upgrade_steps() {
     for (page, part) in [
         ("admin-api", "every route needs an administrator key or a session"),
         ("admin-api", "not a versioned public contract"),
         ("admin-api", "there is no OpenAPI description of it"),
+        ("clients", "Give each client a [project key]"),
+        ("oauth", "OAuth connections are experimental"),
         ("operations", "Back up offline before each upgrade"),
         ("operations", "`credentials rekey` and `credentials import` refuse while `serve` holds the state"),
     ] {

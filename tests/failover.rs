@@ -35,6 +35,7 @@ fn steps(expected: &[(&str, &str)]) -> Vec<(String, String)> {
     expected.iter().map(|&(provider, result)| (provider.to_owned(), result.to_owned())).collect()
 }
 
+/// M-215: the second target has a timeout of its own.
 #[tokio::test]
 async fn the_third_target_serves_if_the_first_refuses_and_the_second_hangs() {
     for body in [chat::request("line"), chat::stream_request("line")] {
@@ -76,6 +77,18 @@ async fn a_request_error_never_fails_over() {
         assert_eq!(answer.status, status);
         assert_eq!(answer.json()["error"]["message"], "scripted failure", "{status}");
         assert_eq!(upstreams[1].requests().len(), 0, "{status}");
+    }
+}
+
+/// M-209: the status of the only target reaches the client, with the upstream's message.
+#[tokio::test]
+async fn the_status_of_a_failed_upstream_is_preserved() {
+    let (gateway, upstreams) = line(1).await;
+    for status in [400, 401, 403, 404, 408, 409, 422, 429, 500, 502, 503, 504] {
+        upstreams[0].then(Answer::error(status));
+        let answer = gateway.client().chat(chat::request("line")).await;
+        assert_eq!(answer.status, status);
+        assert_eq!(answer.json()["error"]["message"], "scripted failure", "{status}");
     }
 }
 

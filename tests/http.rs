@@ -386,6 +386,7 @@ async fn head_answers_as_get_does_without_a_body() {
     }
 }
 
+/// M-216.
 #[tokio::test]
 async fn bare_paths_are_equivalent_to_versioned_paths() {
     let (gateway, upstream) = gateway().await;

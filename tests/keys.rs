@@ -72,6 +72,7 @@ async fn a_new_key_works_at_once_and_records_its_project_and_human() {
     );
 }
 
+/// M-208.
 #[tokio::test]
 async fn disabling_and_enabling_a_key_or_its_owner_applies_to_the_next_request() {
     let rig = Rig::start().await;
@@ -119,6 +120,7 @@ async fn a_running_stream_continues_after_its_key_is_revoked() {
     assert!(whole && events.len() >= 2, "{events:?}");
 }
 
+/// M-207.
 #[tokio::test]
 async fn a_key_expires_on_time_and_a_rotated_key_after_its_overlap() {
     let rig = Rig::start().await;

@@ -48,7 +48,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// P8: a configured limit, for any framing of the body.
+/// P8, M-205: a configured limit, for any framing of the body.
 #[tokio::test]
 async fn the_body_limit_is_exact_to_the_byte() {
     const LIMIT: usize = 100_000;
@@ -89,7 +89,7 @@ async fn the_body_limit_is_exact_to_the_byte() {
     assert_eq!(upstream.requests().len(), 4);
 }
 
-/// P8: the default limits, at both sides of the last byte.
+/// P8, M-212, M-213: the default limits, at both sides of the last byte.
 #[tokio::test]
 async fn sixty_four_mebibytes_pass_and_one_more_does_not() {
     const LIMIT: usize = 64 << 20;

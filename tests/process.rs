@@ -22,6 +22,7 @@ async fn refused(setup: &Setup, code: i32) -> String {
     setup.output_of(&["serve"], code).await
 }
 
+/// M-038, M-039.
 #[tokio::test]
 async fn startup_names_the_wrong_secret_and_never_shows_it() {
     let key = "LLMGW_CREDENTIAL_ENCRYPTION_KEY";
@@ -202,6 +203,15 @@ async fn commands_have_their_exit_code_and_output() {
         );
     }
     assert!(!setup.state().exists(), "no small command makes state");
+}
+
+/// M-031, M-032.
+#[tokio::test]
+async fn the_gateway_listens_on_the_host_and_port_of_its_environment() {
+    let free = std::net::TcpListener::bind("127.0.0.2:0").unwrap().local_addr().unwrap();
+    let setup = setup().env("LLMGW_HOST", "127.0.0.2").env("LLMGW_PORT", free.port().to_string());
+    let gateway = setup.start().await;
+    assert_eq!(gateway.address(), free);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Planted secrets, searched for in all stored and sent bytes (P18, M-125, M-126): plain, in base64 at each alignment,
+//! Planted secrets, searched for in all stored and sent bytes (P18, M-125, M-126, M-210): plain, in base64 at each alignment,
 //! in hex and in UTF-16. One gateway exercises all its features at the highest log level, and ends by kill -9.
 
 use std::path::Path;

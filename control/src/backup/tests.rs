@@ -128,6 +128,7 @@ fn pruning_keeps_the_configured_number_of_newest_archives() {
     drop(held);
 }
 
+/// M-227.
 #[test]
 fn a_damaged_archive_does_not_count_towards_the_kept_ones() {
     let (_home, dir) = state();

@@ -102,6 +102,7 @@ fn the_required_secrets_are_named_with_what_to_do() {
     assert!(faults[1].starts_with("LLMGW_CREDENTIAL_ENCRYPTION_KEY: is required"), "{faults:?}");
 }
 
+/// M-033 to M-035, M-037: none of the paths is required, and no file has to exist.
 #[test]
 fn state_and_config_paths_follow_home_and_the_variables() {
     let key = BASE64_STANDARD.encode([1; 32]);
