@@ -12,6 +12,7 @@
 
 mod access;
 mod admin;
+mod alert_kinds;
 mod alerts;
 mod anonymous;
 mod audit;
@@ -43,6 +44,7 @@ mod http;
 mod http2;
 mod images;
 mod interrupted;
+mod jobs;
 mod keys;
 mod kinds;
 mod labels;

@@ -51,6 +51,37 @@ async fn a_newer_price_list_is_fetched_at_the_start_and_kept() {
 }
 
 #[tokio::test]
+async fn a_newer_file_of_prices_is_taken_without_a_call_or_restart() {
+    let gateway = Gateway::start(&Yaml::one(refusing_url().await)).await;
+    let file = gateway.state().join("prices.json");
+    let write = |text: &str| {
+        let draft = gateway.state().join("prices.draft");
+        std::fs::write(&draft, text).unwrap();
+        std::fs::rename(draft, &file).unwrap();
+    };
+    let list = |as_of: &str, input: f64| {
+        let prices = json!({"m": {"prices": {"input": input, "output": 2}}});
+        json!({"as_of": as_of, "lists": {"compatible": prices}}).to_string()
+    };
+    let job_error = async |is_wanted: fn(Option<&str>) -> bool| {
+        wait::eventually_within(2 * wait::PATIENCE, "the outcome of the job", async || {
+            let state = gateway.client().get("/admin/api/state").await.unwrap().json();
+            let job = state["jobs"].as_array().unwrap().iter().find(|job| job["name"] == "price_file")?;
+            is_wanted(job["last_error"].as_str()).then_some(())
+        })
+        .await;
+    };
+    write("{}");
+    job_error(|error| error.is_some_and(|error| error.starts_with("prices.json is not a price list"))).await;
+    write(&list("2999-01-01", 1.5));
+    wait::eventually_within(2 * wait::PATIENCE, "the price of the file", async || {
+        (input(&gateway).await == 1.5).then_some(())
+    })
+    .await;
+    job_error(|error| error.is_none()).await;
+}
+
+#[tokio::test]
 async fn an_invalid_or_older_price_list_is_not_applied() {
     let feed = Upstream::start().await;
     feed.then(list("2999-01-01", 1.5));

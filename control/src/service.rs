@@ -41,6 +41,7 @@ use crate::config::Config;
 use crate::connection::{ProviderStanding, ViewCell};
 use crate::console::Asset;
 use crate::credential::AccessTokens;
+use crate::db;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, WeakReaders};
@@ -118,7 +119,8 @@ pub fn start(params: Params) -> io::Result<Control> {
     meter.begin();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
     let (telemetry, telemetry_thread) = telemetry.start((&config.state_dir, &keys), &params.alarm)?;
-    let (backups, jobs) = (Backups::of(&config), Jobs::default());
+    let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
+    let backups = Backups::of(&config, &jobs);
     let retention = retention(&config, &journal, &jobs);
     let (catalog, tokens) = (Arc::new(CatalogCache::load(&config.state_dir)), AccessTokens::default());
     let publisher = PublisherParams {
@@ -160,6 +162,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         journal,
         metrics,
         backups,
+        rehearsals: jobs.register("restore_rehearsal", "daily"),
         jobs,
         running: InFlightRequests::default(),
         catalog,

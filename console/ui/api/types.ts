@@ -259,7 +259,7 @@ export type BackupStarted = {
 
 /** The last backups of the state. */
 export type BackupState = {
-  /** The failure of the last backup since the start of the gateway; null if it succeeded. */
+  /** The failure of the last backup; null if it succeeded. */
   last_failure: BackupFailure | null;
   /** The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none. */
   last_good_at_ms: number | null;
@@ -275,7 +275,7 @@ export type Backups = {
   is_running: boolean;
   /** The number of archives that are kept. */
   kept: number;
-  /** The failure of the last backup since the start of the gateway; null if it succeeded. */
+  /** The failure of the last backup; null if it succeeded. */
   last_failure: BackupFailure | null;
   /** Always null: the list has one page. */
   next_cursor: string | null;
@@ -1023,11 +1023,11 @@ export type Job = {
   last_ended_at_ms: number | null;
   /** The error of the last run that ended; null if it succeeded. */
   last_error: string | null;
-  /** The start of the last run since the start of the gateway, in milliseconds since the Unix epoch; null before the first. */
+  /** The start of the last run, in milliseconds since the Unix epoch; null before the first. */
   last_started_at_ms: number | null;
   /** The name, such as `backup`. */
   name: string;
-  /** The next run, in milliseconds since the Unix epoch; null while the job runs. */
+  /** The next run, in milliseconds since the Unix epoch; null while the job runs, and if no run is planned. */
   next_at_ms: number | null;
 };
 

@@ -22,7 +22,7 @@ use super::{ApiError, App, Call, Route, json, route_of};
 use crate::catalog::cache::{CatalogEntry, models_url};
 use crate::catalog::evidence::ModelEvidence;
 use crate::catalog::merge::{FactSource, KnownModel, PricesFrom};
-use crate::catalog::sync::{SyncOutcome, Syncer, has_list};
+use crate::catalog::sync::{SyncOutcome, Syncer, with_list};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
@@ -320,9 +320,7 @@ async fn sync_all(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let catalog = Arc::clone(&app.catalog);
     let _ = tokio::task::spawn_blocking(move || catalog.reload_prices()).await;
     let snapshot = app.snapshot.load();
-    let can_list = |instance: &&Arc<ProviderInstance>| instance.unready.is_none() && has_list(instance);
-    let listing = snapshot.providers.iter().filter(can_list);
-    let (data, not_reached) = syncer(app).sync(listing.cloned().collect()).await;
+    let (data, not_reached) = syncer(app).sync(with_list(&snapshot)).await;
     let read: Vec<&str> =
         data.iter().filter(|outcome| outcome.ok).map(|outcome| &*outcome.provider).collect();
     let detail = json!({"read": read, "tried": data.len(), "not_reached": not_reached});

@@ -82,7 +82,7 @@ use self::reference::{Reference, Shape};
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
-use crate::background::Jobs;
+use crate::background::{Job, Jobs};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
 use crate::config::{Config, OAUTH_CALLBACK};
@@ -122,6 +122,8 @@ pub(crate) struct App {
     pub(crate) backups: backups::Backups,
     /// The periodic jobs.
     pub(crate) jobs: Jobs,
+    /// The job that rehearses restores.
+    pub(crate) rehearsals: Job,
     pub(crate) running: in_flight::InFlightRequests,
     pub(crate) catalog: Arc<CatalogCache>,
     /// Access tokens of provider instances.

@@ -15,6 +15,7 @@ use self::costs::SpendWatch;
 use crate::actor::{Actor, Who};
 use crate::admin::App;
 use crate::alerts::{AlertChange, AlertEngine, Measurements};
+use crate::background::Job;
 use crate::command::alerts::ChangeAlert;
 use crate::command::{AdminWrite, Answer};
 use crate::db::alert_rules::{self, AlertRule};
@@ -27,13 +28,15 @@ pub(crate) struct AlertWatch {
     app: Arc<App>,
     engine: AlertEngine,
     spend: SpendWatch,
+    job: Job,
     /// The number of evaluations.
     ticks: u64,
 }
 
 impl AlertWatch {
     pub(crate) fn new(app: Arc<App>) -> Self {
-        Self { app, engine: AlertEngine::default(), spend: SpendWatch::default(), ticks: 0 }
+        let job = app.jobs.register("alert_evaluation", "every 2 s");
+        Self { app, engine: AlertEngine::default(), spend: SpendWatch::default(), job, ticks: 0 }
     }
 
     /// Evaluates the rules for as long as the future is polled.
@@ -43,10 +46,14 @@ impl AlertWatch {
             tokio::time::sleep(TICK).await;
         }
         loop {
-            if let Err(error) = self.tick().await {
+            self.job.begins();
+            let evaluated = self.tick().await;
+            if let Err(error) = &evaluated {
                 tracing::warn!("cannot evaluate alerts; retrying: {error}");
             }
+            self.job.ends(evaluated.map_err(|error| error.to_string()));
             self.ticks += 1;
+            self.job.waits_until(unix_ms().saturating_add(TICK_MS));
             tokio::time::sleep(TICK).await;
         }
     }
@@ -108,7 +115,8 @@ impl AlertWatch {
 }
 
 /// The interval of evaluations.
-const TICK: Duration = Duration::from_secs(2);
+const TICK: Duration = Duration::from_millis(TICK_MS);
+const TICK_MS: u64 = 2_000;
 /// What is in the database is measured with every fifth evaluation.
 const TICKS_BETWEEN_READS: u64 = 5;
 /// Changes of one evaluation that are stored; the next one finds the others again.

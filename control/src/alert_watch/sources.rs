@@ -38,12 +38,7 @@ pub(super) fn in_memory(app: &App, measured: &mut Measurements) {
             )
         }),
     );
-    measured.add(
-        AlertKind::BackupFailed,
-        app.backups
-            .failure()
-            .map(|why| gateway(AlertKind::BackupFailed, format!("The last backup failed: {why}"))),
-    );
+    measured.add(AlertKind::BackupFailed, failed_backup(app));
     if let Some(found) = disk(app) {
         measured.add(AlertKind::DiskLow, [found]);
     }
@@ -169,6 +164,15 @@ fn drifted(app: &App, snapshot: &Snapshot) -> Vec<Measurement> {
         Some(of(AlertKind::CatalogDrift, endpoint.name.as_str(), text))
     });
     endpoints.collect()
+}
+
+/// A backup that failed, or an archive that could not be restored.
+fn failed_backup(app: &App) -> Option<Measurement> {
+    let made = app.backups.failure().map(|why| format!("The last backup failed: {why}"));
+    let rehearsed = app.rehearsals.failure();
+    let rehearsed = rehearsed.map(|(_, why)| format!("The last rehearsal of a restore failed: {why}"));
+    let texts: Vec<String> = made.into_iter().chain(rehearsed).collect();
+    (!texts.is_empty()).then(|| gateway(AlertKind::BackupFailed, texts.join(" ")))
 }
 
 /// The free space of the state directory in per cent.

@@ -10,12 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use shared::access::{Access, Role};
+use shared::clock::unix_ms;
 use shared::port::{Handler, HttpClient};
 use shared::routing::{ProviderInstance, Target};
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::curated::{CuratedProvider, curated};
 use crate::actor::{Actor, Who};
+use crate::background::{Job, sleep_until};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::sync::Syncer;
 use crate::catalog::test_request::TestProtocol;
@@ -37,80 +39,81 @@ pub(crate) struct AnonymousAutomation {
     pub(crate) snapshot: SnapshotReader,
     pub(crate) readers: Readers,
     pub(crate) writer: WriterHandle,
+    pub(crate) job: Job,
 }
 
 impl AnonymousAutomation {
     /// Checks the providers that are due, for as long as the future is polled.
     pub(crate) async fn run(self) {
         loop {
+            self.job.begins();
+            let mut outcome = Ok(());
             for entry in &self.list {
-                self.visit(entry).await;
+                outcome = outcome.and(self.visit(entry).await);
             }
-            tokio::time::sleep(PAUSE).await;
+            self.job.ends(outcome);
+            let next = unix_ms().saturating_add(PAUSE_MS);
+            self.job.waits_until(next);
+            sleep_until(next).await;
         }
     }
 
-    /// Checks a provider if this process gets the claim.
-    async fn visit(&self, entry: &CuratedProvider) {
+    /// Checks a provider if this process gets the claim. The error is the reason why it could not be claimed or checked.
+    async fn visit(&self, entry: &CuratedProvider) -> Result<(), String> {
         let claim = ClaimCheck { id: entry.id.clone(), settings: entry.settings() };
         let actor = Actor { who: Who::Gateway, address: None, request_id: None };
-        match self.writer.write(AdminWrite::unanswered(claim, actor)).await {
+        let checked = match self.writer.write(AdminWrite::unanswered(claim, actor)).await {
             Ok(_) => self.check(entry).await,
             Err(CommandRefusal::Reported { message, .. }) => {
                 tracing::debug!(provider.id = entry.id, "an anonymous provider is not checked: {message}");
+                Ok(())
             }
             Err(CommandRefusal::Failed(error)) => {
-                tracing::warn!(provider.id = entry.id, "an anonymous provider cannot be checked: {error}");
+                Err(format!("an anonymous provider cannot be checked: {error}"))
             }
             Err(CommandRefusal::Seal) => {
-                tracing::warn!(
-                    provider.id = entry.id,
-                    "an anonymous provider cannot be checked: unreadable secret"
-                );
+                Err("an anonymous provider cannot be checked: unreadable secret".to_owned())
             }
-        }
+        };
+        checked.map_err(|why| {
+            tracing::warn!(provider.id = entry.id, "{why}");
+            format!("{}: {why}", entry.id)
+        })
     }
 
-    async fn check(&self, entry: &CuratedProvider) {
-        let Some(instance) = self.instance(&entry.id) else { return };
+    async fn check(&self, entry: &CuratedProvider) -> Result<(), String> {
+        let Some(instance) = self.instance(&entry.id) else { return Ok(()) };
         let hasher = self.snapshot.load().key_hasher.clone();
         let syncer = Syncer { catalog: &self.catalog, http: &self.http, hasher };
         let (outcomes, _) = syncer.sync(vec![instance]).await;
         if !outcomes.iter().any(|outcome| outcome.ok) {
-            tracing::warn!(provider.id = entry.id, "the catalog of an anonymous provider cannot be read");
-            return;
+            return Err("the catalog of an anonymous provider cannot be read".to_owned());
         }
         while !self.writer.publish(Touched::ROUTING) {
             tokio::time::sleep(QUEUE_FULL).await;
         }
-        let Some(instance) = self.instance(&entry.id) else { return };
-        self.complete(entry, &instance).await;
+        let Some(instance) = self.instance(&entry.id) else { return Ok(()) };
+        self.complete(entry, &instance).await
     }
 
     /// Makes the completion.
-    async fn complete(&self, entry: &CuratedProvider, instance: &Arc<ProviderInstance>) {
-        let Some(model) = self.model(entry, instance) else {
-            tracing::warn!(provider.id = entry.id, "an anonymous provider lists no model for conversations");
-            return;
-        };
+    async fn complete(
+        &self,
+        entry: &CuratedProvider,
+        instance: &Arc<ProviderInstance>,
+    ) -> Result<(), String> {
+        let model =
+            self.model(entry, instance).ok_or("an anonymous provider lists no model for conversations")?;
         let Self { plane, catalog, snapshot, readers, writer, .. } = self;
         let tester = ModelTester { plane, catalog, snapshot, readers, writer };
         let quotas = snapshot.load().access.unbound.clone();
         let access = Access { quotas, ..Access::new(Who::Gateway.name(), Role::Administrator) };
         let tested = tester.test(instance, &model, (access, OUTPUT_TOKENS_MAX)).await;
-        let error = tested.ok().and_then(|TestedModel { trial, .. }| trial.error);
-        match error {
-            None => {
-                tracing::info!(provider.id = entry.id, model, "an anonymous provider completed a request")
-            }
-            Some(error) => {
-                tracing::warn!(
-                    provider.id = entry.id,
-                    model,
-                    "an anonymous provider completed no request: {error}"
-                );
-            }
+        if let Some(error) = tested.ok().and_then(|TestedModel { trial, .. }| trial.error) {
+            return Err(format!("an anonymous provider completed no request: {model}: {error}"));
         }
+        tracing::info!(provider.id = entry.id, model, "an anonymous provider completed a request");
+        Ok(())
     }
 
     /// Returns the model to test: that of the entry if the catalog lists it, or the first one that holds conversations.
@@ -134,7 +137,7 @@ impl AnonymousAutomation {
 }
 
 /// The pause between looks at which providers are due.
-const PAUSE: Duration = Duration::from_secs(60 * 60);
+const PAUSE_MS: u64 = 60 * 60 * 1_000;
 /// The pause before another attempt to queue the publication.
 const QUEUE_FULL: Duration = Duration::from_secs(1);
 /// The longest answer of the completion, in tokens.

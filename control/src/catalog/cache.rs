@@ -2,9 +2,10 @@
 //! merged facts. Several threads read it; the lock is only held for a lookup or a small change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+use std::{fs, io};
 
 use serde::{Deserialize, Serialize};
 use shared::key_hash::KeyHasher;
@@ -90,6 +91,13 @@ pub(crate) struct CatalogCache {
     content: Mutex<ShelfContent>,
     /// Held while the file is written, so that the newest content is written last.
     saving: Mutex<()>,
+}
+
+/// Distinguishes versions of a file without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileStamp {
+    modified: SystemTime,
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -200,6 +208,25 @@ impl CatalogCache {
             .map_err(|error| format!("{PRICES} cannot be written: {error}"))?;
         let as_of = list.as_of.clone();
         self.lock().list = Arc::new(list);
+        Ok(Some(as_of))
+    }
+
+    /// Returns the stamp of the price list in the state directory; `None` if there is none. Reads the directory.
+    pub(crate) fn price_file(&self) -> Option<FileStamp> {
+        let found = fs::metadata(self.dir.join(PRICES)).ok()?;
+        Some(FileStamp { modified: found.modified().ok()?, bytes: found.len() })
+    }
+
+    /// Accepts the price list in the state directory if it is newer than the current one, and returns its date in that
+    /// case. Reads a file.
+    pub(crate) fn take_price_file(&self) -> Result<Option<String>, String> {
+        let Some(list) = PriceList::of_file(&self.dir.join(PRICES))? else { return Ok(None) };
+        let as_of = list.as_of.clone();
+        let mut content = self.lock();
+        if as_of <= content.list.as_of {
+            return Ok(None);
+        }
+        content.list = Arc::new(list);
         Ok(Some(as_of))
     }
 

@@ -16,6 +16,7 @@ use shared::port::{HttpClient, HttpLimits, SocketPath};
 use shared::provider::path::{ListAddress, Pages};
 use shared::provider::sigv4::Signable;
 use shared::routing::{InstanceReach, Origin, ProviderInstance};
+use shared::snapshot::Snapshot;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
@@ -176,8 +177,14 @@ fn lists_of(instance: &ProviderInstance) -> &[ListAddress] {
 }
 
 /// True if the models are listed by the upstream or known in advance.
-pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
+fn has_list(instance: &ProviderInstance) -> bool {
     !lists_of(instance).is_empty() || !instance.models_known.is_empty()
+}
+
+/// Returns the instances of the snapshot whose models can be read.
+pub(crate) fn with_list(snapshot: &Snapshot) -> Vec<Arc<ProviderInstance>> {
+    let can_list = |instance: &&Arc<ProviderInstance>| instance.unready.is_none() && has_list(instance);
+    snapshot.providers.iter().filter(can_list).cloned().collect()
 }
 
 /// Returns the models of an instance that has no list.

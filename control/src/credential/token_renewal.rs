@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::grant::{Grant, GrantedToken, given};
 use super::tokens::AccessTokens;
+use crate::background::{Job, JobTasks};
 
 /// Requests publication of the changed tokens. Returns false if that is not possible now.
 type PublishTokens = Box<dyn Fn() -> bool + Send>;
@@ -23,6 +24,8 @@ pub(crate) struct TokenRenewer {
     tokens: AccessTokens,
     http: Arc<dyn HttpClient>,
     publish: PublishTokens,
+    /// Reports the renewals.
+    tasks: JobTasks,
     /// True if a new token has not been published yet.
     is_owing: bool,
 }
@@ -34,8 +37,13 @@ impl fmt::Debug for TokenRenewer {
 }
 
 impl TokenRenewer {
-    pub(crate) fn new(tokens: AccessTokens, http: Arc<dyn HttpClient>, publish: PublishTokens) -> Self {
-        Self { tokens, http, publish, is_owing: false }
+    pub(crate) fn new(
+        tokens: AccessTokens,
+        http: Arc<dyn HttpClient>,
+        publish: PublishTokens,
+        job: Job,
+    ) -> Self {
+        Self { tokens, http, publish, tasks: JobTasks::of(job), is_owing: false }
     }
 
     /// Requests and renews tokens for as long as the future is polled.
@@ -43,17 +51,22 @@ impl TokenRenewer {
         let mut renewals = JoinSet::new();
         loop {
             for grant in self.tokens.take_due(unix_ms()) {
+                self.tasks.begins();
                 let http = Arc::clone(&self.http);
                 renewals.spawn(async move {
                     let given = ask(&http, &grant).await;
                     (grant, given)
                 });
             }
-            let pause = self.tokens.pause_ms(unix_ms()).map_or(PAUSE_MAX, Duration::from_millis);
+            let now_ms = unix_ms();
+            let pause_ms = self.tokens.pause_ms(now_ms);
+            self.tasks.waits_until(pause_ms.map(|pause_ms| now_ms.saturating_add(pause_ms)));
+            let pause = pause_ms.map_or(PAUSE_MAX, Duration::from_millis);
             let pause = if self.is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
                 Some(done) = renewals.join_next() => {
                     if let Ok((grant, given)) = done {
+                        self.tasks.ends(given.as_ref().map(drop).map_err(String::clone), renewals.len());
                         self.learn(&grant, given);
                     }
                 }
@@ -109,6 +122,7 @@ mod tests {
 
     use super::super::Metadata;
     use super::*;
+    use crate::background::Jobs;
 
     /// Returns scripted responses, last one first.
     #[derive(Debug)]
@@ -135,8 +149,10 @@ mod tests {
         let good = Grant::machine(&Metadata(Some("127.0.0.1:1".into())));
         let (publish, mut published) = tokio::sync::mpsc::unbounded_channel();
         let script = Script(Mutex::new(vec![(200, r#"{"access_token":"fresh-token","expires_in":3600}"#)]));
-        let keeper =
-            TokenRenewer::new(tokens.clone(), Arc::new(script), Box::new(move || publish.send(()).is_ok()));
+        let publish = Box::new(move || publish.send(()).is_ok());
+        let jobs = Jobs::default();
+        let job = jobs.register("token_renewal", "as tokens expire");
+        let keeper = TokenRenewer::new(tokens.clone(), Arc::new(script), publish, job.clone());
         let keeping = tokio::spawn(keeper.run());
         tokens.want(vec![good.clone()]);
         published.recv().await.unwrap();
@@ -146,6 +162,7 @@ mod tests {
         published.recv().await.unwrap();
         assert!(tokens.current(&bad, unix_ms()).unwrap_err().contains("metadata server"));
         assert_eq!(tokens.standing(&bad).unwrap().error.as_deref(), Some("127.0.0.1: nobody there"));
+        assert_eq!(job.failure().unwrap().1, "127.0.0.1: nobody there");
         keeping.abort();
     }
 

@@ -35,6 +35,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0022_sso.sql", include_str!("migrations/0022_sso.sql")),
     ("0023_outbox.sql", include_str!("migrations/0023_outbox.sql")),
     ("0024_alerts.sql", include_str!("migrations/0024_alerts.sql")),
+    ("0025_job_runs.sql", include_str!("migrations/0025_job_runs.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

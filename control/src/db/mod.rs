@@ -18,6 +18,7 @@ pub(crate) mod files;
 pub(crate) mod human_scope;
 pub(crate) mod idempotency;
 pub(crate) mod ids;
+pub(crate) mod jobs;
 pub(crate) mod key_check;
 pub(crate) mod keys;
 pub(crate) mod lock;

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::Vendor;
 use crate::actor::{Actor, Who};
+use crate::background::{Job, JobTasks};
 use crate::command::oauth::{BeginRefresh, KeepRefreshed, RefuseRefresh};
 use crate::command::{AdminWrite, Command, CommandRefusal};
 use crate::credential::oauth::{DueRefresh, OauthConnection, RefreshSchedule, TokenFailure, TokenSet};
@@ -26,30 +27,37 @@ pub(crate) struct Refresher {
     schedule: RefreshSchedule,
     vendor: Vendor,
     writer: WriterHandle,
+    /// Reports the refreshes.
+    tasks: JobTasks,
 }
 
 impl Refresher {
-    pub(crate) fn new(schedule: RefreshSchedule, vendor: Vendor, writer: WriterHandle) -> Self {
-        Self { schedule, vendor, writer }
+    pub(crate) fn new(schedule: RefreshSchedule, vendor: Vendor, writer: WriterHandle, job: Job) -> Self {
+        Self { schedule, vendor, writer, tasks: JobTasks::of(job) }
     }
 
     /// Refreshes tokens for as long as the future is polled.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         let mut refreshing = JoinSet::new();
         let mut is_owing = false;
         loop {
             for due in self.schedule.take_due(unix_ms()) {
+                self.tasks.begins();
                 let (vendor, writer) = (self.vendor.clone(), self.writer.clone());
                 refreshing.spawn(async move {
                     let result = refresh(&vendor, &writer, &due).await;
                     (due.connection.provider.clone(), result)
                 });
             }
-            let pause = self.schedule.pause_ms(unix_ms()).map_or(PAUSE_MAX, Duration::from_millis);
+            let now_ms = unix_ms();
+            let pause_ms = self.schedule.pause_ms(now_ms);
+            self.tasks.waits_until(pause_ms.map(|pause_ms| now_ms.saturating_add(pause_ms)));
+            let pause = pause_ms.map_or(PAUSE_MAX, Duration::from_millis);
             let pause = if is_owing { PAUSE_OWING } else { pause.min(PAUSE_MAX) };
             tokio::select! {
                 Some(done) = refreshing.join_next() => {
                     if let Ok((provider, result)) = done {
+                        self.tasks.ends(result.clone(), refreshing.len());
                         is_owing |= self.schedule.learn(&provider, result, unix_ms());
                     }
                 }

@@ -14,6 +14,7 @@ use shared::port::HttpClient;
 use tokio::task::JoinSet;
 
 pub(crate) use self::send::{Message, send};
+use crate::background::JobTasks;
 use crate::db::outbox::delivery::{Tried, due, record};
 use crate::db::readers::Readers;
 use crate::db::webhooks::WebhookRow;
@@ -28,6 +29,8 @@ pub(crate) struct Deliverer {
     pub(crate) writer: WriterHandle,
     pub(crate) keys: Arc<VaultKeys>,
     pub(crate) http: Arc<dyn HttpClient>,
+    /// Reports the tries.
+    pub(crate) tasks: JobTasks,
 }
 
 /// A delivery that is being tried.
@@ -41,7 +44,7 @@ struct Trying {
 
 impl Deliverer {
     /// Delivers for as long as the future is polled.
-    pub(crate) async fn run(self) {
+    pub(crate) async fn run(mut self) {
         let mut running = JoinSet::new();
         // The deliveries that are being tried, or whose outcome is not stored yet.
         let mut busy = BTreeSet::new();
@@ -57,10 +60,17 @@ impl Deliverer {
                 Some(done) = running.join_next() => {
                     let done = std::iter::once(done).chain(std::iter::from_fn(|| running.try_join_next()));
                     outcomes.extend(done.filter_map(Result::ok));
+                    self.report(&outcomes, running.len());
                 }
                 () = tokio::time::sleep(pause) => {}
             }
         }
+    }
+
+    /// Reports the outcomes of tries, after which `left` are running.
+    fn report(&mut self, outcomes: &[Tried], left: usize) {
+        let error = outcomes.iter().find_map(|tried| tried.error.clone());
+        self.tasks.ends(error.map_or(Ok(()), Err), left);
     }
 
     /// Stores the outcomes. Returns false if that fails; they are kept then.
@@ -89,12 +99,13 @@ impl Deliverer {
     }
 
     /// Starts the tries that are due, up to the limits.
-    async fn start_due(&self, running: &mut JoinSet<Tried>, busy: &mut BTreeSet<i64>) {
-        let rows = i64::try_from(busy.len() + PER_WEBHOOK_MAX).unwrap_or(i64::MAX);
-        let found = match self.readers.ask(move |db| due(db, unix_ms(), rows)).await {
+    async fn start_due(&mut self, running: &mut JoinSet<Tried>, busy: &mut BTreeSet<i64>) {
+        let found = match self.readers.ask(|db| due(db, unix_ms(), ROWS)).await {
             Ok(found) => found,
             Err(error) => {
                 tracing::debug!("cannot read the outbox: {error}");
+                self.tasks.begins();
+                self.tasks.ends(Err(format!("cannot read the outbox: {error}")), running.len());
                 return;
             }
         };
@@ -106,10 +117,11 @@ impl Deliverer {
                 PER_WEBHOOK_MAX.saturating_sub(numbers.iter().filter(|number| is_busy(number)).count());
             let new: Vec<_> = std::iter::zip(numbers, of_webhook.deliveries)
                 .filter(|(number, _)| !is_busy(number))
-                .take(free.min(AT_ONCE_MAX.saturating_sub(busy.len())))
+                .take(free)
                 .collect();
             for (number, delivery) in new {
                 busy.insert(number);
+                self.tasks.begins();
                 let webhook = of_webhook.webhook.clone();
                 let message = Message::of(&delivery.event, webhook.format);
                 let trying = Trying { webhook, message, failures: delivery.tries };
@@ -146,10 +158,11 @@ fn fraction() -> f64 {
     f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX)
 }
 
-/// Concurrent tries.
-const AT_ONCE_MAX: usize = 16;
-/// Concurrent tries of one webhook; one that receives in order has one.
+/// Concurrent tries of one webhook; one that receives in order has one. Each webhook has its own, so that receivers that
+/// hang do not delay others; the number of webhooks is bounded.
 const PER_WEBHOOK_MAX: usize = 4;
+/// The deliveries that are read for each webhook: those that are being tried, and as many new ones.
+const ROWS: i64 = 8;
 /// The interval at which the outbox is read while nothing happens.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_FAILING: Duration = Duration::from_secs(2);

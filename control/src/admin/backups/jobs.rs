@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use shared::clock::unix_ms;
 use tokio::sync::oneshot;
 
 use super::Backups;
-use crate::background::Job;
+use crate::background::{Job, sleep_until};
 use crate::backup;
 use crate::config::{Config, Schedule};
 use crate::writer::{FLUSH_TIME_MAX, WriterHandle};
@@ -19,17 +18,15 @@ pub(crate) struct ScheduledBackups {
     pub(crate) backups: Backups,
     pub(crate) schedule: Schedule,
     pub(crate) writer: WriterHandle,
-    pub(crate) job: Job,
 }
 
 impl ScheduledBackups {
     /// Makes backups for as long as the future is polled.
     pub(crate) async fn run(self) {
         while let Some(next) = self.schedule.next(unix_ms()) {
-            self.job.waits_until(next);
+            self.backups.job.waits_until(next);
             sleep_until(next).await;
-            self.job.begins();
-            self.job.ends(self.make().await);
+            self.make().await;
         }
         tracing::warn!(
             "LLMGW_BACKUP_SCHEDULE: no time within four years matches it; no backups are made by schedule"
@@ -37,16 +34,21 @@ impl ScheduledBackups {
         std::future::pending().await
     }
 
-    async fn make(&self) -> Result<(), String> {
-        let making = self.backups.begin().ok_or("another backup was running")?;
+    async fn make(&self) {
+        let Some(making) = self.backups.begin() else {
+            tracing::info!("no backup is made by schedule, because another one is running");
+            return;
+        };
         self.writer.flush(FLUSH_TIME_MAX).await;
         let (done, end) = oneshot::channel();
-        making.spawn(self.writer.clone(), done).map_err(|error| error.to_string())?;
-        end.await.unwrap_or_else(|_| Err("the backup was interrupted".to_owned()))
+        match making.spawn(self.writer.clone(), done) {
+            Ok(()) => drop(end.await),
+            Err(error) => tracing::error!("the backup failed: {error}"),
+        }
     }
 }
 
-/// Rehearses the restore of the newest archive: shortly after the start, and once a day.
+/// Rehearses the restore of the newest archive: shortly after the start, once a day, and hourly after a failure.
 #[derive(Debug)]
 pub(crate) struct Rehearsals {
     pub(crate) config: Arc<Config>,
@@ -61,8 +63,10 @@ impl Rehearsals {
             self.job.waits_until(next);
             sleep_until(next).await;
             self.job.begins();
-            self.job.ends(self.rehearse().await);
-            next = unix_ms().saturating_add(DAY_MS);
+            let rehearsed = self.rehearse().await;
+            let pause_ms = if rehearsed.is_ok() { DAY_MS } else { RETRY_MS };
+            self.job.ends(rehearsed);
+            next = unix_ms().saturating_add(pause_ms);
         }
     }
 
@@ -93,18 +97,8 @@ impl Rehearsals {
     }
 }
 
-/// Waits until the clock shows `at_ms`. Bounded sleeps, so that a clock that is set is noticed.
-async fn sleep_until(at_ms: u64) {
-    loop {
-        let left = at_ms.saturating_sub(unix_ms());
-        if left == 0 {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(left).min(PAUSE_MAX)).await;
-    }
-}
-
 /// The first rehearsal does not compete with the start.
 const AFTER_START_MS: u64 = 10_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
-const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A newer archive may be sound.
+const RETRY_MS: u64 = 60 * 60 * 1_000;

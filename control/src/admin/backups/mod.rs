@@ -21,10 +21,11 @@ use tokio::sync::{Semaphore, oneshot};
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::{Actor, Who};
+use crate::background::{Job, Jobs};
 use crate::backup::{self, Archive, BackupError};
 use crate::command::audit_only::AuditOnly;
 use crate::command::{AdminWrite, Done};
-use crate::config::Config;
+use crate::config::{Config, Schedule};
 use crate::db::audit::AuditEntry;
 use crate::publish::Touched;
 use crate::writer::WriterHandle;
@@ -52,15 +53,16 @@ pub(crate) struct Backups {
     dir: PathBuf,
     kept: u32,
     now: Arc<Mutex<Now>>,
+    /// Reports each backup, also those that are not made by schedule.
+    job: Job,
     /// One permit for each download that may run.
     downloads: Arc<Semaphore>,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Now {
     is_running: bool,
     is_checking: bool,
-    last_failure: Option<BackupFailure>,
     last_good_at_ms: Option<u64>,
 }
 
@@ -70,7 +72,7 @@ struct Now {
 pub(crate) struct BackupState {
     /// The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none.
     last_good_at_ms: Option<u64>,
-    /// The failure of the last backup since the start of the gateway; null if it succeeded.
+    /// The failure of the last backup; null if it succeeded.
     last_failure: Option<BackupFailure>,
 }
 
@@ -85,18 +87,26 @@ struct BackupFailure {
 
 impl Backups {
     /// Backups of the configured state.
-    pub(crate) fn of(config: &Config) -> Self {
-        let (dir, kept) = (config.state_dir.clone(), config.lifetimes.backups_kept);
-        let backups =
-            Self { dir, kept, now: Arc::default(), downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)) };
+    pub(crate) fn of(config: &Config, jobs: &Jobs) -> Self {
+        let interval = config.backup_schedule.as_ref().map_or("on request", Schedule::text);
+        let backups = Self {
+            dir: config.state_dir.clone(),
+            kept: config.lifetimes.backups_kept,
+            now: Arc::default(),
+            job: jobs.register("backup", interval),
+            downloads: Arc::new(Semaphore::new(DOWNLOADS_MAX)),
+        };
         backups.look();
         backups
     }
 
     /// Returns the last backups that are known.
     pub(crate) fn state(&self) -> BackupState {
-        let Now { last_good_at_ms, last_failure, .. } = self.now();
-        BackupState { last_good_at_ms, last_failure }
+        BackupState { last_good_at_ms: self.now().last_good_at_ms, last_failure: self.last_failure() }
+    }
+
+    fn last_failure(&self) -> Option<BackupFailure> {
+        self.job.failure().map(|(at_ms, message)| BackupFailure { at_ms, message })
     }
 
     /// Reads which archive is the last intact one.
@@ -113,20 +123,24 @@ impl Backups {
         self.now.lock().unwrap_or_else(PoisonError::into_inner).last_good_at_ms = last_good_at_ms;
     }
 
-    /// Returns the failure of the last backup since the start of the gateway, if it failed.
+    /// Returns the reason why the last backup failed, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.now().last_failure.map(|failure| failure.message)
+        self.job.failure().map(|(_, why)| why)
     }
 
     fn now(&self) -> Now {
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        *self.now.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks a backup as running. Returns `None` if one already is.
     fn begin(&self) -> Option<RunningBackup> {
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
         let is_first = !std::mem::replace(&mut now.is_running, true);
-        is_first.then(|| RunningBackup(self.clone()))
+        drop(now);
+        is_first.then(|| {
+            self.job.begins();
+            RunningBackup { backups: self.clone(), outcome: Err("the backup was interrupted".to_owned()) }
+        })
     }
 
     /// Starts a thread that verifies archives of the state, whose directory `work` receives. Returns a receiver that
@@ -148,20 +162,19 @@ impl Backups {
         started.map_err(|error| tracing::warn!("backups cannot be checked: {error}")).ok()?;
         Some(end)
     }
-
-    fn note(&self, failure: Option<String>) {
-        let failure = failure.map(|message| BackupFailure { at_ms: unix_ms(), message });
-        self.now.lock().unwrap_or_else(PoisonError::into_inner).last_failure = failure;
-    }
 }
 
-/// A running backup. Dropping it allows the next one to start, however this one ended.
+/// A running backup. Dropping it reports its outcome and allows the next one to start.
 #[derive(Debug)]
-struct RunningBackup(Backups);
+struct RunningBackup {
+    backups: Backups,
+    outcome: Result<(), String>,
+}
 
 impl Drop for RunningBackup {
     fn drop(&mut self) {
-        self.0.now.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
+        self.backups.job.ends(std::mem::replace(&mut self.outcome, Ok(())));
+        self.backups.now.lock().unwrap_or_else(PoisonError::into_inner).is_running = false;
     }
 }
 
@@ -176,18 +189,16 @@ impl Drop for RunningCheck {
 }
 
 impl RunningBackup {
-    /// Runs the backup on its own thread, and sends its outcome to `done`.
-    fn spawn(self, writer: WriterHandle, done: oneshot::Sender<Result<(), String>>) -> io::Result<()> {
+    /// Runs the backup on its own thread, and drops `done` when it has ended.
+    fn spawn(mut self, writer: WriterHandle, done: oneshot::Sender<()>) -> io::Result<()> {
         let make = move || {
-            let outcome = backup::create(&self.0.dir, self.0.kept);
+            let outcome = backup::create(&self.backups.dir, self.backups.kept);
             if let Err(error) = &outcome {
                 tracing::error!("the backup failed: {error}");
             }
-            let failure = outcome.as_ref().err().map(BackupError::to_string);
-            self.0.note(failure.clone());
-            self.0.look();
-            drop(self);
-            let _ = done.send(failure.map_or(Ok(()), Err));
+            self.outcome = outcome.as_ref().map(drop).map_err(BackupError::to_string);
+            self.backups.look();
+            drop((self, done));
             let audit = match outcome {
                 Ok(archive) => AuditEntry::done("backup.finish", "backup", &archive.name),
                 Err(error) => AuditEntry::done("backup.finish", "backup", "")
@@ -216,7 +227,7 @@ struct BackupPage {
     /// True while archives are being verified; until that ends, `fault` and `checked_at_ms` are those of the last
     /// check.
     is_checking: bool,
-    /// The failure of the last backup since the start of the gateway; null if it succeeded.
+    /// The failure of the last backup; null if it succeeded.
     last_failure: Option<BackupFailure>,
     /// The number of archives that are kept.
     kept: u32,
@@ -242,7 +253,8 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     {
         data = archives(backups).await?;
     }
-    let Now { is_running, is_checking, last_failure, .. } = backups.now();
+    let Now { is_running, is_checking, .. } = backups.now();
+    let last_failure = backups.last_failure();
     json(&BackupPage { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
 }
 
@@ -278,10 +290,7 @@ async fn create(mut call: Call<'_>) -> Result<Response<Body>, ApiError> {
     // Requests learn the outcome from `GET backups`.
     let (done, _) = oneshot::channel();
     if let Err(error) = making.spawn(call.app.writer.clone(), done) {
-        let why = error.to_string();
-        let refused = failed(&why);
-        backups.note(Some(why));
-        return Err(refused);
+        return Err(failed(&error.to_string()));
     }
     Ok(begun)
 }

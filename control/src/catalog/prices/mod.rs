@@ -61,6 +61,14 @@ impl PriceList {
         }
     }
 
+    /// Reads the list in the state directory; `None` if there is none.
+    pub(crate) fn of_file(path: &Path) -> Result<Option<Self>, String> {
+        let bytes =
+            read_bounded(path, BYTES_MAX).map_err(|error| format!("prices.json cannot be read: {error}"))?;
+        let list = bytes.map(|bytes| Self::read(&bytes)).transpose();
+        list.map_err(|why| format!("prices.json is not a price list: {why}"))
+    }
+
     /// Parses a list, which must have a date and models.
     pub(crate) fn read(bytes: &[u8]) -> Result<Self, String> {
         let list: Self = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
