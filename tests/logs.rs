@@ -56,7 +56,10 @@ async fn with_files(upstream: &Upstream, format: &str) -> (Gateway, PathBuf) {
         .env("LLMGW_LOG_FORMAT", format)
         .env("LLMGW_LOG_REQUESTS", "true");
     let folder = setup.state().join("logs");
-    (setup.start().await, folder)
+    let gateway = setup.start().await;
+    let has_file = || fs::read_dir(&folder).unwrap().next().map(drop);
+    wait::eventually("a log file", async || has_file()).await;
+    (gateway, folder)
 }
 
 /// Returns the one log file in `folder`.
