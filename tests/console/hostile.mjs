@@ -63,8 +63,9 @@ function fieldsOf(gateway, key, project) {
     "tags": (text) => chat("hi", {}, { "x-llmgw-tags": `job=${header(text).replace(/[^\x20-\xff]/g, "")}` }),
     "request id": (text) => chat("hi", {}, { "x-request-id": header(text) }),
     "unknown member": (text) => chat("hi", { [text]: 1 }),
-    "error of an upstream": (_, kind) => chat(`error ${kind}`),
+    // Errors come last: they open the circuit.
     "answer, model, id, tier and finish of an upstream": (_, kind) => chat(`answer ${kind}`),
+    "error of an upstream": (_, kind) => chat(`error ${kind}`),
     "name of a project": (name) => create("projects", { name }),
     "name of a human": (name) => create("principals", { name, email: `${name}@example.org` }),
     "name of a key": (name) => create("keys", { name, project }),
@@ -74,7 +75,7 @@ function fieldsOf(gateway, key, project) {
     "name of a webhook": (name) => create("webhooks", { name, url: "https://hooks.example.org/x", kinds: ["provider_down"] }),
     "name of an extension": (name) => create("extensions", { name, url: "http://127.0.0.1:9", secret: "0123456789abcdef0123456789abcdef" }),
     "model of a catalog correction": (model) => create("catalog/overrides", { provider: "hostile", model, facts: { display_name: model } }),
-    "administrator key of a sign-in": (key) => create("session", { key }),
+    "administrator key of a sign-in": (key) => fetch(`${gateway.origin}/admin/api/session`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ key }) }).then(({ status }) => status),
   };
 }
 
@@ -94,9 +95,13 @@ const harmed = (page) =>
     const found = [];
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-      if (node.data.includes("\u0000")) found.push(`a NUL in ${node.parentElement.outerHTML.slice(0, 80)}`);
-      // Within an isolate an override ends with it.
-      if (/[\u202a-\u202e\u2066-\u2069]/.test(node.data)) found.push(`an override in ${node.parentElement.outerHTML.slice(0, 120)}`);
+      if (node.data.endsWith("\u0000")) found.push(`a NUL ends ${node.parentElement.outerHTML.slice(0, 80)}`);
+      if (!/[\u202a-\u202e\u2066-\u2069]/.test(node.data)) continue;
+      // An override ends with the block or the isolate that it is in: nothing else may stand there.
+      let isolate = node.parentElement;
+      while (getComputedStyle(isolate).display.startsWith("inline") && !/isolate|plaintext/.test(getComputedStyle(isolate).unicodeBidi)) isolate = isolate.parentElement;
+      const beside = isolate.textContent.replace(node.data, "").trim();
+      if (beside) found.push(`an override turns "${beside.slice(0, 60)}" in ${isolate.outerHTML.slice(0, 120)}`);
     }
     for (const row of document.querySelectorAll("main tr, main li")) if (row.getBoundingClientRect().height > 400) found.push(`a row of ${row.getBoundingClientRect().height} px: ${row.innerText.slice(0, 60)}`);
     return found;
@@ -140,9 +145,9 @@ async function names_of_files_are_harmless(gateway, browser) {
   for (const name of ["turned \u202e txet.wav", `${"W".repeat(240)}.wav`]) {
     await page.goto(`${browser.origin}/console/playground?path=transcription&model=hostile%2Fplain`);
     await settled(page);
-    await page.locator("input[type=file]").setInputFiles({ name, mimeType: "audio/wav", buffer: Buffer.from("RIFF") });
-    await page.keyboard.press("Control+Enter");
-    await page.locator(".result .answer, .result [role=alert]").first().waitFor();
+    await page.getByLabel("Recording").setInputFiles({ name, mimeType: "audio/wav", buffer: Buffer.from("RIFF") });
+    await page.getByRole("button", { name: "Send Ctrl Enter", exact: true }).click();
+    await page.locator(".result .answer, .result .code, .result [role=alert]").first().waitFor();
     for (const tab of ["Route trace", "What was sent", "Raw stream"]) {
       await page.getByRole("button", { name: tab, exact: true }).click();
       await settled(page);

@@ -24,7 +24,7 @@ async function pathsOf(gateway) {
 
 /** The pages that can be empty, with a filter that finds nothing where they never are. */
 const EMPTY = [
-  "/", "/requests", "/requests?outcome=cut", "/usage", "/usage?by=client&figure=outcomes", "/usage?key=none", "/providers?state=faulty", "/providers?tab=extensions", "/routes", "/models?q=none", "/access", "/access?tab=humans", "/keys", "/keys?state=revoked", "/quotas", "/connect", "/alerts", "/alerts?state=open", "/webhooks", "/outbox", "/audit?action=none", "/backups", "/settings?q=nothing-like-it",
+  "/", "/requests", "/requests?outcome=cut", "/usage", "/usage?by=client&figure=outcomes", "/usage?key=none", "/providers?state=faulty", "/providers?tab=extensions", "/models?q=none", "/access", "/access?tab=humans", "/keys", "/keys?state=revoked", "/quotas", "/connect", "/alerts", "/alerts?state=open", "/webhooks", "/outbox", "/audit?action=none", "/backups", "/settings?q=nothing-like-it",
 ];
 /** Of them those whose content is more than a list. */
 const SPOKEN = ["/", "/usage?by=client&figure=outcomes", "/connect"];

@@ -198,7 +198,7 @@ function ObjectOf({ of }: { of: AuditRecord }) {
           {name ?? of.object_id}
         </a>
       ) : (
-        <span class={look}>{name ?? of.object_id}</span>
+        <bdi class={look}>{name ?? of.object_id}</bdi>
       )}
     </span>
   );
