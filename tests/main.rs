@@ -56,6 +56,7 @@ mod media;
 mod memory;
 mod memory_dumps;
 mod messages;
+mod metrics;
 mod models;
 mod money;
 mod names;
