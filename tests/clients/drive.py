@@ -61,6 +61,9 @@ policies:
     circuit_failure_threshold: 0    # and scenes that fail do not close the way for others
 """
 
+# The origin to which vendors send browsers back; no name is resolved.
+SETTINGS = {"LLMGW_OAUTH_PUBLIC_BASE_URL": "https://llm.example.com"}
+
 
 def raise_loopback():
     """Brings the loopback device up, which is down in a new network namespace."""
@@ -98,7 +101,8 @@ def drive(arguments, directory):
         upstream = server.wait_for(r"listening on (\S+)", 30)
         origin = f"{upstream}/direct"
         if not arguments.direct:
-            gateway, origin = start_gateway(arguments.gateway, CONFIG.format(upstream=upstream), key, directory)
+            config = CONFIG.format(upstream=upstream)
+            gateway, origin = start_gateway(arguments.gateway, config, key, directory, SETTINGS)
         env = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         env |= {
             "LLMGW_TEST_ORIGIN": origin,

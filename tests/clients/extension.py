@@ -13,15 +13,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 import anthropic
+import httpx
 import openai
 
 from common import DIRECT, KEY, ORIGIN, Suite, equal, eventually, finish, holds
 
 SUITE = Suite("reference extension")
-EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples" / "extension.py"
+EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "docs" / "examples"
 SECRET = "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
 TEXT = "one two three four five"
 openai_client = openai.OpenAI(base_url=f"{ORIGIN}/v1", api_key=KEY, max_retries=0, timeout=60)
@@ -40,12 +42,12 @@ def admin(method, path, body=None):
 
 
 class Running:
-    """The reference extension as a process, at `address`."""
+    """A reference extension as a process, at `address`."""
 
-    def __init__(self, address, pause="0.002"):
+    def __init__(self, address, pause="0.002", example="extension.py"):
         self.address = address
-        env = {"PATH": os.environ["PATH"], "LLMGW_SECRET": SECRET, "WORD_PAUSE": pause}
-        self.child = subprocess.Popen([sys.executable, str(EXAMPLE), address], env=env, stderr=subprocess.DEVNULL)
+        env = {"PATH": os.environ["PATH"], "LLMGW_SECRET": SECRET, "WORD_PAUSE": pause, "CREDENTIAL_LIFE": "5"}
+        self.child = subprocess.Popen([sys.executable, str(EXAMPLES / example), address], env=env, stderr=subprocess.DEVNULL)
         eventually(f"the extension listens on {address}", self.listens, 30)
 
     def connect(self):
@@ -183,6 +185,66 @@ def an_extension_that_dies_is_replaced_by_the_other_provider():
         holds(error.status_code >= 500, error)
     else:
         raise AssertionError("a dead extension has answered")
+
+
+@SUITE.check(gateway_only=True)
+def an_extension_that_is_killed_in_a_stream_ends_it_without_failover():
+    slow = Running(free_address(), pause="0.2")
+    admin("PATCH", "extensions/words", {"url": url(slow.address)})
+    stream = openai_client.chat.completions.create(**chat("words-first", "word " * 300), stream=True)
+    next(chunk for chunk in stream if chunk.choices and chunk.choices[0].delta.content)
+    slow.stop()
+    words = []
+    try:
+        words += [chunk.choices[0].delta.content for chunk in stream if chunk.choices]
+    except (openai.APIError, httpx.HTTPError):
+        pass
+    else:
+        raise AssertionError("the stream has ended as if it were complete")
+    holds(all(word is None or "word" in word for word in words), words)
+    equal(held(), 0, "attempts in flight")
+    equal(streamed("words-first", "scene:hello")[0], "Hello, wörld 🌍!", "the other provider serves")
+
+
+class Visit(urllib.request.HTTPRedirectHandler):
+    """A visit of a page that returns the address to which it redirects."""
+
+    def redirect_request(self, request, fp, code, msg, headers, newurl):
+        return None
+
+    def location(self, address):
+        try:
+            urllib.request.build_opener(self).open(address, timeout=60)
+        except urllib.error.HTTPError as answer:
+            return answer.headers["location"]
+        raise AssertionError("the page does not redirect")
+
+
+@SUITE.check(gateway_only=True)
+def a_human_signs_in_to_the_example_with_accounts():
+    signed_in = Running(free_address(), example="extension_with_accounts.py")
+    ada = admin("POST", "principals", {"name": "Ada"})["id"]
+    home = admin("POST", "projects", {"name": "home"})["id"]
+    admin("PUT", f"projects/{home}/members/{ada}", {"role": "owner"})
+    key = admin("POST", "keys", {"name": "hers", "project": home, "acts_as": ada})["key"]
+    admin("POST", "extensions", {"name": "accounts", "url": url(signed_in.address), "secret": SECRET})
+    equal(admin("POST", "extensions/accounts/probe", {})["providers"][0]["credential"], "sign_in", "its credential")
+    provider = {"id": "private", "type": "extension", "extension": "accounts", "extension_provider": "words"}
+    admin("POST", "providers", {**provider, "auth": "oauth", "owner": ada, "models": ["echo"]})
+    head = {"x-api-key": KEY, "content-type": "application/json"}
+    request = urllib.request.Request(f"{ORIGIN}/admin/api/providers/private/oauth/start", b"{}", head)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        page, cookie = json.load(answer)["authorize_url"], answer.headers["set-cookie"].split(";")[0]
+    callback = Visit().location(page).removeprefix("https://llm.example.com")
+    request = urllib.request.Request(ORIGIN + callback, headers={"cookie": cookie})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        holds("is connected as guest" in answer.read().decode(), "the page of the callback")
+    hers = openai.OpenAI(base_url=f"{ORIGIN}/v1", api_key=key, max_retries=0, timeout=60)
+    equal(hers.chat.completions.create(**chat("private/echo")).choices[0].message.content, TEXT, "the answer")
+    sign_in = lambda: admin("GET", "providers/private")["sign_in"]
+    eventually("the credential is renewed", lambda: sign_in()["refreshed_at_ms"] is not None, 60)
+    equal(hers.chat.completions.create(**chat("private/echo")).choices[0].message.content, TEXT, "the answer after it")
+    signed_in.stop()
 
 
 @SUITE.check(gateway_only=True)

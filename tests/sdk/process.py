@@ -71,8 +71,8 @@ def wait_until_answers(url, process, seconds):
     raise SystemExit(process.complaint(f"gave no answer at {url} within {seconds} s"))
 
 
-def start_gateway(binary, config, key, directory):
-    """Starts the gateway with this configuration; returns it and its address."""
+def start_gateway(binary, config, key, directory, settings=None):
+    """Starts the gateway with this configuration and these further variables; returns it and its address."""
     path = pathlib.Path(directory, "gateway.yaml")
     path.write_text(config)
     env = {name: value for name, value in os.environ.items() if not name.startswith("LLMGW_")}
@@ -82,6 +82,7 @@ def start_gateway(binary, config, key, directory):
         "LLMGW_STATE_DIR": str(pathlib.Path(directory, "state")),
         "LLMGW_CONFIG": str(path),
         "LLMGW_PORT": "0",
+        **(settings or {}),
     }
     gateway = Process("the gateway", [binary, "serve"], env)
     origin = gateway.wait_for(r"listening on (http://127\.0\.0\.1:\d+)", 30)

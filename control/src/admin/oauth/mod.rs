@@ -285,7 +285,7 @@ fn cookie(tickets: &FlowTickets, is_tls: bool) -> Result<HeaderValue, ApiError> 
 }
 
 fn not_begun(lacking: &str, failure: &TokenFailure) -> ApiError {
-    let message = format!("The vendor returned no {lacking}: {}.", failure.text());
+    let message = format!("The vendor returned no {lacking}: {}.", failure.text().trim_end_matches('.'));
     ApiError::new(ErrorKind::UpstreamUnreachable, message)
 }
 
