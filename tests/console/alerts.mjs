@@ -162,6 +162,7 @@ export const alertChecks = {
     const entry = page.getByRole("navigation", { name: "Console", exact: true }).getByRole("link", { name: /^Alerts/ });
     const red = entry.locator(".count.bad");
     await red.waitFor();
+    await page.getByRole("link", { name: /^\d open alerts?$/ }).waitFor();
     await entry.press("Enter");
     const rows = page.getByRole("row", { name: /key_expiring.*ends tomorrow/ });
     await rows.nth(1).waitFor();

@@ -1,4 +1,5 @@
 // What a person has to decide: open alerts, backups that are too old, limits that are nearly used up, requests that no sum contains.
+import { openAlerts } from "../../api/open_alerts";
 import { useResource } from "../../api/resource";
 import type { Alert, BackupState, GatewayState, OpenAlerts, Page as PageOf, Quota } from "../../api/types";
 import { href } from "../../app/router";
@@ -87,7 +88,9 @@ export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAl
 export function NeedsYou(props: Props) {
   const hasFailed = props.state?.backup.last_failure != null;
   const alerts = useResource<PageOf<Alert>>(hasFailed ? "alerts?kind=backup_failed&limit=1" : null);
-  const needs = needsOf({ ...props, backupAlert: alerts.data.value?.data[0] });
+  // The live stream counts on; the navigation shows the same number.
+  const state = props.state && { ...props.state, alerts: openAlerts.value ?? props.state.alerts };
+  const needs = needsOf({ ...props, state, backupAlert: alerts.data.value?.data[0] });
   return (
     <Card title="Needs you" aside={needs.length > 0 && <span class="tag num">{count(needs.length)}</span>}>
       {needs.length === 0 ? (
