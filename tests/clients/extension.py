@@ -46,7 +46,8 @@ class Running:
 
     def __init__(self, address, pause="0.002", example="extension.py"):
         self.address = address
-        env = {"PATH": os.environ["PATH"], "LLMGW_SECRET": SECRET, "WORD_PAUSE": pause, "CREDENTIAL_LIFE": "5"}
+        env = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1", "LLMGW_SECRET": SECRET}
+        env |= {"WORD_PAUSE": pause, "CREDENTIAL_LIFE": "5"}
         self.child = subprocess.Popen([sys.executable, str(EXAMPLES / example), address], env=env, stderr=subprocess.DEVNULL)
         eventually(f"the extension listens on {address}", self.listens, 30)
 
