@@ -139,9 +139,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let (recent, metrics) = (Arc::clone(meter.recent()), Arc::clone(meter.metrics()));
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
-    let handle = writer.handle();
-    let reloader = reloader(params.config, handle.clone());
-    let door_readers = readers.weak();
+    let reloader = reloader(params.config, writer.handle());
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
@@ -149,7 +147,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let otlp = traces.as_ref().map(|(_, status)| Arc::clone(status));
     let app = App {
         snapshot: params.reader,
-        gate: Arc::clone(&gate),
+        gate,
         readers,
         keys,
         counters,
@@ -158,7 +156,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         exports: Exports::new(files),
         live,
         observer,
-        writer: handle,
+        writer: writer.handle(),
         journal,
         metrics,
         backups,
@@ -183,14 +181,24 @@ pub fn start(params: Params) -> io::Result<Control> {
         http: params.http,
         traces,
     };
+    let reloading = reloader.start(&params.alarm)?;
+    let (door, thread, stop) = open_door(app, &params.alarm)?;
+    let (readers, telemetry) = (reader_threads, telemetry_thread);
+    Ok(Control { door, thread, stop, readers, otlp, reloading, writer, checkpoints, telemetry, lock })
+}
+
+/// Starts the control thread. Returns the handle for requests, the thread, and the sender that ends it.
+fn open_door(
+    app: App,
+    alarm: &Alarm,
+) -> io::Result<(Arc<ControlHandle>, JoinHandle<()>, oneshot::Sender<()>)> {
     let (visits, arriving) = mpsc::channel(VISITS_MAX + STRANGERS_MAX + HOLDERS_MAX + SCRAPES_MAX);
     let (refusals, counter) = refusals::channel();
     let (stop, stopped) = oneshot::channel();
-    let reloading = reloader.start(&params.alarm)?;
-    let thread = spawn(app, &params.alarm, arriving, (counter, stopped))?;
-    let door = Arc::new(ControlHandle { visits, gate, readers: door_readers, refusals, rooms: Rooms::new() });
-    let (readers, telemetry) = (reader_threads, telemetry_thread);
-    Ok(Control { door, thread, stop, readers, otlp, reloading, writer, checkpoints, telemetry, lock })
+    let (gate, readers) = (Arc::clone(&app.gate), app.readers.weak());
+    let thread = spawn(app, alarm, arriving, (counter, stopped))?;
+    let door = ControlHandle { visits, gate, readers, refusals, rooms: Rooms::new() };
+    Ok((Arc::new(door), thread, stop))
 }
 
 /// Builds the authentication of the admin API.
