@@ -70,6 +70,10 @@ export const operateChecks = {
     await page.reload();
     await row.waitFor();
     assert.equal(await page.getByLabel("Layer").inputValue(), "environment", "the address keeps the filter");
+    const { jobs } = await gateway.api("GET", "state");
+    const listed = page.getByRole("group", { name: "Periodic jobs" }).locator("tbody td:first-child");
+    await listed.first().waitFor();
+    assert.deepEqual(await listed.allInnerTexts(), jobs.map((job) => job.name));
     const { settings } = await gateway.api("GET", "config");
     await page.goto(`${browser.origin}/console/backups`);
     await page.getByRole("link", { name: "LLMGW_BACKUP_KEEP" }).click();

@@ -8,6 +8,7 @@ import { Empty, Loaded } from "../part/feedback";
 import { Select, Text } from "../part/form";
 import { ago, capital, day, moment, UNKNOWN, zoneName } from "../part/format";
 import { Card, Facts, Page } from "../part/page";
+import { JobsCard } from "./jobs";
 
 export function SettingsPage() {
   const config = useResource<Config>("config");
@@ -29,6 +30,7 @@ export function SettingsPage() {
           {config.data.value && <PolicyCard of={config.data.value.policies} />}
         </div>
       </div>
+      {state && <JobsCard of={state.jobs} />}
     </Page>
   );
 }
