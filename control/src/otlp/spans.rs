@@ -71,7 +71,7 @@ fn request_attributes(event: &UsageEvent) -> Vec<Attribute> {
 /// Returns the kind of the error, or the outcome of an exchange that was not completed.
 fn error_type(event: &UsageEvent) -> Option<&'static str> {
     let outcome = Some(event.outcome).filter(|outcome| *outcome != Outcome::Completed);
-    event.error.map(names::error).or(outcome.map(Outcome::name))
+    event.error.map(names::error).or_else(|| outcome.map(Outcome::name))
 }
 
 /// Returns the event of a target that was considered and skipped.
