@@ -82,12 +82,12 @@ export const alertChecks = {
     await until(() => at.seen.length > 0, "no message arrived");
     const page = await browser.signedIn(gateway.key, `/webhooks?webhook=${made.id}`);
     const dialog = page.getByRole("dialog", { name: "Webhook pager" });
-    await dialog.getByRole("row", { name: /pending.*disk_low.*503/ }).waitFor();
+    await dialog.getByRole("row", { name: /pending.*disk_low.*503/i }).waitFor();
     assert.deepEqual(await axe(page), []);
     at.status = 204;
     await button(dialog, "Retry disk_low to pager").press("Enter");
     await until(() => at.seen.length > 1, "nothing was retried");
-    await dialog.getByRole("row", { name: /delivered.*disk_low/ }).waitFor();
+    await dialog.getByRole("row", { name: /delivered.*disk_low/i }).waitFor();
     await act(dialog, "pager", "Rotate the secret");
     const question = page.getByRole("dialog", { name: "Rotate the secret of pager?" });
     await question.getByText("messages carry two signatures").waitFor();
@@ -114,7 +114,7 @@ export const alertChecks = {
     assert.deepEqual(await axe(page), []);
     await form.getByLabel("Longest pause after a failure (s)").fill("30");
     await button(form, "Save").click();
-    await page.getByRole("row", { name: /pager of the night.*slack.*yes.*paused/ }).waitFor();
+    await page.getByRole("row", { name: /pager of the night.*slack.*yes.*paused/i }).waitFor();
     const now = await gateway.api("GET", `webhooks/${made.id}`);
     assert.deepEqual([now.retry_seconds, now.url], [30, made.url], "the address is kept");
     await act(page, "pager of the night", "Delete");
