@@ -2276,7 +2276,7 @@ export type RegistryEntry = {
   /** The URL of its documentation. */
   docs: string;
   /** Its `gen_ai.provider.name` in OpenTelemetry, if it differs from that of its kind. */
-  genai_name?: string;
+  genai_name?: string | null;
   /** The value of `registry_id`. */
   id: string;
   /** Features of the Responses API that it lacks, as in `shared::routing::ProviderInstance::lacks`. */
