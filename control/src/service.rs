@@ -114,7 +114,6 @@ pub struct Control {
 }
 
 /// Publishes the first snapshot and starts the threads.
-#[expect(clippy::too_many_lines, reason = "it lists the parts of the control plane, and has no branches")]
 pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
     meter.begin();
