@@ -94,7 +94,7 @@ async fn until(flow: &mut Flow, text: &str) -> String {
     wait::within(wait::PATIENCE, text, async {
         let mut all = String::new();
         while !all.contains(text) {
-            all.push_str(&String::from_utf8(flow.event().await.bytes.to_vec()).unwrap());
+            all.push_str(std::str::from_utf8(&flow.event().await.bytes).unwrap());
         }
         all
     })
