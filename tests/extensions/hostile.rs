@@ -171,6 +171,28 @@ async fn an_endpoint_survives_every_lie_of_an_extension() {
     assert_eq!(rig.gateway.client().chat(chat::request("own/m")).await.status, 200, "it serves on");
 }
 
+/// The head of an answer has the provider's `timeout`, whether nothing of it arrives or a part.
+#[tokio::test]
+async fn a_slow_head_of_an_extension_is_cut_and_fails_over() {
+    let rig = Rig::start().await;
+    rig.admin.done("PATCH", "providers/own", json!({"timeout": 0.2})).await;
+    let part = Answer::new().send("HTTP/1.1 200 OK\r\ncontent-type: appl").hang();
+    for (round, slow) in [Answer::hang_forever(), part].into_iter().enumerate() {
+        rig.extension.then(slow);
+        let served = rig.gateway.client().chat(chat::request("line")).await;
+        assert_eq!(served.json()["choices"][0]["message"]["content"], "from the other", "{served:?}");
+        rig.extension.closed(2 * round).await;
+        rig.extension.then(Answer::hang_forever());
+        let mut flow = rig.gateway.client().chat_flow(chat::stream_request("line")).await;
+        assert_eq!((flow.status, flow.rest().await.1), (200, true));
+    }
+    let records = rig.gateway.records(4).await;
+    assert!(
+        records.iter().all(|record| record["provider"] == "up" && record["attempts"] == 2),
+        "{records:?}"
+    );
+}
+
 /// A missing usage is estimated, and IDs and models that the extension makes up stay within its answer.
 #[tokio::test]
 async fn an_answer_without_usage_and_with_foreign_ids_is_served_and_recorded() {

@@ -1,8 +1,10 @@
 //! Extensions: services outside the process that provide models in a documented protocol (ADM-7).
 
 mod hostile;
+mod issuer;
 mod records;
 mod relay;
+mod sign_in;
 
 use std::path::{Path, PathBuf};
 
