@@ -100,8 +100,14 @@ impl ExchangeSums {
         self.sets.clear();
     }
 
+    /// Adds the sums of `other`: first those with the names of a provider and a model, so that sets of [`OTHER`] models
+    /// leave them room.
     fn merge(&mut self, other: &Self) {
-        for theirs in other.sets.values() {
+        let mut sets: Vec<_> = other.sets.values().collect();
+        sets.sort_unstable_by_key(|set| {
+            (*set.labels.model == *OTHER, *set.labels.provider == *OTHER, &set.labels)
+        });
+        for theirs in sets {
             let SetLabels { operation, provider, model } = &theirs.labels;
             let mine = self.set(operation, provider, model);
             for (mine, theirs) in mine.figures.iter_mut().zip(&theirs.figures) {
