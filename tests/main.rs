@@ -61,6 +61,7 @@ mod models;
 mod money;
 mod names;
 mod oauth;
+mod otlp_metrics;
 mod outbox;
 mod own_key;
 mod people;

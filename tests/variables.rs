@@ -116,6 +116,10 @@ const PROOFS: &[(&str, Test)] = &[
     ("OTEL_SDK_DISABLED", Test("traces.rs", WRONG_EXPORT)),
     ("OTEL_EXPORTER_OTLP_ENDPOINT", Test("traces.rs", "traced")),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Test("traces.rs", "a_stop_exports_what_waits")),
+    ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Test("otlp_metrics.rs", OTLP_METRICS)),
+    ("OTEL_METRIC_EXPORT_INTERVAL", Test("otlp_metrics.rs", OTLP_METRICS)),
+    ("OTEL_TRACES_EXPORTER", Test("otlp_metrics.rs", "a_stop_exports_the_metrics_once_more")),
+    ("OTEL_METRICS_EXPORTER", Test("traces.rs", "traced")),
     ("OTEL_EXPORTER_OTLP_PROTOCOL", Test("traces.rs", WRONG_EXPORT)),
     ("OTEL_EXPORTER_OTLP_HEADERS", Test("traces.rs", "the_headers_of_the_collector_are_shown_nowhere")),
     ("OTEL_EXPORTER_OTLP_TIMEOUT", Test("traces.rs", HANGING_COLLECTOR)),
@@ -129,6 +133,7 @@ const PROOFS: &[(&str, Test)] = &[
     ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
 ];
 
+const OTLP_METRICS: &str = "metrics_by_otlp_are_those_of_prometheus";
 const STREAMED_TRACE: &str = "a_streamed_request_with_failover_is_a_span_with_a_child_for_each_attempt";
 const HANGING_COLLECTOR: &str =
     "the_queue_of_a_collector_that_hangs_is_bounded_and_dropped_spans_are_counted";

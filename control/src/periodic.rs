@@ -17,7 +17,7 @@ use crate::catalog::price_file::PriceFile;
 use crate::credential::TokenRenewer;
 use crate::db::jobs::put;
 use crate::oauth::{Refresher, Vendor};
-use crate::otlp::{ExporterParams, SpanExporter};
+use crate::otlp::{Exporter, ExporterParams};
 use crate::outbox::Deliverer;
 use crate::publish::Touched;
 use crate::writer::WriterHandle;
@@ -30,6 +30,7 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
         spawn_vital(alarm, "the refresh of OAuth sign-ins", refresher(app).run()),
         spawn_vital(alarm, "the rehearsal of restores", rehearsals(app).run()),
         spawn_vital(alarm, "the delivery of events", deliverer(app).run()),
+        spawn_vital(alarm, "the export of telemetry", exporter(app).run()),
         spawn_vital(alarm, "the evaluation of alerts", AlertWatch::new(Arc::clone(app)).run()),
         spawn_vital(alarm, "the sync of catalogs", catalog_sync(app).run()),
         spawn_vital(alarm, "the file of prices", price_file(app).run()),
@@ -38,7 +39,6 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
     let optional = [
         price_feed(app).map(|feed| spawn_vital(alarm, "the price feed", feed.run())),
         scheduled_backups(app).map(|backups| spawn_vital(alarm, "the scheduled backups", backups.run())),
-        exporter(app).map(|exporter| spawn_vital(alarm, "the export of traces", exporter.run())),
         automation(app).map(|job| spawn_vital(alarm, "the automation of anonymous providers", job.run())),
     ];
     let storing = spawn_vital(alarm, "the storing of runs", store_runs(app.jobs.clone(), app.writer.clone()));
@@ -113,21 +113,17 @@ fn deliverer(app: &App) -> Deliverer {
     }
 }
 
-/// Builds the exporter of traces, if requests are traced.
-fn exporter(app: &App) -> Option<SpanExporter> {
-    let (queue, status) = app.traces.clone()?;
-    let settings = app.config.otlp.clone();
-    let traces = settings.traces.clone()?;
-    let (snapshot, http) = (app.snapshot.clone(), Arc::clone(&app.http));
-    Some(SpanExporter::new(ExporterParams {
-        settings,
-        traces,
-        queue,
-        snapshot,
-        http,
-        status,
+/// Builds the exporter of telemetry.
+fn exporter(app: &App) -> Exporter {
+    Exporter::new(ExporterParams {
+        settings: app.config.otlp.clone(),
+        queue: app.traces.clone(),
+        metrics: Arc::clone(&app.metrics),
+        snapshot: app.snapshot.clone(),
+        http: Arc::clone(&app.http),
+        status: Arc::clone(&app.otlp),
         build: app.build,
-    }))
+    })
 }
 
 fn catalog_sync(app: &App) -> PeriodicSync {

@@ -104,8 +104,8 @@ pub struct Control {
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
-    /// The export of traces.
-    otlp: Option<Arc<OtlpStatus>>,
+    /// The export of telemetry.
+    otlp: Arc<OtlpStatus>,
     reloading: Reloading,
     writer: Writer,
     checkpoints: Checkpoints,
@@ -143,8 +143,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
-    let traces = params.traces.map(|traces| (traces, Arc::<OtlpStatus>::default()));
-    let otlp = traces.as_ref().map(|(_, status)| Arc::clone(status));
+    let otlp = Arc::<OtlpStatus>::default();
     let app = App {
         snapshot: params.reader,
         gate,
@@ -179,7 +178,8 @@ pub fn start(params: Params) -> io::Result<Control> {
         recordings: Recordings::default(),
         telemetry,
         http: params.http,
-        traces,
+        traces: params.traces,
+        otlp: Arc::clone(&otlp),
     };
     let reloading = reloader.start(&params.alarm)?;
     let (door, thread, stop) = open_door(app, &params.alarm)?;
@@ -263,11 +263,9 @@ impl Control {
         self.reloading.reload();
     }
 
-    /// Exports the last traces, for a few seconds at most. Needs the data plane's HTTP client.
+    /// Exports the last telemetry, for a few seconds at most. Needs the data plane's HTTP client.
     pub async fn end_exports(&self) {
-        if let Some(otlp) = &self.otlp {
-            otlp.end().await;
-        }
+        self.otlp.end().await;
     }
 
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is

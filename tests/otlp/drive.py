@@ -16,10 +16,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 
 from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: E402
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (  # noqa: E402
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: E402
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
+from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality  # noqa: E402
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status  # noqa: E402
 from process import ended_well, start_gateway  # noqa: E402
 
@@ -34,15 +39,16 @@ EVENTS = [
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """The receiver at /v1/traces, an upstream that fails at /bad, and one that streams at /good."""
+    """The receiver at /v1/traces and /v1/metrics, an upstream that fails at /bad, and one that streams at /good."""
 
-    exports = queue.Queue()
+    exports = {"/v1/traces": queue.Queue(), "/v1/metrics": queue.Queue()}
+    answers = {"/v1/traces": ExportTraceServiceResponse(), "/v1/metrics": ExportMetricsServiceResponse()}
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
-        if self.path == "/v1/traces":
-            Server.exports.put((self.headers["content-type"], body))
-            self.answer(200, "application/x-protobuf", ExportTraceServiceResponse().SerializeToString())
+        if self.path in self.exports:
+            self.exports[self.path].put((self.headers["content-type"], body))
+            self.answer(200, "application/x-protobuf", self.answers[self.path].SerializeToString())
         elif self.path.startswith("/bad/"):
             self.answer(503, "application/json", b'{"error":{"message":"overloaded"}}')
         else:
@@ -90,11 +96,34 @@ def attributes(message):
     return {pair.key: value(pair.value) for pair in message.attributes}
 
 
-def verify_traces(checks, content_type, body):
+def decode(checks, kind, content_type, body):
     checks.check("the content type", content_type == "application/x-protobuf")
-    request = ExportTraceServiceRequest.FromString(body)
+    request = kind.FromString(body)
     checks.check("every field is known", unknown_fields(request) == 0)
     checks.check("the same bytes are encoded again", request.SerializeToString(deterministic=True) == body)
+    return request
+
+
+def verify_metrics(checks, content_type, body):
+    request = decode(checks, ExportMetricsServiceRequest, content_type, body)
+    metrics = {metric.name: metric for metric in request.resource_metrics[0].scope_metrics[0].metrics}
+    duration = metrics["gen_ai.server.request.duration"]
+    checks.check(f"the unit: {duration.unit}", duration.unit == "s")
+    for metric in metrics.values():
+        data = getattr(metric, metric.WhichOneof("data"))
+        cumulative = AggregationTemporality.AGGREGATION_TEMPORALITY_CUMULATIVE
+        checks.check(f"{metric.name} is cumulative", data.aggregation_temporality == cumulative)
+        for point in data.data_points:
+            checks.check(f"{metric.name}: the times", 0 < point.start_time_unix_nano <= point.time_unix_nano)
+            if metric.WhichOneof("data") == "histogram":
+                good = len(point.bucket_counts) == len(point.explicit_bounds) + 1 and sum(point.bucket_counts) == point.count
+                checks.check(f"{metric.name}: the buckets", good and list(point.explicit_bounds) == sorted(point.explicit_bounds))
+    tokens = {attributes(point)["gen_ai.token.type"]: point.sum for point in metrics["gen_ai.client.token.usage"].histogram.data_points}
+    checks.check(f"the tokens: {tokens}", tokens == {"input": 11, "output": 3})
+
+
+def verify_traces(checks, content_type, body):
+    request = decode(checks, ExportTraceServiceRequest, content_type, body)
     resource_spans = request.resource_spans[0]
     resource = attributes(resource_spans.resource)
     checks.check(f"the resource: {resource}", resource["service.name"] == "llmgw" and resource["service.instance.id"])
@@ -137,7 +166,7 @@ def main():
     providers = {name: {"type": "compatible", "base_url": f"{base}/{name}/v1", "api_key": "k", "models": ["m"]} for name in ["bad", "good"]}
     targets = [{"provider": name, "model": "m"} for name in providers]
     config = json.dumps({"providers": providers, "endpoints": {"line": {"failover": targets}}, "policies": {"defaults": {"retry_max_attempts": 1}}})
-    os.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": base, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    os.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": base, "OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
     checks = Checks()
     with tempfile.TemporaryDirectory() as directory:
         gateway, origin = start_gateway(options.gateway, config, KEY, directory)
@@ -146,7 +175,8 @@ def main():
         asked = urllib.request.Request(f"{origin}/v1/chat/completions", json.dumps(chat).encode(), headers)
         with urllib.request.urlopen(asked, timeout=30) as answer:
             checks.check("the stream", b"Hello" in answer.read())
-        verify_traces(checks, *Server.exports.get(timeout=30))
+        verify_traces(checks, *Server.exports["/v1/traces"].get(timeout=30))
+        verify_metrics(checks, *Server.exports["/v1/metrics"].get(timeout=30))
         well = ended_well(gateway, checks.failed)
     print(f"otlp: {checks.passed} passed, {checks.failed} failed")
     return 0 if well and checks.failed == 0 and checks.passed > 0 else 1

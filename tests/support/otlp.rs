@@ -41,6 +41,54 @@ pub(crate) fn spans(request: &Received) -> (BTreeMap<String, String>, Vec<SentSp
     (resource, scope_spans.messages(2).map(span).collect())
 }
 
+/// A metric that a collector received.
+#[derive(Clone, Debug)]
+pub(crate) struct SentMetric {
+    pub(crate) name: String,
+    pub(crate) unit: String,
+    pub(crate) points: Vec<SentPoint>,
+}
+
+/// A data point: of a histogram, or of a sum, whose value is the count.
+#[derive(Clone, Debug)]
+pub(crate) struct SentPoint {
+    pub(crate) attributes: BTreeMap<String, String>,
+    pub(crate) count: u64,
+    pub(crate) sum: f64,
+    pub(crate) buckets: usize,
+    pub(crate) bounds: usize,
+}
+
+/// Returns the metrics of an export. All of them are cumulative.
+pub(crate) fn metrics(request: &Received) -> Vec<SentMetric> {
+    let scope_metrics = Proto(&request.body).message(1).message(2);
+    scope_metrics.messages(2).map(metric).collect()
+}
+
+fn metric(metric: Proto<'_>) -> SentMetric {
+    let (sum, histogram) = (metric.message(7), metric.message(9));
+    let data = if sum.0.is_empty() { histogram } else { sum };
+    assert_eq!(data.number(2), 2, "cumulative");
+    let points = sum.messages(1).map(number_point).chain(histogram.messages(1).map(histogram_point));
+    SentMetric { name: metric.text(1), unit: metric.text(3), points: points.collect() }
+}
+
+fn number_point(point: Proto<'_>) -> SentPoint {
+    let attributes = attributes(point, 7);
+    SentPoint { attributes, count: point.number(6), sum: 0.0, buckets: 0, bounds: 0 }
+}
+
+fn histogram_point(point: Proto<'_>) -> SentPoint {
+    assert!(point.number(2) > 0 && point.number(3) >= point.number(2), "the times");
+    SentPoint {
+        attributes: attributes(point, 9),
+        count: point.number(4),
+        sum: f64::from_bits(point.number(5)),
+        buckets: point.bytes(6).len() / 8,
+        bounds: point.bytes(7).len() / 8,
+    }
+}
+
 /// Waits until a collector has accepted this many spans, and returns them in the order of their start.
 pub(crate) async fn received(collector: &Upstream, count: usize) -> Vec<SentSpan> {
     wait::eventually(&format!("{count} spans"), async || {

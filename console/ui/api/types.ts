@@ -966,6 +966,8 @@ export type GatewayState = {
   generation: number;
   /** The periodic jobs. */
   jobs: Job[];
+  /** The export of metrics; null if it is off. */
+  metrics_export: MetricsExportState | null;
   oauth: OauthState;
   /** The date of the price list in use. */
   prices_as_of: string;
@@ -1343,6 +1345,24 @@ export type Metric = "requests" | "concurrent_requests" | "input_tokens" | "outp
 
 /** The metric of a limit. */
 export type MetricBody = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
+
+/** The export of metrics by OTLP. */
+export type MetricsExportState = {
+  /** The address of the collector. */
+  endpoint: string;
+  /** Exports that the collector accepted since the start. */
+  exports: number;
+  /** Exports that failed. */
+  failed_exports: number;
+  /** The error of the last export; null if it worked. */
+  failing_error: string | null;
+  /** The time since which exports have been failing, in milliseconds since the Unix epoch; null if they work. */
+  failing_since_ms: number | null;
+  /** The interval of the exports, in seconds. */
+  interval_seconds: number;
+  /** Exports of which the collector rejected a part. */
+  rejected_exports: number;
+};
 
 /** An amount in millionths of a dollar, with three decimals. */
 export type MicroUsd = number;

@@ -142,8 +142,10 @@ pub(crate) struct App {
     pub(crate) plane: Arc<dyn Handler>,
     /// The HTTP client for outbound requests.
     pub(crate) http: Arc<dyn HttpClient>,
-    /// The tracing of requests, and the state of its export; `None` if requests are not traced.
-    pub(crate) traces: Option<(Arc<RequestTraces>, Arc<OtlpStatus>)>,
+    /// The tracing of requests; `None` if they are not traced.
+    pub(crate) traces: Option<Arc<RequestTraces>>,
+    /// The state of the export of telemetry.
+    pub(crate) otlp: Arc<OtlpStatus>,
     /// The running exchanges of the data plane.
     pub(crate) exchanges: Arc<dyn Exchanges>,
     /// The adaptations of the data plane.

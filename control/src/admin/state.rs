@@ -15,6 +15,7 @@ use crate::config::Sso;
 use crate::connection::{ProviderConnection, ProviderStanding};
 use crate::db::alerts::OpenAlerts;
 use crate::db::packed_row::damaged_reads;
+use crate::otlp::SignalStatus;
 use crate::state::UsageStore;
 use crate::usage::gauge::read;
 use crate::verdict::ExplainedVerdict;
@@ -46,6 +47,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         oauth: ShownOauth::of(&app.config.partner),
         sso: app.gate.sso().map(ShownSsoState::of),
         traces: ShownTraces::of(app),
+        metrics_export: ShownMetricsExport::of(app),
         unusable: unusable(app, &snapshot),
         warnings: &app.warnings,
     })
@@ -87,6 +89,8 @@ struct ShownState<'a> {
     sso: Option<ShownSsoState<'a>>,
     /// The export of traces; null if it is off.
     traces: Option<ShownTraces>,
+    /// The export of metrics; null if it is off.
+    metrics_export: Option<ShownMetricsExport>,
     /// Providers that are configured but receive no requests, other than disabled ones; at most 100.
     unusable: Vec<UnusableProvider>,
     /// The warnings of the start.
@@ -187,12 +191,32 @@ struct ShownTraces {
     failing_error: Option<String>,
 }
 
+/// The export of metrics by OTLP.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "MetricsExportState"))]
+struct ShownMetricsExport {
+    /// The address of the collector.
+    endpoint: String,
+    /// The interval of the exports, in seconds.
+    interval_seconds: f64,
+    /// Exports that the collector accepted since the start.
+    exports: u64,
+    /// Exports that failed.
+    failed_exports: u64,
+    /// Exports of which the collector rejected a part.
+    rejected_exports: u64,
+    /// The time since which exports have been failing, in milliseconds since the Unix epoch; null if they work.
+    failing_since_ms: Option<u64>,
+    /// The error of the last export; null if it worked.
+    failing_error: Option<String>,
+}
+
 impl ShownTraces {
     fn of(app: &App) -> Option<Self> {
-        let (traces, status) = app.traces.as_ref()?;
+        let (traces, status) = (app.traces.as_ref()?, &app.otlp.spans);
         let settings = app.config.otlp.traces.as_ref()?;
-        let failing = status.failing().map(|failing| (failing.since_ms, failing.error));
-        let (failing_since_ms, failing_error) = failing.unzip();
+        let (failing_since_ms, failing_error) = failing(status);
         Some(Self {
             endpoint: settings.endpoint.to_string(),
             sampler: settings.sampler_name.clone(),
@@ -204,6 +228,27 @@ impl ShownTraces {
             failing_error,
         })
     }
+}
+
+impl ShownMetricsExport {
+    fn of(app: &App) -> Option<Self> {
+        let (settings, status) = (app.config.otlp.metrics.as_ref()?, &app.otlp.metrics);
+        let (failing_since_ms, failing_error) = failing(status);
+        Some(Self {
+            endpoint: settings.endpoint.to_string(),
+            interval_seconds: settings.interval.as_secs_f64(),
+            exports: read(&status.exported),
+            failed_exports: read(&status.failed),
+            rejected_exports: read(&status.rejected),
+            failing_since_ms,
+            failing_error,
+        })
+    }
+}
+
+/// Returns the time since which exports have been failing, and the last error.
+fn failing(status: &SignalStatus) -> (Option<u64>, Option<String>) {
+    status.failing().map(|failing| (failing.since_ms, failing.error)).unzip()
 }
 
 /// A provider that is configured but receives no requests.

@@ -44,7 +44,7 @@ pub use model::{
     Member, Partner, Policies, Provider, Routing, Server, Sso, TlsFiles,
 };
 pub use offline::{Offline, offline};
-pub use otlp::{Otlp, OtlpTraces};
+pub use otlp::{Otlp, OtlpMetrics, OtlpTraces};
 pub use plain_secrets::missing_keys;
 pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
 #[cfg(test)]

@@ -15,6 +15,8 @@ use super::layer::Layers;
 pub struct Otlp {
     /// The export of traces; `None` if it is off.
     pub traces: Option<OtlpTraces>,
+    /// The export of metrics; `None` if it is off.
+    pub metrics: Option<OtlpMetrics>,
     /// Headers of every export, marked as sensitive.
     pub(crate) headers: Vec<(HeaderName, HeaderValue)>,
     /// The time that one export may take.
@@ -41,19 +43,31 @@ pub struct OtlpTraces {
     pub(crate) delay: Duration,
 }
 
+/// The export of metrics.
+#[derive(Clone, Debug)]
+pub struct OtlpMetrics {
+    pub(crate) endpoint: Uri,
+    pub(crate) interval: Duration,
+}
+
 /// Reads the variables. They have no effect without an endpoint, or if OpenTelemetry is disabled.
 pub(super) fn otlp(layers: &mut Layers<'_>) -> Otlp {
     let is_off = layers.flag("OTEL_SDK_DISABLED", None);
     let base = layers.optional("OTEL_EXPORTER_OTLP_ENDPOINT", None);
     let traces = endpoint(layers, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", (base.as_deref(), "v1/traces"));
+    let metrics = endpoint(layers, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", (base.as_deref(), "v1/metrics"));
+    let exports_traces = exports(layers, "OTEL_TRACES_EXPORTER") && !is_off;
+    let exports_metrics = exports(layers, "OTEL_METRICS_EXPORTER") && !is_off;
     let protocol = layers.environment.text("OTEL_EXPORTER_OTLP_PROTOCOL");
     layers.take("OTEL_EXPORTER_OTLP_PROTOCOL", protocol, None, "http/protobuf".to_owned());
     let pairs = layers.environment.secret("OTEL_EXPORTER_OTLP_HEADERS");
     let pairs = layers.secret("OTEL_EXPORTER_OTLP_HEADERS", pairs);
     let timeout = Duration::from_millis(layers.count("OTEL_EXPORTER_OTLP_TIMEOUT", None, 10_000));
     let (headers, resource) = (headers(layers, pairs.as_ref()), resource(layers));
-    let traces = settings_of_traces(layers, traces).filter(|_| !is_off);
-    Otlp { traces, headers, timeout, resource }
+    let traces = settings_of_traces(layers, traces).filter(|_| exports_traces);
+    let interval = Duration::from_millis(layers.count("OTEL_METRIC_EXPORT_INTERVAL", None, 60_000));
+    let metrics = metrics.filter(|_| exports_metrics).map(|endpoint| OtlpMetrics { endpoint, interval });
+    Otlp { traces, metrics, headers, timeout, resource }
 }
 
 /// Returns the address of one signal: its own, or the common address with the path of the signal.
@@ -61,6 +75,12 @@ fn endpoint(layers: &mut Layers<'_>, name: &str, (base, path): (Option<&str>, &s
     let own = layers.optional(name, None);
     let joined = base.map(|base| format!("{}/{path}", base.trim_end_matches('/')));
     own.or(joined)?.parse().ok()
+}
+
+/// Returns true unless a signal is switched off.
+fn exports(layers: &mut Layers<'_>, name: &str) -> bool {
+    let exporter = layers.environment.text(name);
+    layers.take(name, exporter, None, "otlp".to_owned()) == "otlp"
 }
 
 fn settings_of_traces(layers: &mut Layers<'_>, endpoint: Option<Uri>) -> Option<OtlpTraces> {

@@ -136,6 +136,113 @@ pub(super) struct AnyValues {
     pub(super) values: Vec<AnyValue>,
 }
 
+/// The metrics of the process.
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ExportMetrics {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) resource_metrics: Vec<ResourceMetrics>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ResourceMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) scope_metrics: Vec<ScopeMetrics>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct ScopeMetrics {
+    #[prost(message, optional, tag = "1")]
+    pub(super) scope: Option<Scope>,
+    #[prost(message, repeated, tag = "2")]
+    pub(super) metrics: Vec<Metric>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(super) name: String,
+    #[prost(string, tag = "2")]
+    pub(super) description: String,
+    #[prost(string, tag = "3")]
+    pub(super) unit: String,
+    #[prost(oneof = "MetricData", tags = "7, 9")]
+    pub(super) data: Option<MetricData>,
+}
+
+#[derive(Clone, PartialEq, prost::Oneof)]
+pub(super) enum MetricData {
+    #[prost(message, tag = "7")]
+    Sum(Sum),
+    #[prost(message, tag = "9")]
+    Histogram(Histogram),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Sum {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) points: Vec<NumberPoint>,
+    #[prost(enumeration = "Temporality", tag = "2")]
+    pub(super) temporality: i32,
+    #[prost(bool, tag = "3")]
+    pub(super) is_monotonic: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct Histogram {
+    #[prost(message, repeated, tag = "1")]
+    pub(super) points: Vec<HistogramPoint>,
+    #[prost(enumeration = "Temporality", tag = "2")]
+    pub(super) temporality: i32,
+}
+
+/// The time that a sum covers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
+#[repr(i32)]
+pub(super) enum Temporality {
+    Unspecified = 0,
+    /// All of it since the start.
+    Cumulative = 2,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct NumberPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(super) start_ns: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(super) end_ns: u64,
+    #[prost(oneof = "NumberValue", tags = "6")]
+    pub(super) value: Option<NumberValue>,
+    #[prost(message, repeated, tag = "7")]
+    pub(super) attributes: Vec<Attribute>,
+}
+
+#[derive(Clone, Copy, PartialEq, prost::Oneof)]
+pub(super) enum NumberValue {
+    #[prost(sfixed64, tag = "6")]
+    Whole(i64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(super) struct HistogramPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(super) start_ns: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(super) end_ns: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(super) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(super) sum: Option<f64>,
+    /// Not cumulative; the last one of values beyond all bounds.
+    #[prost(fixed64, repeated, tag = "6")]
+    pub(super) bucket_counts: Vec<u64>,
+    #[prost(double, repeated, tag = "7")]
+    pub(super) bounds: Vec<f64>,
+    #[prost(message, repeated, tag = "9")]
+    pub(super) attributes: Vec<Attribute>,
+}
+
 /// The answer to a batch of either signal.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct ExportAnswer {

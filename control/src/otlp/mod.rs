@@ -1,192 +1,120 @@
-//! Exports the spans of finished requests by OTLP over HTTP. Requests never wait for it: workers leave finished exchanges in
-//! a bounded queue, and the exporter runs on the control thread.
+//! Exports telemetry by OTLP over HTTP: the spans of finished requests, and the metrics of exchanges. Requests never wait for
+//! it: workers leave finished exchanges in a bounded queue, and the exporter runs on the control thread.
 
 mod message;
+mod metric_exporter;
+mod metrics;
 mod post;
+mod span_exporter;
 mod spans;
 mod status;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use bytes::Bytes;
-use prost::Message as _;
 use shared::build::BuildIdentity;
 use shared::port::HttpClient;
-use shared::request_traces::{RequestTraces, TracedExchange};
+use shared::request_traces::RequestTraces;
 use shared::snapshot::SnapshotReader;
-use tokio::time::Instant;
 
-pub(crate) use self::status::OtlpStatus;
+pub(crate) use self::status::{OtlpStatus, SignalStatus};
 
-use self::message::{Attribute, ExportTraces, Resource, ResourceSpans, Scope, ScopeSpans};
-use self::post::{PostFailure, post};
+use self::message::{Attribute, Resource, Scope};
+use self::metric_exporter::MetricExporter;
+use self::span_exporter::SpanExporter;
 use self::status::END_TIME_MAX;
-use crate::config::{Otlp, OtlpTraces};
+use crate::config::Otlp;
+use crate::usage::metrics::ExchangeMetrics;
 use crate::vault::random;
-use crate::webhook::Backoff;
 
-/// Parameters of [`SpanExporter::new`].
+/// Parameters of [`Exporter::new`].
 #[derive(Debug)]
 pub(crate) struct ExporterParams {
     pub(crate) settings: Otlp,
-    pub(crate) traces: OtlpTraces,
-    pub(crate) queue: Arc<RequestTraces>,
+    pub(crate) queue: Option<Arc<RequestTraces>>,
+    pub(crate) metrics: Arc<ExchangeMetrics>,
     pub(crate) snapshot: SnapshotReader,
     pub(crate) http: Arc<dyn HttpClient>,
     pub(crate) status: Arc<OtlpStatus>,
     pub(crate) build: BuildIdentity,
 }
 
-/// Exports the finished exchanges of a queue.
+/// Exports the telemetry that is configured.
 #[derive(Debug)]
-pub(crate) struct SpanExporter {
-    params: ExporterParams,
-    resource: Resource,
-    /// Exchanges of the next batch, and the number of their spans.
-    gathered: (Vec<TracedExchange>, u64),
-    /// The batch that is being delivered.
-    sending: Option<Batch>,
-    /// Failures since the last success.
-    failures: u32,
+pub(crate) struct Exporter {
+    spans: Option<SpanExporter>,
+    metrics: Option<MetricExporter>,
+    status: Arc<OtlpStatus>,
 }
 
+/// The common parts of the exporters.
 #[derive(Clone, Debug)]
-struct Batch {
-    body: Bytes,
-    spans: u64,
-    tries: u32,
+struct Exporting {
+    settings: Otlp,
+    snapshot: SnapshotReader,
+    http: Arc<dyn HttpClient>,
+    status: Arc<OtlpStatus>,
+    build: BuildIdentity,
+    resource: Resource,
 }
 
-impl SpanExporter {
+impl Exporter {
     pub(crate) fn new(params: ExporterParams) -> Self {
-        let resource = resource(&params.settings, &params.build);
-        Self { params, resource, gathered: (Vec::new(), 0), sending: None, failures: 0 }
+        let ExporterParams { settings, queue, metrics, snapshot, http, status, build } = params;
+        let resource = resource(&settings, &build);
+        let exporting = Exporting { settings, snapshot, http, status: Arc::clone(&status), build, resource };
+        let traces = exporting.settings.traces.clone().zip(queue);
+        let spans = traces.map(|(traces, queue)| SpanExporter::new(exporting.clone(), traces, queue));
+        let settings = exporting.settings.metrics.clone();
+        let metrics = settings.map(|settings| MetricExporter::new(exporting, settings, metrics));
+        Self { spans, metrics, status }
     }
 
-    /// Exports until [`OtlpStatus::end`].
+    /// Exports until [`OtlpStatus::end`]; ends at once if nothing is configured.
     pub(crate) async fn run(mut self) {
-        let status = Arc::clone(&self.params.status);
         tokio::select! {
-            () = self.export() => {}
-            () = status.until_end() => {}
+            () = export(&mut self.spans, &self.metrics) => {}
+            () = self.status.until_end() => {}
         }
-        if tokio::time::timeout(END_TIME_MAX, self.export_rest()).await.is_err() {
-            tracing::warn!("the collector did not accept the last traces in time");
+        let rest = export_rest(&mut self.spans, &self.metrics);
+        if tokio::time::timeout(END_TIME_MAX, rest).await.is_err() {
+            tracing::warn!("the collector did not accept the last telemetry in time");
         }
-        status.ended();
-    }
-
-    async fn export(&mut self) {
-        let delay = self.params.traces.delay;
-        let mut due = Instant::now() + delay;
-        loop {
-            self.deliver().await;
-            let is_full = self.gather();
-            let is_due = Instant::now() >= due;
-            if is_due {
-                due = Instant::now() + delay;
-            }
-            if is_full || is_due {
-                self.sending = self.batch();
-            }
-            if !is_full {
-                tokio::time::sleep(LOOK.min(delay)).await;
-            }
-        }
-    }
-
-    /// Exports what waits, and tries each batch once.
-    async fn export_rest(&mut self) {
-        loop {
-            if let Some(batch) = self.sending.take() {
-                self.attempt(batch).await;
-                if self.sending.is_some() {
-                    return;
-                }
-            }
-            self.gather();
-            self.sending = self.batch();
-            if self.sending.is_none() {
-                return;
-            }
-        }
-    }
-
-    /// Takes exchanges from the queue. Returns true if there are enough for a batch.
-    fn gather(&mut self) -> bool {
-        let (exchanges, spans) = &mut self.gathered;
-        while *spans < self.params.traces.batch_max {
-            let Some(exchange) = self.params.queue.take() else { return false };
-            *spans += exchange.spans();
-            exchanges.push(exchange);
-        }
-        true
-    }
-
-    /// Builds the batch of the gathered exchanges.
-    fn batch(&mut self) -> Option<Batch> {
-        let (exchanges, _) = std::mem::take(&mut self.gathered);
-        let snapshot = self.params.snapshot.load();
-        let mut spans = Vec::new();
-        exchanges.iter().for_each(|exchange| spans::add_spans(exchange, &snapshot, &mut spans));
-        let count = u64::try_from(spans.len()).ok().filter(|count| *count > 0)?;
-        let scope = Scope { name: "llmgw".to_owned(), version: self.params.build.version.to_owned() };
-        let scope_spans = vec![ScopeSpans { scope: Some(scope), spans }];
-        let resource_spans = vec![ResourceSpans { resource: Some(self.resource.clone()), scope_spans }];
-        let body = ExportTraces { resource_spans }.encode_to_vec().into();
-        Some(Batch { body, spans: count, tries: 0 })
-    }
-
-    /// Delivers the current batch, or gives it up.
-    async fn deliver(&mut self) {
-        while let Some(batch) = self.sending.clone() {
-            let pause = self.attempt(batch).await;
-            if self.sending.is_some() {
-                tokio::time::sleep(pause).await;
-            }
-        }
-    }
-
-    /// Tries to deliver a batch. Keeps it in `sending` if another try makes sense, and returns the pause before that.
-    async fn attempt(&mut self, batch: Batch) -> Duration {
-        let ExporterParams { settings, traces, http, status, .. } = &self.params;
-        // The batch is not lost if this future is dropped.
-        self.sending = Some(batch.clone());
-        let posted = post(http, settings, &traces.endpoint, batch.body.clone()).await;
-        self.sending = None;
-        match posted {
-            Ok(rejected) => {
-                let rejected = rejected.min(batch.spans);
-                status.rejected.fetch_add(rejected, Ordering::Relaxed);
-                status.exported.fetch_add(batch.spans - rejected, Ordering::Relaxed);
-                self.failures = 0;
-                status.set_failing(None);
-                Duration::ZERO
-            }
-            Err(PostFailure { error, retry_after_ms }) => {
-                status.set_failing(Some(error));
-                self.failures = self.failures.saturating_add(1);
-                let tries = batch.tries + 1;
-                if let Some(asked_ms) = retry_after_ms.filter(|_| tries < TRIES_MAX) {
-                    self.sending = Some(Batch { tries, ..batch });
-                    return pause(self.failures, asked_ms);
-                }
-                status.failed.fetch_add(batch.spans, Ordering::Relaxed);
-                Duration::ZERO
-            }
-        }
+        self.status.ended();
     }
 }
 
-/// Returns the pause after a number of failures: with full jitter, and at least what the collector asked for.
-fn pause(failures: u32, asked_ms: u64) -> Duration {
-    let bytes: [u8; 2] = random().unwrap_or([u8::MAX; 2]);
-    let fraction = f64::from(u16::from_be_bytes(bytes)) / f64::from(u16::MAX);
-    let backoff = Backoff { first_ms: PAUSE_MS_FIRST };
-    let pause_ms = backoff.next_at_ms(0, failures.min(DOUBLINGS_MAX), asked_ms, fraction);
-    Duration::from_millis(pause_ms.unwrap_or(PAUSE_MS_FIRST))
+async fn export(spans: &mut Option<SpanExporter>, metrics: &Option<MetricExporter>) {
+    let spans = async {
+        if let Some(spans) = spans {
+            spans.export().await;
+        }
+    };
+    let metrics = async {
+        if let Some(metrics) = metrics {
+            metrics.export().await;
+        }
+    };
+    tokio::join!(spans, metrics);
+}
+
+/// Exports what waits.
+async fn export_rest(spans: &mut Option<SpanExporter>, metrics: &Option<MetricExporter>) {
+    let spans = async {
+        if let Some(spans) = spans {
+            spans.export_rest().await;
+        }
+    };
+    let metrics = async {
+        if let Some(metrics) = metrics {
+            metrics.export_once().await;
+        }
+    };
+    tokio::join!(spans, metrics);
+}
+
+/// Returns the instrumentation that all telemetry comes from.
+fn scope(build: &BuildIdentity) -> Scope {
+    Scope { name: "llmgw".to_owned(), version: build.version.to_owned() }
 }
 
 /// Returns the attributes of all telemetry of this process.
@@ -204,11 +132,3 @@ fn resource(settings: &Otlp, build: &BuildIdentity) -> Resource {
     let own = own.into_iter().filter(|own| !is_given(own));
     Resource { attributes: given.chain(own).collect() }
 }
-
-/// The interval at which the queue is read.
-const LOOK: Duration = Duration::from_millis(200);
-/// A batch is given up after this many tries.
-const TRIES_MAX: u32 = 8;
-const PAUSE_MS_FIRST: u64 = 1_000;
-/// The longest pause of our own is 16 s.
-const DOUBLINGS_MAX: u32 = 5;

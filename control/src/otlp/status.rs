@@ -1,4 +1,4 @@
-//! The state of the export of traces: its counts, its current failure, and its end.
+//! The state of the exports: their counts, their current failure, and their end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -8,18 +8,28 @@ use shared::clock::unix_ms;
 use shared::request_traces::RequestTraces;
 use tokio::sync::Notify;
 
-/// The state of the export, for `GET state` and `GET /metrics`.
-#[derive(Debug, Default)]
+/// The state of the exports, for `GET state` and `GET /metrics`.
+#[derive(Debug)]
 pub(crate) struct OtlpStatus {
-    /// Spans that the collector accepted.
-    pub(crate) exported: AtomicU64,
-    /// Spans that could not be delivered.
-    pub(crate) failed: AtomicU64,
-    /// Spans that the collector rejected.
-    pub(crate) rejected: AtomicU64,
-    failing: Mutex<Option<ExportFailing>>,
+    /// Counts spans.
+    pub(crate) spans: SignalStatus,
+    /// Counts exports.
+    pub(crate) metrics: SignalStatus,
     end: Notify,
     ended: Notify,
+}
+
+/// The state of the exports of one signal.
+#[derive(Debug)]
+pub(crate) struct SignalStatus {
+    signal: &'static str,
+    /// What the collector accepted.
+    pub(crate) exported: AtomicU64,
+    /// What could not be delivered.
+    pub(crate) failed: AtomicU64,
+    /// What the collector rejected.
+    pub(crate) rejected: AtomicU64,
+    failing: Mutex<Option<ExportFailing>>,
 }
 
 /// The state while exports fail.
@@ -30,56 +40,88 @@ pub(crate) struct ExportFailing {
     pub(crate) error: String,
 }
 
-impl OtlpStatus {
-    /// Returns the state while exports fail.
-    pub(crate) fn failing(&self) -> Option<ExportFailing> {
-        self.failing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Default for OtlpStatus {
+    fn default() -> Self {
+        let (spans, metrics) = (SignalStatus::new("traces"), SignalStatus::new("metrics"));
+        Self { spans, metrics, end: Notify::new(), ended: Notify::new() }
     }
+}
 
-    /// Ends the export: what waits is exported now, for at most [`END_TIME_MAX`].
+impl OtlpStatus {
+    /// Ends the exports: what waits is exported now, for at most [`END_TIME_MAX`].
     pub(crate) async fn end(&self) {
         self.end.notify_one();
         // The exporter has the same limit; the second one covers a control thread that is busy.
         tokio::time::timeout(2 * END_TIME_MAX, self.ended.notified()).await.ok();
     }
 
-    /// Waits until the export is to end.
+    /// Waits until the exports are to end.
     pub(super) async fn until_end(&self) {
         self.end.notified().await;
     }
 
-    /// Reports that the export has ended.
+    /// Reports that the exports have ended.
     pub(super) fn ended(&self) {
         self.ended.notify_one();
     }
 
-    /// Records the outcome of an export: the error, or `None` for a success.
-    pub(super) fn set_failing(&self, error: Option<String>) {
-        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
-        match (error, &mut *failing) {
-            (Some(error), None) => {
-                tracing::warn!("cannot export traces: {error}");
-                *failing = Some(ExportFailing { since_ms: unix_ms(), error });
-            }
-            (Some(error), Some(failing)) => failing.error = error,
-            (None, Some(ended)) => {
-                let seconds = unix_ms().saturating_sub(ended.since_ms) / 1_000;
-                tracing::info!("traces are exported again after {seconds} s");
-                *failing = None;
-            }
-            (None, None) => {}
+    /// Returns the counts of spans by result.
+    pub(crate) fn span_results(&self, traces: &RequestTraces) -> [(&'static str, u64); 4] {
+        let [exported, failed, rejected] = self.spans.results();
+        [exported, ("dropped", traces.dropped()), failed, rejected]
+    }
+}
+
+impl SignalStatus {
+    fn new(signal: &'static str) -> Self {
+        Self {
+            signal,
+            exported: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            rejected: AtomicU64::new(0),
+            failing: Mutex::new(None),
         }
     }
 
-    /// Returns the counts of spans by result.
-    pub(crate) fn span_results(&self, traces: &RequestTraces) -> [(&'static str, u64); 4] {
+    /// Returns the counts by result.
+    pub(crate) fn results(&self) -> [(&'static str, u64); 3] {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         [
             ("exported", read(&self.exported)),
-            ("dropped", traces.dropped()),
             ("failed", read(&self.failed)),
             ("rejected", read(&self.rejected)),
         ]
+    }
+
+    /// Returns the state while exports fail.
+    pub(crate) fn failing(&self) -> Option<ExportFailing> {
+        self.lock().clone()
+    }
+
+    /// Records that the collector accepted an export, of which it rejected a part.
+    pub(super) fn succeeded(&self, count: u64, rejected: u64) {
+        let rejected = rejected.min(count);
+        self.rejected.fetch_add(rejected, Ordering::Relaxed);
+        self.exported.fetch_add(count - rejected, Ordering::Relaxed);
+        if let Some(ended) = self.lock().take() {
+            let seconds = unix_ms().saturating_sub(ended.since_ms) / 1_000;
+            tracing::info!("{} are exported again after {seconds} s", self.signal);
+        }
+    }
+
+    /// Records the error of an export, of which `lost` is not tried again.
+    pub(super) fn failed(&self, error: String, lost: u64) {
+        self.failed.fetch_add(lost, Ordering::Relaxed);
+        let mut failing = self.lock();
+        if failing.is_none() {
+            tracing::warn!("cannot export {}: {error}", self.signal);
+        }
+        let since_ms = failing.as_ref().map_or_else(unix_ms, |failing| failing.since_ms);
+        *failing = Some(ExportFailing { since_ms, error });
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<ExportFailing>> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

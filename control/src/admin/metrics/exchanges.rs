@@ -45,13 +45,13 @@ impl HistogramNames {
     ) {
         let instrument = figure.instrument();
         let own = (instrument.label, variant);
-        let bounds = figure.bounds().iter().map(|bound| in_units(*bound, instrument.per_unit).to_string());
+        let bounds = figure.bounds().iter().map(|bound| instrument.in_units(*bound).to_string());
         let mut cumulative = 0;
         for (bound, count) in bounds.chain(["+Inf".to_owned()]).zip(&distribution.counts) {
             cumulative += count;
             text.value(&self.bucket, &all_labels(labels, own, &bound), cumulative);
         }
-        let sum = in_units(distribution.sum, instrument.per_unit);
+        let sum = instrument.in_units(distribution.sum);
         text.value(&self.sum, &all_labels(labels, own, ""), sum);
         text.value(&self.count, &all_labels(labels, own, ""), distribution.count());
     }
@@ -65,9 +65,4 @@ fn all_labels<'a>(labels: &'a SetLabels, own: (&'a str, &'a str), bound: &'a str
         own,
         ("le", bound),
     ]
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a rounded sum is exact enough")]
-fn in_units(value: u64, per_unit: u64) -> f64 {
-    value as f64 / per_unit as f64
 }

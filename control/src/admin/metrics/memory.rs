@@ -110,10 +110,17 @@ fn disk(app: &App, text: &mut MetricsText) {
 
 /// Writes what became of exported telemetry.
 fn telemetry(app: &App, text: &mut MetricsText) {
-    if let Some((traces, status)) = &app.traces {
+    if let Some(traces) = &app.traces {
         let name = "llmgw_otlp_spans_total";
         text.begin(name, "counter", "Spans of requests by what became of them.");
-        for (result, count) in status.span_results(traces) {
+        for (result, count) in app.otlp.span_results(traces) {
+            text.value(name, &[("result", result)], count);
+        }
+    }
+    if app.config.otlp.metrics.is_some() {
+        let name = "llmgw_otlp_metric_exports_total";
+        text.begin(name, "counter", "Exports of metrics by what became of them.");
+        for (result, count) in app.otlp.metrics.results() {
             text.value(name, &[("result", result)], count);
         }
     }

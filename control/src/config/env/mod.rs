@@ -190,7 +190,11 @@ fn exports(variables: &BTreeMap<OsString, OsString>) -> bool {
 
 const PREFIX: &str = "LLMGW_";
 const OTEL_DISABLED: &str = "OTEL_SDK_DISABLED";
-const OTEL_ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"];
+const OTEL_ENDPOINTS: [&str; 3] = [
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT",
+];
 pub(super) const CORE_DUMPS: &str = "LLMGW_CORE_DUMPS";
 /// Variables of earlier releases; a warning is logged at start-up while one of them is set (CFG-7).
 const RETIRED: &[&str] = &["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"];

@@ -61,6 +61,12 @@ impl Instrument {
         };
         self.name.replace('.', "_") + unit
     }
+
+    /// Returns a value in the instrument's unit.
+    #[expect(clippy::cast_precision_loss, reason = "a rounded sum is exact enough")]
+    pub(crate) fn in_units(&self, value: u64) -> f64 {
+        value as f64 / self.per_unit as f64
+    }
 }
 
 impl Figure {

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
 pub(crate) use self::distribution::Distribution;
-pub(crate) use self::instrument::{Count, Figure};
+pub(crate) use self::instrument::{Count, Figure, Instrument};
 use self::variants::Variants;
 
 /// The sums of all exchanges since the start of the process.

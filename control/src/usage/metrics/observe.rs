@@ -68,11 +68,7 @@ impl LabelledSums {
 
 /// Returns the name of an operation in OpenTelemetry, or else its own.
 fn operation(name: &str) -> &str {
-    let known = Operation::named(name);
-    if known.and_then(Operation::dialect).is_some_and(|dialect| dialect.is_conversation()) {
-        return if known == Some(Operation::CountTokens) { name } else { "chat" };
-    }
-    name
+    Operation::named(name).map_or(name, |operation| operation.genai_name())
 }
 
 /// Returns the kind of the error, or the outcome of an exchange that was not completed; empty for a complete answer.
