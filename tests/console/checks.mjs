@@ -361,7 +361,7 @@ export const checks = {
     await page.getByText("The price of echo/echo is set").waitFor();
     await page.getByRole("cell", { name: "$0.50" }).waitFor();
     await page.goto(`${browser.origin}/console/backups`);
-    await button(page, "Create backup").click();
+    await button(page, "Create backup").first().click();
     await page.locator(".state", { hasText: "whole" }).waitFor();
     await page.goto(`${browser.origin}/console/settings`);
     await button(page, "Dark").click();

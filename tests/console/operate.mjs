@@ -11,7 +11,7 @@ export const operateChecks = {
   async an_archive_is_made_verified_downloaded_and_deleted({ gateway, browser }) {
     const page = await browser.signedIn(gateway.key, "/backups");
     await page.getByText("Not in an archive: encryption key, administrator key, config.yaml.").waitFor();
-    await button(page, "Create backup").click();
+    await button(page, "Create backup").first().click();
     await page.locator("tr", { hasText: ".tar" }).first().locator(".state", { hasText: "whole" }).waitFor();
     await page.getByText(/The last good archive is of .*, (now|\d+ s ago)/).waitFor();
     const { data } = await gateway.api("GET", "backups");

@@ -17,7 +17,7 @@ export const routeChecks = {
     const page = await browser.signedIn(gateway.key, "/routes/compass");
     await settled(page);
     const matrix = page.getByRole("region", { name: "Who would serve what" });
-    await matrix.getByRole("row", { name: /^Text, any protocol serves/ }).waitFor();
+    await matrix.getByRole("row", { name: /^Text through Chat serves/ }).waitFor();
     // The picker ranks what a test has proven first, and understands what is asked of a model.
     const picker = page.getByRole("combobox", { name: "Add a target" });
     await picker.fill("proven echo");
@@ -33,7 +33,7 @@ export const routeChecks = {
     await page.getByRole("option", { name: /^south\/echo/ }).waitFor();
     await page.keyboard.press("Enter");
     await matrix.getByRole("columnheader", { name: "2 south" }).waitFor();
-    await matrix.getByRole("row", { name: /^Text, any protocol serves serves/ }).waitFor();
+    await matrix.getByRole("row", { name: /^Text through Chat serves serves/ }).waitFor();
     assert.equal((await gateway.api("GET", "endpoints/compass")).failover.length, 1, "nothing is kept");
     await matrix.getByRole("combobox", { name: "Add a key" }).fill("northb");
     await page.getByRole("option", { name: "northbound" }).click();

@@ -9,16 +9,24 @@ import { join } from "node:path";
 import { axe, settled, sideways } from "./browser.mjs";
 import { Gateway } from "./gateway.mjs";
 
+/** The pages of each gateway, once its objects are made. */
+const made = new WeakMap();
+
 /** Every page, with an object of each kind. */
-async function pathsOf(gateway) {
+function pathsOf(gateway) {
+  if (!made.has(gateway)) made.set(gateway, withObjects(gateway));
+  return made.get(gateway);
+}
+
+async function withObjects(gateway) {
   const { id: project } = await gateway.api("POST", "projects", { name: "states" });
   const human = await gateway.api("POST", "principals", { name: "Stately" });
-  const made = await gateway.api("POST", "keys", { name: "state", project });
-  await gateway.chat(made.key, "default", "hi");
-  const { data } = await gateway.api("GET", `requests?key=${made.id}&limit=1`);
+  const key = await gateway.api("POST", "keys", { name: "state", project });
+  await gateway.chat(key.key, "default", "hi");
+  const { data } = await gateway.api("GET", `requests?key=${key.id}&limit=1`);
   return [
     "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?figure=latency", "/providers", "/providers?tab=extensions", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/access?tab=humans", `/access/projects/${project}`, `/access/projects/${project}/access`, `/access/humans/${human.id}`,
-    "/keys", `/keys/${made.id}`, `/keys/${made.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/audit/1", "/backups", "/settings", "/setup",
+    "/keys", `/keys/${key.id}`, `/keys/${key.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/audit/1", "/backups", "/settings", "/setup",
   ];
 }
 

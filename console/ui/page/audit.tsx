@@ -189,7 +189,7 @@ export function nameOf({ detail, object_kind }: Pick<AuditRecord, "detail" | "ob
 function ObjectOf({ of }: { of: AuditRecord }) {
   const page = PAGES[of.object_kind];
   const name = nameOf(of);
-  const look = name === null ? "mono" : undefined;
+  const look = name === null ? "mono clip" : "clip";
   return (
     <span title={of.object_id}>
       <span class="muted">{of.object_kind.replace(/_/g, " ")}</span>{" "}
