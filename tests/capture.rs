@@ -180,16 +180,13 @@ async fn a_captured_exchange_is_sealed_stays_readable_after_a_rekey_and_is_in_no
     planted.add("the prompt", PROMPT);
     planted.add("the answer", COMPLETION);
     planted.expect_none_below(&stopped.state());
-    assert!(stopped.run(&["backup", "create"]).await.status.success());
-    let backups = fs::read_dir(stopped.state().join("backups")).unwrap();
-    let archive = backups.map(|entry| entry.unwrap().path()).next().unwrap();
-    let restored = stopped.state().join("restored");
-    let paths = [archive.to_str().unwrap(), restored.to_str().unwrap()];
-    assert!(stopped.run(&["backup", "restore", paths[0], paths[1]]).await.status.success());
+    let created = stopped.output_of(&["backup", "create"], 0).await;
+    let (archive, restored) = (created.lines().next().unwrap(), stopped.state().join("restored"));
+    stopped.output_of(&["backup", "restore", archive, restored.to_str().unwrap()], 0).await;
     assert!(restored.join("gateway.db").exists() && !restored.join("telemetry.db").exists());
 
     let stopped = stopped.env("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", NEW_KEY);
-    assert!(stopped.run(&["credentials", "rekey"]).await.status.success());
+    stopped.output_of(&["credentials", "rekey"], 0).await;
     let stopped = stopped.without("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY");
     let gateway = stopped.env("LLMGW_CREDENTIAL_ENCRYPTION_KEY", NEW_KEY).start().await;
     let shown = exchange(&gateway, &request_id).await.to_string();

@@ -50,7 +50,7 @@ export const usageChecks = {
     await page.getByLabel("Period").selectOption("Chosen days");
     await page.getByLabel("From (UTC)").fill("2020-01-01");
     await page.getByLabel("To, inclusive (UTC)").fill("2020-01-02");
-    await page.getByText("Nothing was used in this period").waitFor();
+    await page.getByText("Nothing fits the filter in this time").waitFor();
   },
 
   async a_price_is_set_and_what_was_used_before_is_recalculated({ gateway, browser }) {
