@@ -114,6 +114,8 @@ export function startRouter(): void {
     place.value = read();
     restoreScroll();
   });
+  // A browser may drop what a page keeps while it is left, so the position is kept after each scroll as well.
+  addEventListener("scrollend", keepScroll);
   addEventListener("pagehide", keepScroll);
   document.addEventListener("click", follow);
   restoreScroll();
