@@ -127,7 +127,7 @@ await check("a human signs in, consents and is connected; the code cannot be rep
   await there.close();
   // The page of the console has learnt it without a reload.
   await card.getByText("ada@vendor.example").waitFor();
-  await card.getByText("connected", { exact: true }).waitFor();
+  await card.getByText("Connected", { exact: true }).waitFor();
   const shown = await read();
   assert.equal(shown.state, "ready");
   assert.equal(shown.sign_in.redirect_uri, `${origin}/oauth/callback/partner`);

@@ -119,20 +119,20 @@ export const checksOf = ({ gateway, apache, provider, signedIn, api, pages }) =>
       await denied.close();
       // The page learns it by itself.
       await dora.getByText(/access_denied/).waitFor();
-      await dora.getByText("not connected", { exact: true }).waitFor();
+      await dora.getByText("Not connected", { exact: true }).waitFor();
       assert.equal(await dora.getByRole("link", { name: "Open the vendor's page and consent" }).count(), 0);
       const there = await begin("Connect");
       await there.getByRole("button", { name: "Continue" }).click();
       await there.getByRole("heading", { name: "Connected", exact: true }).waitFor();
       await there.close();
-      await dora.getByText("connected", { exact: true }).waitFor();
+      await dora.getByText("Connected", { exact: true }).waitFor();
       assert.deepEqual(await axe(dora), []);
       const stranger = await signedIn("emil");
       assert.equal((await api(stranger, "GET", "providers/house")).status, 404);
       await stranger.context().close();
       await dora.getByRole("button", { name: "Disconnect" }).click();
       await dora.getByRole("dialog").getByRole("button", { name: "Disconnect", exact: true }).click();
-      await dora.getByText("not connected", { exact: true }).waitFor();
+      await dora.getByText("Not connected", { exact: true }).waitFor();
       await dora.context().close();
     },
   };

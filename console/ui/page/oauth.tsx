@@ -44,6 +44,8 @@ export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: st
   const path = `providers/${encodeURIComponent(of.id)}/oauth`;
   const start = (method: "browser" | "device"): void =>
     void submission.run(Date.now(), async () => {
+      // A link of an earlier sign-in ends with the new one.
+      setStarted(null);
       const { data } = await call<StartedOauthSignIn>("POST", `${path}/start`, { body: { method } });
       setStarted(data);
       refresh();
