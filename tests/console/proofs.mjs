@@ -37,6 +37,8 @@ async function restored(page, browser, key, path) {
     scrollTo(0, 180);
     return scrollY;
   });
+  // The page keeps its position once scrolling has ended.
+  await page.waitForFunction((scroll) => scroll === 0 || history.state?.scroll === scroll, scroll);
   const isBack = (how) => page.waitForFunction((scroll) => Math.abs(scrollY - scroll) < 3, scroll, { timeout: 10_000 }).catch(async () => faults.push(`${path} after ${how}: scrolled to ${await page.evaluate(() => scrollY)}, was ${scroll}`));
   const before = await seen(page);
   await page.reload();
