@@ -15,6 +15,7 @@ import urllib.request
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 
+from checks import Checks  # noqa: E402
 from google.protobuf.unknown_fields import UnknownFieldSet  # noqa: E402
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (  # noqa: E402
     ExportMetricsServiceRequest,
@@ -65,17 +66,6 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
-
-
-class Checks:
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def check(self, what, good):
-        self.passed += bool(good)
-        self.failed += not good
-        if not good:
-            print(f"FAILED: {what}")
 
 
 def unknown_fields(message):

@@ -20,6 +20,7 @@ DOCS = HERE.parent.parent / "docs" / "monitoring"
 sys.path[:0] = [str(HERE), str(HERE.parent / "sdk")]
 
 import upstream  # noqa: E402
+from checks import Checks  # noqa: E402
 from process import Process, ended_well, start_gateway, wait_until_answers  # noqa: E402
 
 KEY = "administrator-key-of-the-prometheus-suite"
@@ -45,17 +46,6 @@ DURATION = "gen_ai_server_request_duration_seconds"
 # In a query: texts, durations, then names.
 TOKEN = re.compile(r'"[^"]*"|\[[^\]]*\]|[A-Za-z_:][\w:]*')
 WORDS = {"by", "sum", "rate", "increase", "histogram_quantile", "or", "and", "without", "max"}
-
-
-class Checks:
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def check(self, what, good):
-        self.passed += bool(good)
-        self.failed += not good
-        if not good:
-            print(f"FAILED: {what}")
 
 
 class Server:

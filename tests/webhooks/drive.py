@@ -15,6 +15,7 @@ import urllib.request
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "sdk"))
 
+from checks import Checks  # noqa: E402
 from process import ended_well, start_gateway  # noqa: E402
 from standardwebhooks.webhooks import Webhook  # noqa: E402
 
@@ -54,17 +55,6 @@ def verify_in_python(secret, headers, body):
         return "ok"
     except Exception as error:  # the library raises its own and json's
         return str(error) or type(error).__name__
-
-
-class Checks:
-    def __init__(self):
-        self.passed = self.failed = 0
-
-    def check(self, what, good):
-        self.passed += good
-        self.failed += not good
-        if not good:
-            print(f"FAILED: {what}")
 
 
 def admin(origin, method, path, body=None):
