@@ -14,6 +14,7 @@ use crate::background::{JobTasks, Jobs};
 use crate::catalog::periodic_sync::PeriodicSync;
 use crate::catalog::price_feed::PriceFeed;
 use crate::catalog::price_file::PriceFile;
+use crate::catalog::publication::Publication;
 use crate::credential::TokenRenewer;
 use crate::db::jobs::put;
 use crate::oauth::{Refresher, Vendor};
@@ -131,7 +132,7 @@ fn catalog_sync(app: &App) -> PeriodicSync {
         catalog: Arc::clone(&app.catalog),
         http: Arc::clone(&app.http),
         snapshot: app.snapshot.clone(),
-        publish: Box::new(publish(app)),
+        publication: Publication::new(publish(app)),
         job: app.jobs.register("catalog_sync", "daily"),
     }
 }
@@ -139,7 +140,7 @@ fn catalog_sync(app: &App) -> PeriodicSync {
 fn price_file(app: &App) -> PriceFile {
     PriceFile {
         catalog: Arc::clone(&app.catalog),
-        publish: Box::new(publish(app)),
+        publication: Publication::new(publish(app)),
         job: app.jobs.register("price_file", "every 10 s"),
         seen: (None, Ok(())),
     }
@@ -151,7 +152,7 @@ fn price_feed(app: &App) -> Option<PriceFeed> {
         url: app.config.prices_url.clone()?,
         catalog: Arc::clone(&app.catalog),
         http: Arc::clone(&app.http),
-        publish: Box::new(publish(app)),
+        publication: Publication::new(publish(app)),
         job: app.jobs.register("price_list", "daily"),
     })
 }

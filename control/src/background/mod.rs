@@ -149,6 +149,17 @@ impl Job {
         self.jobs.0.ended.notify_one();
     }
 
+    /// Waits for the time of a run, carries it out and reports it. Returns true if it succeeded.
+    pub(crate) async fn run_at(&self, at_ms: u64, run: impl Future<Output = Result<(), String>>) -> bool {
+        self.waits_until(at_ms);
+        sleep_until(at_ms).await;
+        self.begins();
+        let outcome = run.await;
+        let succeeded = outcome.is_ok();
+        self.ends(outcome);
+        succeeded
+    }
+
     /// Returns the end and the error of the last run, if it failed. While the job runs, this is the run before, and the time
     /// is the start of the current one.
     pub(crate) fn failure(&self) -> Option<(u64, String)> {

@@ -11,6 +11,7 @@ pub(crate) mod periodic_sync;
 pub(crate) mod price_feed;
 pub(crate) mod price_file;
 pub(crate) mod prices;
+pub(crate) mod publication;
 pub(crate) mod sync;
 pub(crate) mod test_completion;
 pub(crate) mod test_request;

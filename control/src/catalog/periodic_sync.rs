@@ -1,34 +1,25 @@
 //! Reads the model lists of all connections again a day after they were read, so that the alert `catalog_drift` notices
-//! what vendors withdraw. The first run is a day after the first reading that an administrator asked for.
+//! models that vendors withdraw. The first run is a day after an administrator first requested such a list.
 
-use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use shared::clock::unix_ms;
 use shared::port::HttpClient;
 use shared::snapshot::SnapshotReader;
 
 use super::cache::CatalogCache;
+use super::publication::Publication;
 use super::sync::{Syncer, with_list};
-use crate::background::{Job, sleep_until};
-
-/// Requests that routing is published again; returns false if the request could not be queued.
-type PublishModels = Box<dyn Fn() -> bool + Send + Sync>;
+use crate::background::Job;
 
 /// The periodic job.
+#[derive(Debug)]
 pub(crate) struct PeriodicSync {
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) http: Arc<dyn HttpClient>,
     pub(crate) snapshot: SnapshotReader,
-    pub(crate) publish: PublishModels,
+    pub(crate) publication: Publication,
     pub(crate) job: Job,
-}
-
-impl fmt::Debug for PeriodicSync {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeriodicSync").finish_non_exhaustive()
-    }
 }
 
 impl PeriodicSync {
@@ -38,12 +29,7 @@ impl PeriodicSync {
         let last_read_at_ms = self.last_read_at_ms().unwrap_or(now_ms);
         let mut next = last_read_at_ms.saturating_add(DAY_MS).max(now_ms.saturating_add(AFTER_START_MS));
         loop {
-            self.job.waits_until(next);
-            sleep_until(next).await;
-            self.job.begins();
-            let read = self.sync().await;
-            let pause_ms = if read.is_ok() { DAY_MS } else { RETRY_MS };
-            self.job.ends(read);
+            let pause_ms = if self.job.run_at(next, self.sync()).await { DAY_MS } else { RETRY_MS };
             next = unix_ms().saturating_add(pause_ms);
         }
     }
@@ -61,9 +47,7 @@ impl PeriodicSync {
         let hasher = snapshot.key_hasher.clone();
         let syncer = Syncer { catalog: &self.catalog, http: &self.http, hasher };
         let (outcomes, not_reached) = syncer.sync(with_list(&snapshot)).await;
-        while !(self.publish)() {
-            tokio::time::sleep(QUEUE_FULL).await;
-        }
+        self.publication.request().await;
         let failed = outcomes.into_iter().filter(|outcome| !outcome.ok).map(|outcome| outcome.provider);
         let failed: Vec<String> = failed.chain(not_reached).collect();
         if failed.is_empty() {
@@ -79,5 +63,3 @@ impl PeriodicSync {
 const AFTER_START_MS: u64 = 10_000;
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 const RETRY_MS: u64 = 60 * 60 * 1_000;
-/// The pause before another attempt to queue the publication.
-const QUEUE_FULL: Duration = Duration::from_secs(1);

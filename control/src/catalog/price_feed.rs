@@ -12,17 +12,15 @@ use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::diagnostic;
 
 use super::cache::CatalogCache;
+use super::publication::Publication;
 use crate::background::Job;
-
-/// Requests that routing is published again; returns false if the request could not be queued.
-type PublishPrices = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// The periodic job.
 pub(crate) struct PriceFeed {
     pub(crate) url: String,
     pub(crate) catalog: Arc<CatalogCache>,
     pub(crate) http: Arc<dyn HttpClient>,
-    pub(crate) publish: PublishPrices,
+    pub(crate) publication: Publication,
     pub(crate) job: Job,
 }
 
@@ -37,9 +35,7 @@ impl PriceFeed {
                 Ok(None) => DAY,
                 Ok(Some(as_of)) => {
                     tracing::info!("the price list of {as_of} is in use");
-                    while !(self.publish)() {
-                        tokio::time::sleep(QUEUE_FULL).await;
-                    }
+                    self.publication.request().await;
                     DAY
                 }
                 Err(why) => {
@@ -75,7 +71,5 @@ impl PriceFeed {
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// The pause after a failure.
 const RETRY: Duration = Duration::from_secs(60 * 60);
-/// The pause before another attempt to queue the publication.
-const QUEUE_FULL: Duration = Duration::from_secs(1);
 /// The built-in list is smaller than half a megabyte.
 const LIMITS: HttpLimits = HttpLimits { timeout: Duration::from_secs(60), body_bytes_max: 16 << 20 };

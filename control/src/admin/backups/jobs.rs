@@ -60,12 +60,7 @@ impl Rehearsals {
     pub(crate) async fn run(self) {
         let mut next = unix_ms().saturating_add(AFTER_START_MS);
         loop {
-            self.job.waits_until(next);
-            sleep_until(next).await;
-            self.job.begins();
-            let rehearsed = self.rehearse().await;
-            let pause_ms = if rehearsed.is_ok() { DAY_MS } else { RETRY_MS };
-            self.job.ends(rehearsed);
+            let pause_ms = if self.job.run_at(next, self.rehearse()).await { DAY_MS } else { RETRY_MS };
             next = unix_ms().saturating_add(pause_ms);
         }
     }
