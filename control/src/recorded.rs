@@ -158,6 +158,11 @@ impl Sides {
         kept.body.push(piece.slice(..room));
     }
 
+    /// Takes the sides of an exchange that has ended.
+    pub(crate) fn take(&mut self) -> Vec<KeptSide> {
+        std::mem::take(&mut self.sides)
+    }
+
     /// Returns a copy of the sides.
     pub(crate) fn kept(&self) -> Vec<KeptSide> {
         self.sides.clone()

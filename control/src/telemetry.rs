@@ -17,7 +17,8 @@ use shared::clock;
 use shared::port::{Capture, ExchangeTap, Side};
 use tokio::sync::oneshot;
 
-use crate::db::telemetry::{CapturedRow, TelemetryDb, is_damage};
+use crate::db::open::is_damage;
+use crate::db::telemetry::{CapturedRow, TelemetryDb};
 use crate::recorded::{Allowance, RecordedExchange, Sides};
 use crate::vault::{SealPlace, VaultKeys};
 
@@ -190,7 +191,7 @@ impl TelemetryKeeper {
         let mut pruned_at = Instant::now();
         loop {
             match orders.recv_timeout(INTERVAL) {
-                Ok(TelemetryOrder::Keep(captured)) => self.keep(&captured),
+                Ok(TelemetryOrder::Keep(captured)) => self.keep(*captured),
                 Ok(TelemetryOrder::Find(request_id, reply)) => {
                     let _ = reply.send(self.find(&request_id));
                 }
@@ -204,13 +205,14 @@ impl TelemetryKeeper {
         }
     }
 
-    fn keep(&mut self, captured: &Captured) {
-        let Captured { request_id, at_ms, sides } = captured;
-        let shown = RecordedExchange::new(request_id, sides.kept());
+    fn keep(&mut self, captured: Captured) {
+        // The memory that the exchange may take is returned when `sides` is dropped.
+        let Captured { request_id, at_ms, mut sides } = captured;
+        let shown = RecordedExchange::new(&request_id, sides.take());
         let sealed =
-            serde_json::to_vec(&shown).ok().and_then(|json| self.keys.seal(&place(request_id), &json).ok());
+            serde_json::to_vec(&shown).ok().and_then(|json| self.keys.seal(&place(&request_id), &json).ok());
         let stored = sealed.and_then(|sealed| {
-            let row = CapturedRow { request_id, at_ms: *at_ms, sealed: &sealed };
+            let row = CapturedRow { request_id: &request_id, at_ms, sealed: &sealed };
             self.with_db(|db| db.keep(&row))
         });
         if stored.is_none() {

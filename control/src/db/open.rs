@@ -296,13 +296,16 @@ pub(crate) fn close_to_others(path: &Path, mode: u32) {
 
 /// Classifies an error of SQLite on opening the file.
 pub(crate) fn sql_error(path: &Path, source: rusqlite::Error) -> OpenError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    match source.sqlite_error_code() {
-        Some(DatabaseCorrupt | NotADatabase) => {
-            OpenError::Damaged { path: path.into(), detail: source.to_string() }
-        }
-        _ => OpenError::Sql { path: path.into(), source },
+    if is_damage(&source) {
+        return OpenError::Damaged { path: path.into(), detail: source.to_string() };
     }
+    OpenError::Sql { path: path.into(), source }
+}
+
+/// Returns true if the file is damaged, or is no database.
+pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
 fn keys_error(path: &Path, error: KeysError) -> OpenError {

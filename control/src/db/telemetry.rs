@@ -9,7 +9,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::migrate;
-use super::open::{BUSY_TIMEOUT, remove};
+use super::open::{BUSY_TIMEOUT, is_damage, remove};
 
 /// The open database.
 #[derive(Debug)]
@@ -123,12 +123,6 @@ impl TelemetryDb {
         }
         self.db.execute_batch("PRAGMA incremental_vacuum(4096)")
     }
-}
-
-/// Returns true if the file is damaged, or is no database.
-pub(crate) fn is_damage(error: &rusqlite::Error) -> bool {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    matches!(error.sqlite_error_code(), Some(DatabaseCorrupt | NotADatabase))
 }
 
 /// The migrations in order; the first one creates version 1.
