@@ -261,7 +261,7 @@ export type BackupStarted = {
 export type BackupState = {
   /** The failure of the last backup; null if it succeeded. */
   last_failure: BackupFailure | null;
-  /** The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none. */
+  /** The time of the newest intact archive, in milliseconds since the Unix epoch; null if no archive is intact. */
   last_good_at_ms: number | null;
 };
 

@@ -211,7 +211,7 @@ impl CatalogCache {
         Ok(Some(as_of))
     }
 
-    /// Returns the stamp of the price list in the state directory; `None` if there is none. Reads the directory.
+    /// Reads the stamp of the price list in the state directory. Returns `None` without such a file.
     pub(crate) fn price_file(&self) -> Option<FileStamp> {
         let found = fs::metadata(self.dir.join(PRICES)).ok()?;
         Some(FileStamp { modified: found.modified().ok()?, bytes: found.len() })

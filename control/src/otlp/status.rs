@@ -23,11 +23,11 @@ pub(crate) struct OtlpStatus {
 #[derive(Debug)]
 pub(crate) struct SignalStatus {
     signal: &'static str,
-    /// What the collector accepted.
+    /// The spans, or exports of metrics, that the collector accepted.
     pub(crate) exported: AtomicU64,
-    /// What could not be delivered.
+    /// Those that could not be delivered.
     pub(crate) failed: AtomicU64,
-    /// What the collector rejected.
+    /// Those that the collector rejected.
     pub(crate) rejected: AtomicU64,
     failing: Mutex<Option<ExportFailing>>,
 }

@@ -39,7 +39,7 @@ pub(crate) struct Meter {
     charges: Charges,
     recent: Arc<RecentFeed>,
     metrics: Arc<ExchangeMetrics>,
-    /// What the current transaction adds to `metrics`.
+    /// The sums that `metrics` gets when the current transaction is committed.
     observed: ExchangeSums,
     tracked: Vec<Tracked>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost

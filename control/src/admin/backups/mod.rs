@@ -70,7 +70,7 @@ struct Now {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(crate) struct BackupState {
-    /// The time of the newest archive that was found intact, in milliseconds since the Unix epoch; null if there is none.
+    /// The time of the newest intact archive, in milliseconds since the Unix epoch; null if no archive is intact.
     last_good_at_ms: Option<u64>,
     /// The failure of the last backup; null if it succeeded.
     last_failure: Option<BackupFailure>,

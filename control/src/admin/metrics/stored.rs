@@ -10,7 +10,7 @@ use crate::db::alerts::{Alert, AlertState, unresolved};
 use crate::db::outbox::{self, OutboxFigures};
 use crate::db::quotas::{self, QuotaFilter};
 
-/// What the metrics contain of the database.
+/// The figures that the metrics read from the database.
 pub(super) struct StoredFigures {
     unresolved: Vec<Alert>,
     outbox: OutboxFigures,

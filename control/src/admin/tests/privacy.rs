@@ -1,4 +1,4 @@
-//! What belongs to one human does not exist for another: connections, keys to send runs with, and keys to watch.
+//! Humans neither see nor use the connections and keys of others.
 
 use http::Method;
 use serde_json::{Value, json};

@@ -61,7 +61,7 @@ impl PriceList {
         }
     }
 
-    /// Reads the list in the state directory; `None` if there is none.
+    /// Reads the list in the state directory. Returns `None` without such a file.
     pub(crate) fn of_file(path: &Path) -> Result<Option<Self>, String> {
         let bytes =
             read_bounded(path, BYTES_MAX).map_err(|error| format!("prices.json cannot be read: {error}"))?;
