@@ -22,6 +22,7 @@ mod credential;
 mod db;
 pub mod detect;
 pub mod doctor;
+mod entrance;
 mod extension;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
