@@ -71,8 +71,12 @@ expect '^data: \[DONE\]'
 grep -q -- "${project}" "$work/answers" || fail "the project's usage is missing"
 
 api() { curl -sS --fail-with-body -H "x-api-key: $LLMGW_API_KEY" "$GATEWAY/admin/api/$1"; }
-# Checks the expected state, before the restart and after it.
+# Checks the expected state, before the restart and after it. A request counts shortly after its client has the last byte.
 everything() {
+    for _ in $(seq 100); do
+        ! api "usage?project=$project" | grep -q "\"requests\":$1," || break
+        sleep 0.1
+    done
     python3 - "$(api "usage?project=$project")" "$(api "requests?project=$project")" "$(api keys)" "$(api endpoints/main)" \
         "$(api providers/local)" "$1" <<'PYTHON' || fail "something is missing ($1 requests expected)"
 import json, sys
