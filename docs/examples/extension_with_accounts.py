@@ -49,6 +49,11 @@ class Vendor:
         return cls.issue()
 
     @classmethod
+    def revoke(cls, token):
+        cls.refreshes.discard(token)
+        cls.credentials.pop(token, None)
+
+    @classmethod
     def issue(cls):
         credential, refresh = secrets.token_urlsafe(), secrets.token_urlsafe()
         cls.credentials[credential] = time.time() + LIFE
@@ -74,7 +79,8 @@ class ExtensionWithAccounts(extension.Extension):
         self.end_headers()
 
     def answer(self, url, body):
-        steps = {"oauth/start": self.start, "oauth/exchange": self.exchange, "refresh": self.refresh}
+        steps = {"oauth/start": self.start, "oauth/exchange": self.exchange, "oauth/revoke": self.revoke}
+        steps["refresh"] = self.refresh
         if step := steps.get(url.path.removeprefix("/v1/words/")):
             return step(json.loads(body))
         if not Vendor.knows(self.headers.get("x-llmgw-credential")):
@@ -93,6 +99,10 @@ class ExtensionWithAccounts(extension.Extension):
 
     def refresh(self, request):
         self.grant(Vendor.refresh(request["refresh_token"]))
+
+    def revoke(self, request):
+        Vendor.revoke(request["token"])
+        self.json(200, {})
 
     def grant(self, credential):
         self.json(200, credential) if credential else self.refuse("invalid_grant", "Sign in again.")

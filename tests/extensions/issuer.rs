@@ -33,6 +33,7 @@ struct State {
     before_refresh: Answer,
     issued: u64,
     is_approved: bool,
+    revokes: bool,
 }
 
 impl Issuer {
@@ -80,6 +81,11 @@ impl Issuer {
     /// Lets the human consent on the other device.
     pub(super) fn approve(&self) {
         self.with(|state| state.is_approved = true);
+    }
+
+    /// Lets the extension have the path of revocations, which is optional.
+    pub(super) fn revoke(&self) {
+        self.with(|state| state.revokes = true);
     }
 
     /// Returns the current credentials and the texts that renew them.
@@ -143,6 +149,12 @@ impl State {
                 Answer { steps: self.before_refresh.steps.iter().cloned().chain(answer.steps).collect() }
             }
             "refresh" => refused("invalid_grant"),
+            "oauth/revoke" if self.revokes => {
+                self.credentials.remove(&text("token"));
+                self.refreshes.remove(&text("token"));
+                Answer::json(200, "")
+            }
+            "oauth/revoke" => Answer::error(404),
             "invoke" => match request.header("x-llmgw-credential") {
                 Some(credential) if self.credentials.contains(credential) => Answer::completion("hello"),
                 _ => Answer::error(401),

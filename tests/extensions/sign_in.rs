@@ -50,6 +50,51 @@ async fn a_human_signs_in_to_a_provider_of_an_extension() {
     assert_eq!((&ended["revoked"], &rig.shown().await["state"]), (&Value::Null, &json!("not_connected")));
 }
 
+/// M-112: a disconnected credential is revoked through the extension, after the gateway has forgotten it.
+#[tokio::test]
+async fn a_disconnected_credential_is_revoked_through_the_extension() {
+    let rig = SignInRig::connected().await;
+    rig.issuer.revoke();
+    let ended = rig.admin.done("DELETE", "providers/partner/oauth", Value::Null).await;
+    assert_eq!((&ended["revoked"], &ended["error"]), (&json!(true), &Value::Null));
+    assert_eq!(
+        rig.issuer.asked("oauth/revoke"),
+        [
+            json!({"token": "planted-refresh-2", "token_type_hint": "refresh_token"}),
+            json!({"token": "planted-credential-2", "token_type_hint": "access_token"}),
+        ]
+    );
+    assert!(rig.issuer.secrets().is_empty());
+    assert_eq!(rig.shown().await["state"], "not_connected");
+    assert_eq!(rig.client().chat(chat::request("partner/m")).await.status, 503);
+
+    rig.connect().await;
+    rig.admin.done("DELETE", "providers/partner", Value::Null).await;
+    assert_eq!(rig.issuer.asked("oauth/revoke").len(), 4, "so are those of a deleted provider");
+    assert!(rig.issuer.secrets().is_empty());
+}
+
+#[tokio::test]
+async fn a_revocation_that_an_extension_fails_is_shown_and_the_credential_is_forgotten() {
+    let rig = SignInRig::start().await;
+    rig.issuer.revoke();
+    // The sign-in is gone before the extension is asked, so a kill at that time leaves none.
+    for (answers, want) in [
+        (vec![Answer::error(500)], "status 500"),
+        (vec![Answer::json(200, ""), Answer::error(404)], "status 404"),
+        (vec![Answer::new().close()], "127.0.0.1"),
+        (vec![Answer::whole(302, &[("location", "http://169.254.169.254/")], "")], "status 302"),
+        (vec![Answer::hang_forever()], "no complete response in time"),
+    ] {
+        rig.connect().await;
+        answers.into_iter().for_each(|answer| rig.issuer.script("oauth/revoke", answer));
+        let ended = rig.admin.done("DELETE", "providers/partner/oauth", Value::Null).await;
+        let error = ended["error"].as_str().unwrap();
+        assert!(ended["revoked"] == false && error.contains(want), "{want}: {ended}");
+        assert_eq!(rig.shown().await["sign_in"]["state"], "none");
+    }
+}
+
 #[tokio::test]
 async fn fifty_requests_on_a_rejected_credential_make_one_refresh_and_none_fails() {
     let rig = SignInRig::connected().await;

@@ -119,8 +119,9 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::credential::oauth::DeviceCode;
     use crate::credential::oauth::extension::{
-        CodeExchange, CredentialRefresh, DevicePoll, SignInPage, SignInStart,
+        CodeExchange, CredentialRefresh, CredentialRevocation, DevicePoll, SignInPage, SignInStart,
     };
 
     /// The answer to `GET /v1/{provider}/models`.
@@ -161,24 +162,6 @@ mod tests {
         message: String,
         /// A word for programs, such as `rate_limit_exceeded`.
         code: Option<String>,
-    }
-
-    /// The answer to the start of a sign-in on another device (RFC 8628).
-    #[derive(schemars::JsonSchema)]
-    #[expect(dead_code, reason = "only its schema is used")]
-    struct DeviceCode {
-        /// Any text of 1 to 16,384 bytes, which `/oauth/poll` gets.
-        device_code: String,
-        /// The code that the human types, at most 64 characters.
-        user_code: String,
-        /// The page on which the human types it, at most 2,048 bytes: `https://`, or `http://` on this machine.
-        verification_uri: String,
-        /// The page with the code in its address.
-        verification_uri_complete: Option<String>,
-        /// The time in which the human must consent, in seconds; at most 1,800.
-        expires_in: u64,
-        /// The pause between two polls, in seconds, from 1 to 60; absent: 5.
-        interval: Option<u64>,
     }
 
     /// The answer to `/oauth/exchange`, `/oauth/poll` and `/refresh` (RFC 6749 section 5.1).
@@ -224,6 +207,7 @@ mod tests {
             generator.subschema_for::<DevicePoll<'_>>(),
             generator.subschema_for::<CodeExchange<'_>>(),
             generator.subschema_for::<CredentialRefresh<'_>>(),
+            generator.subschema_for::<CredentialRevocation<'_>>(),
             generator.subschema_for::<Credential>(),
             generator.subschema_for::<SignInError>(),
             generator.subschema_for::<ErrorBody>(),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use shared::port::{HttpClient, HttpLimits};
 use shared::sanitize::guarded;
 use shared::secret::Secret;
@@ -76,21 +76,23 @@ impl Vendor {
         account(answer.body()).filter(|_| answer.status().as_u16() == 200)
     }
 
-    /// Revokes tokens at the vendor, the refresh token first. `None` if the vendor has no address for it.
+    /// Revokes tokens at their issuer, the refresh token first. `None` if it has no address for that.
     pub(crate) async fn revoke(
         &self,
         issuer: &TokenIssuer,
         tokens: &OauthTokens,
     ) -> Option<Result<(), String>> {
-        let settings = issuer.settings()?;
+        let mut may_lack = issuer.may_lack_revocation();
         let refresh = tokens.refresh.as_ref().map(|token| (token, "refresh_token"));
         for (token, hint) in refresh.into_iter().chain([(&tokens.access, "access_token")]) {
-            let answer = match self.send(settings.revocation_request(token, hint)?).await {
+            let answer = match self.send(issuer.revocation_request(token, hint)?).await {
                 Ok(answer) => answer,
                 Err(why) => return Some(Err(why)),
             };
-            if !answer.status().is_success() {
-                return Some(Err(format!("it answered with status {}", answer.status())));
+            match answer.status() {
+                status if status.is_success() => may_lack = false,
+                StatusCode::NOT_FOUND if may_lack => return None,
+                status => return Some(Err(format!("it answered with status {status}"))),
             }
         }
         Some(Ok(()))

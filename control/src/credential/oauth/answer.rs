@@ -118,13 +118,21 @@ pub(crate) struct DeviceAnswer {
     pub(crate) interval_s: u64,
 }
 
+/// The answer to the start of a sign-in on another device (RFC 8628).
 #[derive(Deserialize)]
-struct DeviceMembers {
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct DeviceCode {
+    /// Any text of 1 to 16,384 bytes, which `/oauth/poll` gets.
     device_code: String,
+    /// The code that the human types, at most 64 characters.
     user_code: String,
+    /// The page on which the human types it, at most 2,048 bytes: `https://`, or `http://` on this machine.
     verification_uri: String,
+    /// The page with the code in its address.
     verification_uri_complete: Option<String>,
+    /// The time in which the human must consent, in seconds; at most 1,800.
     expires_in: u64,
+    /// The pause between two polls, in seconds, from 1 to 60; absent: 5.
     interval: Option<u64>,
 }
 
@@ -133,22 +141,22 @@ pub(crate) fn device_answer(status: u16, body: &[u8]) -> Result<DeviceAnswer, To
     if status != 200 {
         return Err(failure(status, body));
     }
-    let members: Result<DeviceMembers, _> = serde_json::from_slice(body);
-    let members = members.ok().filter(|members| {
-        let pages = [Some(&members.verification_uri), members.verification_uri_complete.as_ref()];
+    let code: Result<DeviceCode, _> = serde_json::from_slice(body);
+    let code = code.ok().filter(|code| {
+        let pages = [Some(&code.verification_uri), code.verification_uri_complete.as_ref()];
         pages.into_iter().flatten().all(|page| is_page(page, DEVICE_PAGE_BYTES_MAX))
-            && (1..=TOKEN_BYTES_MAX).contains(&members.device_code.len())
+            && (1..=TOKEN_BYTES_MAX).contains(&code.device_code.len())
     });
-    let Some(members) = members else {
+    let Some(code) = code else {
         return Err(TokenFailure::Unclear("the answer contains no device code and https address".to_owned()));
     };
     Ok(DeviceAnswer {
-        device_code: Secret::new(members.device_code),
-        user_code: plain(&members.user_code, 64),
-        verification_uri: members.verification_uri,
-        verification_uri_complete: members.verification_uri_complete,
-        life_s: members.expires_in.clamp(1, DEVICE_LIFE_S_MAX),
-        interval_s: members.interval.unwrap_or(DEVICE_INTERVAL_S).clamp(1, 60),
+        device_code: Secret::new(code.device_code),
+        user_code: plain(&code.user_code, 64),
+        verification_uri: code.verification_uri,
+        verification_uri_complete: code.verification_uri_complete,
+        life_s: code.expires_in.clamp(1, DEVICE_LIFE_S_MAX),
+        interval_s: code.interval.unwrap_or(DEVICE_INTERVAL_S).clamp(1, 60),
     })
 }
 

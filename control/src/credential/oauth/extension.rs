@@ -75,6 +75,16 @@ pub(crate) struct CredentialRefresh<'a> {
     refresh_token: &'a str,
 }
 
+/// The body of `POST /v1/{provider}/oauth/revoke` (RFC 7009 section 2.1).
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct CredentialRevocation<'a> {
+    /// The credential or the `refresh_token` that is no longer used.
+    token: &'a str,
+    /// `refresh_token`, or `access_token` for the credential.
+    token_type_hint: &'a str,
+}
+
 type Built = Result<Request<Bytes>, &'static str>;
 
 impl ExtensionIssuer {
@@ -119,6 +129,11 @@ impl ExtensionIssuer {
 
     pub(super) fn refresh_request(&self, refresh: &Secret<String>) -> Built {
         self.post("refresh", &CredentialRefresh { refresh_token: refresh.expose() })
+    }
+
+    pub(super) fn revocation_request(&self, token: &Secret<String>, hint: &str) -> Built {
+        let revocation = CredentialRevocation { token: token.expose(), token_type_hint: hint };
+        self.post("oauth/revoke", &revocation)
     }
 
     fn post(&self, path: &str, document: &impl Serialize) -> Built {

@@ -44,6 +44,12 @@ impl TokenIssuer {
         self.settings().is_none_or(|settings| settings.device_authorization_url.is_some())
     }
 
+    /// True if the status 404 in answer to a revocation means that the issuer revokes nothing: the path is optional for
+    /// extensions.
+    pub(crate) fn may_lack_revocation(&self) -> bool {
+        self.settings().is_none()
+    }
+
     /// Returns a digest of the client and of the addresses that tokens are sent to. Tokens are used only with the
     /// issuer that granted them, so a changed address never receives them.
     pub(crate) fn binding(&self, origin: Option<&Origin>) -> String {
@@ -89,6 +95,18 @@ impl TokenIssuer {
         match self {
             Self::Vendor(settings) => settings.refresh_request(refresh),
             Self::Extension(issuer) => issuer.refresh_request(refresh),
+        }
+    }
+
+    /// Builds the revocation of a token; `None` for a vendor without an address for it.
+    pub(crate) fn revocation_request(
+        &self,
+        token: &Secret<String>,
+        hint: &str,
+    ) -> Option<Result<Request<Bytes>, &'static str>> {
+        match self {
+            Self::Vendor(settings) => settings.revocation_request(token, hint),
+            Self::Extension(issuer) => Some(issuer.revocation_request(token, hint)),
         }
     }
 

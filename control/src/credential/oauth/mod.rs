@@ -15,6 +15,8 @@ use std::collections::BTreeMap;
 
 use shared::secret::Secret;
 
+#[cfg(test)]
+pub(crate) use answer::DeviceCode;
 pub(crate) use answer::{DeviceAnswer, TokenFailure, TokenSet, account, device_answer, plain, token_answer};
 pub(crate) use extension::ExtensionIssuer;
 pub(crate) use issuer::TokenIssuer;
