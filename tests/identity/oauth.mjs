@@ -8,6 +8,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { axe, Browser, settled, signIn } from "../console/browser.mjs";
 import { Gateway } from "../console/gateway.mjs";
+import { ReferenceExtension } from "./extension.mjs";
 import { CLIENT, Vendor } from "./vendor.mjs";
 
 const [binary, home, chromium] = process.argv.slice(2);
@@ -181,6 +182,51 @@ await check("a sign-in on another device connects too", async () => {
   assert.equal(await chat(key), 200);
 });
 
+const extension = new ReferenceExtension(await freePort());
+await extension.start();
+await gateway.api("POST", "extensions", { name: "companion", url: extension.origin, secret: extension.secret });
+await gateway.api("POST", "extensions/companion/probe", {});
+
+await check("an administrator creates a provider of an extension for the human who signs in", async () => {
+  await page.goto(`${origin}/console/providers?tab=extensions&extension=companion`);
+  // The kill has ended the session.
+  await signIn(page, gateway.key);
+  const details = page.getByRole("dialog", { name: "Extension companion" });
+  await details.getByText("Needs the account of a human, who signs in.").waitFor();
+  await details.getByRole("button", { name: "Connect", exact: true }).click();
+  const form = page.getByRole("dialog", { name: "Connect Repeats words" });
+  await form.getByLabel("Name").fill("no name");
+  await form.getByLabel("Owner").selectOption("Ada");
+  await form.getByLabel("Models").fill("echo");
+  await form.getByRole("button", { name: "Create" }).click();
+  await form.getByText(/must be 1 to 64 letters/).waitFor();
+  assert.deepEqual(await axe(page), []);
+  await form.getByLabel("Name").fill("hers");
+  await form.getByRole("button", { name: "Create" }).click();
+  await page.waitForURL(/\/providers\/hers$/);
+  const { auth, owner, sign_in, models } = await gateway.api("GET", "providers/hers");
+  assert.deepEqual([auth, owner, sign_in.state, models], ["oauth", ada.id, "none", ["echo"]]);
+});
+
+await check("the extension signs the human in, and the disconnection is revoked through it", async () => {
+  await page.getByText("The extension companion signs in to its vendor.").waitFor();
+  const there = await context.newPage();
+  await there.goto(await begin("Connect"));
+  await there.getByRole("heading", { name: "Connected", exact: true }).waitFor();
+  await there.close();
+  await page.getByText("guest", { exact: true }).waitFor();
+  assert.deepEqual(await axe(page), []);
+  assert.equal(await gateway.chat(key, "hers/echo", "hi"), 200);
+  assert.equal(await gateway.chat(strange.key, "hers/echo", "hi"), 403);
+  await page.getByRole("button", { name: "Disconnect" }).click();
+  const ended = page.waitForResponse((answer) => answer.request().method() === "DELETE");
+  await page.getByRole("dialog").getByRole("button", { name: "Disconnect", exact: true }).click();
+  assert.deepEqual(await (await ended).json(), { revoked: true, error: null });
+  await page.getByText("hers is disconnected").waitFor();
+  assert.equal(await gateway.chat(key, "hers/echo", "hi"), 503);
+});
+extension.stop();
+
 await check("without the operator's client the tile is greyed, with the reason and the redirect URI", async () => {
   const bare = new Gateway(binary, mkdtempSync(join(home, "bare-")));
   await bare.start();
@@ -195,7 +241,7 @@ await check("without the operator's client the tile is greyed, with the reason a
 });
 
 await check("no token and no secret is in the log or in a file", async () => {
-  const planted = [CLIENT.secret, ...vendor.accepted];
+  const planted = [CLIENT.secret, extension.secret, ...vendor.accepted];
   const files = readdirSync(home, { recursive: true }).map((name) => join(home, String(name)));
   const texts = files.filter((file) => statSync(file).isFile()).map((file) => [file, readFileSync(file)]);
   for (const [place, bytes] of [["the log", Buffer.from(gateway.log)], ...texts]) {

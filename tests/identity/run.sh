@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: run.sh PATH-OF-LLMGW   signs in with OAuth at the certified authorization server oidc-provider, in Chromium: consent, denial, a stolen
-# state, a replayed code, renewal, kill -9, revocation, a device code. The last line counts the checks.
+# state, a replayed code, renewal, kill -9, revocation, a device code, a provider of an extension. The last line counts the checks.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 binary=$(realpath "$1")

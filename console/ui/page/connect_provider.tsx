@@ -77,6 +77,10 @@ export function ChooseKind({ kinds, onKind, onConnected }: ChooseProps) {
         ))}
       </ul>
       {found.length === 0 && <p class="help">Nothing fits. Connect it as an OpenAI-compatible server.</p>}
+      <p class="help">
+        Providers of a service of your own are connected on the page of its{" "}
+        <a href={href("/providers", { tab: "extensions" })}>extension</a>.
+      </p>
     </>
   );
 }

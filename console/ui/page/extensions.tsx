@@ -15,6 +15,7 @@ import { ago, count, moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
 import { Card, Facts } from "../part/page";
 import { Table } from "../part/table";
+import { ConnectSignIn } from "./extension_sign_in";
 
 /** The state of an extension: what its last probe found, unless it is disabled. */
 export function ExtensionState({ of: { enabled, last_check } }: { of: Extension }) {
@@ -204,8 +205,11 @@ function Details({ of }: { of: Extension }) {
 /** A provider of an extension, with its models and the button that connects it. */
 function ProviderTile({ extension, of }: { extension: string; of: ExtensionProvider }) {
   const [key, setKey] = useState("");
+  const [connecting, setConnecting] = useState(false);
   const submission = useSubmission();
+  const signsIn = of.credential === "sign_in";
   const connect = (): void => {
+    if (signsIn) return setConnecting(true);
     const body = {
       id: of.id,
       type: "extension",
@@ -228,7 +232,8 @@ function ProviderTile({ extension, of }: { extension: string; of: ExtensionProvi
         {of.models.length > 0 && `: ${of.models.slice(0, SHOWN).join(", ")}${of.model_count > SHOWN ? ", …" : ""}`}
       </span>
       {of.error && <span class="help bad">{of.error.message}</span>}
-      {of.credential !== "none" && (
+      {signsIn && <span class="help">Needs the account of a human, who signs in.</span>}
+      {of.credential !== "none" && !signsIn && (
         <Text
           type="password"
           value={key}
@@ -241,6 +246,7 @@ function ProviderTile({ extension, of }: { extension: string; of: ExtensionProvi
         Connect
       </button>
       {submission.error && <p class="help bad">{submission.error.message}</p>}
+      {connecting && <ConnectSignIn extension={extension} of={of} onClose={() => setConnecting(false)} />}
     </div>
   );
 }

@@ -207,7 +207,7 @@ export type OauthFields = {
   scopes: string;
 };
 
-const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
+export const words = (text: string): string[] => text.split(/[\s,]+/).filter(Boolean);
 
 /** The body that creates the provider; addresses left empty are not sent. */
 export function oauthBody({ id, base_url, owner, models, scopes, ...addresses }: OauthFields): Record<string, unknown> {
@@ -230,10 +230,29 @@ const ADDRESSES: [keyof OauthFields, string, boolean][] = [
   ["device_authorization_url", "Device address", true],
 ];
 
+/** The humans who can own a provider. */
+export function useHumans(): Principal[] {
+  return useResource<Page<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
+}
+
+type OwnerProps = { humans: Principal[]; owner: string; onOwner: (id: string) => void };
+
+export function OwnerField({ humans, owner, onOwner }: OwnerProps) {
+  return (
+    <Field label="Owner" name="owner" help="The human who signs in. The provider is private to them until it is shared.">
+      {humans.length ? (
+        <Select value={owner} onValue={onOwner} options={humans.map(({ id, name }): [string, string] => [id, name])} />
+      ) : (
+        <a href={href("/access")}>Create a human first</a>
+      )}
+    </Field>
+  );
+}
+
 type FormProps = { onConnected: (provider: Provider) => void; onBack: () => void };
 
 export function OauthForm({ onConnected, onBack }: FormProps) {
-  const humans = useResource<Page<Principal>>("principals?limit=500").data.value?.data.filter(({ disabled }) => !disabled) ?? [];
+  const humans = useHumans();
   const [fields, setFields] = useState<OauthFields>({
     id: "partner",
     base_url: "",
@@ -263,13 +282,7 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
       <Field label="Name" name="id" help="Models are called NAME/MODEL.">
         <Text value={fields.id} onValue={(id) => set({ id })} autoFocus />
       </Field>
-      <Field label="Owner" name="owner" help="The human who signs in. The provider is private to them until it is shared.">
-        {humans.length ? (
-          <Select value={owner} onValue={(owner) => set({ owner })} options={humans.map(({ id, name }): [string, string] => [id, name])} />
-        ) : (
-          <a href={href("/access")}>Create a human first</a>
-        )}
-      </Field>
+      <OwnerField humans={humans} owner={owner} onOwner={(owner) => set({ owner })} />
       <Field label="Base URL of the API" name="base_url">
         <Text inputMode="url" value={fields.base_url} onValue={(base_url) => set({ base_url })} placeholder="https://…" />
       </Field>
