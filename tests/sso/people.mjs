@@ -99,6 +99,44 @@ export const checksOf = ({ gateway, apache, provider, signedIn, api, pages }) =>
       for (const page of [olga, emil]) await page.context().close();
     },
 
+    async "a person connects their own account with a code that they type on another device"() {
+      const dora = await signedIn("dora");
+      assert.equal((await api(dora, "GET", "session")).data.administrator, false);
+      const oauth = { ...provider.partnerAddresses(), scopes: ["openid", "email", "offline_access"] };
+      const created = { id: "cabin", type: "oauth_partner", base_url: `${provider.origin}/v1`, models: ["m"], oauth };
+      await gateway.api("POST", "providers", { ...created, owner: await idOf(dora) });
+      await open(dora, "connections");
+      await dora.getByRole("button", { name: "Use another device" }).click();
+      const link = dora.getByRole("link", { name: "Open the vendor's page on any device" });
+      const waiting = dora.getByRole("status").filter({ has: link });
+      await waiting.waitFor();
+      await dora.getByText("Waiting for consent", { exact: true }).waitFor();
+      const code = await waiting.locator("b").innerText();
+      assert.match(code, /^[A-Z]{4}-[A-Z]{4}$/);
+      assert.deepEqual(await axe(dora), []);
+      const address = new URL(await link.getAttribute("href"));
+      const phone = await (await dora.context().browser().newContext()).newPage();
+      phone.setDefaultTimeout(30_000);
+      await phone.goto(`${address.origin}${address.pathname}`);
+      await phone.locator("input[name=user_code]").fill(code);
+      await phone.locator("button[type=submit]").click();
+      await phone.locator("button[type=submit][autofocus]").click();
+      await phone.locator("input[name=login]").fill("dora");
+      await phone.locator("input[name=password]").fill("any");
+      await phone.locator("button[type=submit]").click();
+      await phone.getByRole("button", { name: "Continue" }).click();
+      await phone.getByRole("heading", { name: "Sign-in Success" }).waitFor();
+      await phone.context().close();
+      // The page learns it by itself.
+      const card = dora.getByRole("region", { name: "cabin" });
+      await card.getByText("Connected", { exact: true }).waitFor();
+      await card.getByText("dora@example.com", { exact: true }).waitFor();
+      assert.equal(await link.count(), 0);
+      assert.equal((await api(dora, "GET", "providers/cabin")).data.state, "ready");
+      await gateway.api("DELETE", "providers/cabin");
+      await dora.context().close();
+    },
+
     async "a person connects their own account, sees its state and a denied consent, and disconnects it"() {
       const dora = await signedIn("dora");
       const oauth = { ...provider.partnerAddresses(), scopes: ["openid", "email", "offline_access"], authorize_params: { prompt: "consent" } };

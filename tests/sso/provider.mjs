@@ -25,12 +25,12 @@ export class IdentityProvider {
     const partner = {
       client_id: PARTNER.id,
       client_secret: PARTNER.secret,
-      grant_types: ["authorization_code", "refresh_token"],
+      grant_types: ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
       redirect_uris: [`${origin}/oauth/callback/partner`],
     };
     const provider = new Provider(this.origin, {
       clients: [client, partner],
-      features: { revocation: { enabled: true } },
+      features: { revocation: { enabled: true }, deviceFlow: { enabled: true } },
       claims: { openid: ["sub"], email: ["email"], profile: ["name"], groups: ["groups"] },
       scopes: ["openid", "email", "profile", "groups", "offline_access"],
       conformIdTokenClaims: false,
@@ -52,6 +52,7 @@ export class IdentityProvider {
       token_url: at("token"),
       userinfo_url: at("me"),
       revocation_url: at("token/revocation"),
+      device_authorization_url: at("device/auth"),
     };
   }
 
