@@ -174,12 +174,13 @@ pub fn listens_at(environment: &Arc<Environment>) -> Result<(SocketAddr, bool), 
 
 impl Config {
     /// Reads the file again, for its providers and endpoints only. Settings that apply from start-up are checked too,
-    /// so that a file that would prevent a start is not accepted while running.
-    pub fn read_again(&self) -> Reread {
+    /// so that a file that would prevent a start is not accepted while running. A file that does not exist is a fault
+    /// unless the settings in force, those of `in_force`, are without a file too.
+    pub fn read_again(&self, in_force: Version) -> Reread {
         let FileReading { raw, mut notes, version } = file::read(&self.file);
         let mut warnings = Vec::new();
         let mut layers = Layers { environment: &self.environment, settings: Vec::new(), faults: Vec::new() };
-        if version == Version::Absent {
+        if version == Version::Absent && in_force != Version::Absent {
             layers.faults.push(ConfigFault::file(&self.file, "the file no longer exists"));
         }
         serving::server(&mut layers, &raw, &mut notes);

@@ -66,6 +66,8 @@ pub(crate) struct Reloader {
     status: StatusCell,
     /// The content that was last read; `None` forces the next read to pass it on even if it is the same.
     version: Option<Version>,
+    /// The content that was last passed on.
+    in_force: Version,
     /// The file's stamp when it was last read; `None` forces a read.
     read: Option<FileStamp>,
     /// The file's stamp at the last check, if it differs from the last read.
@@ -113,6 +115,7 @@ impl Reloader {
     pub(crate) fn new(config: Arc<Config>, sink: Sink) -> Self {
         let reloader = Self {
             version: Some(config.version),
+            in_force: config.version,
             config,
             sink,
             status: StatusCell::default(),
@@ -172,7 +175,7 @@ impl Reloader {
     }
 
     fn take(&mut self) -> FileCheck {
-        let again = self.config.read_again();
+        let again = self.config.read_again(self.in_force);
         if Some(again.version) == self.version {
             return FileCheck::Same;
         }
@@ -185,6 +188,7 @@ impl Reloader {
                     return FileCheck::Moving;
                 }
                 self.version = Some(again.version);
+                self.in_force = again.version;
                 FileCheck::HandedOn
             }
             Err(error) => {

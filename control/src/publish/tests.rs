@@ -236,6 +236,23 @@ fn a_deleted_file_keeps_the_routes_and_a_new_one_is_published() {
     assert_eq!(watched.providers(), ["b"]);
 }
 
+/// SIGHUP also reads `secrets.json`, and no configuration file is required.
+#[test]
+fn a_reload_without_a_file_is_valid_until_there_was_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("first.yaml");
+    let config = config(folder.path(), "", &[("LLMGW_CONFIG", file.to_str().unwrap())]);
+    let mut reloader = Reloader::new(config, Box::new(|_, _| true));
+    assert_eq!(reloader.look(), FileCheck::Moving);
+    assert_eq!(reloader.look(), FileCheck::Same);
+    assert_eq!(reloader.reload(), FileCheck::HandedOn);
+    std::fs::write(&file, "providers: {a: {type: echo}}\n").unwrap();
+    assert_eq!(reloader.reload(), FileCheck::HandedOn);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(reloader.reload(), FileCheck::Refused, "its routes stay");
+    assert_eq!(reloader.reload(), FileCheck::Refused);
+}
+
 #[test]
 fn a_changed_file_is_reported_when_it_is_in_force_and_not_before() {
     let folder = tempfile::tempdir().unwrap();

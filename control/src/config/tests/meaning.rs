@@ -237,7 +237,7 @@ fn a_missing_api_key_is_read_from_secrets_json_or_reported() {
     for text in [text, show(&config), format!("{config:?}")] {
         assert!(!text.contains("plain-"), "{text}");
     }
-    let again = config.read_again().result.unwrap().0;
+    let again = config.read_again(config.version).result.unwrap().0;
     assert_eq!(again.providers[0].api_key.as_ref().unwrap().expose(), "plain-a", "read at a reload too");
 
     std::fs::write(&file, "{").unwrap();
