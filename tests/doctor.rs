@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
-use crate::support::{Gateway, Yaml, clock, wait};
+use crate::support::{Gateway, Yaml, clock, skipped, wait};
 
 /// Base64 of 32 other bytes.
 const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
@@ -259,6 +259,21 @@ async fn permissions_of_other_users_are_reported_and_repaired() {
         paste(&setup, &command).await;
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o077, 0);
     }
+}
+
+#[tokio::test]
+async fn files_of_another_user_are_reported_and_repaired() {
+    let (setup, archive) = stopped().await;
+    if !rustix::process::geteuid().is_root() {
+        return skipped("only root may give files to another user");
+    }
+    for path in [setup.state().join("gateway.db"), setup.state().join("backups"), archive] {
+        std::os::unix::fs::chown(&path, Some(65_532), None).unwrap();
+        let found = finding(&examine(&setup).await, "fault", "does not belong to user 0");
+        assert!(found["text"].as_str().unwrap().contains(path.to_str().unwrap()), "{found}");
+        paste(&setup, repair(&found).strip_suffix(", as root").unwrap()).await;
+    }
+    assert_eq!(examine(&setup).await["faults"], 0);
 }
 
 #[tokio::test]

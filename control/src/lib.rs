@@ -38,6 +38,7 @@ mod otlp;
 mod outbox;
 mod periodic;
 mod permission;
+mod private_file;
 mod publish;
 mod recorded;
 mod refusals;

@@ -2,9 +2,8 @@
 //! be exactly the files that it lists, in that order, with those lengths and digests. An entry's name is therefore
 //! never used as a path, and links, devices and all other tar entry types are rejected.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use tar::{Entry, EntryType};
@@ -14,7 +13,7 @@ use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
 use crate::db::copy as stored;
 use crate::db::open::{APPLICATION_ID, USAGE_APPLICATION_ID};
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// Reads `archive` as a restore would, and returns its manifest. Fails if the archive is damaged.
 pub fn verify(archive: &Path) -> Result<Manifest, BackupError> {
@@ -149,8 +148,7 @@ fn write(
     dir: &Path,
 ) -> Result<(), BackupError> {
     let path = dir.join(&file.name);
-    let mut out =
-        OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(at(&path))?;
+    let mut out = private_file::create_new(&path).map_err(at(&path))?;
     copy(archive, entry, file, &mut out)?;
     out.sync_all().map_err(at(&path))
 }

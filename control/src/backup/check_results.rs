@@ -3,16 +3,16 @@
 //! and time of the last change.
 
 use std::collections::BTreeMap;
-use std::fs::{self, Metadata, OpenOptions};
+use std::fs::{self, Metadata};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::archive::check;
 use super::{BackupError, at};
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// The result of reading an archive to its end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl Verdicts {
     fn write(mut self, dir: &Path) -> io::Result<()> {
         self.0.retain(|name, _| dir.join(name).exists());
         let new = dir.join(format!("{FILE}.{}", std::process::id()));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file = private_file::create_fresh(&new)?;
         file.write_all(&serde_json::to_vec(&self.0)?)?;
         fs::rename(&new, dir.join(FILE))
     }

@@ -1,9 +1,8 @@
 //! Creates backups, while the gateway is running on the state or not.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -17,6 +16,7 @@ use super::{BackupError, at};
 use crate::db::copy::{self, ConsistentView};
 use crate::db::error::OpenError;
 use crate::db::files::{MAIN, SCHEMA, USAGE};
+use crate::private_file;
 
 /// Creates a backup of the state in `dir`, verifies it, and removes all but the newest `kept` intact archives.
 pub fn create(dir: &Path, kept: u32) -> Result<Archive, BackupError> {
@@ -60,7 +60,7 @@ fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupEr
             _ if !from.exists() => continue,
             _ => None,
         };
-        new_file(&to).map_err(at(&to))?;
+        private_file::create_new(&to).map_err(at(&to))?;
         if let Some(schema) = schema {
             let copied = moment.copy(schema, &to).and_then(|()| copy::describe(&to));
             let (version, tables) = copied.map_err(|source| BackupError::Sql { path: from, source })?;
@@ -84,7 +84,7 @@ fn gather(dir: &Path, draft: &Path, now: Timestamp) -> Result<Manifest, BackupEr
 }
 
 fn pack(manifest: &Manifest, draft: &Path, to: &Path, now: Timestamp) -> io::Result<()> {
-    let mut encoder = zstd::Encoder::new(new_file(to)?, LEVEL)?;
+    let mut encoder = zstd::Encoder::new(private_file::create_new(to)?, LEVEL)?;
     encoder.include_checksum(true)?;
     let mut tar = Builder::new(encoder);
     let text = serde_json::to_vec_pretty(manifest)?;
@@ -106,10 +106,6 @@ fn header(bytes: u64, now: Timestamp) -> Header {
     header.set_size(bytes);
     header.set_mtime(u64::try_from(now.as_second()).unwrap_or_default());
     header
-}
-
-fn new_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
 }
 
 const LEVEL: i32 = 3;

@@ -1,8 +1,7 @@
 //! The default directory for backups, `backups` in the state directory. Only one process at a time creates a backup
 //! there.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -13,7 +12,7 @@ use super::check_results::{self, Verdicts, check_and_keep};
 use super::manifest::Manifest;
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// An archive in the default directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -159,15 +158,9 @@ impl BackupDirectory {
     /// Locks the backup directory of the state in `state`. Creates it if it does not exist.
     pub(super) fn take(state: &Path) -> Result<Self, BackupError> {
         let dir = state.join(FOLDER);
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir).map_err(at(&dir))?;
+        private_file::create_directories(&dir).map_err(at(&dir))?;
         let path = dir.join(LOCK);
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(at(&path))?;
+        let lock = private_file::open_or_create(&path).map_err(at(&path))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { state: state.into(), dir, _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(BackupError::Busy(dir)),

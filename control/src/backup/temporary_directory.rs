@@ -1,10 +1,10 @@
 //! Temporary directories that only this user can access. They are deleted on drop.
 
-use std::fs::{self, DirBuilder};
+use std::fs;
 use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::private_file;
 use crate::vault::random;
 
 /// A temporary directory.
@@ -20,7 +20,7 @@ impl TemporaryDirectory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
-        DirBuilder::new().mode(0o700).create(&path)?;
+        private_file::create_directory(&path)?;
         Ok(Self { path })
     }
 

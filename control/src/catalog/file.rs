@@ -2,16 +2,15 @@
 //! is treated as empty and never prevents the gateway from starting.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::cache::CatalogEntry;
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// The content of the file.
 #[derive(Debug, Default, Serialize, Deserialize)]
@@ -50,8 +49,7 @@ pub(crate) fn save(path: &Path, entries: BTreeMap<String, Arc<CatalogEntry>>) ->
 /// Replaces the file at `path` with `bytes`, atomically. Only the owner can read it.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("json.new");
-    let _ = fs::remove_file(&draft);
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let mut file = private_file::create_fresh(&draft)?;
     file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&draft, path)?;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
@@ -12,7 +12,7 @@ use base64::prelude::BASE64_STANDARD;
 use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::env::Environment;
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// The secrets that the environment lacks, and their file.
 #[derive(Debug)]
@@ -118,9 +118,9 @@ fn write(file: &Path, secrets: &[(String, String)]) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(format!(".{}.new", std::process::id()));
     if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder)?;
+        private_file::create_directories(folder)?;
     }
-    let mut open = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+    let mut open = private_file::create_fresh(Path::new(&fresh))?;
     writeln!(open, "# Secrets of llmgw. Keep them: the state cannot be opened without the second one.")?;
     for (name, value) in secrets {
         writeln!(open, "{name}={value}")?;

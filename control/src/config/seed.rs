@@ -3,11 +3,10 @@
 
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::file::FILE_BYTES_MAX;
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// A copy that has not been made yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +28,7 @@ impl Seed {
 pub fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder =
         file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    private_file::create_directories(folder)?;
     let mut name = file.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let fresh = folder.join(name);
@@ -42,7 +41,7 @@ pub fn write_new(file: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 fn fill(file: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut open = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    let mut open = private_file::create_fresh(file)?;
     open.write_all(bytes)?;
     open.sync_all()
 }

@@ -1,12 +1,12 @@
 //! The lock of a state directory, which one process at a time may hold: an exclusive lock on a file in it. The
 //! operating system releases it when the process ends for any reason.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::error::OpenError;
+use crate::private_file;
 
 /// The lock, held until it is dropped.
 #[derive(Debug)]
@@ -19,14 +19,7 @@ impl StateLock {
     pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join(FILE);
         let io = |source| OpenError::Io { path: path.clone(), source };
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(io)?;
+        let mut file = private_file::open_or_create(&path).map_err(io)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {

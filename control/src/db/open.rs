@@ -9,9 +9,9 @@
 //! A file called `gateway.db` is therefore always complete. An empty or foreign one is reported as damaged and not
 //! changed.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io::{self, Read as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use super::lock::StateLock;
 use super::migrate;
 use super::row_sums;
 use super::upgrade_snapshot;
+use crate::private_file;
 use crate::vault::VaultKeys;
 
 /// An opened state directory.
@@ -237,7 +238,7 @@ fn make(dir: &Path, path: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<()
 /// same name.
 pub(crate) fn new_file(path: &Path) -> io::Result<()> {
     remove(path)?;
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
+    private_file::create_new(path).map(drop)
 }
 
 /// Removes a database and SQLite's files beside it, if they exist.
@@ -275,11 +276,7 @@ pub(crate) fn nothing_left_over(dir: &Path, path: &Path) -> Result<(), OpenError
 
 /// Creates the directory, accessible only to this user, if it does not exist.
 pub(crate) fn make_directory(dir: &Path) -> Result<(), OpenError> {
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(dir)
-        .map_err(|source| OpenError::Io { path: dir.into(), source })
+    private_file::create_directories(dir).map_err(|source| OpenError::Io { path: dir.into(), source })
 }
 
 /// Removes the permissions of other users. Only logs a warning on failure, because a file system may not support

@@ -1,15 +1,14 @@
 //! `telemetry.db`: the part of the state that may be lost (STATE-1). It is created again if it is missing, damaged or of a
 //! newer release, and no backup contains it. Migrations of its own; a commit may be lost with the power.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::migrate;
 use super::open::{BUSY_TIMEOUT, is_damage, remove};
+use crate::private_file;
 
 /// The open database.
 #[derive(Debug)]
@@ -53,7 +52,7 @@ impl TelemetryDb {
 
     /// Opens or creates the database at `path`. The inner error describes a file that can only be deleted.
     fn usable(path: &Path) -> io::Result<Result<Self, &'static str>> {
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        private_file::open_or_create(path)?;
         match Self::connect(path) {
             Ok(outcome) => Ok(outcome),
             Err(error) if is_damage(&error) => Ok(Err("damaged")),

@@ -8,9 +8,8 @@
 //!
 //! The caller holds the lock of the state, and no connection is open. One snapshot is kept, that of the last upgrade.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA256};
@@ -21,7 +20,7 @@ use super::error::OpenError;
 use super::files::USAGE;
 use super::migrate;
 use super::open::{DATABASE, JOURNAL};
-use crate::regular_file;
+use crate::{private_file, regular_file};
 
 /// The description of a snapshot, in the file `manifest.json` inside it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -146,7 +145,7 @@ fn is_state_file(name: &str) -> bool {
 
 /// Creates the folder of a snapshot, or of replaced files, with that of a journal in it.
 pub(crate) fn create_folders(folder: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(folder.join(JOURNAL))
+    private_file::create_directories(&folder.join(JOURNAL))
 }
 
 /// Removes a folder, if it exists.
@@ -178,7 +177,7 @@ fn expect_room(dir: &Path, names: &[String]) -> Result<(), OpenError> {
 }
 
 fn copy(from: &Path, to: &Path) -> io::Result<(u64, String)> {
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to)?;
+    let mut out = private_file::create_new(to)?;
     let copied = pass(File::open(from)?, &mut out)?;
     out.sync_all()?;
     Ok(copied)
@@ -206,7 +205,7 @@ fn pass(mut from: File, to: &mut impl io::Write) -> io::Result<(u64, String)> {
 
 fn write_manifest(draft: &Path, snapshot: &Snapshot) -> io::Result<()> {
     let path = draft.join(MANIFEST);
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let mut out = private_file::create_new(&path)?;
     out.write_all(&serde_json::to_vec_pretty(snapshot)?)?;
     out.sync_all()?;
     sync(draft)

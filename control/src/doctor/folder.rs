@@ -3,14 +3,16 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, access, statvfs};
 use rustix::process::geteuid;
 
 use super::finding::{Findings, Subject, quoted};
+use crate::backup::FOLDER as BACKUPS;
 use crate::db::files::USAGE;
-use crate::db::open::DATABASE;
+use crate::db::lock::FILE as LOCK;
+use crate::db::open::{DATABASE, JOURNAL};
 use crate::db::telemetry::TELEMETRY;
 
 /// Examines the permissions of the directory and of the databases in it. Returns false if the directory does not exist,
@@ -46,6 +48,7 @@ pub(super) fn examine(dir: &Path, is_in_use: bool, found: &mut Findings) -> bool
         let text = format!("other users have access to {}", path.display());
         found.warning(subject, text, format!("chmod go= {}", quoted(&path)));
     }
+    examine_owners(dir, metadata.uid(), found);
     let user = geteuid();
     let database = dir.join(DATABASE);
     let owner = fs::metadata(&database).map(|metadata| metadata.uid());
@@ -66,6 +69,19 @@ pub(super) fn examine(dir: &Path, is_in_use: bool, found: &mut Findings) -> bool
         found.good(subject, format!("{shown} is writable"));
     }
     true
+}
+
+/// Examines the owners of the directories and files that the gateway creates: it may not be able to use those of
+/// another user than its own.
+fn examine_owners(dir: &Path, owner: u32, found: &mut Findings) {
+    let foreign = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|metadata| metadata.uid() != owner);
+    let below = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
+    let created = [DATABASE, USAGE, TELEMETRY, LOCK, JOURNAL, BACKUPS].map(|name| dir.join(name));
+    let first = created.iter().cloned().chain(created.iter().flat_map(|path| below(path))).find(foreign);
+    if let Some(path) = first {
+        let text = format!("{} does not belong to user {owner}, as its directory does", path.display());
+        found.fault(Subject::Directory, text, format!("chown -R {owner} {}, as root", quoted(dir)));
+    }
 }
 
 /// Examines the closest existing directory above a state directory that does not exist yet.

@@ -14,9 +14,9 @@ pub(super) mod segment;
 pub(super) mod spare_files;
 pub(super) mod tracked;
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,6 +28,7 @@ use shared::usage::{Note, UsageEvent, UsageLog};
 use self::notes::{Notes, is_notes};
 use self::segment::{SEGMENT_BYTES, Segment, Spare, create, file_id, is_full};
 use self::spare_files::{SpareExchange, SpareFiles};
+use crate::private_file;
 use crate::usage::gauge::{Gauge, add, read};
 use crate::vault::random;
 
@@ -54,7 +55,7 @@ pub(crate) struct Inbox {
 impl Journal {
     /// Opens the journal in `dir` and passes the files of earlier processes to the reader.
     pub(crate) fn open(dir: PathBuf) -> io::Result<(Self, Inbox)> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        private_file::create_directories(&dir)?;
         let (segments, fresh) = unbounded();
         let gauge = Arc::new(Gauge::default());
         let (notes, left_over): (Vec<_>, Vec<_>) =

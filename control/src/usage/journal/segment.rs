@@ -1,15 +1,17 @@
 //! One file of the usage journal. A data-plane thread writes it, the writer thread reads it, and it is deleted or
 //! reused when it is sealed and completely stored.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use records::frame::FileId;
 use rustix::fs::{FallocateFlags, fallocate};
+
+use crate::private_file;
 
 /// An empty file, passed from the thread that creates it to the thread that appends to it.
 #[derive(Debug)]
@@ -97,7 +99,7 @@ pub(in crate::usage) fn create(dir: &Path, id: FileId, bytes_max: u64) -> io::Re
 /// Creates the file `path` of `bytes` zeros. Overwriting them needs no more room on the disk, except on copy-on-write
 /// file systems (btrfs, ZFS).
 pub(in crate::usage) fn create_allocated(path: &Path, bytes: u64) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    let file = private_file::create_new(path)?;
     let allocated = match fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(io::Error::from) {
         Err(error) if error.kind() == io::ErrorKind::Unsupported => write_zeros(&file, bytes),
         // A file system may allocate room and then refuse the writes.
