@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
+use crate::support::small_disk::SmallDisk;
 use crate::support::vendor::{Browser, Connected, Vendor, setup};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, clock, skipped, wait};
 
@@ -108,6 +109,51 @@ async fn little_free_space_raises_an_alert_with_the_space() {
     assert_eq!(alert["object"], Value::Null);
     watched.rule(json!({"threshold": 0.1})).await;
     watched.resolved().await;
+}
+
+/// On a file system of 48 MiB and with the default threshold: the alert is raised while there is room for it, answers
+/// continue on the full disk, and the alert is resolved when there is room again.
+#[tokio::test]
+async fn a_disk_that_fills_up_raises_an_alert_and_room_resolves_it() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::one(upstream.base_url()));
+    std::fs::create_dir(setup.state()).unwrap();
+    let Some(disk) = SmallDisk::mount(&setup.state(), 48) else { return };
+    let watched = Watched::of(setup.start().await, "disk_low").await;
+    let chats = async |count: usize| {
+        for _ in 0..count {
+            assert_eq!(watched.gateway.client().chat(chat::request("m")).await.status, 200);
+        }
+    };
+    let alerts = watched.admin().done("GET", "alerts?kind=disk_low", Value::Null).await;
+    assert_eq!(alerts["data"], json!([]), "there is room");
+
+    disk.fill(2 << 20);
+    let alert = watched.opened().await;
+    assert!(figure(&alert, "free_percent") < 5.0 && figure(&alert, "free_mebibytes") <= 2.0, "{alert}");
+    chats(20).await;
+
+    disk.fill(0);
+    let name = "n".repeat(100);
+    let mut status = 0;
+    for attempt in 0..2_000 {
+        let project = json!({"name": format!("{attempt}-{name}")});
+        status = watched.admin().call("POST", "projects", project).await.status;
+        if status == 503 {
+            break;
+        }
+    }
+    assert_eq!(status, 503, "a change fails when the database has no room");
+    chats(20).await;
+
+    disk.clear();
+    watched.resolved().await;
+    watched.admin().done("POST", "projects", json!({"name": "there is room again"})).await;
+    chats(1).await;
+    assert_eq!(watched.gateway.records(41).await.len(), 41, "every answer is recorded");
+    // Before the gateway's directory is removed.
+    drop(disk);
 }
 
 /// The alert outlives the process, because the failure does.

@@ -120,6 +120,33 @@ async fn log_files_that_cannot_be_written_delay_no_request_and_are_continued() {
     assert_eq!(gateway.log().matches("log lines are dropped").count(), 1, "it is reported once");
 }
 
+/// M-113: `LLMGW_LOG_REQUESTS` is off by default. If it is on, a line contains metadata alone.
+#[tokio::test]
+async fn requests_are_logged_without_their_content_and_only_on_demand() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("planted-answer"));
+    let body = json!({"model": "m", "messages": [{"role": "user", "content": "planted-prompt"}]}).to_string();
+    for (switch, count) in [(None, 0), (Some("false"), 0), (Some("true"), 1)] {
+        let setup = Setup::new(&Yaml::one(upstream.base_url()));
+        let mut gateway =
+            switch.into_iter().fold(setup, |setup, on| setup.env("LLMGW_LOG_REQUESTS", on)).start().await;
+        assert_eq!(gateway.client().chat(body.clone()).await.status, 200);
+        gateway.signal(Signal::TERM);
+        assert!(gateway.exit().await.success());
+        let log = wait::eventually("the end of the log", async || {
+            Some(gateway.log()).filter(|log| log.contains("stopped"))
+        })
+        .await;
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("request.id=")).collect();
+        assert_eq!(lines.len(), count, "{switch:?}: {log}");
+        assert!(
+            lines.iter().all(|line| line.contains("status=200") && line.contains("duration_us=")),
+            "{log}"
+        );
+        assert!(!log.contains("planted-"), "{log}");
+    }
+}
+
 #[tokio::test]
 async fn there_are_no_log_files_by_default() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;

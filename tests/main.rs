@@ -84,6 +84,7 @@ mod setup;
 mod speech;
 mod sso;
 mod stalled;
+mod state_files;
 mod streaming;
 mod supervision;
 mod support;

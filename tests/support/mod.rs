@@ -14,6 +14,7 @@ pub(crate) mod memory;
 pub(crate) mod otlp;
 pub(crate) mod proc;
 pub(crate) mod raw;
+pub(crate) mod small_disk;
 pub(crate) mod tls;
 pub(crate) mod upstream;
 pub(crate) mod vendor;
