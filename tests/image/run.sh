@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: run.sh PATH-OF-LLMGW [ARCH]   builds the image around the binary and runs it (M-021 to M-027, M-030)
+# usage: run.sh PATH-OF-LLMGW [ARCH]   builds the image around the binary and runs it (M-021, M-022, M-025 to M-027, M-030)
 #
 # Checks the configuration of the image, the listener, the health check with and without a gateway, the owner of the state and
 # of the process, and a kill and a restart on the same volume. It needs root and Linux: buildah runs the image with chroot
