@@ -1,30 +1,7 @@
-//! The messages of OTLP that the gateway sends and receives. They are those of `opentelemetry-proto` with the fields that
-//! are used; the end-to-end tests decode what is sent with the official definitions.
+//! The messages of OTLP that the gateway sends and receives, except spans, which `spans.rs` writes. They are those of
+//! `opentelemetry-proto` with the fields that are used; the end-to-end tests decode what is sent with the official definitions.
 
 use prost::Message;
-
-/// A batch of spans.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ExportTraces {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(super) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) scope_spans: Vec<ScopeSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(super) scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(super) spans: Vec<Span>,
-}
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct Resource {
@@ -42,67 +19,6 @@ pub(super) struct Scope {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct Span {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(super) trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(super) span_id: Vec<u8>,
-    #[prost(string, tag = "3")]
-    pub(super) trace_state: String,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(super) parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    pub(super) name: String,
-    #[prost(enumeration = "SpanKind", tag = "6")]
-    pub(super) kind: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(super) start_ns: u64,
-    #[prost(fixed64, tag = "8")]
-    pub(super) end_ns: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub(super) attributes: Vec<Attribute>,
-    #[prost(message, repeated, tag = "11")]
-    pub(super) events: Vec<SpanEvent>,
-    #[prost(message, optional, tag = "15")]
-    pub(super) status: Option<SpanStatus>,
-    /// The flags of the trace context, and whether the parent is in another process.
-    #[prost(fixed32, tag = "16")]
-    pub(super) flags: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SpanEvent {
-    #[prost(fixed64, tag = "1")]
-    pub(super) at_ns: u64,
-    #[prost(string, tag = "2")]
-    pub(super) name: String,
-    #[prost(message, repeated, tag = "3")]
-    pub(super) attributes: Vec<Attribute>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct SpanStatus {
-    #[prost(enumeration = "StatusCode", tag = "3")]
-    pub(super) code: i32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum SpanKind {
-    Unspecified = 0,
-    Internal = 1,
-    Server = 2,
-    Client = 3,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
-#[repr(i32)]
-pub(super) enum StatusCode {
-    Unset = 0,
-    Error = 2,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(super) struct Attribute {
     #[prost(string, tag = "1")]
     pub(super) key: String,
@@ -112,7 +28,7 @@ pub(super) struct Attribute {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct AnyValue {
-    #[prost(oneof = "AttributeValue", tags = "1, 2, 3, 4, 5")]
+    #[prost(oneof = "AttributeValue", tags = "1")]
     pub(super) value: Option<AttributeValue>,
 }
 
@@ -120,20 +36,6 @@ pub(super) struct AnyValue {
 pub(super) enum AttributeValue {
     #[prost(string, tag = "1")]
     Text(String),
-    #[prost(bool, tag = "2")]
-    Flag(bool),
-    #[prost(int64, tag = "3")]
-    Number(i64),
-    #[prost(double, tag = "4")]
-    Fraction(f64),
-    #[prost(message, tag = "5")]
-    List(AnyValues),
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct AnyValues {
-    #[prost(message, repeated, tag = "1")]
-    pub(super) values: Vec<AnyValue>,
 }
 
 /// The metrics of the process.
@@ -261,20 +163,7 @@ pub(super) struct PartialSuccess {
 
 impl Attribute {
     pub(super) fn text(key: &str, text: impl Into<String>) -> Self {
-        Self::new(key, AttributeValue::Text(text.into()))
-    }
-
-    /// Creates an attribute with a number; one beyond the range of the format is cut to it.
-    pub(super) fn number(key: &str, number: u64) -> Self {
-        Self::new(key, AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX)))
-    }
-
-    pub(super) fn texts(key: &str, texts: &[&str]) -> Self {
-        let value = |text: &&str| AnyValue { value: Some(AttributeValue::Text((*text).to_owned())) };
-        Self::new(key, AttributeValue::List(AnyValues { values: texts.iter().map(value).collect() }))
-    }
-
-    pub(super) fn new(key: &str, value: AttributeValue) -> Self {
-        Self { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
+        let value = AnyValue { value: Some(AttributeValue::Text(text.into())) };
+        Self { key: key.to_owned(), value: Some(value) }
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use shared::request_traces::{RequestTraces, TracedExchange};
+use shared::request_traces::RequestTraces;
 use tokio::time::Instant;
 
-use super::message::{ExportTraces, ResourceSpans, ScopeSpans};
 use super::post::{PostFailure, post};
-use super::{Exporting, scope, spans};
+use super::spans::SpanBatch;
+use super::{Exporting, scope};
 use crate::config::OtlpTraces;
 use crate::vault::random;
 use crate::webhook::Backoff;
@@ -22,8 +22,10 @@ pub(super) struct SpanExporter {
     exporting: Exporting,
     settings: OtlpTraces,
     queue: Arc<RequestTraces>,
-    /// Exchanges of the next batch, and the number of their spans.
-    gathered: (Vec<TracedExchange>, u64),
+    /// The encoded resource and scope of every batch.
+    source: (Vec<u8>, Vec<u8>),
+    /// The spans of the next batch.
+    gathered: SpanBatch,
     /// The batch that is being delivered.
     sending: Option<Batch>,
     /// Failures since the last success.
@@ -39,7 +41,16 @@ struct Batch {
 
 impl SpanExporter {
     pub(super) fn new(exporting: Exporting, settings: OtlpTraces, queue: Arc<RequestTraces>) -> Self {
-        Self { exporting, settings, queue, gathered: (Vec::new(), 0), sending: None, failures: 0 }
+        let source = (exporting.resource.encode_to_vec(), scope(&exporting.build).encode_to_vec());
+        Self {
+            exporting,
+            settings,
+            queue,
+            source,
+            gathered: SpanBatch::default(),
+            sending: None,
+            failures: 0,
+        }
     }
 
     /// Exports for as long as the future is polled.
@@ -81,27 +92,20 @@ impl SpanExporter {
 
     /// Takes exchanges from the queue. Returns true if there are enough for a batch.
     fn gather(&mut self) -> bool {
-        let (exchanges, spans) = &mut self.gathered;
-        while *spans < self.settings.batch_max {
+        let snapshot = self.exporting.snapshot.load();
+        while self.gathered.count() < self.settings.batch_max {
             let Some(exchange) = self.queue.take() else { return false };
-            *spans += exchange.spans();
-            exchanges.push(exchange);
+            self.gathered.add(&exchange, &snapshot);
         }
         true
     }
 
-    /// Builds the batch of the gathered exchanges.
+    /// Builds the batch of the gathered spans.
     fn batch(&mut self) -> Option<Batch> {
-        let (exchanges, _) = std::mem::take(&mut self.gathered);
-        let Exporting { snapshot, build, resource, .. } = &self.exporting;
-        let snapshot = snapshot.load();
-        let mut spans = Vec::new();
-        exchanges.iter().for_each(|exchange| spans::add_spans(exchange, &snapshot, &mut spans));
-        let count = u64::try_from(spans.len()).ok().filter(|count| *count > 0)?;
-        let scope_spans = vec![ScopeSpans { scope: Some(scope(build)), spans }];
-        let resource_spans = vec![ResourceSpans { resource: Some(resource.clone()), scope_spans }];
-        let body = ExportTraces { resource_spans }.encode_to_vec().into();
-        Some(Batch { body, spans: count, tries: 0 })
+        let gathered = std::mem::take(&mut self.gathered);
+        let (resource, scope) = &self.source;
+        let (body, spans) = (gathered.export(resource, scope), gathered.count());
+        (spans > 0).then_some(Batch { body, spans, tries: 0 })
     }
 
     /// Delivers the current batch, or gives it up.

@@ -1,71 +1,144 @@
-//! Turns finished exchanges into spans: one of the request, and below it one for each attempt.
+//! Turns finished exchanges into encoded spans: one of the request, and below it one for each attempt.
 //!
 //! Names and attributes follow OpenTelemetry's conventions for HTTP servers and for generative AI. Spans contain no text of
 //! requests, answers or errors. Tokens are attributes of attempts only, so that a sum over spans counts each once.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use records::names;
 use shared::request_traces::TracedExchange;
 use shared::routing::{InstanceReach, ProviderInstance};
 use shared::snapshot::Snapshot;
 use shared::trace_context::{RequestSpan, SpanId};
-use shared::usage::{Lost, Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent};
+use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent};
 
-use super::message::{Attribute, AttributeValue, Span, SpanEvent, SpanKind, SpanStatus, StatusCode};
+use super::fields::{Attributes, Fields};
 
-/// Adds the spans of an exchange. The snapshot has the addresses of the providers, which records lack.
-pub(super) fn add_spans(exchange: &TracedExchange, snapshot: &Snapshot, spans: &mut Vec<Span>) {
-    let TracedExchange { span, event } = exchange;
-    spans.push(request_span(span, event));
-    for (place, step) in event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt()) {
-        let found = snapshot.providers.binary_search_by(|instance| instance.id.cmp(&step.provider));
-        let provider = found.ok().and_then(|at| snapshot.providers.get(at));
-        let attempt = AttemptSpan { span, event, place, step, provider: provider.map(AsRef::as_ref) };
-        spans.push(attempt.span());
+/// Spans that are exported together. They are encoded when they are added.
+#[derive(Debug, Default)]
+pub(super) struct SpanBatch {
+    /// The fields `spans` of `ScopeSpans`.
+    encoded: Vec<u8>,
+    count: u64,
+}
+
+impl SpanBatch {
+    /// Returns the number of spans.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Adds the spans of an exchange. The snapshot has the addresses of the providers, which records lack.
+    pub(super) fn add(&mut self, exchange: &TracedExchange, snapshot: &Snapshot) {
+        let TracedExchange { span, event } = exchange;
+        let mut fields = Fields::new(&mut self.encoded);
+        fields.message(scope_spans::SPANS, |fields| request_span(fields, span, event));
+        self.count += 1;
+        for (place, step) in event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt()) {
+            let found = snapshot.providers.binary_search_by(|instance| instance.id.cmp(&step.provider));
+            let provider = found.ok().and_then(|at| snapshot.providers.get(at));
+            let attempt = AttemptSpan { span, event, place, step, provider: provider.map(AsRef::as_ref) };
+            fields.message(scope_spans::SPANS, |fields| attempt.write(fields));
+            self.count += 1;
+        }
+    }
+
+    /// Returns the message `ExportTraceServiceRequest` with the spans, for the encoded resource and scope.
+    pub(super) fn export(&self, resource: &[u8], scope: &[u8]) -> Bytes {
+        let mut head = Vec::new();
+        let mut fields = Fields::new(&mut head);
+        fields.bytes(1, resource);
+        let mut scope_field = Vec::new();
+        Fields::new(&mut scope_field).bytes(1, scope);
+        fields.begin_message(2, scope_field.len() + self.encoded.len());
+        head.extend(scope_field);
+        let mut body = Vec::with_capacity(head.len() + self.encoded.len() + HEAD_BYTES_MAX);
+        Fields::new(&mut body).begin_message(1, head.len() + self.encoded.len());
+        body.extend(head);
+        body.extend_from_slice(&self.encoded);
+        body.into()
     }
 }
 
-/// Returns the span of the request.
-fn request_span(span: &RequestSpan, event: &UsageEvent) -> Span {
+/// The fields of `Span`.
+mod span {
+    pub(super) const TRACE_ID: u8 = 1;
+    pub(super) const SPAN_ID: u8 = 2;
+    pub(super) const TRACE_STATE: u8 = 3;
+    pub(super) const PARENT_SPAN_ID: u8 = 4;
+    pub(super) const NAME: u8 = 5;
+    pub(super) const KIND: u8 = 6;
+    pub(super) const START_NS: u8 = 7;
+    pub(super) const END_NS: u8 = 8;
+    pub(super) const ATTRIBUTES: u8 = 9;
+    pub(super) const EVENTS: u8 = 11;
+    pub(super) const STATUS: u8 = 15;
+    pub(super) const FLAGS: u8 = 16;
+}
+
+/// The fields of `Span.Event`.
+mod span_event {
+    pub(super) const AT_NS: u8 = 1;
+    pub(super) const NAME: u8 = 2;
+    pub(super) const ATTRIBUTES: u8 = 3;
+}
+
+mod scope_spans {
+    pub(super) const SPANS: u8 = 2;
+}
+
+/// The values of `Span.kind`.
+#[derive(Clone, Copy)]
+enum SpanKind {
+    Internal = 1,
+    Server = 2,
+    Client = 3,
+}
+
+/// Writes the span of the request.
+fn request_span(fields: &mut Fields<'_>, request: &RequestSpan, event: &UsageEvent) {
     let failed = event.status >= 500 || event.outcome == Outcome::Cut;
-    let skipped = event.trace.iter().filter(|step| !step.result.is_attempt());
-    Span {
-        name: format!("POST {}", event.operation.path()),
-        kind: SpanKind::Server.into(),
-        parent_span_id: span.parent.map(bytes_of).unwrap_or_default(),
-        flags: flags(span) | if span.parent.is_some() { PARENT_IS_REMOTE } else { 0 },
-        attributes: request_attributes(event),
-        events: skipped.map(|step| skipped_target(event, step)).collect(),
-        ..timed(span, span.span, Interval { start_us: 0, end_us: event.duration_us }.of(event), failed)
+    let remote = if request.parent.is_some() { PARENT_IS_REMOTE } else { 0 };
+    let common = Common {
+        request,
+        id: request.span,
+        parent: request.parent,
+        kind: SpanKind::Server,
+        times: Interval { start_us: 0, end_us: event.duration_us }.of(event),
+        failed,
+        flags: flags(request) | remote,
+    };
+    common.write(fields);
+    fields.text_of(span::NAME, &[b"POST ", event.operation.path().as_bytes()]);
+    request_attributes(&mut Attributes::new(fields, span::ATTRIBUTES), event);
+    for step in event.trace.iter().filter(|step| !step.result.is_attempt()) {
+        fields.message(span::EVENTS, |fields| skipped_target(fields, event, step));
     }
 }
 
-fn request_attributes(event: &UsageEvent) -> Vec<Attribute> {
-    let texts = [
-        ("http.request.method", Some("POST")),
-        ("http.route", Some(event.operation.path())),
-        ("error.type", error_type(event)),
-        ("llmgw.request.id", Some(&*event.request_id)),
-        ("llmgw.operation", Some(event.operation.name())),
-        ("llmgw.outcome", Some(event.outcome.name())),
-        ("llmgw.selector", Some(&*event.selector)),
-        ("llmgw.endpoint", event.endpoint.as_ref().map(|endpoint| endpoint.as_str())),
-        ("llmgw.key.id", Some(event.key.as_str())),
-        ("llmgw.project.id", event.project.as_ref().map(|project| project.as_str())),
-    ];
-    let client = event.details.client.as_deref().map(|client| client.split_once('/').unwrap_or((client, "")));
-    let client = client.map(|(name, version)| [("user_agent.name", name), ("user_agent.version", version)]);
-    let texts = texts.into_iter().filter_map(|(key, text)| Some((key, text?)));
-    let texts = texts.chain(client.into_iter().flatten()).filter(|(_, text)| !text.is_empty());
-    let numbers = [
-        ("http.response.status_code", Some(u64::from(event.status))),
-        ("http.request.body.size", event.details.bytes_in),
-        ("http.response.body.size", event.details.bytes_out),
-    ];
-    let numbers = numbers.into_iter().filter_map(|(key, number)| Some(Attribute::number(key, number?)));
-    let overhead = event.details.gateway_us.map(|us| fraction("llmgw.gateway.duration", seconds(us)));
-    texts.map(|(key, text)| Attribute::text(key, text)).chain(numbers).chain(overhead).collect()
+fn request_attributes(attributes: &mut Attributes<'_, '_>, event: &UsageEvent) {
+    attributes.text("http.request.method", "POST");
+    attributes.text("http.route", event.operation.path());
+    attributes.optional_text("error.type", error_type(event));
+    attributes.text("llmgw.request.id", &event.request_id);
+    attributes.text("llmgw.operation", event.operation.name());
+    attributes.text("llmgw.outcome", event.outcome.name());
+    attributes.optional_text("llmgw.selector", Some(&*event.selector).filter(|text| !text.is_empty()));
+    attributes.optional_text("llmgw.endpoint", event.endpoint.as_ref().map(|endpoint| endpoint.as_str()));
+    attributes.text("llmgw.key.id", event.key.as_str());
+    attributes.optional_text("llmgw.project.id", event.project.as_ref().map(|project| project.as_str()));
+    if let Some(client) = event.details.client.as_deref() {
+        let (name, version) = client.split_once('/').unwrap_or((client, ""));
+        attributes.optional_text("user_agent.name", Some(name).filter(|text| !text.is_empty()));
+        attributes.optional_text("user_agent.version", Some(version).filter(|text| !text.is_empty()));
+    }
+    attributes.number("http.response.status_code", u64::from(event.status));
+    attributes.optional_number("http.request.body.size", event.details.bytes_in);
+    attributes.optional_number("http.response.body.size", event.details.bytes_out);
+    if let Some(us) = event.details.gateway_us {
+        attributes.fraction("llmgw.gateway.duration", seconds(us));
+    }
 }
 
 /// Returns the kind of the error, or the outcome of an exchange that was not completed.
@@ -74,17 +147,14 @@ fn error_type(event: &UsageEvent) -> Option<&'static str> {
     event.error.map(names::error).or_else(|| outcome.map(Outcome::name))
 }
 
-/// Returns the event of a target that was considered and skipped.
-fn skipped_target(event: &UsageEvent, step: &TraceStep) -> SpanEvent {
-    SpanEvent {
-        at_ns: Interval { start_us: 0, end_us: 0 }.of(event).0,
-        name: "llmgw.target.skipped".to_owned(),
-        attributes: vec![
-            Attribute::text("llmgw.provider.id", step.provider.as_str()),
-            Attribute::text("gen_ai.request.model", step.model.as_str()),
-            Attribute::text("llmgw.result", step.result.name()),
-        ],
-    }
+/// Writes the event of a target that was considered and skipped.
+fn skipped_target(fields: &mut Fields<'_>, event: &UsageEvent, step: &TraceStep) {
+    fields.fixed64(span_event::AT_NS, Interval { start_us: 0, end_us: 0 }.of(event).0);
+    fields.bytes(span_event::NAME, b"llmgw.target.skipped");
+    let mut attributes = Attributes::new(fields, span_event::ATTRIBUTES);
+    attributes.text("llmgw.provider.id", step.provider.as_str());
+    attributes.text("gen_ai.request.model", step.model.as_str());
+    attributes.text("llmgw.result", step.result.name());
 }
 
 /// One attempt of an exchange.
@@ -100,19 +170,24 @@ struct AttemptSpan<'a> {
 }
 
 impl AttemptSpan<'_> {
-    fn span(self) -> Span {
-        let Self { span, event, step, .. } = self;
+    fn write(self, fields: &mut Fields<'_>) {
+        let Self { span: request, event, step, .. } = self;
         let inside = self
             .provider
             .is_some_and(|provider| matches!(provider.reach, InstanceReach::Echo(_) | InstanceReach::Speech));
-        let failed = self.error_type().is_some();
-        Span {
-            name: format!("{} {}", event.operation.genai_name(), step.model),
-            kind: if inside { SpanKind::Internal } else { SpanKind::Client }.into(),
-            parent_span_id: bytes_of(span.span),
-            attributes: self.attributes(),
-            ..timed(span, span.attempt(self.place), self.interval().of(event), failed)
-        }
+        let common = Common {
+            request,
+            id: request.attempt(self.place),
+            parent: Some(request.span),
+            kind: if inside { SpanKind::Internal } else { SpanKind::Client },
+            times: self.interval().of(event),
+            failed: self.has_failed(),
+            flags: flags(request),
+        };
+        common.write(fields);
+        let name = [event.operation.genai_name().as_bytes(), b" ", step.model.as_str().as_bytes()];
+        fields.text_of(span::NAME, &name);
+        self.attributes(&mut Attributes::new(fields, span::ATTRIBUTES));
     }
 
     /// The attempt that served lasts until the end of the exchange; `spent_us` ends with its first content.
@@ -122,102 +197,98 @@ impl AttemptSpan<'_> {
         Interval { start_us, end_us: spent_us.map_or(self.event.duration_us, |spent| start_us + spent) }
     }
 
-    fn attributes(self) -> Vec<Attribute> {
+    fn attributes(self, attributes: &mut Attributes<'_, '_>) {
         let Self { event, step, provider, .. } = self;
-        let mut attributes = vec![
-            Attribute::text("gen_ai.operation.name", event.operation.genai_name()),
-            Attribute::text("gen_ai.request.model", step.model.as_str()),
-            Attribute::text("llmgw.provider.id", step.provider.as_str()),
-            Attribute::text("llmgw.result", step.result.name()),
-        ];
+        attributes.text("gen_ai.operation.name", event.operation.genai_name());
+        attributes.text("gen_ai.request.model", step.model.as_str());
+        attributes.text("llmgw.provider.id", step.provider.as_str());
+        attributes.text("llmgw.result", step.result.name());
         if let Some(provider) = provider {
-            attributes.push(Attribute::text("gen_ai.provider.name", provider.genai_name));
-            attributes.extend(address(provider));
+            attributes.text("gen_ai.provider.name", provider.genai_name);
+            address(attributes, provider);
         }
         if event.stream {
-            attributes.push(Attribute::new("gen_ai.request.stream", AttributeValue::Flag(true)));
+            attributes.set("gen_ai.request.stream");
         }
-        let error = self.error_type().map(|text| Attribute::text("error.type", text));
-        let status =
-            step.status.map(|status| Attribute::number("http.response.status_code", u64::from(status)));
-        let session = event
-            .details
-            .session
-            .as_deref()
-            .map(|session| Attribute::text("gen_ai.conversation.id", session));
-        attributes.extend(error.into_iter().chain(status).chain(session));
+        self.error_type(attributes);
+        attributes.optional_number("http.response.status_code", step.status.map(u64::from));
+        attributes.optional_text("gen_ai.conversation.id", event.details.session.as_deref());
         if let Some(lost) = &step.lost {
-            attributes.extend(usage_of_lost(lost));
+            usage(attributes, &lost.tokens, lost.cost_nano_usd);
         } else if self.place + 1 == event.trace.len() {
-            attributes.extend(self.answer());
+            self.answer(attributes);
         }
-        attributes
     }
 
-    /// Returns the attributes of the attempt whose answer the client received, or would have received.
-    fn answer(self) -> impl Iterator<Item = Attribute> {
+    /// Adds the attributes of the attempt whose answer the client received, or would have received.
+    fn answer(self, attributes: &mut Attributes<'_, '_>) {
         let Self { event, step, .. } = self;
         let served = step.result == StepResult::Served;
-        let first = step.spent_us.filter(|_| served && event.stream);
-        let first = first.map(|us| fraction("gen_ai.response.time_to_first_chunk", seconds(us)));
-        let finish = event.details.finish;
-        let finish =
-            finish.map(|finish| Attribute::texts("gen_ai.response.finish_reasons", &[finish.name()]));
-        let upstream =
-            event.upstream_id.as_deref().map(|id| Attribute::text("llmgw.upstream.request_id", id));
-        let used = event.provenance != Provenance::None;
-        let usage = used.then(|| usage(&event.tokens, event.cost_nano_usd)).into_iter().flatten();
-        let source = used.then(|| Attribute::text("llmgw.usage.provenance", event.provenance.name()));
-        first.into_iter().chain(finish).chain(upstream).chain(usage).chain(source)
+        if let Some(us) = step.spent_us.filter(|_| served && event.stream) {
+            attributes.fraction("gen_ai.response.time_to_first_chunk", seconds(us));
+        }
+        if let Some(finish) = event.details.finish {
+            attributes.list_of("gen_ai.response.finish_reasons", finish.name());
+        }
+        attributes.optional_text("llmgw.upstream.request_id", event.upstream_id.as_deref());
+        if event.provenance != Provenance::None {
+            usage(attributes, &event.tokens, event.cost_nano_usd);
+            attributes.text("llmgw.usage.provenance", event.provenance.name());
+        }
     }
 
-    /// Returns the status of a failed attempt, or the reason of its failure. The attempt that served has failed if its
-    /// answer broke off.
-    fn error_type(self) -> Option<String> {
-        let Self { event, step, .. } = self;
-        match step.result {
-            StepResult::Served if event.outcome == Outcome::Cut => error_type(event).map(str::to_owned),
-            StepResult::Served => None,
-            StepResult::Status => step.status.map(|status| status.to_string()),
-            result => Some(result.name().to_owned()),
+    /// Adds the status of a failed attempt, or the reason of its failure.
+    fn error_type(self, attributes: &mut Attributes<'_, '_>) {
+        if !self.has_failed() {
+            return;
+        }
+        match (self.step.result, self.step.status) {
+            (StepResult::Served, _) => attributes.optional_text("error.type", error_type(self.event)),
+            (StepResult::Status, Some(status)) => attributes.text("error.type", &status.to_string()),
+            (result, _) => attributes.text("error.type", result.name()),
+        }
+    }
+
+    /// Returns true if the attempt has failed. That includes the one that served, if its answer broke off.
+    fn has_failed(self) -> bool {
+        match self.step.result {
+            StepResult::Served => self.event.outcome == Outcome::Cut,
+            StepResult::Status => self.step.status.is_some(),
+            _ => true,
         }
     }
 }
 
-/// Returns the address of a provider in the network.
-fn address(provider: &ProviderInstance) -> Vec<Attribute> {
+/// Adds the address of a provider in the network.
+fn address(attributes: &mut Attributes<'_, '_>, provider: &ProviderInstance) {
     match &provider.reach {
         InstanceReach::Network(origin) => match &origin.socket {
-            Some(path) => vec![Attribute::text("server.address", &**path)],
-            None => vec![
-                Attribute::text("server.address", origin.host.as_str()),
-                Attribute::number("server.port", u64::from(origin.port)),
-            ],
+            Some(path) => attributes.text("server.address", path),
+            None => {
+                attributes.text("server.address", origin.host.as_str());
+                attributes.number("server.port", u64::from(origin.port));
+            }
         },
-        InstanceReach::Echo(_) | InstanceReach::Speech => Vec::new(),
+        InstanceReach::Echo(_) | InstanceReach::Speech => {}
     }
 }
 
-fn usage_of_lost(lost: &Lost) -> impl Iterator<Item = Attribute> + use<> {
-    usage(&lost.tokens, lost.cost_nano_usd)
-}
-
-/// Returns the tokens, where cached and reasoning tokens are parts of input and output, and the cost.
-fn usage(tokens: &TokenCounts, cost_nano_usd: Option<u64>) -> impl Iterator<Item = Attribute> + use<> {
+/// Adds the tokens, where cached and reasoning tokens are parts of input and output, and the cost.
+fn usage(attributes: &mut Attributes<'_, '_>, tokens: &TokenCounts, cost_nano_usd: Option<u64>) {
+    attributes.number("gen_ai.usage.input_tokens", tokens.input_total());
+    attributes.number("gen_ai.usage.output_tokens", tokens.output_total());
     let written = tokens.cache_write.saturating_add(tokens.cache_write_1h);
-    let parts = [
+    for (key, count) in [
         ("gen_ai.usage.cache_read.input_tokens", tokens.cache_read),
         ("gen_ai.usage.cache_creation.input_tokens", written),
         ("gen_ai.usage.reasoning.output_tokens", tokens.reasoning),
-    ];
-    let totals = [
-        ("gen_ai.usage.input_tokens", tokens.input_total()),
-        ("gen_ai.usage.output_tokens", tokens.output_total()),
-    ];
-    let counts = totals.into_iter().chain(parts.into_iter().filter(|(_, count)| *count > 0));
-    // An amount in billionths of a dollar, as a duration in billionths of a second, becomes a fraction without loss.
-    let cost = cost_nano_usd.map(|nano| fraction("llmgw.cost", Duration::from_nanos(nano).as_secs_f64()));
-    counts.map(|(key, count)| Attribute::number(key, count)).chain(cost)
+    ] {
+        attributes.optional_number(key, Some(count).filter(|count| *count > 0));
+    }
+    if let Some(nano) = cost_nano_usd {
+        // An amount in billionths of a dollar, as a duration in billionths of a second, becomes a fraction without loss.
+        attributes.fraction("llmgw.cost", Duration::from_nanos(nano).as_secs_f64());
+    }
 }
 
 /// A part of an exchange, in microseconds from the request head.
@@ -236,18 +307,35 @@ impl Interval {
     }
 }
 
-/// Returns a span with its identity, times and status.
-fn timed(request: &RequestSpan, id: SpanId, (start_ns, end_ns): (u64, u64), failed: bool) -> Span {
-    let code = if failed { StatusCode::Error } else { StatusCode::Unset };
-    Span {
-        trace_id: request.trace.0.get().to_be_bytes().into(),
-        span_id: bytes_of(id),
-        trace_state: request.state.as_ref().and_then(|state| state.to_str().ok()).unwrap_or_default().into(),
-        start_ns,
-        end_ns,
-        status: Some(SpanStatus { code: code.into() }),
-        flags: flags(request),
-        ..Span::default()
+/// The identity, times and status of a span.
+struct Common<'a> {
+    request: &'a RequestSpan,
+    id: SpanId,
+    parent: Option<SpanId>,
+    kind: SpanKind,
+    /// The begin and the end in nanoseconds since the Unix epoch.
+    times: (u64, u64),
+    failed: bool,
+    flags: u32,
+}
+
+impl Common<'_> {
+    fn write(&self, fields: &mut Fields<'_>) {
+        let (start_ns, end_ns) = self.times;
+        fields.bytes(span::TRACE_ID, &self.request.trace.0.get().to_be_bytes());
+        fields.bytes(span::SPAN_ID, &self.id.0.get().to_be_bytes());
+        if let Some(state) = self.request.state.as_ref().and_then(|state| state.to_str().ok()) {
+            fields.bytes(span::TRACE_STATE, state.as_bytes());
+        }
+        if let Some(parent) = self.parent {
+            fields.bytes(span::PARENT_SPAN_ID, &parent.0.get().to_be_bytes());
+        }
+        fields.varint_field(span::KIND, self.kind as u64);
+        fields.fixed64(span::START_NS, start_ns);
+        fields.fixed64(span::END_NS, end_ns);
+        let code = if self.failed { STATUS_ERROR } else { 0 };
+        fields.message(span::STATUS, |status| status.varint_field(3, code));
+        fields.fixed32(span::FLAGS, self.flags);
     }
 }
 
@@ -255,18 +343,14 @@ fn flags(request: &RequestSpan) -> u32 {
     PARENT_IS_KNOWN | u32::from(request.is_sampled)
 }
 
-fn bytes_of(id: SpanId) -> Vec<u8> {
-    id.0.get().to_be_bytes().into()
-}
-
 fn seconds(us: u64) -> f64 {
     Duration::from_micros(us).as_secs_f64()
 }
 
-fn fraction(key: &str, number: f64) -> Attribute {
-    Attribute::new(key, AttributeValue::Fraction(number))
-}
-
+/// The value of `Status.code` of a failed span.
+const STATUS_ERROR: u64 = 2;
 /// The flag of a span that states if its parent is in another process, and the flag of one whose parent is.
 const PARENT_IS_KNOWN: u32 = 0x100;
 const PARENT_IS_REMOTE: u32 = 0x200;
+/// The maximum length of the key and the length of a message.
+const HEAD_BYTES_MAX: usize = 11;
