@@ -40,12 +40,12 @@ pub(crate) struct RunningEntry {
     list: Rc<RunningList>,
     /// Index in the list.
     place: Cell<usize>,
-    request_id: Box<str>,
+    request_id: Arc<str>,
     started_at_ms: u64,
     access: Arc<Access>,
     client: Arc<str>,
     operation: Operation,
-    selector: OnceCell<Box<str>>,
+    selector: OnceCell<Arc<str>>,
     target: RefCell<Option<Target>>,
     attempt: Cell<u32>,
     stage: Cell<Stage>,
@@ -81,7 +81,7 @@ impl std::fmt::Debug for RunningEntry {
     }
 }
 
-/// Maximum bytes of a selector that are listed.
+/// Maximum bytes of a selector that are listed and recorded.
 const SELECTOR_BYTES_MAX: usize = 256;
 
 impl RunningList {
@@ -160,8 +160,13 @@ impl RunningList {
 }
 
 impl RunningEntry {
-    pub(crate) fn request_id(&self) -> &str {
+    pub(crate) fn request_id(&self) -> &Arc<str> {
         &self.request_id
+    }
+
+    /// Returns the selector, cut to 256 bytes; empty before [`Self::select`].
+    pub(crate) fn selector(&self) -> Arc<str> {
+        self.selector.get().cloned().unwrap_or_default()
     }
 
     /// Returns the client's product and version, if it sent any.
@@ -174,7 +179,7 @@ impl RunningEntry {
         self.bytes_out.get()
     }
 
-    /// Records the selector: the body has been read.
+    /// Notes the selector, which the record shares: the body has been read.
     pub(crate) fn select(&self, selector: &str) {
         let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
         self.selector.get_or_init(|| selector.split_at(cut).0.into());
@@ -289,12 +294,12 @@ impl RunningEntry {
         let target = self.target.borrow();
         let target = target.as_ref();
         RunningExchange {
-            request_id: self.request_id.clone(),
+            request_id: (*self.request_id).into(),
             started_at_ms: self.started_at_ms,
             key: self.access.key.clone(),
             client: (*self.client).into(),
             operation: self.operation,
-            selector: self.selector.get().cloned().unwrap_or_default(),
+            selector: (*self.selector()).into(),
             target: target.map(|target| (target.provider.id.clone(), target.model.id.clone())),
             attempt: self.attempt.get(),
             stage: self.stage.get(),

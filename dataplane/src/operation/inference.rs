@@ -152,13 +152,12 @@ impl AuthorizedRequest<'_> {
     ) -> Result<(Job, Record), Fault> {
         let worker = self.exchange.worker();
         let (end_users, hasher) = (worker.process.settings.end_users, &self.snapshot.key_hasher);
+        let (selected, forced) = self.select(&head);
         let opening = Opening {
             started,
             started_at_ms,
-            request_id: self.exchange.id(),
             operation: self.operation,
             access: self.access,
-            selector: &head.model,
             stream: head.stream,
             dialect: self.dialect,
             input: &head.input,
@@ -172,7 +171,6 @@ impl AuthorizedRequest<'_> {
             span: worker.spans.as_ref().and_then(|spans| spans.begin(self.headers)),
         };
         let mut record = Record::open(&worker.usage, opening);
-        let (selected, forced) = self.select(&head);
         let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
             worker: Rc::clone(worker),

@@ -84,10 +84,8 @@ pub(crate) struct Closed {
 pub(crate) struct Opening<'a> {
     pub(crate) started: Instant,
     pub(crate) started_at_ms: u64,
-    pub(crate) request_id: &'a str,
     pub(crate) operation: Operation,
     pub(crate) access: &'a Access,
-    pub(crate) selector: &'a str,
     pub(crate) stream: bool,
     pub(crate) dialect: Dialect,
     pub(crate) input: &'a Rc<InputSize>,
@@ -103,8 +101,6 @@ pub(crate) struct Opening<'a> {
     pub(crate) span: Option<Box<RequestSpan>>,
 }
 
-/// Maximum bytes of a client's selector that are recorded.
-const SELECTOR_BYTES_MAX: usize = 256;
 /// Initial capacity of a trace, in steps.
 const STEPS_USUAL: usize = 2;
 /// Status recorded if the client disconnects before it gets one, as in nginx's log.
@@ -112,17 +108,15 @@ const CLIENT_CLOSED: u16 = 499;
 
 impl Record {
     pub(crate) fn open(recorder: &Rc<UsageRecorder>, opening: Opening<'_>) -> Self {
-        let selector = opening.selector;
-        let cut = selector.floor_char_boundary(SELECTOR_BYTES_MAX);
         let event = UsageEvent {
-            request_id: opening.request_id.into(),
+            request_id: Arc::clone(opening.running.request_id()),
             started_at_ms: opening.started_at_ms,
             duration_us: 0,
             operation: opening.operation,
             key: opening.access.key.clone(),
             project: opening.access.project.clone(),
             principal: opening.access.acts_as.clone(),
-            selector: selector.split_at(cut).0.into(),
+            selector: opening.running.selector(),
             endpoint: None,
             provider: None,
             model: None,

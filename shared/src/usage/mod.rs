@@ -25,7 +25,7 @@ pub use self::trace::{Lost, StepResult, TraceStep};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageEvent {
     /// The request ID, as in `X-Request-Id`.
-    pub request_id: Box<str>,
+    pub request_id: Arc<str>,
     /// The arrival time of the request head, in milliseconds since the Unix epoch.
     pub started_at_ms: u64,
     /// The time from `started_at_ms` to the end, in microseconds.
@@ -41,7 +41,7 @@ pub struct UsageEvent {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<PrincipalId>,
     /// The `model` that the client sent, cut to 256 bytes.
-    pub selector: Box<str>,
+    pub selector: Arc<str>,
     /// The endpoint that the selector names, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<EndpointName>,
