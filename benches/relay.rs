@@ -5,6 +5,9 @@
 //! cargo bench --bench relay -- --soak MINUTES
 //! ```
 //!
+//! `--proxies llmgw,llmgw-otlp,llmgw-capture` compares the gateway with one that exports a tenth of its spans, and one that
+//! captures bodies.
+//!
 //! The proxy under test runs alone on core 0; upstream and load generator share core 1. CPU time is what the kernel
 //! accounts to the proxy's process, including the usage record of each exchange. Machines are noisy: the ratios, which
 //! are computed within each round, are more reliable than the absolute figures.
@@ -70,8 +73,7 @@ impl Options {
         let wanted = list("--proxies");
         let is_wanted = |kind: &Kind| match &wanted {
             Some(names) => names.iter().any(|name| name == kind.name()),
-            // Compares the gateway with itself, so it runs only on request.
-            None => *kind != Kind::Live,
+            None => !Kind::VARIANTS.contains(kind),
         };
         Self {
             rounds: value("--rounds").map_or(if quick { 1 } else { 5 }, |rounds| rounds.parse().unwrap()),

@@ -2,6 +2,7 @@
 //! other, and the statistics of interleaved rounds.
 
 pub(crate) mod answer;
+pub(crate) mod collector;
 pub(crate) mod floor;
 pub(crate) mod library;
 pub(crate) mod llmgw;

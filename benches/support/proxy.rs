@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::payload::KEY;
-use super::{llmgw, nginx, proc, threads};
+use super::{collector, llmgw, nginx, proc, threads};
 
 /// The core of the proxy under test.
 pub(crate) const PROXY_CORE: usize = 0;
@@ -33,6 +33,10 @@ pub(crate) enum Kind {
     Llmgw,
     /// The gateway with as many listeners of its live stream as it permits.
     Live,
+    /// The gateway that exports the spans of a tenth of the requests, and metrics, by OTLP.
+    Otlp,
+    /// The gateway that captures all bodies.
+    Capture,
     /// The gateway inside the bench, with few keys and endpoints.
     Few,
     /// The gateway inside the bench, with many keys and endpoints.
@@ -41,8 +45,19 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds, in the order of the table.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Direct, Self::Floor, Self::Nginx, Self::Llmgw, Self::Live, Self::Few, Self::Many];
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Direct,
+        Self::Floor,
+        Self::Nginx,
+        Self::Llmgw,
+        Self::Live,
+        Self::Otlp,
+        Self::Capture,
+        Self::Few,
+        Self::Many,
+    ];
+    /// The gateway with more features. They are compared with [`Kind::Llmgw`], and run only on request.
+    pub(crate) const VARIANTS: [Self; 3] = [Self::Live, Self::Otlp, Self::Capture];
 
     /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
@@ -52,6 +67,8 @@ impl Kind {
             Self::Nginx => "nginx",
             Self::Llmgw => "llmgw",
             Self::Live => "llmgw-live",
+            Self::Otlp => "llmgw-otlp",
+            Self::Capture => "llmgw-capture",
             Self::Few => "llmgw-few",
             Self::Many => "llmgw-many",
         }
@@ -92,6 +109,19 @@ impl Proxy {
                 (Some(spawn(command)), local(port))
             }
             Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
+            Kind::Otlp => {
+                let mut command = llmgw::command(folder.path(), upstream_port, llmgw::FEW);
+                command
+                    .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector::start()))
+                    .env("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+                    .env("OTEL_TRACES_SAMPLER_ARG", "0.1");
+                gateway(command)
+            }
+            Kind::Capture => {
+                let mut command = llmgw::command(folder.path(), upstream_port, llmgw::FEW);
+                command.env("LLMGW_LOG_REQUEST_BODIES", "true");
+                gateway(command)
+            }
             Kind::Few => library(folder.path(), upstream_port, llmgw::FEW, llmgw::FEW),
             Kind::Many => library(folder.path(), upstream_port, llmgw::MANY_ENDPOINTS, llmgw::MANY_KEYS),
         };

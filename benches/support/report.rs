@@ -17,7 +17,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     };
     println!("\n{}: {} ({} rounds)", scenario.name, scenario.about, rounds.len());
     println!(
-        "  {:<12} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+        "  {:<13} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
         "proxy",
         format!("us/{unit}"),
         "x floor",
@@ -40,7 +40,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         let against = |other, field| median_ratio(rounds, kind, other, field);
         let added = |field| median_difference(rounds, kind, Kind::Direct, field);
         println!(
-            "  {:<12} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+            "  {:<13} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
             kind.name(),
             shown(median(|sample| sample.cpu_us), 2),
             shown(against(Kind::Floor, |sample| sample.cpu_us), 2),
@@ -56,9 +56,11 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         );
         print_threads(&samples);
     }
-    let live = median_ratio(rounds, Kind::Live, Kind::Llmgw, |sample| sample.cpu_us);
-    if live.is_finite() {
-        println!("  with listeners of the live stream to without: {live:.3} x CPU");
+    for kind in Kind::VARIANTS {
+        let ratio = median_ratio(rounds, kind, Kind::Llmgw, |sample| sample.cpu_us);
+        if ratio.is_finite() {
+            println!("  {} to llmgw: {ratio:.3} x CPU", kind.name());
+        }
     }
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
     if growth.is_finite() {
@@ -79,7 +81,7 @@ fn print_threads(samples: &[&Sample]) {
         .map(|(name, us)| format!("{name} {us:.2}"))
         .collect();
     if shares.len() > 1 {
-        println!("  {:<12} {}", "", shares.join(", "));
+        println!("  {:<13} {}", "", shares.join(", "));
     }
 }
 

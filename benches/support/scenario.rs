@@ -128,7 +128,8 @@ pub(crate) fn all() -> Vec<Scenario> {
     ]
 }
 
-const USUAL: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw, Kind::Live];
+const USUAL: &[Kind] =
+    &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw, Kind::Live, Kind::Otlp, Kind::Capture];
 const GROWTH: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Few, Kind::Many];
 
 impl Scenario {
