@@ -109,12 +109,12 @@ fn request_span(fields: &mut Fields<'_>, request: &RequestSpan, event: &UsageEve
         failed,
         flags: flags(request) | remote,
     };
-    common.write(fields);
-    fields.text_of(span::NAME, &[b"POST ", event.operation.path().as_bytes()]);
-    request_attributes(&mut Attributes::new(fields, span::ATTRIBUTES), event);
-    for step in event.trace.iter().filter(|step| !step.result.is_attempt()) {
-        fields.message(span::EVENTS, |fields| skipped_target(fields, event, step));
-    }
+    common.write(fields, &[b"POST ", event.operation.path().as_bytes()], |fields| {
+        request_attributes(&mut Attributes::new(fields, span::ATTRIBUTES), event);
+        for step in event.trace.iter().filter(|step| !step.result.is_attempt()) {
+            fields.message(span::EVENTS, |fields| skipped_target(fields, event, step));
+        }
+    });
 }
 
 fn request_attributes(attributes: &mut Attributes<'_, '_>, event: &UsageEvent) {
@@ -184,10 +184,8 @@ impl AttemptSpan<'_> {
             failed: self.has_failed(),
             flags: flags(request),
         };
-        common.write(fields);
         let name = [event.operation.genai_name().as_bytes(), b" ", step.model.as_str().as_bytes()];
-        fields.text_of(span::NAME, &name);
-        self.attributes(&mut Attributes::new(fields, span::ATTRIBUTES));
+        common.write(fields, &name, |fields| self.attributes(&mut Attributes::new(fields, span::ATTRIBUTES)));
     }
 
     /// The attempt that served lasts until the end of the exchange; `spent_us` ends with its first content.
@@ -320,7 +318,9 @@ struct Common<'a> {
 }
 
 impl Common<'_> {
-    fn write(&self, fields: &mut Fields<'_>) {
+    /// Writes a span with its fields in the order of their numbers, as the official encoders do. `details` writes attributes
+    /// and events.
+    fn write(&self, fields: &mut Fields<'_>, name: &[&[u8]], details: impl FnOnce(&mut Fields<'_>)) {
         let (start_ns, end_ns) = self.times;
         fields.bytes(span::TRACE_ID, &self.request.trace.0.get().to_be_bytes());
         fields.bytes(span::SPAN_ID, &self.id.0.get().to_be_bytes());
@@ -330,9 +330,11 @@ impl Common<'_> {
         if let Some(parent) = self.parent {
             fields.bytes(span::PARENT_SPAN_ID, &parent.0.get().to_be_bytes());
         }
+        fields.text_of(span::NAME, name);
         fields.varint_field(span::KIND, self.kind as u64);
         fields.fixed64(span::START_NS, start_ns);
         fields.fixed64(span::END_NS, end_ns);
+        details(fields);
         let code = if self.failed { STATUS_ERROR } else { 0 };
         fields.message(span::STATUS, |status| status.varint_field(3, code));
         fields.fixed32(span::FLAGS, self.flags);
