@@ -1,15 +1,18 @@
 """Starts a receiver of OTLP, an upstream and the gateway, streams an answer with a failover, and verifies the exports with the
-official definitions."""
+official definitions: those that the gateway sends to the receiver, and those that a collector (rotel) passes on to it."""
 
 import argparse
+import gzip
 import http.server
 import json
 import os
 import pathlib
 import queue
+import socket
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -27,7 +30,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: 
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality  # noqa: E402
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status  # noqa: E402
-from process import ended_well, start_gateway  # noqa: E402
+from process import Process, ended_well, start_gateway  # noqa: E402
 
 KEY = "administrator-key-of-the-otlp-suite"
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -48,6 +51,8 @@ class Server(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["content-length"]))
         if self.path in self.exports:
+            # The collector compresses what it passes on.
+            body = gzip.decompress(body) if self.headers["content-encoding"] == "gzip" else body
             self.exports[self.path].put((self.headers["content-type"], body))
             self.answer(200, "application/x-protobuf", self.answers[self.path].SerializeToString())
         elif self.path.startswith("/bad/"):
@@ -146,20 +151,39 @@ def verify_traces(checks, content_type, body):
     checks.check("the failure", attributes(failed)["error.type"] == "503")
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--gateway", required=True)
-    options = parser.parse_args()
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    base = f"http://127.0.0.1:{server.server_address[1]}"
-    providers = {name: {"type": "compatible", "base_url": f"{base}/{name}/v1", "api_key": "k", "models": ["m"]} for name in ["bad", "good"]}
-    targets = [{"provider": name, "model": "m"} for name in providers]
-    config = json.dumps({"providers": providers, "endpoints": {"line": {"failover": targets}}, "policies": {"defaults": {"retry_max_attempts": 1}}})
-    os.environ |= {"OTEL_EXPORTER_OTLP_ENDPOINT": base, "OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
-    checks = Checks()
+def start_collector(program, receiver):
+    """Starts a collector that passes everything on to the receiver; returns it and the address for exports."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))
+        second.bind(("127.0.0.1", 0))
+        address, unused = (f"127.0.0.1:{bound.getsockname()[1]}" for bound in (first, second))
+    command = [program, "start", "--otlp-http-endpoint", address, "--otlp-grpc-endpoint", unused]
+    command += ["--exporter", "otlp", "--otlp-exporter-endpoint", receiver,]
+    command += ["--otlp-exporter-protocol", "http", "--batch-timeout", "50ms"]
+    collector = Process("the collector", command)
+    wait_until_accepts(address, collector, 30)
+    return collector, f"http://{address}"
+
+
+def wait_until_accepts(address, process, seconds):
+    host, port = address.split(":")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if process.child.poll() is not None:
+            raise SystemExit(process.complaint(f"ended with code {process.child.returncode}"))
+        try:
+            with socket.create_connection((host, int(port)), timeout=5):
+                return
+        except OSError:
+            time.sleep(0.05)
+    raise SystemExit(process.complaint(f"accepts no connection at {address} within {seconds} s"))
+
+
+def export(checks, binary, config, endpoint):
+    """Runs the gateway for one answer, and verifies what the receiver gets of it. Returns true if the gateway ended well."""
+    os.environ["OTEL_EXPORTER_OTLP_ENDPOINT"] = endpoint
     with tempfile.TemporaryDirectory() as directory:
-        gateway, origin = start_gateway(options.gateway, config, KEY, directory)
+        gateway, origin = start_gateway(binary, config, KEY, directory)
         chat = {"model": "line", "stream": True, "stream_options": {"include_usage": True}, "messages": [{"role": "user", "content": "hi"}]}
         headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json", "traceparent": f"00-{TRACE}-{PARENT}-01"}
         asked = urllib.request.Request(f"{origin}/v1/chat/completions", json.dumps(chat).encode(), headers)
@@ -167,7 +191,28 @@ def main():
             checks.check("the stream", b"Hello" in answer.read())
         verify_traces(checks, *Server.exports["/v1/traces"].get(timeout=30))
         verify_metrics(checks, *Server.exports["/v1/metrics"].get(timeout=30))
-        well = ended_well(gateway, checks.failed)
+        return ended_well(gateway, checks.failed)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gateway", required=True)
+    parser.add_argument("--collector", required=True)
+    options = parser.parse_args()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    base = f"http://127.0.0.1:{server.server_address[1]}"
+    providers = {name: {"type": "compatible", "base_url": f"{base}/{name}/v1", "api_key": "k", "models": ["m"]} for name in ["bad", "good"]}
+    targets = [{"provider": name, "model": "m"} for name in providers]
+    config = json.dumps({"providers": providers, "endpoints": {"line": {"failover": targets}}, "policies": {"defaults": {"retry_max_attempts": 1}}})
+    os.environ |= {"OTEL_BSP_SCHEDULE_DELAY": "200", "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
+    checks = Checks()
+    well = export(checks, options.gateway, config, base)
+    for waiting in Server.exports.values():
+        waiting.queue.clear()
+    collector, endpoint = start_collector(options.collector, base)
+    well = export(checks, options.gateway, config, endpoint) and well
+    checks.check("the collector ends", collector.stop() == 0)
     print(f"otlp: {checks.passed} passed, {checks.failed} failed")
     return 0 if well and checks.failed == 0 and checks.passed > 0 else 1
 
