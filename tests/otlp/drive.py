@@ -211,8 +211,11 @@ def main():
     for waiting in Server.exports.values():
         waiting.queue.clear()
     collector, endpoint = start_collector(options.collector, base)
-    well = export(checks, options.gateway, config, endpoint) and well
-    checks.check("the collector ends", collector.stop() == 0)
+    try:
+        well = export(checks, options.gateway, config, endpoint) and well
+    finally:
+        code = collector.stop()
+    checks.check("the collector ends", code == 0)
     print(f"otlp: {checks.passed} passed, {checks.failed} failed")
     return 0 if well and checks.failed == 0 and checks.passed > 0 else 1
 
