@@ -111,10 +111,12 @@ impl ExchangeSums {
             let SetLabels { operation, provider, model } = &theirs.labels;
             let mine = self.set(operation, provider, model);
             for (mine, theirs) in mine.figures.iter_mut().zip(&theirs.figures) {
-                theirs.iter().for_each(|(name, distribution)| mine.of(name).merge(distribution));
+                theirs
+                    .iter()
+                    .for_each(|(name, distribution)| mine.update(name, |sum| sum.merge(distribution)));
             }
             for (mine, theirs) in mine.counts.iter_mut().zip(&theirs.counts) {
-                theirs.iter().for_each(|(name, count)| *mine.of(name) += count);
+                theirs.iter().for_each(|(name, count)| mine.update(name, |sum| *sum += count));
             }
         }
     }
@@ -155,13 +157,13 @@ impl LabelledSums {
     /// Adds a value in the figure's own unit.
     fn observe(&mut self, figure: Figure, variant: &str, value: u64) {
         if let Some(variants) = self.figures.get_mut(figure as usize) {
-            variants.of(variant).observe(figure.bounds(), value);
+            variants.update(variant, |distribution| distribution.observe(figure.bounds(), value));
         }
     }
 
     fn count(&mut self, count: Count, variant: &str, number: u64) {
         if let Some(variants) = self.counts.get_mut(count as usize) {
-            *variants.of(variant) += number;
+            variants.update(variant, |count| *count += number);
         }
     }
 }

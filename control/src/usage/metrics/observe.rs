@@ -45,7 +45,7 @@ impl LabelledSums {
         let Some(first_us) = record.first_content_us.filter(|_| record.stream) else { return };
         self.observe(Figure::FirstContent, "", first_us);
         if let Some(gaps) = self.figures.get_mut(Figure::Gap as usize).filter(|_| !record.gaps.is_empty()) {
-            gaps.of("").add_gaps(&record.gaps);
+            gaps.update("", |distribution| distribution.add_gaps(&record.gaps));
         }
         let further = record.tokens.output_total().saturating_sub(1);
         let rest_us = record.duration_us.saturating_sub(first_us);

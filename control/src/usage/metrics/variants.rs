@@ -15,10 +15,13 @@ impl<T> Default for Variants<T> {
 }
 
 impl<T: Default> Variants<T> {
-    /// Returns the value of a label.
-    pub(super) fn of(&mut self, label: &str) -> &mut T {
-        let is_known = self.0.len() < VARIANTS_MAX || self.0.contains_key(label);
-        self.0.entry(if is_known { label } else { OTHER }.into()).or_default()
+    /// Changes the value of a label. Only a new label is allocated.
+    pub(super) fn update(&mut self, label: &str, change: impl FnOnce(&mut T)) {
+        if let Some(value) = self.0.get_mut(label) {
+            return change(value);
+        }
+        let label = if self.0.len() < VARIANTS_MAX { label } else { OTHER };
+        change(self.0.entry(label.into()).or_default());
     }
 }
 
