@@ -81,8 +81,8 @@ export function OverviewPage() {
   const series = useSeries(length, tick, "");
   const byProvider = useSeries(length, tick, "&group_by=provider");
   const today = Math.floor(tick / DAY_MS) * DAY_MS;
-  // With the keys of each project come their names, for what is running.
-  const groups = by === "project" ? "project,key" : by;
+  // With the keys come their names, for what is running.
+  const groups = by === "model" ? "model,key" : "project,key";
   const usage = useReread(useResource<Usage>(`usage?group_by=${groups}&from=${today}&sort=cost`), tick);
   const quotas = useResource<PageOf<Quota>>("quotas?limit=500").data.value?.data ?? [];
   const setup = useResource<Setup>("setup").data.value;
@@ -188,8 +188,10 @@ function split(text: string): [string, string] {
 
 function Figures({ of, length, usage, running, now, series }: FiguresProps) {
   const points = series.data.value?.groups[0]?.points;
-  const values = (list: (number | null)[] | undefined): number[] => (list ?? []).map((value) => value ?? 0);
-  const errors = values(points?.failed).map((failed, i) => failed + (points?.cut[i] ?? 0));
+  const times = series.data.value ? timesOf(series.data.value) : [];
+  /** A point that is not over yet would look like a drop. */
+  const whole = (list: number[] | undefined): number[] => (list ?? []).filter((_, i) => (times[i] ?? 0) + length.step * 1000 <= now);
+  const errors = points?.failed.map((failed, i) => failed + (points.cut[i] ?? 0)) ?? [];
   const spent = usage?.totals?.cost_micro_usd ?? null;
   const unpriced = usage?.totals?.requests_unpriced ?? 0;
   // A sum of nothing but unknown prices is unknown.
@@ -200,7 +202,7 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
   return (
     <section class="card" aria-label={`Figures ${length.words}`}>
       <dl class="figures">
-        <Figure name="Requests" value={rate(of.perSecond)} unit="/s" spark={values(points?.requests)}>
+        <Figure name="Requests" value={rate(of.perSecond)} unit="/s" spark={whole(points?.requests)}>
           {count(of.requests)} {length.words}
           {running !== undefined && ` · ${count(running)} running`}
         </Figure>
@@ -208,7 +210,7 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
           name={of.firstAt === null ? "First token, p50" : `First token, p50 at ${clock(of.firstAt)}`}
           value={first}
           unit={unit}
-          spark={values(points?.first_content_us_p50)}
+          spark={points?.first_content_us_p50 ?? []}
           kind={isSlow ? "warn" : "series-1"}
         >
           p99 {duration(of.firstP99)}
@@ -223,14 +225,14 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
         >
           {count(of.failed)} failed · {plural(of.left, "client")} left
         </Figure>
-        <Figure name="Output tokens" value={rate(of.outputPerSecond)} unit="/s" spark={values(points?.output)}>
+        <Figure name="Output tokens" value={rate(of.outputPerSecond)} unit="/s" spark={whole(points?.output)}>
           {of.cacheShare === null ? "no input" : `${Math.round(of.cacheShare * 100)} % of input from cache`}
         </Figure>
         <Figure
           name="Spend today, since 00:00 UTC"
           value={isKnown ? dollars(spent) : UNKNOWN}
           unit=""
-          spark={summed(values(points?.cost_micro_usd))}
+          spark={summed(points?.cost_micro_usd ?? [])}
         >
           {unpriced > 0 && `+ ${count(unpriced)} unpriced`}
           {unpriced > 0 && course !== null && " · "}
@@ -252,7 +254,14 @@ function summed(values: number[]): number[] {
   });
 }
 
-type FigureProps = { name: string; value: string; unit: string; spark: number[]; kind?: string; children: preact.ComponentChildren };
+type FigureProps = {
+  name: string;
+  value: string;
+  unit: string;
+  spark: (number | null)[];
+  kind?: string;
+  children: preact.ComponentChildren;
+};
 
 function Figure({ name, value, unit, spark, kind = "series-1", children }: FigureProps) {
   return (

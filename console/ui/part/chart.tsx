@@ -70,6 +70,8 @@ type Scale = { x: (i: number) => number; y: (value: number) => number; slot: num
 
 type FrameProps = Props & {
   highest: number;
+  /** The room above the highest value, in pixels. */
+  head?: number;
   draw: (scale: Scale) => ComponentChildren;
   /** The index of the series that is drawn at a value of a point; -1 if none is. */
   seriesAt?: (i: number, value: number) => number;
@@ -84,13 +86,28 @@ export function ticksOf(highest: number, ceiling: number, tick: number, unit: (v
 
 /** Axes, cursor, marks, spoken values and the legend around what `draw` returns. */
 function Frame(props: FrameProps) {
-  const { times, series, unit, timeText, summary, marks = [], height = HEIGHT, highest, draw, onPeriod, onSeries, seriesAt } = props;
+  const {
+    times,
+    series,
+    unit,
+    timeText,
+    summary,
+    marks = [],
+    height = HEIGHT,
+    highest,
+    head = 0,
+    draw,
+    onPeriod,
+    onSeries,
+    seriesAt,
+  } = props;
   const [stage, width] = useWidth();
   const [here, setHere] = useState(-1);
   const [dragged, drag] = useState<number | null>(null);
   const [said, say] = useState("");
   const [isTable, showTable] = useState(false);
-  const top = marks.length ? MARKS_TOP : 8;
+  const flags = marks.length ? MARKS_TOP : 8;
+  const top = flags + head;
   const tick = stepOf(highest || 1, 4);
   const ceiling = Math.ceil((highest || 1) / tick) * tick;
   const slot = Math.max(1, (width - LEFT - RIGHT) / Math.max(1, times.length));
@@ -187,8 +204,8 @@ function Frame(props: FrameProps) {
           {draw({ x, y, slot })}
           {marks.map(({ at, text }) => (
             <g key={`${at} ${text}`}>
-              <line class="chart-mark" x1={placeOf(at, times, x)} x2={placeOf(at, times, x)} y1={top - 4} y2={height - BOTTOM} />
-              <circle class="chart-mark-dot" cx={placeOf(at, times, x)} cy={top - 8} r="3.5" />
+              <line class="chart-mark" x1={placeOf(at, times, x)} x2={placeOf(at, times, x)} y1={flags - 4} y2={height - BOTTOM} />
+              <circle class="chart-mark-dot" cx={placeOf(at, times, x)} cy={flags - 8} r="3.5" />
             </g>
           ))}
           {here >= 0 && <line class="chart-cursor" x1={x(here) + slot / 2} x2={x(here) + slot / 2} y1={top} y2={height - BOTTOM} />}
@@ -307,8 +324,8 @@ export function flagsOf(places: number[], width: number): FlagPlace[] {
   let taken = 0;
   return places.map((from, i) => {
     const next = places[i + 1];
-    const after = Math.min(FLAG_MOST, (next ?? width) - from - FLAG_GAP);
-    const before = Math.min(FLAG_MOST, from - FLAG_GAP - taken);
+    const after = Math.min(next === undefined ? LAST_FLAG_MOST : FLAG_MOST, (next ?? width) - from - FLAG_GAP);
+    const before = Math.min(LAST_FLAG_MOST, from - FLAG_GAP - taken);
     const isBefore = next === undefined && after < FLAG_LEAST;
     const room = isBefore ? before : after;
     if (room < FLAG_LEAST) return null;
@@ -329,11 +346,11 @@ function Flags({ marks, placeOf, width }: FlagsProps) {
         const maxWidth = `${flag.room}px`;
         const style = flag.isBefore ? { right: `${width - from + 9}px`, maxWidth, marginLeft: "0" } : { left: `${from}px`, maxWidth };
         return href ? (
-          <a key={`${at} ${text}`} class="chart-flag" href={href} style={style}>
+          <a key={`${at} ${text}`} class="chart-flag" title={text} href={href} style={style}>
             {text}
           </a>
         ) : (
-          <span key={`${at} ${text}`} class="chart-flag" style={style}>
+          <span key={`${at} ${text}`} class="chart-flag" title={text} style={style}>
             {text}
           </span>
         );
@@ -342,9 +359,10 @@ function Flags({ marks, placeOf, width }: FlagsProps) {
   );
 }
 
-/** A label takes at least and at most this room, in pixels, and keeps this distance. */
+/** A label takes at least and at most this room, in pixels, and keeps this distance. The last one may take more. */
 const FLAG_LEAST = 60;
 const FLAG_MOST = 200;
+const LAST_FLAG_MOST = 280;
 const FLAG_GAP = 16;
 
 /** Stacked bars. A failure among a thousand successes gets a sign above its bar. */
@@ -356,6 +374,7 @@ export function Bars(props: Props) {
     <Frame
       {...props}
       highest={Math.max(...sums, 0)}
+      head={bad?.values.some(Boolean) ? SIGN_TALL : 0}
       seriesAt={(i, value) => stackedAt(series, i, value)}
       draw={(scale) => (
         <>
@@ -414,6 +433,9 @@ function barsOf(series: Series[], n: number, count: number, { x, y, slot }: Scal
   return path;
 }
 
+/** The room of a sign above its bar, so that it covers no label of a mark. */
+const SIGN_TALL = 12;
+
 /** An octagon above each bar that holds a failure. */
 function signsOf({ values }: Series, sums: number[], { x, y, slot }: Scale): string {
   const wide = wideOf(slot, sums.length);
@@ -445,18 +467,24 @@ const DASH = 4;
 const SPARK_WIDE = 96;
 const SPARK_TALL = 26;
 
-/** A line without axes beside a figure that states its value. */
-export function Spark({ values, kind = "series-1" }: { values: number[]; kind?: string }) {
-  if (values.length < 2) return null;
-  const high = Math.max(...values, 0) || 1;
+/** The values of a spark that are known, each with its place. The line leads over the gaps between them. */
+export const knownOf = (values: (number | null)[]): [number, number][] =>
+  values.flatMap((value, i): [number, number][] => (value === null ? [] : [[i, value]]));
+
+/** A line without axes beside a figure that states its value. A value of null is unknown. */
+export function Spark({ values, kind = "series-1" }: { values: (number | null)[]; kind?: string }) {
+  const known = knownOf(values);
+  const [first, last] = [known[0], known.at(-1)];
+  if (known.length < 2 || !first || !last) return null;
+  const high = Math.max(...known.map(([, value]) => value), 0) || 1;
   const x = (i: number): number => 1 + (i / (values.length - 1)) * (SPARK_WIDE - 6);
   const y = (value: number): number => SPARK_TALL - 3 - (value / high) * (SPARK_TALL - 6);
-  const path = lineOf(values, x, y);
+  const path = known.map(([i, value], n) => `${n ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
   return (
     <svg class="spark" viewBox={`0 0 ${SPARK_WIDE} ${SPARK_TALL}`} width={SPARK_WIDE} height={SPARK_TALL} aria-hidden="true">
-      <path class={`spark-area ${kind}`} d={`${path}L${x(values.length - 1)} ${SPARK_TALL}L1 ${SPARK_TALL}Z`} />
+      <path class={`spark-area ${kind}`} d={`${path}L${x(last[0])} ${SPARK_TALL}L${x(first[0])} ${SPARK_TALL}Z`} />
       <path class={`chart-line ${kind}`} d={path} />
-      <circle class={`spark-dot ${kind}`} cx={x(values.length - 1)} cy={y(values.at(-1) ?? 0)} r="2.2" />
+      <circle class={`spark-dot ${kind}`} cx={x(last[0])} cy={y(last[1])} r="2.2" />
     </svg>
   );
 }

@@ -5,8 +5,8 @@ import type { UsageLine } from "../api/types";
 import { headlineOf, marksWithin, onCourse, outcomesOf, ownChanges, providerLines, timesOf } from "../page/overview/figures";
 import { ordered, silenceOf, stateOf } from "../page/overview/running";
 import { folded } from "../page/overview/spend";
-import { noticed, reasonWords } from "../page/overview/verdict";
-import { flagsOf, labelled, lineOf, ticksOf } from "../part/chart";
+import { alsoWords, momentBefore, noticed, reasonWords } from "../page/overview/verdict";
+import { flagsOf, knownOf, labelled, lineOf, ticksOf } from "../part/chart";
 
 const points = (change: Partial<Points>): Points => {
   const zeros = [0, 0, 0];
@@ -105,7 +105,8 @@ test("silent streams stand first among what is running", () => {
   expect(silenceOf(waiting, 60_000)).toBe(0);
   expect(stateOf(silent, 60_000)).toEqual(["warn", "Silent 22 s", "after 300 tokens"]);
   expect(stateOf(old, 60_000)).toEqual(["busy", "Streaming", "5 tokens/s"]);
-  expect(stateOf(waiting, 60_000)).toEqual(["off", "Waiting", "p, attempt 1"]);
+  expect(stateOf(waiting, 60_000)).toEqual(["off", "Waiting", "p"]);
+  expect(stateOf({ ...waiting, attempt: 2 }, 60_000)).toEqual(["off", "Waiting", "p, attempt 2"]);
 });
 
 test("what a chart covers has the marks of its changes, the oldest first", () => {
@@ -141,6 +142,42 @@ test("the verdict has a sentence for each reason, and for what clients notice", 
     reasons: [reason("requests", null, { requests: 46302, failed: 2, cut: 1, failed_over: 7 })],
   };
   expect(noticed(verdict)).toBe("46,302 requests in the hour, 3 errors. 7 went to another target instead.");
+});
+
+test("a verdict of errors does not say that clients are being served", () => {
+  const reason = (code: string, object: string | null) => ({ code, object, figures: {} });
+  const of = (state: Verdict["state"], codes: [string, string | null][]): Verdict => ({
+    state,
+    since_ms: 0,
+    change_before: null,
+    reasons: codes.map(([code, object]) => reason(code, object)),
+  });
+  const open: [string, string] = ["circuit_open", "openai-main"];
+  expect(alsoWords(of("failing", [["requests_failing", "coding"], open, ["requests", null]]))).toBe("openai-main is failing");
+  expect(
+    alsoWords(
+      of("failing", [
+        ["no_eligible_target", "coding"],
+        ["provider_failing", "a"],
+      ]),
+    ),
+  ).toBe("a is failing");
+  expect(alsoWords(of("degraded", [["first_content_slow", null], open]))).toBe("openai-main is failing, clients are being served");
+  expect(reasonWords(reason(...open)).title).toBe("openai-main is failing, clients are being served");
+  expect(alsoWords(of("serving", [["requests", null]]))).toBe("");
+});
+
+test("the last change before has its day unless that is the day of the verdict", () => {
+  const noon = Date.UTC(2026, 10, 23, 12);
+  expect(momentBefore(noon - 3_600_000, noon)).toBe("11:00");
+  expect(momentBefore(noon - 6 * 86_400_000, noon)).toContain("17 Nov");
+});
+
+test("a small line leaves out what is unknown, and does not draw it as zero", () => {
+  expect(knownOf([null, 3, null, 0])).toEqual([
+    [1, 3],
+    [3, 0],
+  ]);
 });
 
 test("the lines of a project's keys are one line of the project", () => {
@@ -179,8 +216,9 @@ test("labels of marks keep apart, and the last one stands before its mark if the
   expect(flagsOf([100, 500], 600).map((flag) => flag?.room)).toEqual([200, 84]);
   expect(flagsOf([100, 590], 600)).toEqual([
     { room: 200, isBefore: false },
-    { room: 200, isBefore: true },
+    { room: 274, isBefore: true },
   ]);
+  expect(flagsOf([100], 600)).toEqual([{ room: 280, isBefore: false }]);
   expect(flagsOf([300, 560, 590], 600).map((flag) => flag?.isBefore)).toEqual([false, undefined, true]);
   expect(flagsOf([300, 350, 380, 590], 600).filter((flag) => flag?.isBefore)).toEqual([]);
 });

@@ -20,7 +20,8 @@ export type Need = { key: string; kind: "warn" | "bad"; text: string; to: string
 function alertNeeds(open: OpenAlerts | null | undefined): Need[] {
   if (!open || open.total === 0) return [];
   const urgent = open.bad > 0;
-  const note = urgent ? `${count(open.bad)} of them urgent.` : "None is urgent.";
+  const one = urgent ? "It is urgent." : "It is not urgent.";
+  const note = open.total === 1 ? one : urgent ? `${count(open.bad)} of them urgent.` : "None is urgent.";
   return [
     { key: "alerts", kind: urgent ? "bad" : "warn", text: plural(open.total, "open alert"), to: href("/alerts", { state: "open" }), note },
   ];

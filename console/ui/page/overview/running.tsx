@@ -37,7 +37,8 @@ const WORDS: Record<Running["stage"], string> = {
 export function stateOf(of: Running, now: number): [MarkKind, string, string] {
   const silence = silenceOf(of, now);
   if (silence >= SILENT_MS) return ["warn", `Silent ${Math.floor(silence / 1000)} s`, `after ${count(of.output_tokens_estimate)} tokens`];
-  if (of.stage !== "streaming") return ["off", WORDS[of.stage], of.provider ? `${of.provider}, attempt ${of.attempt}` : ""];
+  const again = of.attempt > 1 ? `, attempt ${of.attempt}` : "";
+  if (of.stage !== "streaming") return ["off", WORDS[of.stage], of.provider ? `${of.provider}${again}` : ""];
   const seconds = Math.max(1, (now - of.started_at_ms) / 1000);
   return ["busy", WORDS.streaming, `${short(of.output_tokens_estimate / seconds)} tokens/s`];
 }

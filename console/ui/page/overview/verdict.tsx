@@ -1,7 +1,7 @@
 // The sentence about how the gateway is doing. The gateway decides; this file has the words.
 import type { Change, ChangeBefore, Reason, Setup, Verdict } from "../../api/shapes";
 import { href } from "../../app/router";
-import { clock, count, duration, plural, zoneName } from "../../part/format";
+import { clock, count, day, duration, moment, plural, zoneName } from "../../part/format";
 import { Icon, type IconName } from "../../part/icon";
 import { nextStep, STEPS } from "../setup/steps";
 
@@ -12,9 +12,10 @@ const percent = (part: number | undefined, whole: number | undefined): string =>
   return `${value > 0 && value < 1 ? value.toFixed(2) : Math.round(value)} %`;
 };
 
-/** The words of one reason. A code that is not known is shown as it is. */
-export function reasonWords({ code, object, figures: of }: Reason): Sentence {
+/** The words of one reason. A code that is not known is shown as it is. `areServed` is false if clients get errors for another reason. */
+export function reasonWords({ code, object, figures: of }: Reason, areServed = true): Sentence {
   const what = object ?? "the gateway";
+  const failing = areServed ? `${what} is failing, clients are being served` : `${what} is failing`;
   const words: Record<string, () => Sentence> = {
     usage_unrecorded: () => ({
       title: of.lost ? `${plural(of.lost, "usage record")} lost` : "usage is not stored",
@@ -35,11 +36,11 @@ export function reasonWords({ code, object, figures: of }: Reason): Sentence {
       text: `Each request to it is refused. It has ${plural(of.targets ?? 0, "target")}.`,
     }),
     circuit_open: () => ({
-      title: `${what} is failing, clients are being served`,
+      title: failing,
       text: `Its circuit is open after ${plural(of.failures ?? 0, "failure")}; it is tried again ${of.retry_in_ms ? `in ${duration(of.retry_in_ms * 1000)}` : "with the next request"}.`,
     }),
     provider_failing: () => ({
-      title: `${what} is failing, clients are being served`,
+      title: failing,
       text: `${percent(of.failed, of.attempts)} of its ${plural(of.attempts ?? 0, "attempt")} in five minutes failed.`,
     }),
     first_content_slow: () => ({
@@ -50,6 +51,16 @@ export function reasonWords({ code, object, figures: of }: Reason): Sentence {
     no_request: () => ({ title: "no request yet", text: "The first request of a client appears here." }),
   };
   return words[code]?.() ?? { title: code.replace(/_/g, " "), text: object ?? "" };
+}
+
+/** The reasons for which clients get errors. */
+const UNSERVED = ["requests_failing", "no_eligible_target"];
+
+/** What the verdict's other reasons are called, after the first. */
+export function alsoWords({ reasons }: Verdict): string {
+  const areServed = !reasons.some(({ code }) => UNSERVED.includes(code));
+  const [, ...others] = reasons.filter(({ code }) => code !== "requests");
+  return others.map((reason) => reasonWords(reason, areServed).title).join("; ");
 }
 
 /** What clients noticed in the last hour, as the verdict counts it. */
@@ -104,7 +115,8 @@ export const auditOf = ({ audit_id }: Change): string | undefined =>
 
 export function VerdictCard({ verdict, setup }: Props) {
   const [kind, icon, word] = KINDS[verdict.state] ?? ["", "info", verdict.state];
-  const [first, ...others] = verdict.reasons.filter(({ code }) => code !== "requests");
+  const first = verdict.reasons.find(({ code }) => code !== "requests");
+  const also = alsoWords(verdict);
   const isCalm = verdict.state === "quiet" || verdict.state === "serving" || verdict.state === "set_up";
   const said = first ? reasonWords(first) : null;
   const next = setup ? STEPS.find(({ id }) => id === nextStep(setup)) : undefined;
@@ -121,8 +133,8 @@ export function VerdictCard({ verdict, setup }: Props) {
           {!isCalm && `Since ${clock(verdict.since_ms)} ${zoneName()}. `}
           {said && `${said.text} `}
           {!isCalm && noticed(verdict)}
-          {others.length > 0 && ` Also: ${others.map((reason) => reasonWords(reason).title).join("; ")}.`}
-          {verdict.change_before && !isCalm && <LastChange of={verdict.change_before} />}
+          {also && ` Also: ${also}.`}
+          {verdict.change_before && !isCalm && <LastChange of={verdict.change_before} since={verdict.since_ms} />}
           {isCalm && next && `The next step of the set-up: ${next.title}.`}
         </p>
       </div>
@@ -144,11 +156,14 @@ export function changeWords({ action, object }: Pick<ChangeBefore, "action" | "o
   return /^[a-z]{3}_/.test(id) || id === "" ? action : `${action} of ${object}`;
 }
 
-function LastChange({ of }: { of: ChangeBefore }) {
+/** A moment before `since`: its time, with the day if that is another one. */
+export const momentBefore = (at: number, since: number): string => (day(at) === day(since) ? clock(at) : moment(at));
+
+function LastChange({ of, since }: { of: ChangeBefore; since: number }) {
   return (
     <>
       {" Last change before: "}
-      {clock(of.at_ms)}, <a href={href("/audit", { open: String(of.audit_id) })}>{changeWords(of)}</a>
+      {momentBefore(of.at_ms, since)}, <a href={href("/audit", { open: String(of.audit_id) })}>{changeWords(of)}</a>
       {` by ${of.actor}.`}
     </>
   );
