@@ -30,9 +30,14 @@ async function withObjects(gateway) {
   ];
 }
 
-/** The pages that can be empty, with a filter that finds nothing where they never are. */
+/** The lists with a filter that finds nothing: each offers to clear it. */
+const FILTERED = [
+  "/requests?outcome=cut", "/requests?q=none", "/usage?key=none", "/providers?state=faulty", "/models?q=none", "/models?q=none&capability=vision&proven=true", "/keys?state=revoked", "/quotas?kind=key", "/alerts?state=acknowledged", "/alerts?kind=disk_low", "/outbox?state=dead", "/outbox?kind=disk_low",
+  "/audit?action=none", "/audit?actor=nobody&outcome=done", "/settings?q=nothing-like-it",
+];
+/** The pages that can be empty. */
 const EMPTY = [
-  "/", "/requests", "/requests?outcome=cut", "/usage", "/usage?by=client&figure=outcomes", "/usage?key=none", "/providers?state=faulty", "/providers?tab=extensions", "/models?q=none", "/access", "/access?tab=humans", "/keys", "/keys?state=revoked", "/quotas", "/connect", "/alerts", "/alerts?state=open", "/webhooks", "/outbox", "/audit?action=none", "/backups", "/settings?q=nothing-like-it",
+  "/", "/requests", "/usage", "/usage?by=client&figure=outcomes", "/providers?tab=extensions", "/access", "/access?tab=humans", "/keys", "/quotas", "/connect", "/alerts", "/alerts?state=open", "/webhooks", "/outbox", "/backups",
 ];
 /** Of them those whose content is more than a list. */
 const SPOKEN = ["/", "/usage?by=client&figure=outcomes", "/connect"];
@@ -66,6 +71,15 @@ async function inTwo(browser, key, things, visit) {
   };
   const halves = [0, 1].map((half) => work(things.filter((_, i) => i % 2 === half)));
   return (await Promise.all(halves)).flat();
+}
+
+/** Presses what an empty filter result offers, which must leave no filter in the address. */
+async function clears(page, path) {
+  const offer = page.locator("main .empty").locator("a, button", { hasText: "Clear the filter" });
+  if ((await offer.count()) !== 1) return [`${path} does not offer to clear the filter`];
+  await offer.press("Enter");
+  await page.waitForURL((url) => url.search === "");
+  return [];
 }
 
 /** All answers of the admin API but those of the frame around the pages. */
@@ -129,16 +143,17 @@ export const stateChecks = {
     browser.origin = fresh.origin;
     try {
       await fresh.api("DELETE", "endpoints/default").catch(() => {});
-      const faults = await inTwo(browser, fresh.key, EMPTY, async (page, path) => {
+      const faults = await inTwo(browser, fresh.key, [...EMPTY, ...FILTERED], async (page, path) => {
         await page.goto(`${browser.origin}/console${path}`);
         await settled(page);
         const told = await page.evaluate(() => [...document.querySelectorAll("main .empty")].map((node) => `${node.querySelector("h1, h2")?.innerText}: ${node.querySelector("p, a, button")?.innerText}`));
         const found = await faultsOf(page, `${path} empty`);
         if (!SPOKEN.includes(path) && !told.some((text) => !text.includes("undefined"))) found.push(`${path} does not say why it is empty or what to do: ${told}`);
         if (await page.locator("main table:not(:has(tbody tr))").count()) found.push(`${path} has a table of headings alone`);
+        if (FILTERED.includes(path)) found.push(...(await clears(page, path)));
         return found;
       });
-      console.log(`figure  ${EMPTY.length} pages and filters without content`);
+      console.log(`figure  ${EMPTY.length} pages without content, ${FILTERED.length} filters that find nothing`);
       assert.deepEqual(faults, []);
     } finally {
       browser.origin = visited;

@@ -41,9 +41,9 @@ export function RulesPage() {
 const ACTIONS = "Actions";
 const COLUMNS: [head: string, width: string][] = [
   ["Rule", "auto"],
-  ["Kind", "168px"],
-  ["Threshold", "232px"],
-  ["About", "128px"],
+  ["Kind", "152px"],
+  ["Threshold", "216px"],
+  ["About", "104px"],
   ["Urgency", "80px"],
   ["Holds for", "80px"],
   ["Clear for", "80px"],
@@ -55,7 +55,7 @@ function Rules({ of }: { of: AlertRule[] }) {
   return (
     <Card bare>
       <div class="table-wrap" role="group" aria-label="Rules" tabIndex={0}>
-        <table class="table fixed" style={{ minWidth: "1060px" }}>
+        <table class="table fixed" style={{ minWidth: "1120px" }}>
           <colgroup>
             {COLUMNS.map(([head, width]) => (
               <col key={head} style={{ width }} />
@@ -85,7 +85,7 @@ function Rule({ of }: { of: AlertRule }) {
   return (
     <tr>
       <td>
-        <a class="row-link" href={href("/alerts/rules", { edit: of.id })}>
+        <a class="row-link" title={of.name} href={href("/alerts/rules", { edit: of.id })}>
           {of.name}
         </a>
       </td>

@@ -11,7 +11,7 @@ import { Select } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
 import { Card, Facts, Page } from "../part/page";
-import { Table } from "../part/table";
+import { type Column, Table } from "../part/table";
 import { figureName, figureText, KIND_NAMES } from "./alerts/kinds";
 import { AlertObject, useObjectNames } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
@@ -27,6 +27,9 @@ export function standingOf({ state, severity }: Pick<Alert, "state" | "severity"
 const OPEN = "open";
 /** In the address it stands for alerts in any state. */
 const ANY = "any";
+
+/** An open alert has no such time. */
+const RESOLVED: Column<Alert> = { head: "Resolved", width: 112, cell: ({ resolved_at_ms }) => moment(resolved_at_ms) };
 
 export function AlertsPage() {
   const state = param("state") || OPEN;
@@ -71,7 +74,7 @@ export function AlertsPage() {
               action={
                 isFiltered ? (
                   <a class="btn" href={href("/alerts")}>
-                    Show the open ones
+                    Clear the filter
                   </a>
                 ) : (
                   <a class="btn" href={href("/alerts/rules")}>
@@ -84,13 +87,13 @@ export function AlertsPage() {
             </Empty>
           }
           columns={[
-            { head: "State", width: 136, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Kind", width: 160, cell: ({ kind }) => kind },
-            { head: "About", width: 152, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
+            { head: "State", width: 128, cell: (alert) => <State {...standingOf(alert)} /> },
+            { head: "Kind", width: 144, cell: ({ kind }) => kind },
+            { head: "About", width: 128, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
             { head: "What", width: "1fr", cell: (alert) => <Text of={alert} /> },
             { head: "Since", width: 112, cell: ({ first_at_ms }) => moment(first_at_ms) },
             { head: "Times", width: 64, number: true, cell: ({ times }) => times },
-            { head: "Resolved", width: 112, cell: ({ resolved_at_ms }) => moment(resolved_at_ms) },
+            ...(state === OPEN ? [] : [RESOLVED]),
             { head: "Actions", width: 120, quiet: true, cell: (alert) => <Acknowledge of={alert} look="small" /> },
           ]}
         />

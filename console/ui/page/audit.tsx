@@ -186,10 +186,11 @@ export function nameOf({ detail, object_kind }: Pick<AuditRecord, "detail" | "ob
   return found.find((name): name is string => typeof name === "string" && name !== "") ?? null;
 }
 
-function ObjectOf({ of }: { of: AuditRecord }) {
+/** The object of a record. `isWhole` shows a long id in full, over more lines. */
+function ObjectOf({ of, isWhole = false }: { of: AuditRecord; isWhole?: boolean }) {
   const page = PAGES[of.object_kind];
   const name = nameOf(of);
-  const look = name === null ? "mono clip" : "clip";
+  const look = `${name === null ? "mono " : ""}${isWhole ? "wrap" : "clip"}`;
   return (
     <span title={of.object_id}>
       <span class="muted">{of.object_kind.replace(/_/g, " ")}</span>{" "}
@@ -268,7 +269,7 @@ function Details({ of }: { of: AuditRecord }) {
           ["Record", <a href={href(`/audit/${of.id}`)}>{String(of.id)}</a>],
           ["Time", `${day(of.at_ms)} ${clock(of.at_ms, "ms")} ${zoneName()}`],
           ["Actor", of.actor],
-          ["Object", <ObjectOf key="o" of={of} />],
+          ["Object", <ObjectOf key="o" of={of} isWhole />],
           ["Outcome", of.outcome],
           ["Address", of.address],
           ["Request", of.request_id && <span class="mono wrap">{of.request_id}</span>],

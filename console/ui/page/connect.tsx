@@ -140,7 +140,16 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: 
             <p class="help">The copied text holds the whole key.</p>
           ) : (
             <p class="help">
-              Put a project key in place of <code>YOUR-KEY</code>. {may("mint_keys") && <a href={href("/keys", { new: "1" })}>Mint key</a>}
+              {keyOf ? (
+                <>
+                  Put the key {keyOf.name} (<code>{keyOf.prefix}…</code>) in place of <code>YOUR-KEY</code>.
+                </>
+              ) : (
+                <>
+                  Put a project key in place of <code>YOUR-KEY</code>.
+                </>
+              )}{" "}
+              {may("mint_keys") && <a href={href("/keys", { new: "1" })}>{keyOf ? "Mint another" : "Mint key"}</a>}
             </p>
           )}
         </div>

@@ -90,10 +90,16 @@ function AccessPage({ kind, id }: { kind: Kind; id: string }) {
                   icon="route"
                   title={isFiltered ? "No selector fits the filter" : "There is nothing to call"}
                   action={
-                    isFiltered && (
+                    isFiltered ? (
                       <button type="button" class="btn" onClick={() => setParams({ q: null, allowed: null })}>
                         Clear the filter
                       </button>
+                    ) : (
+                      may("administer") && (
+                        <a class="btn" href={href("/providers", { connect: "choose" })}>
+                          Connect provider
+                        </a>
+                      )
                     )
                   }
                 >

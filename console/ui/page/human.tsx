@@ -1,6 +1,6 @@
 // One human: the projects they belong to, and the keys that act as them.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
@@ -23,7 +23,7 @@ import { usePeriod } from "./requests";
 export function NameField({ value, onValue }: { value: string; onValue: (name: string) => void }) {
   return (
     <Field label="Name" name="name">
-      <Text value={value} onValue={onValue} />
+      <Text value={value} onValue={onValue} autoFocus />
     </Field>
   );
 }
@@ -152,7 +152,15 @@ function Projects({ of }: { of: Principal }) {
         rowKey={(project) => project.id}
         least={360}
         empty={
-          <Empty icon="folder" title="In no project">
+          <Empty
+            icon="folder"
+            title="In no project"
+            action={
+              <a class="btn" href={href("/access")}>
+                All projects
+              </a>
+            }
+          >
             Add members on the page of a project.
           </Empty>
         }
@@ -176,7 +184,24 @@ function Projects({ of }: { of: Principal }) {
 function Keys({ of }: { of: Principal }) {
   return (
     <Card title="Keys that act as them" bare>
-      <KeyTable filter={{ acts_as: of.id }} empty="No key acts as them" />
+      <KeyTable
+        filter={{ acts_as: of.id }}
+        empty={
+          <Empty
+            icon="key-round"
+            title="No key acts as them"
+            action={
+              may("mint_keys") && (
+                <a class="btn" href={href("/keys", { new: "1" })}>
+                  Mint key
+                </a>
+              )
+            }
+          >
+            A key that acts as a human may use that human's private connections.
+          </Empty>
+        }
+      />
     </Card>
   );
 }

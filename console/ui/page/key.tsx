@@ -200,7 +200,7 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
       {(mine, set, error) => (
         <>
           <Field label="Name" name="name">
-            <Text value={mine.name} onValue={(name) => set({ name })} />
+            <Text value={mine.name} onValue={(name) => set({ name })} autoFocus />
           </Field>
           {may("administer") && <ActsAs project={of.project} value={mine.acts_as ?? ""} onValue={(id) => set({ acts_as: id || null })} />}
           <Field label="Expires" name="expires_at" optional help="At the end of that day. Empty: never.">

@@ -1,4 +1,5 @@
 // The project keys.
+import type { ComponentChildren } from "preact";
 import { may } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
@@ -21,14 +22,14 @@ export function KeyState({ state }: { state: Key["state"] }) {
 }
 
 /** The keys that fit a filter of `GET keys`, beside the object that they belong to. */
-export function KeyTable({ filter, empty }: { filter: Record<string, string>; empty: string }) {
+export function KeyTable({ filter, empty }: { filter: Record<string, string>; empty: ComponentChildren }) {
   return (
     <Table
       list={useList<Key>("keys", filter)}
       label="Keys"
       rowKey={(key) => key.id}
       least={460}
-      empty={<Empty icon="key-round" title={empty} />}
+      empty={empty}
       columns={[
         {
           head: "Name",

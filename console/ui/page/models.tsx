@@ -63,10 +63,14 @@ export function ModelsPage() {
               icon="boxes"
               title={isFiltered ? "No model fits the filter" : "No model is known"}
               action={
-                isFiltered && (
+                isFiltered ? (
                   <button type="button" class="btn" onClick={() => setParams(Object.fromEntries(FILTERS.map((name) => [name, null])))}>
                     Clear the filter
                   </button>
+                ) : (
+                  <a class="btn" href={href("/providers", { connect: "choose" })}>
+                    Connect provider
+                  </a>
                 )
               }
             >
@@ -76,23 +80,23 @@ export function ModelsPage() {
           columns={[
             {
               head: "Selector",
-              width: "7fr",
+              width: "5fr",
               cell: (model) => (
                 <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
                   {model.id}
                 </button>
               ),
             },
-            { head: "Context", width: 88, number: true, cell: (model) => short(model.context_window) },
-            { head: "Can", width: "2fr", cell: (model) => <Can of={model} /> },
+            { head: "Context", width: 80, number: true, cell: (model) => short(model.context_window) },
+            { head: "Can", width: "4fr", cell: (model) => <Can of={model} /> },
             {
               head: "Proven",
-              width: 104,
+              width: 80,
               cell: ({ proven_at_ms }) => (proven_at_ms === null ? <span class="faint">{UNKNOWN}</span> : ago(proven_at_ms)),
             },
-            { head: "Input a million", width: 120, number: true, cell: (model) => priceOf(model, "input") },
+            { head: "Input a million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
             { head: "Output a million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
-            { head: "Facts from", width: "1fr", cell: ({ sources }) => <span class="muted">{sources.join(", ")}</span> },
+            { head: "Facts from", width: "3fr", cell: ({ sources }) => <span class="muted">{sources.join(", ")}</span> },
           ]}
         />
       </Card>

@@ -10,6 +10,7 @@ import { notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { type MarkKind, State } from "../part/icon";
+import { Ref } from "../part/links";
 import { Card, Facts } from "../part/page";
 
 export const EXPERIMENTAL = "Experimental. Uses the OAuth client that you registered.";
@@ -59,10 +60,10 @@ export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: st
         rows={[
           ["State", <State key="s" kind={mark} word={word} />],
           ["Account", signIn.account],
-          ["Owner", may("administer") && of.owner && <a href={href(`/access/humans/${of.owner}`)}>{of.owner}</a>],
-          ["Scopes", signIn.scopes.join(" ")],
-          ["Token", isConnected && (signIn.renewable ? "renewed by itself" : "not renewable")],
-          ["Expires", isConnected && (signIn.expires_at_ms ? moment(signIn.expires_at_ms) : UNKNOWN)],
+          ["Owner", may("administer") && of.owner ? <Ref key="o" kind="human" id={of.owner} name={null} /> : null],
+          ["Scopes", signIn.scopes.join(" ") || null],
+          ["Token", isConnected ? (signIn.renewable ? "renewed by itself" : "not renewable") : null],
+          ["Expires", isConnected ? (signIn.expires_at_ms ? moment(signIn.expires_at_ms) : UNKNOWN) : null],
           ["Renewed", signIn.refreshed_at_ms ? moment(signIn.refreshed_at_ms) : null],
         ]}
       />
@@ -125,7 +126,7 @@ function Shares({ of }: { of: Provider }) {
     });
   const others = projects.filter(({ id }) => !shared.includes(id)).map(({ id, name }): [string, string] => [id, name]);
   return (
-    <>
+    <div class="form shares">
       <p class="help">{shared.length ? "Shared with the keys of these projects:" : "Only keys that act as its owner may use it."}</p>
       <ul class="plain">
         {shared.map((project) => (
@@ -148,7 +149,7 @@ function Shares({ of }: { of: Provider }) {
         </Field>
       )}
       <FormError error={submission.error} />
-    </>
+    </div>
   );
 }
 

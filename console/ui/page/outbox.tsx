@@ -50,9 +50,13 @@ export function OutboxPage() {
               icon="archive"
               title={isFiltered ? "No delivery fits the filter" : "There was no event yet"}
               action={
-                isFiltered && (
+                isFiltered ? (
                   <a class="btn" href={href("/outbox")}>
                     Clear the filter
+                  </a>
+                ) : (
+                  <a class="btn" href={href("/alerts/rules")}>
+                    See the rules
                   </a>
                 )
               }
@@ -66,7 +70,7 @@ export function OutboxPage() {
             { head: "About", width: "1fr", cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} names={names} /> },
             { head: "To", width: "1fr", cell: (delivery) => <Receiver of={delivery} /> },
             { head: "Tries", width: 64, number: true, cell: ({ tries }) => tries },
-            { head: "Next try", width: 112, cell: ({ next_at_ms }) => moment(next_at_ms) },
+            { head: "Next try", width: 112, cell: (delivery) => <NextTry of={delivery} /> },
             { head: "Last answer", width: "2fr", cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span> },
             { head: "Created", width: 112, cell: ({ created_at_ms }) => moment(created_at_ms) },
             { head: "Actions", width: 88, quiet: true, cell: (delivery) => <Retry of={delivery} /> },
@@ -111,6 +115,12 @@ function Receiver({ of: { webhook, webhook_name, worker } }: { of: Delivery }) {
       {webhook_name ?? webhook}
     </a>
   );
+}
+
+/** Workers are not called: they ask for what is due. */
+function NextTry({ of: { webhook, state, next_at_ms } }: { of: Delivery }) {
+  if (webhook === null && state === "pending") return <span class="faint">on request</span>;
+  return <>{moment(next_at_ms)}</>;
 }
 
 /** The status or error of the last try. */

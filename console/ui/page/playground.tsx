@@ -6,7 +6,7 @@ import { changed, useResource } from "../api/resource";
 import { sendRun } from "../api/run";
 import { useSelectorsOf } from "../api/selectors";
 import type { Endpoint, Key, Page as PageOf, Principal } from "../api/types";
-import { param, setParams } from "../app/router";
+import { href, param, setParams } from "../app/router";
 import { Field, Select, Text } from "../part/form";
 import { Card, Page } from "../part/page";
 import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf, StreamText, textOf } from "./playground/operations";
@@ -139,6 +139,12 @@ export function PlaygroundPage() {
             }}
           >
             <Fields operation={operation.id} isConversation={operation.isConversation} draft={draft} set={set} />
+            {callers.length === 0 && (
+              <p class="help wrap">
+                A request is sent as a key or a human, and there is none yet.{" "}
+                {may("mint_keys") && <a href={href("/keys", { new: "1" })}>Mint key</a>}
+              </p>
+            )}
             <p class="help wrap">
               Hosted requests may be billable. It counts for {callers.find(({ id }) => id === as)?.name ?? "the key"} and its limits.
             </p>

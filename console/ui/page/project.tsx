@@ -305,19 +305,37 @@ function AddMember({ of, humans, roles, onDone }: AddProps) {
 }
 
 function Keys({ of }: { of: Project }) {
+  const mayMint = mayIn(of.id, "mint_keys", self()) || mayIn(of.id, "mint_keys", null);
   return (
     <Card
       title="Keys"
       bare
       aside={
-        (mayIn(of.id, "mint_keys", self()) || mayIn(of.id, "mint_keys", null)) && (
+        mayMint && (
           <a class="btn small" href={href("/keys", { project: of.id, new: "1" })}>
             Mint key
           </a>
         )
       }
     >
-      <KeyTable filter={{ project: of.id }} empty="It has no keys" />
+      <KeyTable
+        filter={{ project: of.id }}
+        empty={
+          <Empty
+            icon="key-round"
+            title="It has no keys"
+            action={
+              mayMint && (
+                <a class="btn" href={href("/keys", { project: of.id, new: "1" })}>
+                  Mint key
+                </a>
+              )
+            }
+          >
+            Clients send a key of the project, never the administrator key.
+          </Empty>
+        }
+      />
     </Card>
   );
 }

@@ -145,7 +145,7 @@ function Connected() {
                 </a>
               ),
             },
-            { head: "Kind", width: "1fr", cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
+            { head: "Kind", width: 128, cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
             { head: "State", width: "2fr", cell: (provider) => <ProviderStateMark of={provider} health={healthOf(provider.id)} /> },
             { head: "Evidence", width: 84, cell: (provider) => <EvidenceMarks evidence={provider.evidence} /> },
             {

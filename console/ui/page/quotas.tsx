@@ -95,7 +95,7 @@ export function QuotasPage() {
             </Empty>
           }
           columns={[
-            { head: "Of", width: "2fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Of", width: "3fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
             { head: "Limit", width: "3fr", cell: (quota) => limitName(quota) },
             { head: "Used", width: 176, cell: (quota) => <Used of={quota} /> },
             { head: "Of which held", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },

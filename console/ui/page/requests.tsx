@@ -96,15 +96,15 @@ export function RequestsPage() {
               </Empty>
             }
             columns={[
-              { head: `Time (${zoneName()})`, width: 148, cell: (request) => <Time of={request} /> },
+              { head: `Time (${zoneName()})`, width: 128, cell: (request) => <Time of={request} /> },
               { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
               { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
-              { head: "Attempts", width: 92, cell: ({ results }) => <AttemptMarks results={results} /> },
+              { head: "Attempts", width: 88, cell: ({ results }) => <AttemptMarks results={results} /> },
               { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
               { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
               { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
-              { head: "Tokens", width: 136, number: true, cell: (request) => <Tokens of={request} /> },
-              { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
+              { head: "Tokens", width: 124, number: true, cell: (request) => <Tokens of={request} /> },
+              { head: "Cost", width: 84, number: true, cell: (request) => dollars(request.cost_micro_usd) },
             ]}
           />
         </Card>

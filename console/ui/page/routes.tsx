@@ -5,14 +5,14 @@ import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { Points, SeriesAnswer } from "../api/shapes";
 import { suggestModels } from "../api/suggest";
-import type { Endpoint, Target } from "../api/types";
+import type { Circuit, Endpoint, Page as PageOf, ProviderHealth, Target } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Combobox } from "../part/combobox";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { count, UNKNOWN } from "../part/format";
-import { Icon, Mark, State } from "../part/icon";
+import { Icon, Mark, type MarkKind, State } from "../part/icon";
 import { Card, Page } from "../part/page";
 import { Table } from "../part/table";
 import { usePeriod } from "./requests";
@@ -29,6 +29,8 @@ export function RoutesPage() {
   const list = useList<Endpoint>("endpoints");
   const search = new URLSearchParams({ group_by: "endpoint", from: usePeriod("24h") });
   const uses = useResource<SeriesAnswer>(`series?${search}`).data.value;
+  const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data ?? [];
+  const circuits = new Map(health.map(({ provider, circuit }) => [provider, circuit]));
   return (
     <Page
       title="Routes"
@@ -62,7 +64,7 @@ export function RoutesPage() {
           columns={[
             {
               head: "Name",
-              width: 176,
+              width: 136,
               cell: (endpoint) => (
                 <a
                   class="row-link"
@@ -72,8 +74,8 @@ export function RoutesPage() {
                 </a>
               ),
             },
-            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} /> },
-            { head: "State", width: 152, cell: (endpoint) => <EndpointState of={endpoint} /> },
+            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} circuits={circuits} /> },
+            { head: "State", width: 120, cell: (endpoint) => <EndpointState of={endpoint} /> },
             { head: "First target, 24 h", width: 128, number: true, cell: ({ name }) => firstShare(uses, name) },
             { head: "Requests, 24 h", width: 116, number: true, cell: ({ name }) => <Uses of={uses} name={name} /> },
             {
@@ -105,16 +107,24 @@ function Uses({ of, name }: { of: SeriesAnswer | null; name: string }) {
   return <a href={href("/requests", { endpoint: name, period: "24h" })}>{count(sum(pointsOf(of, name)?.requests ?? []))}</a>;
 }
 
-function Targets({ of }: { of: Endpoint }) {
+/** The mark of a target, and what it stands for unless the target works. */
+export function standingOf(isPassedOver: boolean, circuit: Circuit | undefined): [MarkKind, string | null] {
+  if (isPassedOver) return ["off", "passed over"];
+  if (!circuit || circuit.state === "closed") return ["ok", null];
+  return [circuit.state === "open" ? "bad" : "warn", "failing"];
+}
+
+function Targets({ of, circuits }: { of: Endpoint; circuits: Map<string, Circuit> }) {
   return (
     <>
       {of.failover.map((target, i) => {
         const passed = of.passed_over.find((other) => sameTarget(other, target));
+        const [kind, word] = standingOf(passed !== undefined, circuits.get(target.provider));
         return (
-          <span key={`${target.provider}/${target.model}`} title={passed ? `passed over: ${passed.reason}` : undefined}>
+          <span key={`${target.provider}/${target.model}`} title={passed ? `passed over: ${passed.reason}` : (word ?? undefined)}>
             {i > 0 && <span class="faint"> → </span>}
-            <Mark kind={passed ? "off" : "ok"} /> {target.provider}/{target.model}
-            {passed && <span class="sr"> (passed over)</span>}
+            <Mark kind={kind} /> {target.provider}/{target.model}
+            {word && <span class="sr"> ({word})</span>}
           </span>
         );
       })}

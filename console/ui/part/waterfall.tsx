@@ -3,6 +3,7 @@ import type { FullRecord, TimedStep } from "../api/shapes";
 import { duration } from "./format";
 import { Icon, Mark } from "./icon";
 import { isPassedOver, stepWords } from "./outcome";
+import { useWidth } from "./width";
 
 export type Bar = {
   kind: "gateway" | "failed" | "served" | "passed" | "pause" | "unrecorded";
@@ -82,8 +83,16 @@ export function ticksOf(end: number): number[] {
   return ticks;
 }
 
-/** The share of the ruler that the flag of the first token covers on each side. */
-const FLAG_SHARE = 0.12;
+/** The room of a moment's label, and of half the flag of the first token with it, in pixels. */
+const LABEL_WIDE = 64;
+const FLAG_REACH = 88;
+
+/** The moments of the ruler that have a label: as many as there is room for, and none below the flag of the first token. */
+export function labelledTicks(ticks: number[], end: number, first: number | null, width: number): number[] {
+  const [, step = end] = ticks;
+  const every = Math.max(1, Math.ceil((LABEL_WIDE * end) / (step * Math.max(1, width))));
+  return ticks.filter((tick, i) => i % every === 0 && (first === null || (Math.abs(tick - first) * width) / end > FLAG_REACH));
+}
 
 const tickText = (us: number, end: number): string => (end >= 1e6 ? `${+(us / 1e6).toFixed(2)} s` : `${+(us / 1e3).toFixed(2)} ms`);
 
@@ -93,20 +102,19 @@ export function Waterfall({ record }: { record: FullRecord }) {
   const at = (us: number): string => `${((us / end) * 100).toFixed(2)}%`;
   const ticks = ticksOf(end);
   const first = record.first_content_us;
+  const [ruler, width] = useWidth();
   let attempts = 0;
   return (
     <>
       <div class="wf" aria-hidden="true">
         <div class="wf-row thin">
           <div class="wf-who" />
-          <div class="wf-ruler">
-            {ticks
-              .filter((tick) => first === null || Math.abs(tick - first) > end * FLAG_SHARE)
-              .map((tick) => (
-                <span key={tick} style={{ left: at(tick) }}>
-                  {tickText(tick, end)}
-                </span>
-              ))}
+          <div class="wf-ruler" ref={ruler}>
+            {labelledTicks(ticks, end, first, width).map((tick) => (
+              <span key={tick} style={{ left: at(tick) }}>
+                {tickText(tick, end)}
+              </span>
+            ))}
             {first !== null && (
               <span
                 class={first > end * 0.8 ? "wf-flag before" : first < end * 0.1 ? "wf-flag after" : "wf-flag"}

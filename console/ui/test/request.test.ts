@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { FullRecord, Points } from "../api/shapes";
 import { sessionWords } from "../page/request/session";
 import { classesOf } from "../page/request/tokens";
+import { labelledTicks } from "../part/waterfall";
 
 const record = (more: Partial<FullRecord>): FullRecord =>
   ({
@@ -29,4 +30,13 @@ test("each class of tokens has the price and the cost that the record's label na
 test("a session is summed up with what has no price", () => {
   const points = { requests: [30, 7], cost_micro_usd: [600_000, 10_000], requests_unpriced: [0, 2] } as unknown as Points;
   expect(sessionWords(points)).toBe("37 requests, $0.610 + 2 unpriced");
+});
+
+test("a ruler has as many labels as there is room for, and none below the flag of the first token", () => {
+  const ticks = [0, 100, 200, 300, 400, 500, 600];
+  expect(labelledTicks(ticks, 620, null, 620)).toEqual(ticks);
+  expect(labelledTicks(ticks, 620, null, 300)).toEqual([0, 200, 400, 600]);
+  expect(labelledTicks(ticks, 620, 310, 620)).toEqual([0, 100, 200, 400, 500, 600]);
+  expect(labelledTicks(ticks, 620, 310, 300)).toEqual([0, 600]);
+  expect(labelledTicks([0], 10, null, 300)).toEqual([0]);
 });

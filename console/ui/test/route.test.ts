@@ -1,9 +1,11 @@
 import { expect, test } from "vitest";
 import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
+import type { Circuit } from "../api/types";
 import { rowsOf } from "../page/route/cases";
 import { yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
+import { standingOf } from "../page/routes";
 
 test("a phrase names filters of the catalog, and names of models stay names", () => {
   const table: [string, Record<string, string>, string][] = [
@@ -80,4 +82,13 @@ test("a target that serves by an adaptation says so", () => {
     { short: null, words: "serves, adapted to chat", adapted: ["messages", "chat"] },
     { short: null, words: "serves" },
   ]);
+});
+
+test("a target is marked by its circuit, and one that is passed over as such", () => {
+  const circuit = (state: Circuit["state"]): Circuit => ({ state, open_since_ms: null, retry_in_ms: null, failures: 0, failures_max: 4 });
+  expect(standingOf(false, undefined)).toEqual(["ok", null]);
+  expect(standingOf(false, circuit("closed"))).toEqual(["ok", null]);
+  expect(standingOf(false, circuit("open"))).toEqual(["bad", "failing"]);
+  expect(standingOf(false, circuit("half_open"))).toEqual(["warn", "failing"]);
+  expect(standingOf(true, circuit("open"))).toEqual(["off", "passed over"]);
 });

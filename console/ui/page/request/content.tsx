@@ -17,7 +17,7 @@ export function ContentCard({ id, selector }: { id: string; selector: string }) 
         <a href={href("/playground", { model: selector })}>Playground</a> shows what a request carries on both sides of the gateway.
       </p>
       {may("administer") && !isShown && (
-        <p>
+        <p class="content-act">
           <button type="button" class="btn" onClick={() => setShown(true)}>
             Show what was captured
           </button>{" "}
