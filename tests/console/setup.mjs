@@ -1,39 +1,23 @@
 // The checks of the set-up. The first one finds a gateway that nobody has touched.
 
 import assert from "node:assert/strict";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
 
 import { axe, settled, sideways } from "./browser.mjs";
+import { arrived, press, tabTo, type } from "./by_keyboard.mjs";
+import { Gateway } from "./gateway.mjs";
 import { runSnippet } from "./sdk.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
-/** Presses Tab until the element has the focus, as a person without a pointer does. */
-async function tabTo(page, locator, key = "Tab") {
-  await locator.waitFor();
-  for (let n = 0; n < 120; n += 1) {
-    if (await locator.evaluate((node) => node === document.activeElement)) return;
-    await page.keyboard.press(key);
-  }
-  throw new Error(`${locator} cannot be reached by ${key}`);
-}
-
-/** Reaches a field and types into it in place of what it holds. */
-async function type(page, label, text, key = "Tab") {
-  await tabTo(page, label, key);
-  await page.keyboard.press("Control+a");
-  await page.keyboard.type(text);
-}
-
-const press = async (page, locator, key = "Tab") => {
-  await tabTo(page, locator, key);
-  await page.keyboard.press("Enter");
-};
-
 /** The promise is 30 s on a quiet machine. */
 const FLOW_MS_MAX = 120_000;
 
-/** Waits until the head of a step has the focus: each finished step leads to the next open one. */
-const arrived = (page, step) => page.waitForFunction((id) => document.activeElement?.id === id, `step-${step}`);
+/** M-228. */
+const PROJECT_KEYS = "Give clients project keys, never the administrator key.";
+/** M-229. */
+const EXPERIMENTAL = "Experimental. Uses the OAuth client that you registered.";
 
 export const setupChecks = {
   async the_set_up_is_done_by_keyboard_alone_and_ends_with_a_request_of_the_sdk({ gateway, browser }) {
@@ -98,6 +82,7 @@ export const setupChecks = {
     await arrived(page, "client");
 
     await page.getByText("Waiting for the first request with this key…").waitFor();
+    await page.locator(".step.open").getByText(PROJECT_KEYS).waitFor();
     assert.ok(!(await page.content()).includes(key), "the key is not on the page any more");
     assert.ok(!page.url().includes(key));
     await page.getByRole("group", { name: "Text for curl" }).getByText(`Bearer ${key.slice(0, 10)}`).waitFor();
@@ -149,6 +134,61 @@ export const setupChecks = {
     assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
     await page.getByRole("region", { name: "Check" }).getByText("got its first answer in").waitFor();
     await page.getByRole("region", { name: "Check" }).getByText("Streamed, no").waitFor();
+  },
+
+  /** M-228. */
+  async wherever_a_client_is_set_up_it_is_told_to_use_a_project_key({ gateway, browser }) {
+    const { id: project } = await gateway.api("POST", "projects", { name: "advised" });
+    const made = await gateway.api("POST", "keys", { name: "advised", project });
+    const page = await browser.signedIn(gateway.key, "/connect");
+    for (const path of ["/connect", "/connect?client=claude-code", `/connect?key=${made.id}`, "/setup?step=client", `/setup?step=client&client=codex&key=${made.id}`]) {
+      await page.goto(`${browser.origin}/console${path}`);
+      await page.getByText(PROJECT_KEYS).first().waitFor();
+      await page.getByRole("group", { name: /^Text for / }).waitFor();
+    }
+    await page.goto(`${browser.origin}/console/connect?key=${made.id}`);
+    await page.getByText(`Put the key advised (${made.prefix}…) in place of YOUR-KEY.`).waitFor();
+    assert.deepEqual(await axe(page), []);
+    const empty = await gateway.api("POST", "projects", { name: "without a key" });
+    await page.goto(`${browser.origin}/console/access/projects/${empty.id}?tab=keys`);
+    await page.getByText("Clients send a key of the project, never the administrator key.").waitFor();
+    assert.deepEqual(await axe(page), []);
+  },
+
+  /** M-229. */
+  async an_oauth_connection_is_labelled_experimental_wherever_it_is_offered({ gateway, browser }) {
+    const home = join(gateway.home, "with-an-oauth-client");
+    mkdirSync(home);
+    const own = new Gateway(gateway.binary, home, { LLMGW_PARTNER_CLIENT_ID: "client-of-the-check", LLMGW_OAUTH_PUBLIC_BASE_URL: "http://127.0.0.1:8787" });
+    const visited = browser.origin;
+    // Without the operator's client it is greyed, and labelled as well.
+    const bare = await browser.signedIn(gateway.key, "/setup?step=providers");
+    await bare.locator(".tile", { hasText: "Connect with OAuth" }).getByText(EXPERIMENTAL).waitFor();
+    assert.ok(await button(bare, "Connect with OAuth").isDisabled());
+    try {
+      await own.start();
+      browser.origin = own.origin;
+      const ada = await own.api("POST", "principals", { name: "Ada" });
+      const page = await browser.signedIn(own.key, "/setup?step=providers");
+      await page.locator(".tile", { hasText: "Connect with OAuth" }).getByText(EXPERIMENTAL).waitFor();
+      assert.deepEqual(await axe(page), []);
+      await press(page, button(page, "Connect with OAuth"));
+      await page.getByText(`${EXPERIMENTAL} The human then signs in on the provider's page.`).waitFor();
+      assert.deepEqual(await axe(page), []);
+      await page.goto(`${browser.origin}/console/providers?connect=choose`);
+      const dialog = page.getByRole("dialog");
+      await dialog.locator(".tile", { hasText: "Connect with OAuth" }).getByText(EXPERIMENTAL).waitFor();
+      await press(page, button(dialog, "Connect with OAuth"));
+      await page.getByRole("dialog", { name: "Connect OAuth" }).getByText(EXPERIMENTAL).waitFor();
+      const addresses = { authorize_url: "https://id.example.org/authorize", token_url: "https://id.example.org/token", scopes: [] };
+      await own.api("POST", "providers", { id: "partner", type: "oauth_partner", base_url: "https://api.example.org/v1", owner: ada.id, models: ["m"], oauth: addresses });
+      await page.goto(`${browser.origin}/console/providers/partner`);
+      await page.getByRole("region", { name: "Sign-in" }).getByText(EXPERIMENTAL).waitFor();
+      assert.deepEqual(await axe(page), []);
+    } finally {
+      browser.origin = visited;
+      await own.stop();
+    }
   },
 
   async every_step_of_the_set_up_fits_a_small_and_an_enlarged_window({ gateway, browser }) {

@@ -106,6 +106,8 @@ export const checksOf = ({ gateway, apache, provider, signedIn, api, pages }) =>
       const created = { id: "cabin", type: "oauth_partner", base_url: `${provider.origin}/v1`, models: ["m"], oauth };
       await gateway.api("POST", "providers", { ...created, owner: await idOf(dora) });
       await open(dora, "connections");
+      // M-229
+      await dora.getByRole("region", { name: "cabin" }).getByText("Experimental. Uses the OAuth client that you registered.").waitFor();
       await dora.getByRole("button", { name: "Use another device" }).click();
       const link = dora.getByRole("link", { name: "Open the vendor's page on any device" });
       const waiting = dora.getByRole("status").filter({ has: link });
