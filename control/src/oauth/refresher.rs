@@ -85,7 +85,7 @@ async fn refresh(vendor: &Vendor, writer: &WriterHandle, due: &DueRefresh) -> Re
     if let Kept::Replaced = keep(writer, BeginRefresh { provider: provider.clone(), serial }).await? {
         return Ok(());
     }
-    match vendor.tokens(request).await {
+    match vendor.tokens(request, &[token.expose()]).await {
         Ok(tokens) => store(writer, connection, tokens).await,
         Err(failure) if failure.is_final() => {
             let reason = reason(connection, &failure);

@@ -31,13 +31,15 @@ impl Vendor {
         Self(Arc::clone(http))
     }
 
-    /// Sends a token request and reads its answer. Texts in the error contain no secrets of the gateway.
+    /// Sends a token request, which contains the secrets `sent`, and reads its answer. Texts in the error contain neither
+    /// these nor other secrets of the gateway.
     pub(crate) async fn tokens(
         &self,
         request: Result<Request<Bytes>, &'static str>,
+        sent: &[&str],
     ) -> Result<TokenSet, TokenFailure> {
         let answer = self.send(request).await.map_err(TokenFailure::Unclear)?;
-        token_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
+        token_answer(answer.status().as_u16(), answer.body(), sent)
     }
 
     /// Returns the page on which a human consents.
@@ -55,7 +57,7 @@ impl Vendor {
             }
         };
         let answer = self.send(issuer.consent_request(consent)).await.map_err(TokenFailure::Unclear)?;
-        page_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
+        page_answer(answer.status().as_u16(), answer.body(), &[consent.state])
     }
 
     /// Requests a device code. `None` if the vendor has no address for it.
@@ -64,9 +66,8 @@ impl Vendor {
         issuer: &TokenIssuer,
     ) -> Option<Result<DeviceAnswer, TokenFailure>> {
         let answer = self.send(issuer.device_request()?).await;
-        Some(answer.map_err(TokenFailure::Unclear).and_then(|answer| {
-            device_answer(answer.status().as_u16(), answer.body()).map_err(TokenFailure::guarded)
-        }))
+        let answer = answer.map_err(TokenFailure::Unclear);
+        Some(answer.and_then(|answer| device_answer(answer.status().as_u16(), answer.body())))
     }
 
     /// Returns the name of the account that granted `access`; `None` if the vendor does not state it.

@@ -9,7 +9,7 @@ use http::request::Parts;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode};
 use shared::clock::monotonic_ms;
 use shared::port::{Body, full};
-use shared::sanitize::{diagnostic, guarded};
+use shared::sanitize::diagnostic;
 use shared::secret::Secret;
 
 use super::super::query::Query;
@@ -76,21 +76,24 @@ async fn tokens(
     }
     let code = redirect.code.ok_or("the vendor sent no code")?;
     let request = sign_in.issuer.code_request(&code, verifier, redirect_uri);
-    let tokens = completion.vendor.tokens(request).await;
-    // A vendor may quote the code or the verifier of a request that it rejects.
-    let secrets = [code.expose().as_str(), verifier.expose()];
-    tokens.map_err(|failure| format!("the token address failed: {}", diagnostic(failure.text(), &secrets)))
+    let sent = [code.expose().as_str(), verifier.expose(), &redirect.state];
+    let tokens = completion.vendor.tokens(request, &sent).await;
+    tokens.map_err(|failure| format!("the token address failed: {}", failure.text()))
 }
 
 /// Reads the parameters. `None` if one occurs twice (RFC 6749 section 3.1), or if `state` is missing.
 fn redirect(query: &str) -> Option<Redirect> {
     let mut query = Query::parse(query).ok()?;
     let state = query.text("state")?;
+    let code = query.text("code");
+    // A vendor may quote what it got. The texts are cut after they are redacted, so that no part of a secret is left.
+    let quoted = [state.as_str(), code.as_deref().unwrap_or_default()];
+    let shown = |text: &str, chars_max| plain(&diagnostic(text, &quoted), chars_max);
     let error = query.text("error").map(|error| {
-        let description = query.text("error_description").map(|text| format!(": {}", plain(&text, 300)));
-        guarded(&format!("{}{}", plain(&error, 64), description.unwrap_or_default())).into_owned()
+        let description = query.text("error_description").map(|text| format!(": {}", shown(&text, 300)));
+        format!("{}{}", shown(&error, 64), description.unwrap_or_default())
     });
-    Some(Redirect { state, code: query.text("code").map(Secret::new), error, issuer: query.text("iss") })
+    Some(Redirect { code: code.map(Secret::new), error, issuer: query.text("iss"), state })
 }
 
 fn no_flow(why: NoFlow) -> &'static str {

@@ -32,7 +32,7 @@ async fn ask(completion: &Completion, sign_in: &SignIn, device: &DeviceAnswer) -
     loop {
         tokio::time::sleep(Duration::from_secs(interval_s)).await;
         let request = sign_in.issuer.device_token_request(&device.device_code);
-        match completion.vendor.tokens(request).await {
+        match completion.vendor.tokens(request, &[device.device_code.expose()]).await {
             Ok(tokens) => return Ok(tokens),
             Err(TokenFailure::Refused { code, .. }) if code == "authorization_pending" => {}
             Err(TokenFailure::Refused { code, .. }) if code == "slow_down" => interval_s += 5,

@@ -3,7 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
-use shared::sanitize::guarded;
+use shared::sanitize::{diagnostic, guarded};
 use shared::secret::Secret;
 
 /// Tokens that a vendor issued (RFC 6749 section 5.1).
@@ -35,14 +35,6 @@ impl TokenFailure {
         matches!(self, Self::Refused { code, .. } if code == "invalid_grant")
     }
 
-    /// Removes the secrets of the gateway from the text.
-    pub(crate) fn guarded(self) -> Self {
-        match self {
-            Self::Refused { code, text } => Self::Refused { code, text: guarded(&text).into_owned() },
-            Self::Unclear(text) => Self::Unclear(text),
-        }
-    }
-
     /// Returns the text for people.
     pub(crate) fn text(&self) -> &str {
         match self {
@@ -61,10 +53,10 @@ struct TokenMembers {
     account: Option<Value>,
 }
 
-/// Reads the answer to a token request.
-pub(crate) fn token_answer(status: u16, body: &[u8]) -> Result<TokenSet, TokenFailure> {
+/// Reads the answer to a token request that contained the secrets `sent`.
+pub(crate) fn token_answer(status: u16, body: &[u8], sent: &[&str]) -> Result<TokenSet, TokenFailure> {
     if status != 200 {
-        return Err(failure(status, body));
+        return Err(failure(status, body, sent));
     }
     let members: TokenMembers = serde_json::from_slice(body)
         .map_err(|_| TokenFailure::Unclear("the answer contains no access token".to_owned()))?;
@@ -91,14 +83,16 @@ pub(crate) fn token_answer(status: u16, body: &[u8]) -> Result<TokenSet, TokenFa
     })
 }
 
-pub(super) fn failure(status: u16, body: &[u8]) -> TokenFailure {
+/// Reads the answer that refuses a request. Its texts contain neither the secrets `sent` with the request nor others of the
+/// gateway: they are redacted before the texts are cut, so that no part of one is left.
+pub(super) fn failure(status: u16, body: &[u8], sent: &[&str]) -> TokenFailure {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
-    let text = |name: &str| answer.get(name).and_then(Value::as_str);
+    let text = |name: &str| answer.get(name).and_then(Value::as_str).map(|text| diagnostic(text, sent));
     match text("error") {
         Some(code) if (400..500).contains(&status) => {
-            let code = plain(code, 64);
+            let code = plain(&code, 64);
             let text = match text("error_description") {
-                Some(description) => format!("{code}: {}", plain(description, 300)),
+                Some(description) => format!("{code}: {}", plain(&description, 300)),
                 None => code.clone(),
             };
             TokenFailure::Refused { code, text }
@@ -139,7 +133,7 @@ pub(crate) struct DeviceCode {
 /// Reads the answer of the device authorization address.
 pub(crate) fn device_answer(status: u16, body: &[u8]) -> Result<DeviceAnswer, TokenFailure> {
     if status != 200 {
-        return Err(failure(status, body));
+        return Err(failure(status, body, &[]));
     }
     let code: Result<DeviceCode, _> = serde_json::from_slice(body);
     let code = code.ok().filter(|code| {

@@ -142,9 +142,9 @@ impl ExtensionIssuer {
 }
 
 /// Reads the answer to [`ExtensionIssuer::consent_request`].
-pub(crate) fn page_answer(status: u16, body: &[u8]) -> Result<String, TokenFailure> {
+pub(crate) fn page_answer(status: u16, body: &[u8], sent: &[&str]) -> Result<String, TokenFailure> {
     if status != 200 {
-        return Err(answer::failure(status, body));
+        return Err(answer::failure(status, body, sent));
     }
     let page: Option<SignInPage> = serde_json::from_slice(body).ok();
     let address =

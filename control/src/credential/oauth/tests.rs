@@ -96,7 +96,7 @@ fn token_answers_are_read_or_rejected_with_the_reason() {
         (503, r#"{"error":"invalid_grant"}"#, "it answered with status 503"),
         (302, "", "it answered with status 302"),
     ] {
-        let found = match token_answer(status, body.as_bytes()) {
+        let found = match token_answer(status, body.as_bytes(), &["sent-secret-of-a-request"]) {
             Ok(set) => {
                 let refresh = set.refresh.map_or_else(|| "-".to_owned(), |token| token.expose().clone());
                 let life = set.life_s.map_or_else(|| "-".to_owned(), |life_s| life_s.to_string());
@@ -108,6 +108,22 @@ fn token_answers_are_read_or_rejected_with_the_reason() {
             }
         };
         assert!(found.contains(want), "{body}: {found}");
+    }
+}
+
+/// A secret that a text quotes where it is cut leaves no part.
+#[test]
+fn refusals_contain_no_part_of_a_secret_that_was_sent() {
+    let sent = "a sent code of a device";
+    for before in [0, 280, 290, 299, 400] {
+        let description = format!("{}{sent} is wrong", "x ".repeat(before / 2));
+        let body =
+            serde_json::json!({"error": "access_denied", "error_description": description}).to_string();
+        let TokenFailure::Refused { text, .. } = token_answer(400, body.as_bytes(), &[sent]).unwrap_err()
+        else {
+            panic!("it is refused")
+        };
+        assert!(text.starts_with("access_denied: ") && !text.contains("a s"), "{before}: {text}");
     }
 }
 
