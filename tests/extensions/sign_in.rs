@@ -5,10 +5,11 @@ use tokio::task::JoinSet;
 
 use super::issuer::{SignInRig, setup};
 use super::secret;
-use crate::secrets::Planted;
+use crate::secrets::{Planted, Watchers};
 use crate::support::admin::Admin;
 use crate::support::figure::figure;
 use crate::support::upstream::refusing_url;
+use crate::support::vendor::form;
 use crate::support::{Answer, Client, Gate, chat, wait};
 
 /// M-112: a provider of an extension has a sign-in of its own, whose credential is private to the human.
@@ -220,44 +221,104 @@ async fn a_refresh_that_hangs_or_fails_is_repeated_with_the_same_text() {
 
 const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
 
+/// Plants the state, the cookie and the code of a sign-in in the browser, goes through it, and returns the status of its
+/// last page and that page.
+async fn planted_sign_in(rig: &SignInRig, planted: &mut Planted, code: &str) -> (u16, String) {
+    let (page, cookie) = rig.browser.begin(&json!({})).await;
+    planted.add("the state", &form(page.split_once('?').unwrap().1)["state"]);
+    planted.add("the cookie", cookie.split_once('=').unwrap().1);
+    planted.add("a code", code);
+    let callback = rig.issuer.consent(&page);
+    assert!(callback.contains(&format!("code={code}&")), "{callback}");
+    let shown = rig.browser.callback(&callback, &cookie).await;
+    for sent in rig.issuer.asked("oauth/exchange") {
+        planted.add("a verifier", sent["code_verifier"].as_str().unwrap());
+    }
+    plant_credentials(rig, planted);
+    shown
+}
+
+fn plant_credentials(rig: &SignInRig, planted: &mut Planted) {
+    rig.issuer.secrets().iter().for_each(|text| planted.add("a credential", text));
+}
+
+/// Returns an error of the extension that quotes all secrets.
+fn quoting(rig: &SignInRig, error: &str) -> String {
+    let credentials = rig.issuer.secrets().join(" ");
+    let quoted = format!("no: {} {credentials} planted-code-1 planted-code-3 planted-device-code", secret());
+    json!({"error": error, "error_description": quoted}).to_string()
+}
+
+/// Signs in on a device whose human refuses, then on one whose human consents.
+async fn on_devices(rig: &SignInRig, answers: &mut Vec<String>) {
+    for (is_approved, state) in [(false, "none"), (true, "connected")] {
+        if is_approved {
+            rig.issuer.approve();
+        } else {
+            rig.issuer.script("oauth/poll", Answer::json(400, quoting(rig, "access_denied")));
+        }
+        let body = json!({"method": "device"});
+        answers.push(rig.admin.done("POST", "providers/partner/oauth/start", body).await.to_string());
+        wait::eventually(state, async || {
+            let shown = rig.shown().await;
+            let is_refused = shown["sign_in"]["last_error"].to_string().contains("access_denied");
+            (if is_approved { shown["sign_in"]["state"] == state } else { is_refused }).then_some(())
+        })
+        .await;
+    }
+}
+
 /// No secret of a sign-in at an extension is in an answer, the log, a file or a backup, and after a rekey the secret of the
 /// extension and the credential still work.
 #[tokio::test]
 async fn the_secrets_of_a_sign_in_at_an_extension_are_sealed_and_survive_a_rekey() {
-    let rig = SignInRig::with(setup().env("LLMGW_LOG", "trace").env("LLMGW_LOG_REQUESTS", "true")).await;
+    let watchers = Watchers::start().await;
+    let rig = SignInRig::with(watchers.setup(setup())).await;
+    watchers.hook(&rig.gateway).await;
+    rig.issuer.revoke();
     let mut planted = Planted::default();
     planted.add("the secret", secret());
+    planted.add("the key of the secret", b"planted-extension-secret");
     planted.add("the device code", "planted-device-code");
-    planted.add("the code", "planted-code-1");
-    let mut answers = vec![rig.sign_in().await.1];
-    planted.add("the verifier", rig.issuer.asked("oauth/exchange")[0]["code_verifier"].as_str().unwrap());
-    let mut secrets = rig.issuer.secrets();
-    let quoted = format!("no: {} {}", secret(), secrets.join(" "));
-    rig.issuer.script("invoke", Answer::json(403, chat::error(&quoted, "bad")));
-    answers.push(format!("{:?}", rig.client().chat(chat::request("partner/m")).await));
-    let quoting = json!({"error": "invalid_scope", "error_description": quoted}).to_string();
-    rig.issuer.script("refresh", Answer::json(400, &quoting));
+    planted.add("the session", rig.browser.client.sends("cookie").split_once('=').unwrap().1);
+    planted.add("the CSRF token", rig.browser.client.sends("x-csrf-token"));
+    let (status, page) = planted_sign_in(&rig, &mut planted, "planted-code-1").await;
+    assert_eq!(status, 200, "{page}");
+    let mut answers = vec![page];
+    let chat = async || format!("{:?}", rig.client().chat(chat::request("partner/m")).await);
+    // A request, a probe, a refresh, a sign-in and a revocation are refused with all secrets.
+    let error = chat::error(&format!("no: {} {}", secret(), rig.issuer.secrets().join(" ")), "bad");
+    rig.issuer.script("invoke", Answer::json(403, error));
+    answers.push(chat().await);
+    rig.issuer.extension.then(Answer::json(500, quoting(&rig, "server_error")));
+    let probed = rig.admin.done("POST", "extensions/companion/probe", Value::Null).await;
+    assert!(probed["last_check"]["error"].is_object(), "{probed}");
+    answers.push(probed.to_string());
+    rig.issuer.script("refresh", Answer::json(400, quoting(&rig, "invalid_grant")));
     rig.issuer.end_credentials();
-    answers.push(format!("{:?}", rig.client().chat(chat::request("partner/m")).await));
-    wait::eventually("the refresh", async || (rig.issuer.asked("refresh").len() == 2).then_some(())).await;
-    secrets.extend(rig.issuer.secrets());
-    secrets.iter().for_each(|text| planted.add("a credential", text));
-    planted.add("the second code", "planted-code-4");
-    rig.issuer.script("oauth/exchange", Answer::json(400, quoting.replace("no: ", "no: planted-code-4 ")));
-    answers.push(rig.sign_in().await.1);
-    let device = rig.admin.done("POST", "providers/partner/oauth/start", json!({"method": "device"})).await;
-    answers.push(device.to_string());
-    for path in
-        ["providers", "providers/partner", "extensions", "state", "config", "audit?limit=500", "alerts"]
-    {
-        answers.push(rig.admin.call("GET", path, Value::Null).await.json().to_string());
-    }
-    rig.admin.done("POST", "backups", json!({})).await;
-    answers.iter().for_each(|answer| planted.expect_none("an answer", answer.as_bytes()));
-    planted.expect_none("the log", rig.gateway.log().as_bytes());
+    answers.push(chat().await);
+    wait::eventually("the disconnection", async || {
+        (rig.shown().await["state"] == "not_connected").then_some(())
+    })
+    .await;
+    rig.issuer.script("oauth/exchange", Answer::json(400, quoting(&rig, "invalid_client")));
+    let (status, page) = planted_sign_in(&rig, &mut planted, "planted-code-3").await;
+    assert_eq!(status, 400, "{page}");
+    answers.push(page);
+    on_devices(&rig, &mut answers).await;
+    plant_credentials(&rig, &mut planted);
+    rig.issuer.end_credentials();
+    assert!(chat().await.contains("status: 200"), "after a refresh");
+    assert_eq!(rig.issuer.asked("refresh").len(), 2);
+    plant_credentials(&rig, &mut planted);
+    rig.issuer.script("oauth/revoke", Answer::json(500, quoting(&rig, "server_error")));
+    let ended = rig.admin.done("DELETE", "providers/partner/oauth", Value::Null).await;
+    assert_eq!(ended["revoked"], false, "{ended}");
+    answers.push(ended.to_string());
+    answers.push(planted_sign_in(&rig, &mut planted, "planted-code-6").await.1);
     let SignInRig { issuer, gateway, key, .. } = rig;
-    let setup = gateway.kill().await;
-    assert!(planted.expect_none_below(&setup.state()) > 3);
+    let (setup, places) = planted.expect_nowhere(gateway, &watchers, &answers).await;
+    figure("P18", format!("{} secrets of an extension: 0 found in {places}", planted.len()));
 
     let setup = setup.env("LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY", OTHER_KEY);
     assert!(setup.run(&["credentials", "rekey"]).await.status.success());

@@ -159,8 +159,12 @@ async fn a_kill_in_a_refresh_whose_token_is_lost_is_reported() {
         (shown["state"] == "not_connected").then_some(shown)
     })
     .await;
-    let error = shown["sign_in"]["last_error"]["message"].as_str().unwrap();
-    assert!(error.contains("invalid_grant") && error.contains("was not stored"), "{error}");
+    let error = shown["sign_in"]["last_error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        error.contains("invalid_grant") && error.contains("was not stored"),
+        "{shown}\n{}",
+        gateway.log()
+    );
     assert_eq!(vendor.refreshes(), 2);
     assert!(gateway.log().contains("can no longer be used"), "{}", gateway.log());
 }

@@ -77,6 +77,12 @@ impl Client {
         self
     }
 
+    /// Returns the value of a header that every request carries.
+    pub(crate) fn sends(&self, name: &str) -> &str {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map_or_else(|| panic!("no {name} is sent"), |(_, value)| value)
+    }
+
     /// Sends `GET path` and returns the whole answer.
     pub(crate) async fn get(&self, path: &str) -> Result<Whole, Failure> {
         self.send("GET", path, Bytes::new()).await
