@@ -108,24 +108,37 @@ async fn anonymous_providers_are_connected_only_if_that_is_enabled() {
     assert!(!dir.path().join("asked").exists(), "no traffic by default");
 
     let gateway = gateway.kill().await.env(AUTOMATION, "true").start().await;
-    let id = curated(&gateway).await;
-    let provider = wait::eventually("the check", async || {
-        let provider = Admin(gateway.client()).call("GET", &format!("providers/{id}"), Value::Null).await;
-        let shown = (provider.status == 200).then(|| provider.json())?;
-        shown["evidence"]["catalog"]["last_error"].is_object().then_some(shown)
-    })
-    .await;
-    assert_eq!((&provider["anonymous"], &provider["credential"]["set"]), (&json!(true), &json!(false)));
-    let urls = std::fs::read_to_string(dir.path().join("asked")).unwrap();
+    let list = get(&gateway, "anonymous-providers").await["data"].as_array().unwrap().clone();
+    assert!(list.len() > 1, "{list:?}");
+    for curated in &list {
+        let id = curated["id"].as_str().unwrap();
+        let provider = wait::eventually("the check", async || {
+            let provider = Admin(gateway.client()).call("GET", &format!("providers/{id}"), Value::Null).await;
+            let shown = (provider.status == 200).then(|| provider.json())?;
+            shown["evidence"]["catalog"]["last_error"].is_object().then_some(shown)
+        })
+        .await;
+        assert_eq!(
+            (&provider["anonymous"], &provider["credential"]["set"]),
+            (&json!(true), &json!(false)),
+            "{provider}"
+        );
+        assert_eq!(provider["base_url"], curated["base_url"]);
+        let asked = std::fs::read_to_string(dir.path().join("asked")).unwrap();
+        let base_url = curated["base_url"].as_str().unwrap();
+        assert!(asked.lines().any(|name| base_url.contains(name)), "{base_url} in {asked}");
+        let audit = get(&gateway, &format!("audit?action=provider.create&object=provider/{id}")).await;
+        assert_eq!(audit["data"].as_array().unwrap().len(), 1, "{audit}");
+        assert_eq!(audit["data"][0]["actor"], "gateway", "{audit}");
+    }
     let listed = get(&gateway, "anonymous-providers").await;
-    assert!(listed["data"][0]["base_url"].as_str().unwrap().contains(urls.lines().next().unwrap()));
-    assert_eq!((&listed["enabled"], &listed["data"][0]["connected"]), (&json!(true), &json!(true)));
-    assert!(listed["data"][0]["checked_at_ms"].is_u64());
+    assert_eq!(listed["enabled"], true);
+    for shown in listed["data"].as_array().unwrap() {
+        assert!(shown["connected"] == true && shown["checked_at_ms"].is_u64(), "{shown}");
+    }
     for list in ["keys", "endpoints", "projects", "principals"] {
         assert_eq!(get(&gateway, list).await["data"], json!([]), "{list}");
     }
-    let audit = get(&gateway, "audit?action=provider.create").await;
-    assert_eq!((&audit["data"][0]["actor"], &audit["data"][0]["object_id"]), (&json!("gateway"), &json!(id)));
 }
 
 #[tokio::test]
