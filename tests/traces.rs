@@ -410,11 +410,63 @@ async fn wrong_settings_of_the_export_prevent_a_start_only_while_it_is_on() {
 }
 
 #[tokio::test]
-async fn rejected_callers_get_no_span() {
+async fn a_request_that_is_refused_before_routing_is_one_span() {
     let (collector, upstream) = (collector().await, answering().await);
-    let gateway = traced(&Yaml::one(upstream.base_url()), &collector).start().await;
-    let client = Client::new(gateway.address(), Some("wrong")).with("traceparent", &parent("00", "01"));
-    assert_eq!(client.chat(chat::request("m")).await.status, 401);
+    let yaml = Yaml::one(upstream.base_url());
+    let gateway = traced(&yaml, &collector).env("LLMGW_MAX_REQUEST_BODY_BYTES", "2000").start().await;
+    let stranger =
+        Client::new(gateway.address(), Some("llmgw_of-nobody")).with("traceparent", &parent("00", "01"));
+    let (key, large) = (gateway.client(), chat::request(&"m".repeat(2_000)));
+    let cases = [
+        (&stranger, "POST", "/v1/chat/completions", chat::request("m"), 401, "invalid_key"),
+        (&stranger, "GET", "/v1/models", String::new(), 401, "invalid_key"),
+        (&key, "GET", "/v1/chat/completions", String::new(), 405, "method_not_allowed"),
+        (&key, "BREW", "/v1/embeddings", String::new(), 405, "method_not_allowed"),
+        (&key, "POST", "/v1/nothing", "{}".to_owned(), 404, "not_found"),
+        (&key, "GET", "/nothing", String::new(), 404, "not_found"),
+        (&key, "POST", "/v1/messages", "no JSON".to_owned(), 400, "invalid_request"),
+        (&key, "POST", "/v1/chat/completions", large, 413, "body_too_large"),
+    ];
+    let mut ids = Vec::new();
+    for (client, method, path, body, status, _) in &cases {
+        let client = (*client).clone().with("content-type", "application/json");
+        let answer = client.send(method, path, body.clone().into()).await.unwrap();
+        assert_eq!(answer.status, *status, "{method} {path}: {answer:?}");
+        ids.push(answer.header("x-request-id").unwrap().to_owned());
+    }
+    // These have no span, or one with an attempt, as before.
+    for path in ["/health", "/ready", "/metrics", "/admin/api/state", "/admin/api/none", "/console"] {
+        gateway.client().get(path).await.unwrap();
+    }
+    Client::new(gateway.address(), Some("x")).get("/admin/api/state").await.unwrap();
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     end(gateway).await;
-    assert_eq!(collector.requests().len(), 0);
+    let all = received(&collector, cases.len() + 2).await;
+    assert_eq!(all.len(), cases.len() + 2, "{all:?}");
+    for ((_, method, path, _, status, error), id) in cases.iter().zip(&ids) {
+        let found: Vec<_> = all.iter().filter(|span| span.attribute("llmgw.request.id") == id).collect();
+        let [span] = found[..] else { panic!("{method} {path}: {found:?}") };
+        let route = path.strip_suffix("/nothing").map_or(*path, |_| "");
+        let known = if *method == "BREW" { "_OTHER" } else { method };
+        let verb = if *method == "BREW" { "HTTP" } else { method };
+        assert_eq!(span.name, format!("{verb} {route}").trim_end(), "{span:?}");
+        for (key, want) in [
+            ("http.request.method", known),
+            ("http.route", route),
+            ("http.response.status_code", &*status.to_string()),
+            ("error.type", error),
+        ] {
+            assert_eq!(span.attribute(key), want, "{method} {path}: {key}");
+        }
+        assert_eq!(
+            (span.kind, span.status, span.attributes.len()),
+            (2, 0, 5 - usize::from(route.is_empty()))
+        );
+        assert!(span.end_ns >= span.start_ns && span.start_ns > 0, "{span:?}");
+        let is_child = *status == 401;
+        assert_eq!(
+            (span.parent == SPAN, span.trace == TRACE, span.flags),
+            (is_child, is_child, if is_child { 0x301 } else { 0x101 })
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! The context of a request: the connection that it came on, and its ID.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -38,6 +38,8 @@ pub(crate) struct Exchange {
     pub(crate) selector: OnceCell<Box<str>>,
     /// The observer of the exchange, if its bodies are captured.
     pub(crate) captured: OnceCell<Arc<dyn ExchangeTap>>,
+    /// True if the request has reached routing, and so has a record and its span.
+    pub(crate) is_recorded: Cell<bool>,
 }
 
 impl Exchange {

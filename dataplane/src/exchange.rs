@@ -1,6 +1,6 @@
 //! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -24,6 +24,7 @@ use crate::error::Fault;
 use crate::metrics::add;
 use crate::operation::error_response::error_response;
 use crate::operation::inference::{self, AuthorizedRequest};
+use crate::operation::refused_span::{self, Started};
 use crate::operation::{cors, count_tokens, explain, health, metrics, models, videos, watched};
 use crate::pipe::pipe;
 use crate::relay::ResponseBody;
@@ -42,7 +43,13 @@ pub(crate) type ReplyFuture = Pin<Box<dyn Future<Output = Response<ResponseBody>
 pub(crate) fn respond(caller: Rc<Caller>, request: Request<Inbound>) -> ReplyFuture {
     let (parts, body) = request.into_parts();
     let request_id = request_id(&caller.worker, &parts.headers);
-    let exchange = Exchange { request_id, caller, selector: OnceCell::new(), captured: OnceCell::new() };
+    let exchange = Exchange {
+        request_id,
+        caller,
+        selector: OnceCell::new(),
+        captured: OnceCell::new(),
+        is_recorded: Cell::new(false),
+    };
     Box::pin(async move {
         let mut response = exchange.answer(&parts, body).await;
         exchange.complete(&mut response, &parts.method);
@@ -90,6 +97,7 @@ impl Exchange {
         let path = parts.uri.path();
         let family = family(path, &parts.headers);
         add(&self.worker().counters.requests, 1);
+        let started = Started::of(self.worker());
         let outcome = self.dispatch(parts, body).await;
         let is_rejected = outcome.is_err();
         let mut response = outcome.unwrap_or_else(|fault| {
@@ -100,6 +108,7 @@ impl Exchange {
             error_response(fault, family, self.id())
         });
         watched::report(self, parts, &response, is_rejected);
+        refused_span::export(self, parts, &response, started);
         let origins = &self.worker().process.settings.cors_origins;
         let origins =
             if origins.is_empty() || route::is_open_to_pages(path) { origins.as_slice() } else { &[] };

@@ -6,7 +6,7 @@ use std::num::{NonZeroU64, NonZeroU128};
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use shared::request_traces::RequestTraces;
+use shared::request_traces::{RequestTraces, TracedRefusal, TracedRequest};
 use shared::trace_context::{ClientContext, RequestSpan, SpanId, TraceId, traceparent};
 
 /// Begins the spans of one worker's requests.
@@ -39,6 +39,13 @@ impl RequestSpans {
         }
         let (parent, state) = client.map_or((None, None), |client| (Some(client.span), client.state));
         Some(Box::new(RequestSpan { trace, span: self.span(), parent, is_sampled, state }))
+    }
+
+    /// Hands a refused request over for export, if its span is sampled. `refusal` gets the span.
+    pub(crate) fn refused(&self, headers: &HeaderMap, refusal: impl FnOnce(RequestSpan) -> TracedRefusal) {
+        if let Some(span) = self.begin(headers).filter(|span| span.is_sampled) {
+            self.traces.finished(TracedRequest::Refusal(Box::new(refusal(*span))));
+        }
     }
 
     /// Returns the headers of the attempt at this place of the route trace. A request without a span gets a trace that is not

@@ -1,10 +1,11 @@
-//! The tracing of requests: the sampler, and the queue in which the data plane leaves finished exchanges for the control
+//! The tracing of requests: the sampler, and the queue in which the data plane leaves finished requests for the control
 //! service to export. No worker waits for the queue.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
 
+use crate::error_kind::ErrorKind;
 use crate::trace_context::{RequestSpan, TraceId};
 use crate::usage::UsageEvent;
 
@@ -15,9 +16,52 @@ pub struct RequestTraces {
     pub sampler: Sampler,
     /// True if the trace context of clients is continued, and upstreams may receive it.
     pub propagates: bool,
-    queue: SyncSender<TracedExchange>,
-    queued: Mutex<Receiver<TracedExchange>>,
+    queue: SyncSender<TracedRequest>,
+    queued: Mutex<Receiver<TracedRequest>>,
     dropped: AtomicU64,
+    /// Refusals in the queue, and the most of them: anyone can cause them, so they leave room for exchanges.
+    refusals: AtomicUsize,
+    refusals_max: usize,
+}
+
+/// A finished request that is to be exported.
+#[derive(Debug)]
+pub enum TracedRequest {
+    /// A request that reached routing.
+    Exchange(TracedExchange),
+    /// A request that was refused before.
+    Refusal(Box<TracedRefusal>),
+}
+
+impl TracedRequest {
+    /// Returns the number of its spans.
+    fn spans(&self) -> u64 {
+        match self {
+            Self::Exchange(exchange) => exchange.spans(),
+            Self::Refusal(_) => 1,
+        }
+    }
+}
+
+/// A request that was refused before routing. It has no record.
+#[derive(Debug)]
+pub struct TracedRefusal {
+    /// The span of the request.
+    pub span: RequestSpan,
+    /// The time at which its head arrived.
+    pub started_at_ms: u64,
+    /// The time until its refusal.
+    pub duration_us: u64,
+    /// The method, or `_OTHER` for one that the conventions do not know.
+    pub method: &'static str,
+    /// The path, if it is an operation's.
+    pub route: Option<&'static str>,
+    /// The status of the answer.
+    pub status: u16,
+    /// The error.
+    pub error: ErrorKind,
+    /// The ID of the request.
+    pub request_id: Box<str>,
 }
 
 /// A finished exchange that is to be exported.
@@ -31,30 +75,54 @@ pub struct TracedExchange {
 
 impl TracedExchange {
     /// Returns the number of its spans: one of the request, and one for each attempt.
-    pub fn spans(&self) -> u64 {
+    fn spans(&self) -> u64 {
         1 + self.event.trace.iter().filter(|step| step.result.is_attempt()).count() as u64
     }
 }
 
 impl RequestTraces {
-    /// Creates the tracing with room for `exchanges_max` finished exchanges.
-    pub fn new(sampler: Sampler, propagates: bool, exchanges_max: usize) -> Self {
-        let (queue, queued) = sync_channel(exchanges_max);
-        Self { sampler, propagates, queue, queued: Mutex::new(queued), dropped: AtomicU64::new(0) }
-    }
-
-    /// Queues an exchange. It is dropped and counted if the queue is full.
-    pub fn finished(&self, exchange: TracedExchange) {
-        if let Err(TrySendError::Full(exchange) | TrySendError::Disconnected(exchange)) =
-            self.queue.try_send(exchange)
-        {
-            self.dropped.fetch_add(exchange.spans(), Ordering::Relaxed);
+    /// Creates the tracing with room for `requests_max` finished requests.
+    pub fn new(sampler: Sampler, propagates: bool, requests_max: usize) -> Self {
+        let (queue, queued) = sync_channel(requests_max);
+        Self {
+            sampler,
+            propagates,
+            queue,
+            queued: Mutex::new(queued),
+            dropped: AtomicU64::new(0),
+            refusals: AtomicUsize::new(0),
+            refusals_max: requests_max.div_ceil(REFUSALS_SHARE),
         }
     }
 
-    /// Takes the oldest exchange.
-    pub fn take(&self) -> Option<TracedExchange> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()
+    /// Queues a request. It is dropped and counted if the queue is full, or full of refusals.
+    pub fn finished(&self, request: TracedRequest) {
+        if let TracedRequest::Refusal(_) = request
+            && self.refusals.fetch_add(1, Ordering::Relaxed) >= self.refusals_max
+        {
+            self.refusals.fetch_sub(1, Ordering::Relaxed);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        if let Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) =
+            self.queue.try_send(request)
+        {
+            self.left(&request);
+            self.dropped.fetch_add(request.spans(), Ordering::Relaxed);
+        }
+    }
+
+    /// Takes the oldest request.
+    pub fn take(&self) -> Option<TracedRequest> {
+        let taken = self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok();
+        taken.inspect(|request| self.left(request))
+    }
+
+    /// Notes that a request is not in the queue any more.
+    fn left(&self, request: &TracedRequest) {
+        if let TracedRequest::Refusal(_) = request {
+            self.refusals.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Returns the number of spans that were dropped because the queue was full.
@@ -96,18 +164,50 @@ fn lower_bits(trace: TraceId) -> u64 {
     u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1
 }
 
+/// Refusals take at most this part of the queue.
+const REFUSALS_SHARE: usize = 4;
 /// The number of bits that are compared.
 const ID_BITS: u32 = 63;
 const BILLION: u128 = 1_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use std::num::NonZeroU128;
+    use std::num::{NonZeroU64, NonZeroU128};
 
     use super::*;
+    use crate::trace_context::SpanId;
 
     fn trace(number: u64) -> TraceId {
         TraceId(NonZeroU128::new(1 << 100 | u128::from(number)).unwrap())
+    }
+
+    fn refusal() -> TracedRequest {
+        let (trace, span) = (trace(1), SpanId(NonZeroU64::MIN));
+        TracedRequest::Refusal(Box::new(TracedRefusal {
+            span: RequestSpan { trace, span, parent: None, is_sampled: true, state: None },
+            started_at_ms: 0,
+            duration_us: 0,
+            method: "POST",
+            route: None,
+            status: 401,
+            error: ErrorKind::InvalidKey,
+            request_id: "r".into(),
+        }))
+    }
+
+    #[test]
+    fn refusals_fill_a_quarter_of_the_queue_at_most() {
+        let traces = RequestTraces::new(Sampler::new(0, true), true, 16);
+        for _ in 0..10 {
+            traces.finished(refusal());
+        }
+        assert_eq!(traces.dropped(), 6);
+        assert!(traces.take().is_some());
+        for _ in 0..2 {
+            traces.finished(refusal());
+        }
+        assert_eq!(traces.dropped(), 7, "one place was free");
+        assert_eq!(std::iter::from_fn(|| traces.take()).count(), 4);
     }
 
     #[test]

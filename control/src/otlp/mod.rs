@@ -1,5 +1,5 @@
 //! Exports telemetry by OTLP over HTTP: the spans of finished requests, and the metrics of exchanges. Requests never wait for
-//! it: workers leave finished exchanges in a bounded queue, and the exporter runs on the control thread.
+//! it: workers leave finished requests in a bounded queue, and the exporter runs on the control thread.
 
 mod fields;
 mod message;

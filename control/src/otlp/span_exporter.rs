@@ -1,4 +1,4 @@
-//! Exports the finished exchanges of a queue in batches. A batch that cannot be delivered is tried again, while the queue
+//! Exports the finished requests of a queue in batches. A batch that cannot be delivered is tried again, while the queue
 //! fills and then drops.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::config::OtlpTraces;
 use crate::vault::random;
 use crate::webhook::Backoff;
 
-/// Exports the finished exchanges of a queue.
+/// Exports the finished requests of a queue.
 #[derive(Debug)]
 pub(super) struct SpanExporter {
     exporting: Exporting,
@@ -90,12 +90,12 @@ impl SpanExporter {
         }
     }
 
-    /// Takes exchanges from the queue. Returns true if there are enough for a batch.
+    /// Takes requests from the queue. Returns true if there are enough for a batch.
     fn gather(&mut self) -> bool {
         let snapshot = self.exporting.snapshot.load();
         while self.gathered.count() < self.settings.batch_max {
-            let Some(exchange) = self.queue.take() else { return false };
-            self.gathered.add(&exchange, &snapshot);
+            let Some(request) = self.queue.take() else { return false };
+            self.gathered.add(&request, &snapshot);
         }
         true
     }

@@ -1,4 +1,4 @@
-//! Turns finished exchanges into encoded spans: one of the request, and below it one for each attempt.
+//! Turns finished requests into encoded spans: one of the request, and below it one for each attempt.
 //!
 //! Names and attributes follow OpenTelemetry's conventions for HTTP servers and for generative AI. Spans contain no text of
 //! requests, answers or errors. Tokens are attributes of attempts only, so that a sum over spans counts each once.
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use records::names;
-use shared::request_traces::TracedExchange;
+use shared::request_traces::{TracedExchange, TracedRefusal, TracedRequest};
 use shared::routing::{InstanceReach, ProviderInstance};
 use shared::snapshot::Snapshot;
 use shared::trace_context::{RequestSpan, SpanId};
@@ -29,8 +29,19 @@ impl SpanBatch {
         self.count
     }
 
-    /// Adds the spans of an exchange. The snapshot has the addresses of the providers, which records lack.
-    pub(super) fn add(&mut self, exchange: &TracedExchange, snapshot: &Snapshot) {
+    /// Adds the spans of a request. The snapshot has the addresses of the providers, which records lack.
+    pub(super) fn add(&mut self, request: &TracedRequest, snapshot: &Snapshot) {
+        match request {
+            TracedRequest::Exchange(exchange) => self.add_exchange(exchange, snapshot),
+            TracedRequest::Refusal(refusal) => {
+                Fields::new(&mut self.encoded)
+                    .message(scope_spans::SPANS, |fields| refused_span(fields, refusal));
+                self.count += 1;
+            }
+        }
+    }
+
+    fn add_exchange(&mut self, exchange: &TracedExchange, snapshot: &Snapshot) {
         let TracedExchange { span, event } = exchange;
         let mut fields = Fields::new(&mut self.encoded);
         fields.message(scope_spans::SPANS, |fields| request_span(fields, span, event));
@@ -99,7 +110,6 @@ enum SpanKind {
 /// Writes the span of the request.
 fn request_span(fields: &mut Fields<'_>, request: &RequestSpan, event: &UsageEvent) {
     let failed = event.status >= 500 || event.outcome == Outcome::Cut;
-    let remote = if request.parent.is_some() { PARENT_IS_REMOTE } else { 0 };
     let common = Common {
         request,
         id: request.span,
@@ -107,13 +117,40 @@ fn request_span(fields: &mut Fields<'_>, request: &RequestSpan, event: &UsageEve
         kind: SpanKind::Server,
         times: Interval { start_us: 0, end_us: event.duration_us }.of(event),
         failed,
-        flags: flags(request) | remote,
+        flags: flags(request) | remote_parent(request),
     };
     common.write(fields, &[b"POST ", event.operation.path().as_bytes()], |fields| {
         request_attributes(&mut Attributes::new(fields, span::ATTRIBUTES), event);
         for step in event.trace.iter().filter(|step| !step.result.is_attempt()) {
             fields.message(span::EVENTS, |fields| skipped_target(fields, event, step));
         }
+    });
+}
+
+/// Writes the span of a request that was refused before routing.
+fn refused_span(fields: &mut Fields<'_>, refusal: &TracedRefusal) {
+    let TracedRefusal { span: request, started_at_ms, duration_us, method, route, .. } = refusal;
+    let began_ns = started_at_ms.saturating_mul(1_000_000);
+    let common = Common {
+        request,
+        id: request.span,
+        parent: request.parent,
+        kind: SpanKind::Server,
+        times: (began_ns, began_ns.saturating_add(duration_us.saturating_mul(1_000))),
+        failed: refusal.status >= 500,
+        flags: flags(request) | remote_parent(request),
+    };
+    // The conventions name the span of an unknown method "HTTP", and leave out a route that is not known.
+    let verb = if *method == OTHER_METHOD { "HTTP" } else { method };
+    let gap = if route.is_some() { " " } else { "" };
+    let name = [verb, gap, route.unwrap_or_default()].map(str::as_bytes);
+    common.write(fields, &name, |fields| {
+        let mut attributes = Attributes::new(fields, span::ATTRIBUTES);
+        attributes.text("http.request.method", method);
+        attributes.optional_text("http.route", *route);
+        attributes.text("error.type", names::error(refusal.error));
+        attributes.text("llmgw.request.id", &refusal.request_id);
+        attributes.number("http.response.status_code", u64::from(refusal.status));
     });
 }
 
@@ -341,6 +378,10 @@ impl Common<'_> {
     }
 }
 
+fn remote_parent(request: &RequestSpan) -> u32 {
+    if request.parent.is_some() { PARENT_IS_REMOTE } else { 0 }
+}
+
 fn flags(request: &RequestSpan) -> u32 {
     PARENT_IS_KNOWN | u32::from(request.is_sampled)
 }
@@ -349,6 +390,8 @@ fn seconds(us: u64) -> f64 {
     Duration::from_micros(us).as_secs_f64()
 }
 
+/// The value of `http.request.method` of a method that the conventions do not know.
+const OTHER_METHOD: &str = "_OTHER";
 /// The value of `Status.code` of a failed span.
 const STATUS_ERROR: u64 = 2;
 /// The flag of a span that states if its parent is in another process, and the flag of one whose parent is.

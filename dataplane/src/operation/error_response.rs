@@ -21,7 +21,7 @@ pub(crate) fn error_response(
     let is_final = is_final(&fault);
     let mut response = Response::new(ResponseBody::full(fault.answer_body(family, request_id)));
     *response.status_mut() = status;
-    response.extensions_mut().insert(ReportedError { code: fault.kind.row().code, param: fault.param });
+    response.extensions_mut().insert(ReportedError { kind: fault.kind, param: fault.param });
     let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     if fault.kind == ErrorKind::InvalidKey {
@@ -46,7 +46,7 @@ pub(crate) fn error_response(
 /// The error of a response, as an extension of it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReportedError {
-    pub(crate) code: &'static str,
+    pub(crate) kind: ErrorKind,
     /// The field of the request that causes it, if one does.
     pub(crate) param: Option<Cow<'static, str>>,
 }

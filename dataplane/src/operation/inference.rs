@@ -171,6 +171,7 @@ impl AuthorizedRequest<'_> {
             span: worker.spans.as_ref().and_then(|spans| spans.begin(self.headers)),
         };
         let mut record = Record::open(&worker.usage, opening);
+        self.exchange.is_recorded.set(true);
         let route = selected.inspect_err(|fault| record.fail(fault))?;
         let job = Job {
             worker: Rc::clone(worker),

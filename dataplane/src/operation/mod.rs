@@ -9,6 +9,7 @@ pub(crate) mod health;
 pub(crate) mod inference;
 pub(crate) mod metrics;
 pub(crate) mod models;
+pub(crate) mod refused_span;
 mod rehearsal;
 pub(crate) mod videos;
 pub(crate) mod watched;

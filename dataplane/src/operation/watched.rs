@@ -38,7 +38,7 @@ pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<Respo
         method: parts.method.as_str().into(),
         path: shortened(parts.uri.path(), WatchedRequest::PATH_CHARS_MAX),
         status,
-        code: error.map(|error| error.code).or_else(|| is_unknown.then_some("not_found")),
+        code: error.map(|error| error.kind.row().code).or_else(|| is_unknown.then_some("not_found")),
         param: error
             .and_then(|error| error.param.as_deref())
             .map(|param| shortened(param, WatchedRequest::PARAM_CHARS_MAX)),
@@ -54,7 +54,7 @@ fn shortened(text: &str, chars_max: usize) -> Box<str> {
 }
 
 /// Returns true for the paths of the gateway's own pages and checks.
-fn is_own(path: &str) -> bool {
+pub(super) fn is_own(path: &str) -> bool {
     let is_below = |prefix: &&str| {
         path.strip_prefix(*prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };

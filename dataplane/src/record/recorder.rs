@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use shared::request_traces::{RequestTraces, TracedExchange};
+use shared::request_traces::{RequestTraces, TracedExchange, TracedRequest};
 use shared::trace_context::RequestSpan;
 use shared::usage::{Note, UsageEvent, UsageLog};
 
@@ -41,7 +41,7 @@ impl UsageRecorder {
     /// Hands a recorded exchange over for export, if its span is sampled.
     pub(super) fn export(&self, span: Option<Box<RequestSpan>>, event: Box<UsageEvent>) {
         if let (Some(traces), Some(span)) = (&self.traces, span.filter(|span| span.is_sampled)) {
-            traces.finished(TracedExchange { span, event });
+            traces.finished(TracedRequest::Exchange(TracedExchange { span, event }));
         }
     }
 
