@@ -88,6 +88,7 @@ mod state_files;
 mod streaming;
 mod supervision;
 mod support;
+mod telemetry;
 mod tls;
 mod tool_calls;
 mod traces;

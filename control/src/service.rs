@@ -44,7 +44,7 @@ use crate::periodic::{self, spawn_vital};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading};
 use crate::refusals::{self, RefusalCounter};
 use crate::state::{Parts, State};
-use crate::telemetry::TelemetryThread;
+use crate::telemetry::{TargetWatch, TelemetryThread};
 use crate::usage::journal::Journal;
 use crate::usage::retention::RetentionPass;
 use crate::vault::VaultKeys;
@@ -112,10 +112,10 @@ pub fn start(params: Params) -> io::Result<Control> {
     let Parts { lock, files, mut meter, counters, journal, keys, telemetry } = params.state.into_parts();
     meter.begin();
     let (keys, config) = (Arc::new(keys), Arc::clone(&params.config));
-    let (telemetry, telemetry_thread) = telemetry.start((&config.state_dir, &keys), &params.alarm)?;
+    let targets = TargetWatch::new(meter.minutes(), &params.reader);
+    let (telemetry, keeper) = telemetry.start((&config.state_dir, &keys), targets, &params.alarm)?;
     let jobs = Jobs::after(db::jobs::all(meter.db_mut()).map_err(io::Error::other)?);
-    let backups = Backups::of(&config, &jobs);
-    let retention = retention(&config, &journal, &jobs);
+    let (backups, retention) = (Backups::of(&config, &jobs), retention(&config, &journal, &jobs));
     let (catalog, tokens) = (Arc::new(CatalogCache::load(&config.state_dir)), AccessTokens::default());
     let publisher = PublisherParams {
         config: Arc::clone(&config),
@@ -177,7 +177,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     };
     let reloading = reloader.start(&params.alarm)?;
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
-    let (readers, telemetry) = (reader_threads, telemetry_thread);
+    let (readers, telemetry) = (reader_threads, keeper);
     Ok(Control { entrance, thread, stop, readers, otlp, reloading, writer, checkpoints, telemetry, lock })
 }
 
@@ -280,8 +280,9 @@ impl Control {
             }
         }
         checkpoints.stop();
-        telemetry.stop();
         writer.stop();
+        // Stores what the last records were.
+        telemetry.stop();
         drop(lock);
     }
 }

@@ -405,6 +405,21 @@ export type Circuit = {
   state: "closed" | "open" | "half_open";
 };
 
+/** A circuit that opened or closed. */
+export type CircuitChange = {
+  /** In milliseconds since the Unix epoch; exact to a second for a circuit that closed. */
+  at_ms: number;
+  /** The model whose circuit it is; null for the circuit of the provider instance itself. */
+  model: string | null;
+  provider: string;
+  /** The result of the last failed attempt, such as `status` or `unreachable`; null for a circuit that closed. */
+  result: string | null;
+  /** `open` or `closed`. */
+  state: string;
+  /** The upstream's status in that attempt; null if it did not respond. */
+  status: number | null;
+};
+
 /** A failed attempt. */
 export type CircuitFailure = {
   /** In milliseconds since the Unix epoch. */
@@ -2981,6 +2996,88 @@ export type SyncedCatalog = {
 export type Target = {
   model: string;
   provider: string;
+};
+
+/** What was measured at the targets of a query. */
+export type Telemetry = {
+  /** The bounds of the buckets of all distributions. */
+  bounds_us: TelemetryBounds;
+  /** The length of a point, in milliseconds. */
+  bucket_ms: number;
+  /** The circuits that opened and closed, the latest first, at most 500. A restart closes all circuits, and none of that is a change. Circuits that were open for less than a second may be missing. */
+  circuit_changes: CircuitChange[];
+  /** True if there are more changes in this time. */
+  circuit_changes_omitted: boolean;
+  /** The moment from which none is missing for this reason; `from_ms` unless the answer is partial. */
+  complete_from_ms: number;
+  /** The start of the time, in milliseconds since the Unix epoch. */
+  from_ms: number;
+  /** True if exchanges of this time are missing, because reading them took too long. */
+  partial: boolean;
+  /** The sums of all targets of the query, in the order of time, without points in which nothing ended. */
+  points: TelemetryPoint[];
+  /** The targets of the query with the most requests, in that order, at most 100. */
+  targets: TelemetryTarget[];
+  /** The number of further targets. */
+  targets_omitted: number;
+  /** The end of the time, in milliseconds since the Unix epoch. */
+  to_ms: number;
+};
+
+/** The upper bounds of the buckets, in microseconds. Each distribution has one bucket more, of values beyond all bounds. */
+export type TelemetryBounds = {
+  first_content: number[];
+  gap: number[];
+  gateway: number[];
+  head: number[];
+};
+
+/** What was measured of the exchanges that ended in a point. */
+export type TelemetryPoint = {
+  /** Those that were not completed, by kind of error; by outcome (`cancelled`, `cut`) if they have none. */
+  errors: Record<string, number>;
+  /** The time from the request to the first content of a stream. */
+  first_content: TimeDistribution;
+  /** The time between two pieces of a stream. */
+  gap: TimeDistribution;
+  /** The time that the gateway itself took until the first content. */
+  gateway: TimeDistribution;
+  /** The time from the request to the head of the upstream's answer. */
+  head: TimeDistribution;
+  /** Exchanges that a target served, or was the last one to be tried for. */
+  requests: number;
+  /** Attempts at the targets by result, and reasons for skipping them, also of exchanges that other targets served. */
+  results: Record<string, number>;
+  /** The longest time without a piece of an answer, in microseconds; 0 if there was none. */
+  silence_us_max: number;
+  /** The start of the point, in milliseconds since the Unix epoch. */
+  start_ms: number;
+};
+
+/** A target with exchanges or attempts in the time. */
+export type TelemetryTarget = {
+  /** Those that were not completed. */
+  errors: number;
+  /** The model of that instance; null for exchanges that reached none. */
+  model: string | null;
+  /** The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a minute. */
+  provider: string | null;
+  /** Exchanges that the target served, or was the last one to be tried for. */
+  requests: number;
+};
+
+/** The distribution of a time. */
+export type TimeDistribution = {
+  /** The number of values in each bucket, not cumulative; empty if there are no values. */
+  buckets: number[];
+  /** The number of values. */
+  count: number;
+  /** Percentiles in microseconds, estimated from the buckets; null if there are no values. Beyond all bounds it is the last bound. */
+  p50_us: number | null;
+  p90_us: number | null;
+  p99_us: number | null;
+  /** The sum of the values, in microseconds. */
+  sum_us: number;
 };
 
 /** The state of a grant's token for the API. */

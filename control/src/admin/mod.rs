@@ -50,6 +50,7 @@ mod session;
 mod setup;
 mod state;
 mod stream;
+mod telemetry;
 mod trials;
 pub(crate) mod usage;
 mod webhooks;
@@ -405,6 +406,7 @@ static TABLES: &[&[Route]] = &[
     run::ROUTES,
     running::ROUTES,
     series::ROUTES,
+    telemetry::ROUTES,
     search::ROUTES,
     usage::ROUTES,
     audit::ROUTES,

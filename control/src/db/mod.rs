@@ -41,6 +41,7 @@ pub(crate) mod sealed;
 pub(crate) mod search;
 pub(crate) mod setup;
 pub(crate) mod telemetry;
+pub(crate) mod telemetry_targets;
 pub(crate) mod upgrade_snapshot;
 pub(crate) mod usage_effects;
 pub(crate) mod vault;

@@ -2,12 +2,14 @@
 //! newer release, and no backup contains it. Migrations of its own; a commit may be lost with the power.
 
 use std::io;
+use std::ops::{ControlFlow, Range};
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension as _, params};
 
 use super::migrate;
 use super::open::{BUSY_TIMEOUT, is_damage, remove};
+use super::telemetry_targets::{self, CircuitChange, TargetFilter, TargetMinuteRow};
 use crate::private_file;
 
 /// The open database.
@@ -115,17 +117,50 @@ impl TelemetryDb {
         self.db.prepare_cached(FIND)?.query_row([request_id], |row| row.get(0)).optional()
     }
 
-    /// Deletes what is too old at `now_ms`, and returns free pages to the file system.
+    /// Stores what was measured at targets, and changes of their circuits.
+    pub(crate) fn keep_targets(
+        &mut self,
+        minutes: &[TargetMinuteRow],
+        changes: &[CircuitChange],
+    ) -> rusqlite::Result<()> {
+        telemetry_targets::keep(&mut self.db, minutes, changes)
+    }
+
+    /// Passes the packed sums of targets in `minutes` to `take`, the latest minute first, until it breaks.
+    pub(crate) fn target_minutes(
+        &self,
+        minutes: &Range<u64>,
+        filter: &TargetFilter,
+        take: impl FnMut(u64, (&str, &str), &[u8]) -> ControlFlow<()>,
+    ) -> rusqlite::Result<()> {
+        telemetry_targets::minutes(&self.db, minutes, filter, take)
+    }
+
+    /// Returns the changes of circuits in a time, the latest first, at most `max`.
+    pub(crate) fn circuit_changes(
+        &self,
+        time_ms: &Range<u64>,
+        filter: &TargetFilter,
+        max: usize,
+    ) -> rusqlite::Result<Vec<CircuitChange>> {
+        telemetry_targets::changes(&self.db, time_ms, filter, max)
+    }
+
+    /// Deletes what is too old at `now_ms`, in steps, and returns free pages to the file system.
     pub(crate) fn prune(&mut self, now_ms: u64) -> rusqlite::Result<()> {
         if self.db.execute(DELETE_EXPIRED, [now_ms.saturating_sub(CAPTURED_MS_MAX)])? > 0 {
             self.captured_bytes = self.db.query_row(CAPTURED_BYTES, [], |row| row.get(0))?;
         }
+        telemetry_targets::prune(&self.db, now_ms)?;
         self.db.execute_batch("PRAGMA incremental_vacuum(4096)")
     }
 }
 
 /// The migrations in order; the first one creates version 1.
-const MIGRATIONS: &[&str] = &[include_str!("telemetry_migrations/0001_captured.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("telemetry_migrations/0001_captured.sql"),
+    include_str!("telemetry_migrations/0002_targets.sql"),
+];
 /// `llmt` in ASCII.
 const APPLICATION_ID: i32 = 0x6c6c_6d74;
 const WAL_BYTES_KEPT: i64 = 4 << 20;
@@ -172,6 +207,21 @@ mod tests {
             assert_eq!(TelemetryDb::open(dir.path()).unwrap().find("a").unwrap(), None);
             assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn a_telemetry_db_of_an_earlier_release_keeps_its_exchanges() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(TELEMETRY);
+        let db = Connection::open(&path).unwrap();
+        db.execute_batch(MIGRATIONS[0]).unwrap();
+        db.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+        db.pragma_update(None, "user_version", 1).unwrap();
+        db.execute(INSERT, params!["a", 1, 6, b"sealed"]).unwrap();
+        drop(db);
+        let mut db = TelemetryDb::open(dir.path()).unwrap();
+        assert!(db.find("a").unwrap().is_some());
+        db.keep_targets(&[], &[]).unwrap();
     }
 
     #[test]

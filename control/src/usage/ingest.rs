@@ -20,6 +20,7 @@ use super::journal::Inbox;
 use super::journal::notes;
 use super::journal::tracked::Tracked;
 use super::metrics::{ExchangeMetrics, ExchangeSums};
+use super::minutes::{MinuteSums, TargetMinutes};
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
@@ -41,6 +42,9 @@ pub(crate) struct Meter {
     metrics: Arc<ExchangeMetrics>,
     /// The sums that `metrics` gets when the current transaction is committed.
     observed: ExchangeSums,
+    minutes: Arc<TargetMinutes>,
+    /// The same for `minutes`.
+    observed_minutes: MinuteSums,
     tracked: Vec<Tracked>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
@@ -91,6 +95,8 @@ impl Meter {
             recent: Arc::default(),
             metrics: Arc::default(),
             observed: ExchangeSums::default(),
+            minutes: Arc::default(),
+            observed_minutes: MinuteSums::default(),
             tracked: Vec::new(),
             is_lost: false,
             is_caught_up: false,
@@ -110,6 +116,11 @@ impl Meter {
     /// The distributions and counts of what has been stored since the start.
     pub(crate) fn metrics(&self) -> &Arc<ExchangeMetrics> {
         &self.metrics
+    }
+
+    /// What was measured at targets since the last time that it was taken.
+    pub(crate) fn minutes(&self) -> &Arc<TargetMinutes> {
+        &self.minutes
     }
 
     /// Records that the earlier usage was lost, and with it the read positions of the journal.
@@ -202,6 +213,7 @@ impl Meter {
             if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
                 self.usage.add(&tx, record, *trace)?;
                 self.observed.observe(record, *trace);
+                self.observed_minutes.observe(record, *trace, unix_ms());
                 self.charges.count(&tx, record, *trace)?;
             }
         }
@@ -314,10 +326,11 @@ impl Meter {
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (from, mut ended, now_ms) = (self.usage.end(), self.recent.begin(), unix_ms());
-        let Self { usage, charges, observed, .. } = self;
+        let Self { usage, charges, observed, observed_minutes, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace)?;
             observed.observe(record, trace);
+            observed_minutes.observe(record, trace, now_ms);
             if let Some(ended) = &mut ended {
                 ended.add(record, trace, now_ms);
             }
@@ -366,10 +379,12 @@ impl Meter {
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
 
-    /// Adds what a committed transaction has stored to the metrics.
+    /// Adds what a committed transaction has stored to the metrics and to the minutes of targets.
     fn publish_observed(&mut self) {
         self.metrics.add(&self.observed);
         self.observed.clear();
+        self.minutes.add(&self.observed_minutes);
+        self.observed_minutes.clear();
     }
 
     /// Forgets what a failed transaction would have stored.
@@ -377,6 +392,7 @@ impl Meter {
         self.usage.abandon();
         self.charges.abandon();
         self.observed.clear();
+        self.observed_minutes.clear();
     }
 
     /// Clears the failure state.

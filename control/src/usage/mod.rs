@@ -22,6 +22,7 @@ pub(crate) mod hour_costs;
 pub(crate) mod ingest;
 pub(crate) mod journal;
 pub(crate) mod metrics;
+pub(crate) mod minutes;
 pub(crate) mod occurrences;
 pub(crate) mod read_positions;
 pub(crate) mod recent;

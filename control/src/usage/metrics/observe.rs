@@ -72,7 +72,7 @@ fn operation(name: &str) -> &str {
 }
 
 /// Returns the kind of the error, or the outcome of an exchange that was not completed; empty for a complete answer.
-fn error<'a>(record: &Record<'a>) -> &'a str {
+pub(crate) fn error<'a>(record: &Record<'a>) -> &'a str {
     let outcome = Some(record.name(RecordName::Outcome)).filter(|name| *name != Outcome::Completed.name());
     record.name_if_any(RecordName::Error).or(outcome).unwrap_or("")
 }

@@ -1,7 +1,11 @@
-//! The thread that owns `telemetry.db`, and the capture of exchanges that it stores there (CFG-7).
+//! The thread that owns `telemetry.db` (STATE-1): it stores what was measured at targets, by minute, changes of circuits,
+//! and captured exchanges (CFG-7).
 //!
 //! A captured exchange is collected in memory by the data plane and handed over when its last part is dropped. A worker never
 //! waits for this thread: if the queue is full, the exchange is dropped and counted.
+
+mod circuits;
+mod targets;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -17,6 +21,8 @@ use shared::clock;
 use shared::port::{Capture, ExchangeTap, Side};
 use tokio::sync::oneshot;
 
+use self::targets::TargetBatch;
+pub(crate) use self::targets::{TargetFigures, TargetQuestion, TargetWatch};
 use crate::db::open::is_damage;
 use crate::db::telemetry::{CapturedRow, TelemetryDb};
 use crate::recorded::{Allowance, RecordedExchange, Sides};
@@ -34,6 +40,7 @@ pub(crate) struct Telemetry {
 pub(crate) enum TelemetryOrder {
     Keep(Box<Captured>),
     Find(String, oneshot::Sender<Option<RecordedExchange>>),
+    Measured(Box<TargetQuestion>, oneshot::Sender<Option<TargetFigures>>),
     /// Execute what was ordered before, and stop.
     Stop,
 }
@@ -59,6 +66,10 @@ const ORDERS_MAX: usize = 1_024;
 const MEMORY_BYTES_MAX: usize = 64 << 20;
 /// The interval of deletion, of warnings, and of attempts to open the database.
 const INTERVAL: Duration = Duration::from_secs(60);
+/// The interval of looks at circuits, and at minutes that are over.
+const TICK: Duration = Duration::from_secs(1);
+/// A query reads for this time at most, because orders wait for it.
+const READING_TIME: Duration = Duration::from_secs(1);
 
 impl TelemetryQueue {
     pub(crate) fn new() -> Self {
@@ -76,6 +87,7 @@ impl TelemetryQueue {
     pub(crate) fn start(
         self,
         (dir, keys): (&Path, &Arc<VaultKeys>),
+        targets: TargetWatch,
         alarm: &Alarm,
     ) -> io::Result<(Telemetry, TelemetryThread)> {
         let Self { telemetry, orders } = self;
@@ -85,6 +97,7 @@ impl TelemetryQueue {
             db: None,
             opened_at: None,
             dropped: Arc::clone(&telemetry.dropped),
+            targets,
         };
         let thread = alarm.spawn("llmgw-telemetry", move || {
             keeper.run(&orders);
@@ -100,6 +113,13 @@ impl Telemetry {
     pub(crate) async fn find(&self, request_id: String) -> Option<RecordedExchange> {
         let (reply, found) = oneshot::channel();
         self.orders.try_send(TelemetryOrder::Find(request_id, reply)).ok()?;
+        found.await.ok()?
+    }
+
+    /// Returns what was measured at targets; `None` if the database cannot be read.
+    pub(crate) async fn measured(&self, question: TargetQuestion) -> Option<TargetFigures> {
+        let (reply, found) = oneshot::channel();
+        self.orders.try_send(TelemetryOrder::Measured(Box::new(question), reply)).ok()?;
         found.await.ok()?
     }
 
@@ -174,6 +194,7 @@ struct TelemetryKeeper {
     db: Option<TelemetryDb>,
     opened_at: Option<Instant>,
     dropped: Arc<AtomicU64>,
+    targets: TargetWatch,
 }
 
 impl TelemetryThread {
@@ -189,20 +210,52 @@ impl TelemetryKeeper {
     fn run(mut self, orders: &Receiver<TelemetryOrder>) {
         self.prune();
         let mut pruned_at = Instant::now();
+        let mut looked_at = Instant::now();
         loop {
-            match orders.recv_timeout(INTERVAL) {
+            match orders.recv_timeout(TICK) {
                 Ok(TelemetryOrder::Keep(captured)) => self.keep(*captured),
                 Ok(TelemetryOrder::Find(request_id, reply)) => {
                     let _ = reply.send(self.find(&request_id));
                 }
+                Ok(TelemetryOrder::Measured(question, reply)) => {
+                    let _ = reply.send(self.measured(&question));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(TelemetryOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return,
+                Ok(TelemetryOrder::Stop) | Err(RecvTimeoutError::Disconnected) => return self.finish(),
+            }
+            if looked_at.elapsed() >= TICK {
+                looked_at = Instant::now();
+                self.targets.look();
+                let due = self.targets.due();
+                self.store(due);
             }
             if pruned_at.elapsed() >= INTERVAL {
                 pruned_at = Instant::now();
                 self.prune();
             }
         }
+    }
+
+    /// Stores the minute that is not over, too.
+    fn finish(mut self) {
+        self.targets.look();
+        let rest = self.targets.rest();
+        self.store(rest);
+    }
+
+    fn store(&mut self, batch: Option<TargetBatch>) {
+        let Some(batch) = batch else { return };
+        let is_stored = self.with_db(|db| db.keep_targets(&batch.rows, &batch.changes)).is_some();
+        self.targets.stored(batch, is_stored);
+    }
+
+    /// Returns what was measured at targets, as far as it can be read in [`READING_TIME`].
+    fn measured(&mut self, question: &TargetQuestion) -> Option<TargetFigures> {
+        // The database is opened first.
+        self.with_db(|_| Ok(()))?;
+        let until = Instant::now() + READING_TIME;
+        let figures = self.targets.figures(self.db.as_ref()?, question, until);
+        self.checked(figures)
     }
 
     fn keep(&mut self, captured: Captured) {
@@ -247,16 +300,19 @@ impl TelemetryKeeper {
             let failed = |error: &io::Error| tracing::warn!("telemetry.db cannot be opened: {error}");
             self.db = opened.inspect_err(failed).ok();
         }
-        match task(self.db.as_mut()?) {
-            Ok(value) => Some(value),
-            Err(error) => {
-                tracing::debug!("telemetry.db: {error}");
-                if is_damage(&error) {
-                    self.db = None;
-                }
-                None
+        let outcome = task(self.db.as_mut()?);
+        self.checked(outcome)
+    }
+
+    /// Returns the value of a task. Closes a database that is damaged.
+    fn checked<T>(&mut self, outcome: rusqlite::Result<T>) -> Option<T> {
+        if let Err(error) = &outcome {
+            tracing::debug!("telemetry.db: {error}");
+            if is_damage(error) {
+                self.db = None;
             }
         }
+        outcome.ok()
     }
 }
 

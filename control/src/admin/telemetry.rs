@@ -1,0 +1,271 @@
+//! `GET /admin/api/telemetry`: what was measured at targets by minute, from `telemetry.db`, and changes of circuits.
+
+use std::collections::BTreeMap;
+
+use http::{Method, Response};
+use serde::Serialize;
+use shared::clock::unix_ms;
+use shared::error_kind::ErrorKind;
+use shared::port::Body;
+
+use super::query::Query;
+use super::{ApiError, Call, Route, json, route_of};
+use crate::db::telemetry_targets::{CircuitChange, TargetFilter};
+use crate::telemetry::{TargetFigures, TargetQuestion};
+use crate::usage::metrics::Distribution;
+use crate::usage::minutes::{TargetSums, TargetTime};
+use crate::writer::FLUSH_TIME_MAX;
+
+pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "telemetry", |call| Box::pin(show(call)))
+    .answers::<TelemetryAnswer>(
+        "Shows times, errors and changes of circuits of targets by minute, of the last 14 days. They may be lost.",
+    )
+    .query(&["provider", "model", "from", "to", "bucket"])];
+
+async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
+    let (app, mut query) = (call.app, call.query()?);
+    let question = question(&mut query)?;
+    query.finish()?;
+    app.writer.flush(FLUSH_TIME_MAX).await;
+    let found = app.telemetry.measured(question.clone()).await;
+    let found = found.ok_or_else(|| {
+        ApiError::new(ErrorKind::Overloaded, "telemetry.db cannot be read now; the log has the reason.")
+    })?;
+    json(&TelemetryAnswer::of(&question, found))
+}
+
+/// Determines the time and the length of a bucket. Both ends of the time are extended to whole buckets.
+fn question(query: &mut Query) -> Result<TargetQuestion, ApiError> {
+    let filter = TargetFilter { provider: query.text("provider"), model: query.text("model") };
+    let (from_ms, to_ms) = query.span()?;
+    let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
+    let from_ms = from_ms.unwrap_or_else(|| to_ms.saturating_sub(TIME_DEFAULT_MS));
+    if from_ms > to_ms {
+        return Err(ApiError::parameter("from", "from must not be after to."));
+    }
+    let wanted = query.choice("bucket", BUCKETS)?;
+    let points = |step_ms: u64| to_ms.div_ceil(step_ms).saturating_sub(from_ms / step_ms);
+    let fitting = BUCKETS.iter().find(|(_, step_ms)| points(*step_ms) <= POINTS_MAX);
+    let step_ms = match (wanted, fitting) {
+        (Some(step_ms), _) if points(step_ms) <= POINTS_MAX => step_ms,
+        (None, Some((_, step_ms))) => *step_ms,
+        (Some(_), Some((name, _))) => {
+            let message =
+                format!("At most {POINTS_MAX} points are returned; use bucket={name} or a shorter time.");
+            return Err(ApiError::parameter("bucket", message));
+        }
+        (_, None) => {
+            return Err(ApiError::parameter(
+                "from",
+                format!("At most {POINTS_MAX} days are returned; use a later from."),
+            ));
+        }
+    };
+    let start_ms = from_ms - from_ms % step_ms;
+    let end_ms = to_ms.div_ceil(step_ms).saturating_mul(step_ms).max(start_ms + step_ms);
+    // One more than is returned, so that the answer tells that there are more.
+    Ok(TargetQuestion { time_ms: start_ms..end_ms, step_ms, filter, changes_max: CHANGES_MAX + 1 })
+}
+
+/// What was measured at the targets of a query.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "Telemetry"))]
+struct TelemetryAnswer {
+    /// The start of the time, in milliseconds since the Unix epoch.
+    from_ms: u64,
+    /// The end of the time, in milliseconds since the Unix epoch.
+    to_ms: u64,
+    /// The length of a point, in milliseconds.
+    bucket_ms: u64,
+    /// True if exchanges of this time are missing, because reading them took too long.
+    partial: bool,
+    /// The moment from which none is missing for this reason; `from_ms` unless the answer is partial.
+    complete_from_ms: u64,
+    /// The bounds of the buckets of all distributions.
+    bounds_us: TelemetryBounds,
+    /// The sums of all targets of the query, in the order of time, without points in which nothing ended.
+    points: Vec<TelemetryPoint>,
+    /// The targets of the query with the most requests, in that order, at most 100.
+    targets: Vec<TelemetryTarget>,
+    /// The number of further targets.
+    targets_omitted: usize,
+    /// The circuits that opened and closed, the latest first, at most 500. A restart closes all circuits, and none of that
+    /// is a change. Circuits that were open for less than a second may be missing.
+    circuit_changes: Vec<ShownCircuitChange>,
+    /// True if there are more changes in this time.
+    circuit_changes_omitted: bool,
+}
+
+/// The upper bounds of the buckets, in microseconds. Each distribution has one bucket more, of values beyond all bounds.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TelemetryBounds {
+    head: &'static [u64],
+    first_content: &'static [u64],
+    gap: &'static [u64],
+    gateway: &'static [u64],
+}
+
+/// What was measured of the exchanges that ended in a point.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TelemetryPoint {
+    /// The start of the point, in milliseconds since the Unix epoch.
+    start_ms: u64,
+    /// Exchanges that a target served, or was the last one to be tried for.
+    requests: u64,
+    /// Those that were not completed, by kind of error; by outcome (`cancelled`, `cut`) if they have none.
+    errors: BTreeMap<String, u64>,
+    /// Attempts at the targets by result, and reasons for skipping them, also of exchanges that other targets served.
+    results: BTreeMap<String, u64>,
+    /// The longest time without a piece of an answer, in microseconds; 0 if there was none.
+    silence_us_max: u64,
+    /// The time from the request to the head of the upstream's answer.
+    head: TimeDistribution,
+    /// The time from the request to the first content of a stream.
+    first_content: TimeDistribution,
+    /// The time between two pieces of a stream.
+    gap: TimeDistribution,
+    /// The time that the gateway itself took until the first content.
+    gateway: TimeDistribution,
+}
+
+/// The distribution of a time.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TimeDistribution {
+    /// The number of values.
+    count: u64,
+    /// The sum of the values, in microseconds.
+    sum_us: u64,
+    /// Percentiles in microseconds, estimated from the buckets; null if there are no values. Beyond all bounds it is the
+    /// last bound.
+    p50_us: Option<u64>,
+    p90_us: Option<u64>,
+    p99_us: Option<u64>,
+    /// The number of values in each bucket, not cumulative; empty if there are no values.
+    buckets: Vec<u64>,
+}
+
+/// A target with exchanges or attempts in the time.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct TelemetryTarget {
+    /// The provider instance; null for exchanges that reached none. `other` counts targets beyond 128 of a minute.
+    provider: Option<String>,
+    /// The model of that instance; null for exchanges that reached none.
+    model: Option<String>,
+    /// Exchanges that the target served, or was the last one to be tried for.
+    requests: u64,
+    /// Those that were not completed.
+    errors: u64,
+}
+
+/// A circuit that opened or closed.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "CircuitChange"))]
+struct ShownCircuitChange {
+    /// In milliseconds since the Unix epoch; exact to a second for a circuit that closed.
+    at_ms: u64,
+    provider: String,
+    /// The model whose circuit it is; null for the circuit of the provider instance itself.
+    model: Option<String>,
+    /// `open` or `closed`.
+    state: &'static str,
+    /// The result of the last failed attempt, such as `status` or `unreachable`; null for a circuit that closed.
+    result: Option<String>,
+    /// The upstream's status in that attempt; null if it did not respond.
+    status: Option<u16>,
+}
+
+impl TelemetryAnswer {
+    fn of(question: &TargetQuestion, found: TargetFigures) -> Self {
+        let TargetFigures { points, targets, changes, complete_from_ms } = found;
+        let some = |name: String| Some(name).filter(|name| !name.is_empty());
+        let mut targets: Vec<_> = targets
+            .into_iter()
+            .map(|((provider, model), (requests, errors))| TelemetryTarget {
+                provider: some(provider),
+                model: some(model),
+                requests,
+                errors,
+            })
+            .collect();
+        targets.sort_by_key(|target| std::cmp::Reverse(target.requests));
+        let targets_omitted = targets.len().saturating_sub(TARGETS_MAX);
+        targets.truncate(TARGETS_MAX);
+        let bounds = TargetTime::bounds_us;
+        Self {
+            from_ms: question.time_ms.start,
+            to_ms: question.time_ms.end,
+            bucket_ms: question.step_ms,
+            partial: complete_from_ms > question.time_ms.start,
+            complete_from_ms,
+            bounds_us: TelemetryBounds {
+                head: bounds(TargetTime::Head),
+                first_content: bounds(TargetTime::FirstContent),
+                gap: bounds(TargetTime::Gap),
+                gateway: bounds(TargetTime::Gateway),
+            },
+            points: points.into_iter().map(|(start_ms, sums)| TelemetryPoint::of(start_ms, &sums)).collect(),
+            targets,
+            targets_omitted,
+            circuit_changes_omitted: changes.len() > CHANGES_MAX,
+            circuit_changes: changes.into_iter().take(CHANGES_MAX).map(ShownCircuitChange::of).collect(),
+        }
+    }
+}
+
+impl TelemetryPoint {
+    fn of(start_ms: u64, sums: &TargetSums) -> Self {
+        let [head, first_content, gap, gateway] =
+            TargetTime::ALL.map(|time| TimeDistribution::of(time, sums.time(time)));
+        let counts = |(name, count): (&str, u64)| (name.to_owned(), count);
+        Self {
+            start_ms,
+            requests: sums.requests,
+            errors: sums.errors.iter().map(counts).collect(),
+            results: sums.results.iter().map(counts).collect(),
+            silence_us_max: sums.silence_us_max,
+            head,
+            first_content,
+            gap,
+            gateway,
+        }
+    }
+}
+
+impl TimeDistribution {
+    fn of(time: TargetTime, values: &Distribution) -> Self {
+        let percentile = |percent| values.percentile(time.bounds_us(), percent);
+        Self {
+            count: values.count(),
+            sum_us: values.sum,
+            p50_us: percentile(50),
+            p90_us: percentile(90),
+            p99_us: percentile(99),
+            buckets: values.counts.clone(),
+        }
+    }
+}
+
+impl ShownCircuitChange {
+    fn of(change: CircuitChange) -> Self {
+        let CircuitChange { at_ms, provider, model, is_open, result, status } = change;
+        Self { at_ms, provider, model, state: if is_open { "open" } else { "closed" }, result, status }
+    }
+}
+
+/// The lengths of a point in seconds, and in milliseconds.
+const BUCKETS: &[(&str, u64)] =
+    &[("60", 60_000), ("300", 300_000), ("3600", 3_600_000), ("86400", 86_400_000)];
+/// The length of the time without `from`.
+const TIME_DEFAULT_MS: u64 = 3_600_000;
+/// The maximum number of points: six hours of minutes, and 14 days of hours. The time may cut the first and the last one.
+const POINTS_MAX: u64 = 361;
+/// The maximum number of targets in an answer.
+const TARGETS_MAX: usize = 100;
+/// The maximum number of changes of circuits in an answer.
+const CHANGES_MAX: usize = 500;
