@@ -219,6 +219,45 @@ async fn a_refresh_that_hangs_or_fails_is_repeated_with_the_same_text() {
     assert_eq!(rig.issuer.asked("refresh"), vec![json!({"refresh_token": "planted-refresh-2"}); 3]);
 }
 
+/// kill -9 in a refresh: of one that the extension has made, the rotated text is lost, which is reported; one that it has not
+/// made is repeated.
+#[tokio::test]
+async fn a_kill_in_a_refresh_of_an_extension_is_repeated_or_reported() {
+    for is_lost in [true, false] {
+        let rig = SignInRig::connected().await;
+        if is_lost {
+            rig.issuer.before_refresh(Answer::new().wait(&Gate::new()));
+        } else {
+            rig.issuer.script("refresh", Answer::hang_forever());
+        }
+        rig.issuer.end_credentials();
+        let client = rig.client();
+        let asking = tokio::spawn(async move { client.chat_flow(chat::request("partner/m")).await.status });
+        wait::eventually("the refresh", async || (rig.issuer.asked("refresh").len() == 1).then_some(()))
+            .await;
+        let SignInRig { issuer, gateway, key, .. } = rig;
+        let setup = gateway.kill().await;
+        asking.abort();
+        issuer.before_refresh(Answer::new());
+        let gateway = setup.start().await;
+        let admin = Admin(gateway.client());
+        let want = if is_lost { "broken" } else { "connected" };
+        let sign_in = wait::eventually(want, async || {
+            let sign_in = admin.done("GET", "providers/partner", Value::Null).await["sign_in"].clone();
+            let is_over = is_lost || sign_in["refreshed_at_ms"].is_u64();
+            (sign_in["state"] == want && is_over).then_some(sign_in)
+        })
+        .await;
+        let used: Vec<Value> =
+            issuer.asked("refresh").iter().map(|body| body["refresh_token"].clone()).collect();
+        assert_eq!(used, ["planted-refresh-2"; 2]);
+        let error = sign_in["last_error"]["message"].as_str().unwrap_or_default();
+        assert_eq!(error.contains("invalid_grant") && error.contains("was not stored"), is_lost, "{sign_in}");
+        let status = Client::new(gateway.address(), Some(&key)).chat(chat::request("partner/m")).await.status;
+        assert_eq!(status, if is_lost { 503 } else { 200 });
+    }
+}
+
 const OTHER_KEY: &str = "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVphYmNkZWY=";
 
 /// Plants the state, the cookie and the code of a sign-in in the browser, goes through it, and returns the status of its
