@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::json;
 
 use crate::support::admin::Admin;
 use crate::support::gateway::Setup;
 use crate::support::raw::Raw;
 use crate::support::tls::Authority;
+use crate::support::vendor::{Browser, Vendor, form};
 use crate::support::{Answer, Client, Upstream, Yaml, chat, wait};
 
 /// A test of this file and name sets the variable.
@@ -70,9 +73,9 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_ANONYMOUS_PROVIDER_AUTOMATION",
         Test("anonymous.rs", "anonymous_providers_are_connected_only_if_that_is_enabled"),
     ),
-    ("LLMGW_PARTNER_CLIENT_ID", Test("support/vendor.rs", "setup")),
-    ("LLMGW_PARTNER_CLIENT_SECRET", Test("support/vendor.rs", "setup")),
-    ("LLMGW_OAUTH_PUBLIC_BASE_URL", Test("support/vendor.rs", "setup")),
+    ("LLMGW_PARTNER_CLIENT_ID", Test("variables.rs", PARTNER)),
+    ("LLMGW_PARTNER_CLIENT_SECRET", Test("variables.rs", PARTNER)),
+    ("LLMGW_OAUTH_PUBLIC_BASE_URL", Test("variables.rs", PARTNER)),
     ("LLMGW_SSO_ENABLED", Test("sso.rs", "single_sign_on_without_a_secret_does_not_start")),
     (
         "LLMGW_SSO_SHARED_SECRET",
@@ -133,6 +136,7 @@ const PROOFS: &[(&str, Test)] = &[
     ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
 ];
 
+const PARTNER: &str = "a_sign_in_uses_the_client_and_the_origin_of_the_environment";
 const OTLP_METRICS: &str = "metrics_by_otlp_are_those_of_prometheus";
 const STREAMED_TRACE: &str = "a_streamed_request_with_failover_is_a_span_with_a_child_for_each_attempt";
 const HANGING_COLLECTOR: &str =
@@ -183,6 +187,58 @@ fn documentation_table_and_code_name_the_same_variables() {
     }
     let unread: Vec<_> = names.iter().filter(|name| !code.contains(&format!("\"{name}\""))).collect();
     assert!(unread.is_empty(), "no code reads {unread:?}");
+}
+
+/// M-109, M-110: a warning names the variables without their values, and nothing is sent to the address.
+#[tokio::test]
+async fn the_retired_variables_of_extensions_have_no_effect_but_a_warning() {
+    const RETIRED: &str = "planted-secret-of-a-retired-variable";
+    let upstream = Upstream::start().await;
+    let gateway = Setup::new(&Yaml::new())
+        .env("LLMGW_EXTENSION_URL", format!("http://{}/{RETIRED}", upstream.address()))
+        .env("LLMGW_EXTENSION_SECRET", RETIRED)
+        .start()
+        .await;
+    let admin = Admin(gateway.client());
+    let state = admin.done("GET", "state", serde_json::Value::Null).await;
+    for name in ["LLMGW_EXTENSION_URL", "LLMGW_EXTENSION_SECRET"] {
+        let warning = format!("{name} is no longer read");
+        assert!(
+            state["warnings"].to_string().contains(&warning) && gateway.log().contains(&warning),
+            "{state}"
+        );
+    }
+    let extensions = admin.done("GET", "extensions", serde_json::Value::Null).await;
+    assert_eq!(extensions["data"], json!([]));
+    assert!(!state.to_string().contains(RETIRED) && !gateway.log().contains(RETIRED));
+    assert_eq!(upstream.connections(), 0);
+}
+
+/// M-104 to M-107.
+#[tokio::test]
+async fn a_sign_in_uses_the_client_and_the_origin_of_the_environment() {
+    const ORIGIN: &str = "https://other.example";
+    let vendor = Vendor::start().await;
+    let gateway = Setup::new(&Yaml::new())
+        .env("LLMGW_PARTNER_CLIENT_ID", "another-client")
+        .env("LLMGW_PARTNER_CLIENT_SECRET", "another-secret")
+        .env("LLMGW_OAUTH_PUBLIC_BASE_URL", ORIGIN)
+        .start()
+        .await;
+    let admin = Admin(gateway.client());
+    let ada = admin.create("principals", json!({"name": "Ada"})).await;
+    admin.done("POST", "providers", vendor.provider(&ada)).await;
+    let browser = Browser::sign_in_at(&gateway, ORIGIN).await;
+    let (page, cookie) = browser.begin(&json!({})).await;
+    let query = form(page.split_once('?').unwrap().1);
+    let redirect_uri = format!("{ORIGIN}/oauth/callback/partner");
+    assert_eq!((&*query["client_id"], &query["redirect_uri"]), ("another-client", &redirect_uri));
+    let callback = format!("/oauth/callback/partner?code=any&state={}", query["state"]);
+    assert_eq!(browser.callback(&callback, &cookie).await.0, 400, "the vendor knows another client");
+    let asked = vendor.server.request(0).await;
+    let basic = BASE64_STANDARD.encode("another-client:another-secret");
+    assert_eq!(asked.header("authorization"), Some(&*format!("Basic {basic}")));
+    assert_eq!(vendor.forms("/token")[0]["redirect_uri"], redirect_uri);
 }
 
 #[tokio::test]
