@@ -103,8 +103,8 @@ export function RequestsPage() {
               { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
               { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
               { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
-              { head: "Tokens", width: 124, number: true, cell: (request) => <Tokens of={request} /> },
-              { head: "Cost", width: 84, number: true, cell: (request) => dollars(request.cost_micro_usd) },
+              { head: "Tokens", width: 116, number: true, cell: (request) => <Tokens of={request} /> },
+              { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
             ]}
           />
         </Card>

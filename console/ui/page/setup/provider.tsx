@@ -37,7 +37,12 @@ export function ProvidersStep({ onDone }: ProvidersProps) {
       ) : (
         <>
           <ChooseKind kinds={kinds} onKind={choose} onConnected={connected} />
-          <p class="help">To try without any: Echo answers with your own words.</p>
+          <p class="help">
+            To try without any: Echo answers with your own words.{" "}
+            <button type="button" class="link" onClick={() => choose("echo")}>
+              Choose Echo
+            </button>
+          </p>
         </>
       )}
     </div>
