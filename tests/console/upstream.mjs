@@ -4,11 +4,19 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 
 const WORDS = "The gateway tried each target in its order until one of them began to answer.".split(" ");
+/** What a message asks for that gets an answer of minutes, and how that comes: its rounds and its pace in milliseconds. */
+export const LONG = "Answer at length.";
+const LONG_ROUNDS = 400;
+const LONG_PACE = 60;
+const varied = (ms, jitter) => ms * (1 + jitter * (Math.random() * 2 - 1) ** 3);
 /** A pause under way does not keep the process alive. */
 const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 
 export class Upstream {
-  /** Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and the `tokens` it reports. */
+  /**
+   * Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and
+   * the `tokens` it reports. Both times vary by up to `jitter`, a share of them.
+   */
   behaviour = {};
 
   async start() {
@@ -27,18 +35,22 @@ export class Upstream {
     const chunks = [];
     for await (const chunk of request) chunks.push(chunk);
     const [, provider] = request.url.split("/");
-    const { status = 200, delay = 0, pace = 0, tokens = {}, models = [] } = this.behaviour[provider] ?? {};
-    await pause(delay);
+    const { status = 200, delay = 0, pace = 0, jitter = 0, tokens = {}, models = [] } = this.behaviour[provider] ?? {};
+    await pause(varied(delay, jitter));
     if (request.method === "GET") return json(response, 200, { object: "list", data: models.map((id) => ({ id, object: "model", type: "model" })) });
     if (status !== 200) return json(response, status, { error: { type: "overloaded_error", message: "The engine is overloaded." } });
-    const { model, stream } = JSON.parse(Buffer.concat(chunks).toString());
+    const asked = Buffer.concat(chunks).toString();
+    const { model, stream } = JSON.parse(asked);
     const { input = 12, cached = 0, output = WORDS.length } = tokens;
     const write = request.url.endsWith("/messages") ? messages : chat;
     const [whole, events] = write({ model, input, cached, output });
     if (!stream) return json(response, 200, whole);
     response.writeHead(200, { "content-type": "text/event-stream" });
-    for (const event of events) {
-      if (pace) await pause(pace);
+    // The last two events end the stream: a request for a long answer gets the others again and again, slowly.
+    const isLong = asked.includes(LONG);
+    const told = isLong ? Array.from({ length: LONG_ROUNDS }, () => events.slice(2, -3)).flat() : [];
+    for (const event of [...(isLong ? events.slice(0, 2) : events), ...told, ...(isLong ? events.slice(-3) : [])]) {
+      if (pace) await pause(isLong ? LONG_PACE : varied(pace, jitter));
       if (response.destroyed) return;
       response.write(event);
     }
