@@ -1,11 +1,14 @@
 //! `providers`: provider instances from the configuration file and the API.
 
+use std::sync::Arc;
+
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
+use shared::snapshot::Snapshot;
 
 use super::list::{ListPage, PageOf};
 use super::query::{Query, choose};
@@ -14,7 +17,9 @@ use super::{ApiError, App, Call, Route, json, json_of_version, oauth, route_of, 
 use crate::change::FieldChange;
 use crate::command::providers::{CreateProvider, DeleteProvider, EditProvider};
 use crate::config::{ConnectionAuth, WrittenProvider};
-use crate::connection::{NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider};
+use crate::connection::{
+    NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, View,
+};
 use crate::credential::Sign;
 use crate::permission::Permission;
 
@@ -47,7 +52,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let state = query.text("state");
     let text = query.text("q").map(|text| text.to_lowercase());
     query.finish()?;
-    let view = call.app.view.read();
+    let (snapshot, view) = published(call.app);
     let wanted = |connection: &&ProviderConnection| {
         connection.place > page.after
             && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
@@ -61,14 +66,14 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
     let list = ListPage::page(found, &page, |connection: &&ProviderConnection| &connection.place);
-    json(&list.map(|connection| shown(call.app, connection)))
+    json(&list.map(|connection| shown(call.app, &snapshot, connection)))
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let source = source(&mut query)?;
     query.finish()?;
-    let view = call.app.view.read();
+    let (snapshot, view) = published(call.app);
     let found = view.providers.iter().find(|connection| {
         connection.id == call.argument()
             && call.standing.human().is_none_or(|human| connection.owner() == Some(human))
@@ -76,19 +81,25 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     });
     let connection = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such provider."))?;
     match connection.version() {
-        Some(version) => json_of_version(&shown(call.app, connection), version),
-        None => json(&shown(call.app, connection)),
+        Some(version) => json_of_version(&shown(call.app, &snapshot, connection), version),
+        None => json(&shown(call.app, &snapshot, connection)),
     }
+}
+
+/// Returns the snapshot and the view of the database. The view is read last: it is written before the snapshot that is made
+/// of it, so it is never the older one, and has the error because of which an instance of the snapshot is not ready.
+fn published(app: &App) -> (Arc<Snapshot>, Arc<View>) {
+    let snapshot = app.snapshot.load();
+    (snapshot, app.view.read())
 }
 
 /// Returns a connection as the API shows it. Unless it is shadowed in routing, this includes its token state and the
 /// evidence of how it works.
-fn shown(app: &App, connection: &ProviderConnection) -> ShownProvider {
+fn shown(app: &App, snapshot: &Snapshot, connection: &ProviderConnection) -> ShownProvider {
     let mut shown = connection.shown();
     if matches!(connection.standing, ProviderStanding::Shadowed(_)) {
         return shown;
     }
-    let snapshot = app.snapshot.load();
     let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
     let instance = place.ok().and_then(|place| snapshot.providers.get(place));
     if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {

@@ -17,7 +17,7 @@ mod stored_keys;
 pub(crate) use database::{DatabaseInstances, StoredProvider};
 pub(crate) use endpoint::{ListedEndpoint, ShownEndpoint};
 pub(crate) use extension::{ConnectedProvider, Extensions};
-pub(crate) use merge::{ViewCell, merge};
+pub(crate) use merge::{View, ViewCell, merge};
 pub(crate) use provider::{
     NOT_CONNECTED, ObjectSource, ProviderConnection, ProviderStanding, ShownProvider, shadow_of,
 };
