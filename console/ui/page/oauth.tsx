@@ -8,7 +8,7 @@ import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
 import { notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
-import { moment, UNKNOWN } from "../part/format";
+import { moment, plural, UNKNOWN } from "../part/format";
 import { type MarkKind, State } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Facts } from "../part/page";
@@ -113,8 +113,22 @@ export function SignInCard({ of, title = "Sign-in" }: { of: Provider; title?: st
   );
 }
 
-/** The projects whose keys may use the provider although it is private. */
+/** Who may use the provider although it is private. Its projects are asked for once somebody wants to change that. */
 function Shares({ of }: { of: Provider }) {
+  const [open, setOpen] = useState(false);
+  const projects = of.bindings?.length ?? 0;
+  return (
+    <details class="form shares" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>
+        {projects ? `Shared with the keys of ${plural(projects, "project")}` : "Only keys that act as its owner may use it"}
+      </summary>
+      {open && <ShareEditor of={of} />}
+    </details>
+  );
+}
+
+/** The projects whose keys may use the provider, and those that it can be shared with. */
+function ShareEditor({ of }: { of: Provider }) {
   const projects = useResource<Page<Project>>("projects?limit=500").data.value?.data ?? [];
   const submission = useSubmission();
   const shared = of.bindings?.map(({ project }) => project) ?? [];
@@ -126,8 +140,7 @@ function Shares({ of }: { of: Provider }) {
     });
   const others = projects.filter(({ id }) => !shared.includes(id)).map(({ id, name }): [string, string] => [id, name]);
   return (
-    <div class="form shares">
-      <p class="help">{shared.length ? "Shared with the keys of these projects:" : "Only keys that act as its owner may use it."}</p>
+    <>
       <ul class="plain">
         {shared.map((project) => (
           <li key={project} class="split">
@@ -143,13 +156,11 @@ function Shares({ of }: { of: Provider }) {
           </li>
         ))}
       </ul>
-      {others.length > 0 && (
-        <Field label="Share with a project" name="project" optional>
-          <Select value="" onValue={(project) => project && change("PUT", project)} options={[["", "Choose a project"], ...others]} />
-        </Field>
-      )}
+      <Field label="Share with a project" name="project" optional>
+        <Select value="" onValue={(project) => project && change("PUT", project)} options={[["", "Choose a project"], ...others]} />
+      </Field>
       <FormError error={submission.error} />
-    </div>
+    </>
   );
 }
 
