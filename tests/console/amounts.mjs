@@ -89,14 +89,7 @@ const scroll = (page, wanted) =>
 export const amountChecks = {
   async a_hundred_thousand_records_are_listed_filtered_and_scrolled({ gateway: other, browser }) {
     const gateway = await filled(other.binary, other.home);
-    const visited = browser.origin;
-    browser.origin = gateway.origin;
-    try {
-      await look(gateway, browser);
-    } finally {
-      browser.origin = visited;
-      await gateway.stop();
-    }
+    await browser.visit(gateway, () => look(gateway, browser));
   },
 };
 

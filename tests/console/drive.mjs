@@ -94,7 +94,7 @@ async function runTable(browser, table) {
       failed += 1;
       console.log(`FAILED  ${name}: ${error.stack}`);
     }
-    for (const context of browser.browser.contexts()) await context.close().catch(() => {});
+    await browser.leave();
   }
   await gateway.stop();
 }

@@ -15,25 +15,23 @@ export const requestChecks = {
     mkdirSync(home);
     const capturing = new Gateway(gateway.binary, home, { LLMGW_LOG_REQUEST_BODIES: "true" });
     await capturing.start();
-    const visited = browser.origin;
-    try {
-      for (const [of, shown] of [[gateway, /LLMGW_LOG_REQUEST_BODIES=true and restart/], [capturing, /shown on demand/]]) {
-        browser.origin = of.origin;
-        assert.equal(await of.chat(of.key, "echo/echo", "shown on demand"), 200);
-        const { data } = await of.api("GET", "requests?limit=1");
-        const page = await browser.signedIn(of.key, `/requests/${data[0].request_id}`);
-        await settled(page);
-        await button(page, "Show what was captured").click();
-        await page.getByText(shown).first().waitFor();
-        assert.deepEqual(await axe(page), []);
-        const { data: reads } = await of.api("GET", "audit?action=request.exchange");
-        assert.equal(reads.length, of === capturing ? 1 : 0);
-        if (of === capturing) await page.getByRole("region", { name: "From the client" }).getByText(/authorization: \[hidden\]/).waitFor();
-      }
-    } finally {
-      browser.origin = visited;
-      await capturing.stop();
-    }
+    const isShown = async (of, shown) => {
+      assert.equal(await of.chat(of.key, "echo/echo", "shown on demand"), 200);
+      const { data } = await of.api("GET", "requests?limit=1");
+      const page = await browser.signedIn(of.key, `/requests/${data[0].request_id}`);
+      await settled(page);
+      await button(page, "Show what was captured").click();
+      await page.getByText(shown).first().waitFor();
+      assert.deepEqual(await axe(page), []);
+      const { data: reads } = await of.api("GET", "audit?action=request.exchange");
+      assert.equal(reads.length, of === capturing ? 1 : 0);
+      return page;
+    };
+    await isShown(gateway, /LLMGW_LOG_REQUEST_BODIES=true and restart/);
+    await browser.visit(capturing, async () => {
+      const page = await isShown(capturing, /shown on demand/);
+      await page.getByRole("region", { name: "From the client" }).getByText(/authorization: \[hidden\]/).waitFor();
+    });
   },
 
   async requests_are_found_by_what_happened_and_show_their_attempts({ gateway, browser }) {

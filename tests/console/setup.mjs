@@ -160,14 +160,12 @@ export const setupChecks = {
     const home = join(gateway.home, "with-an-oauth-client");
     mkdirSync(home);
     const own = new Gateway(gateway.binary, home, { LLMGW_PARTNER_CLIENT_ID: "client-of-the-check", LLMGW_OAUTH_PUBLIC_BASE_URL: "http://127.0.0.1:8787" });
-    const visited = browser.origin;
     // Without the operator's client it is greyed, and labelled as well.
     const bare = await browser.signedIn(gateway.key, "/setup?step=providers");
     await bare.locator(".tile", { hasText: "Connect with OAuth" }).getByText(EXPERIMENTAL).waitFor();
     assert.ok(await button(bare, "Connect with OAuth").isDisabled());
-    try {
-      await own.start();
-      browser.origin = own.origin;
+    await own.start();
+    await browser.visit(own, async () => {
       const ada = await own.api("POST", "principals", { name: "Ada" });
       const page = await browser.signedIn(own.key, "/setup?step=providers");
       await page.locator(".tile", { hasText: "Connect with OAuth" }).getByText(EXPERIMENTAL).waitFor();
@@ -185,10 +183,7 @@ export const setupChecks = {
       await page.goto(`${browser.origin}/console/providers/partner`);
       await page.getByRole("region", { name: "Sign-in" }).getByText(EXPERIMENTAL).waitFor();
       assert.deepEqual(await axe(page), []);
-    } finally {
-      browser.origin = visited;
-      await own.stop();
-    }
+    });
   },
 
   async every_step_of_the_set_up_fits_a_small_and_an_enlarged_window({ gateway, browser }) {

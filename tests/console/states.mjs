@@ -139,9 +139,7 @@ export const stateChecks = {
     mkdirSync(home);
     const fresh = new Gateway(gateway.binary, home);
     await fresh.start();
-    const visited = browser.origin;
-    browser.origin = fresh.origin;
-    try {
+    await browser.visit(fresh, async () => {
       await fresh.api("DELETE", "endpoints/default").catch(() => {});
       const faults = await inTwo(browser, fresh.key, [...EMPTY, ...FILTERED], async (page, path) => {
         await page.goto(`${browser.origin}/console${path}`);
@@ -155,9 +153,6 @@ export const stateChecks = {
       });
       console.log(`figure  ${EMPTY.length} pages without content, ${FILTERED.length} filters that find nothing`);
       assert.deepEqual(faults, []);
-    } finally {
-      browser.origin = visited;
-      await fresh.stop();
-    }
+    });
   },
 };
