@@ -222,7 +222,7 @@ impl TelemetryPoint {
     fn of(start_ms: u64, sums: &TargetSums) -> Self {
         let [head, first_content, gap, gateway] =
             TargetTime::ALL.map(|time| TimeDistribution::of(time, sums.time(time)));
-        let counts = |(name, count): (&str, u64)| (name.to_owned(), count);
+        let counts = |(name, count): (&str, &u64)| (name.to_owned(), *count);
         Self {
             start_ms,
             requests: sums.requests,

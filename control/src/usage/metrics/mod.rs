@@ -20,7 +20,7 @@ use std::sync::{Mutex, PoisonError};
 pub(crate) use self::distribution::Distribution;
 pub(crate) use self::instrument::{Count, Figure, Instrument};
 pub(crate) use self::observe::error;
-use self::variants::Variants;
+pub(crate) use self::variants::Variants;
 
 /// The sums of all exchanges since the start of the process.
 #[derive(Debug, Default)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use super::OTHER;
 
 /// Values by label. Labels beyond [`VARIANTS_MAX`] are counted together.
-#[derive(Clone, Debug)]
-pub(super) struct Variants<T>(BTreeMap<Box<str>, T>);
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Variants<T>(BTreeMap<Box<str>, T>);
 
 impl<T> Default for Variants<T> {
     fn default() -> Self {
@@ -16,7 +16,7 @@ impl<T> Default for Variants<T> {
 
 impl<T: Default> Variants<T> {
     /// Changes the value of a label. Only a new label is allocated.
-    pub(super) fn update(&mut self, label: &str, change: impl FnOnce(&mut T)) {
+    pub(crate) fn update(&mut self, label: &str, change: impl FnOnce(&mut T)) {
         if let Some(value) = self.0.get_mut(label) {
             return change(value);
         }
@@ -26,7 +26,7 @@ impl<T: Default> Variants<T> {
 }
 
 impl<T> Variants<T> {
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &T)> {
         self.0.iter().map(|(label, value)| (&**label, value))
     }
 }

@@ -61,7 +61,7 @@ impl MinuteSums {
         let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
         self.change(minute, target, |sums| sums.observe(record));
         for step in trace {
-            self.change(minute, (step.provider, step.model), |sums| sums.results.add(step.result, 1));
+            self.change(minute, (step.provider, step.model), |sums| sums.results.count(step.result, 1));
         }
     }
 

@@ -11,9 +11,9 @@
 use records::Record;
 use records::varint::{put, put_text, take, take_text};
 
-use crate::usage::metrics::{Distribution, Figure, OTHER, error};
+use crate::usage::metrics::{Distribution, Figure, Variants, error};
 
-/// What was measured at a target.
+/// The figures of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TargetSums {
     /// The exchanges that this target served, or was the last one to be tried for.
@@ -41,9 +41,8 @@ pub(crate) enum TargetTime {
     Gateway,
 }
 
-/// Counts by name, in the order of their first occurrence. Names beyond [`NAMES_MAX`] are counted together.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NameCounts(Vec<(Box<str>, u64)>);
+/// Counts by name.
+pub(crate) type NameCounts = Variants<u64>;
 
 impl TargetTime {
     /// Every time, in the order of the packed form.
@@ -66,7 +65,7 @@ impl TargetSums {
         self.requests += 1;
         let error = error(record);
         if !error.is_empty() {
-            self.errors.add(error, 1);
+            self.errors.count(error, 1);
         }
         self.silence_us_max = self.silence_us_max.max(record.silence_us_max.unwrap_or(0));
         let first_us = record.first_content_us.filter(|_| record.stream);
@@ -146,35 +145,24 @@ impl TargetSums {
 
 impl NameCounts {
     /// Adds a number to the count of a name.
-    pub(crate) fn add(&mut self, name: &str, number: u64) {
-        let known = self.0.iter().position(|(known, _)| **known == *name);
-        let is_new = known.is_none() && self.0.len() < NAMES_MAX;
-        let name = if known.is_some() || is_new { name } else { OTHER };
-        match self.0.iter_mut().find(|(known, _)| **known == *name) {
-            Some((_, count)) => *count = count.saturating_add(number),
-            None => self.0.push((name.into(), number)),
-        }
-    }
-
-    /// Returns the names and their counts.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
-        self.0.iter().map(|(name, count)| (&**name, *count))
+    pub(crate) fn count(&mut self, name: &str, number: u64) {
+        self.update(name, |count| *count = count.saturating_add(number));
     }
 
     /// Returns the sum of all counts.
     pub(crate) fn sum(&self) -> u64 {
-        self.0.iter().map(|(_, count)| *count).fold(0, u64::saturating_add)
+        self.iter().map(|(_, count)| *count).fold(0, u64::saturating_add)
     }
 
     fn merge(&mut self, other: &Self) {
-        other.iter().for_each(|(name, count)| self.add(name, count));
+        other.iter().for_each(|(name, count)| self.count(name, *count));
     }
 
     fn pack(&self, out: &mut Vec<u8>) {
-        put(out, u64::try_from(self.0.len()).unwrap_or(u64::MAX));
+        put(out, u64::try_from(self.iter().count()).unwrap_or(u64::MAX));
         for (name, count) in self.iter() {
             put_text(out, name);
-            put(out, count);
+            put(out, *count);
         }
     }
 
@@ -182,7 +170,7 @@ impl NameCounts {
         let mut counts = Self::default();
         for _ in 0..take(bytes)? {
             let name = take_text(bytes)?;
-            counts.add(name, take(bytes)?);
+            counts.count(name, take(bytes)?);
         }
         Some(counts)
     }
@@ -190,5 +178,3 @@ impl NameCounts {
 
 /// The version of the packed form.
 const FORMAT: u64 = 1;
-/// There are fewer kinds of errors, and fewer results of attempts.
-const NAMES_MAX: usize = 48;

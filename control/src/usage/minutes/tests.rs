@@ -28,7 +28,7 @@ fn shown(minutes: &TargetMinutes) -> Vec<(u64, String, TargetSums)> {
 }
 
 fn counts(names: &NameCounts) -> Vec<(&str, u64)> {
-    names.iter().collect()
+    names.iter().map(|(name, count)| (name, *count)).collect()
 }
 
 fn stored(events: impl IntoIterator<Item = UsageEvent>) -> Process {
