@@ -114,8 +114,13 @@ export function startRouter(): void {
     place.value = read();
     restoreScroll();
   });
-  // A browser may drop what a page keeps while it is left, so the position is kept after each scroll as well.
-  addEventListener("scrollend", keepScroll);
+  // A browser may drop what a page keeps while it is left, so the position is kept after each scroll as well: once the page
+  // rests, because each change of the history costs the browser milliseconds.
+  let resting = 0;
+  addEventListener("scrollend", () => {
+    clearTimeout(resting);
+    resting = setTimeout(keepScroll, REST_MS);
+  });
   addEventListener("pagehide", keepScroll);
   document.addEventListener("click", follow);
   restoreScroll();
@@ -152,5 +157,7 @@ const isReading = (): boolean => isAwaiting() || document.querySelector("#conten
 /** What a person scrolls or leaves with. */
 const HANDS = ["wheel", "touchstart", "pointerdown", "keydown", "popstate"] as const;
 const RESTORE_MS = 10_000;
+/** A page that has not scrolled for so long rests. */
+const REST_MS = 150;
 /** What was read is drawn within this time. */
 const STEADY_MS = 500;

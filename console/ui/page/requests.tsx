@@ -13,7 +13,7 @@ import { clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName 
 import { Icon } from "../part/icon";
 import { AttemptMarks, OutcomeMark } from "../part/outcome";
 import { Card, Page } from "../part/page";
-import { Table } from "../part/table";
+import { type Column, Table } from "../part/table";
 import { outcomesOf, timesOf } from "./overview/figures";
 import { chosenFilters, Filters, keptParams } from "./requests/filters";
 import { Fresh } from "./requests/fresh";
@@ -45,6 +45,8 @@ export function RequestsPage() {
     void list.load();
     changed("series");
   };
+  const zone = zoneName();
+  const columns = useMemo(() => columnsOf(zone), [zone]);
   const isFiltered = Object.values(asked).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   return (
@@ -73,7 +75,7 @@ export function RequestsPage() {
             list={list}
             label="Requests"
             rowKey={(request) => request.request_id}
-            least={1180}
+            least={1140}
             empty={
               <Empty
                 icon="list"
@@ -95,23 +97,25 @@ export function RequestsPage() {
                 {isFiltered ? null : "The first request of a client appears here as soon as it has ended."}
               </Empty>
             }
-            columns={[
-              { head: `Time (${zoneName()})`, width: 128, cell: (request) => <Time of={request} /> },
-              { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
-              { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
-              { head: "Attempts", width: 88, cell: ({ results }) => <AttemptMarks results={results} /> },
-              { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
-              { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
-              { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
-              { head: "Tokens", width: 116, number: true, cell: (request) => <Tokens of={request} /> },
-              { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
-            ]}
+            columns={columns}
           />
         </Card>
       </div>
     </Page>
   );
 }
+
+const columnsOf = (zone: string): Column<FullRecord>[] => [
+  { head: `Time (${zone})`, width: 128, cell: (request) => <Time of={request} /> },
+  { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
+  { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
+  { head: "Attempts", width: 88, cell: ({ results }) => <AttemptMarks results={results} /> },
+  { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
+  { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
+  { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
+  { head: "Tokens", width: 116, number: true, cell: (request) => <Tokens of={request} /> },
+  { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
+];
 
 const DAY_MS = 86_400_000;
 

@@ -1,5 +1,5 @@
 // A table of a list: rows of one height, only those in sight are in the document, and more are read while scrolling.
-import type { ComponentChildren } from "preact";
+import { Component, type ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import type { List } from "../api/list";
 import { ErrorBox, Skeleton } from "./feedback";
@@ -76,15 +76,7 @@ export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: P
   const rows = [];
   for (let i = from; i < Math.min(to, count); i += 1) {
     const row = list.row(i);
-    rows.push(
-      <tr key={row ? rowKey(row) : i} aria-rowindex={i + 2}>
-        {columns.map((column) => (
-          <td key={column.head} class={column.number ? "num" : undefined}>
-            {row ? column.cell(row) : <span class="ghost" />}
-          </td>
-        ))}
-      </tr>,
-    );
+    rows.push(<Row key={row ? rowKey(row) : i} row={row} columns={columns} index={i} />);
   }
   const shares = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? 0 : Number.parseFloat(width)), 0) || 1;
   const fixed = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? width : 0), 0);
@@ -126,6 +118,27 @@ export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: P
       <Foot list={list} />
     </>
   );
+}
+
+type RowProps<T> = { row: T | undefined; columns: Column<T>[]; index: number };
+
+/** A row is drawn again only when it has changed: while a table scrolls, most of those in sight have not. */
+class Row<T> extends Component<RowProps<T>> {
+  shouldComponentUpdate(next: RowProps<T>): boolean {
+    return next.row !== this.props.row || next.columns !== this.props.columns || next.index !== this.props.index;
+  }
+
+  render({ row, columns, index }: RowProps<T>) {
+    return (
+      <tr aria-rowindex={index + 2}>
+        {columns.map((column) => (
+          <td key={column.head} class={column.number ? "num" : undefined}>
+            {row ? column.cell(row) : <span class="ghost" />}
+          </td>
+        ))}
+      </tr>
+    );
+  }
 }
 
 /** Keeps the place of rows that are not in the document. */
