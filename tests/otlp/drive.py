@@ -12,7 +12,6 @@ import socket
 import sys
 import tempfile
 import threading
-import time
 import urllib.request
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -30,7 +29,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (  # noqa: 
 )
 from opentelemetry.proto.metrics.v1.metrics_pb2 import AggregationTemporality  # noqa: E402
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status  # noqa: E402
-from process import Process, ended_well, start_gateway  # noqa: E402
+from process import Process, ended_well, start_gateway, wait_until_answers  # noqa: E402
 
 KEY = "administrator-key-of-the-otlp-suite"
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -161,22 +160,10 @@ def start_collector(program, receiver):
     command += ["--exporter", "otlp", "--otlp-exporter-endpoint", receiver,]
     command += ["--otlp-exporter-protocol", "http", "--batch-timeout", "50ms"]
     collector = Process("the collector", command)
-    wait_until_accepts(address, collector, 30)
+    # It answers nothing but exports; this one is empty.
+    empty = urllib.request.Request(f"http://{address}/v1/traces", b"", {"content-type": "application/x-protobuf"})
+    wait_until_answers(empty, collector, 30)
     return collector, f"http://{address}"
-
-
-def wait_until_accepts(address, process, seconds):
-    host, port = address.split(":")
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if process.child.poll() is not None:
-            raise SystemExit(process.complaint(f"ended with code {process.child.returncode}"))
-        try:
-            with socket.create_connection((host, int(port)), timeout=5):
-                return
-        except OSError:
-            time.sleep(0.05)
-    raise SystemExit(process.complaint(f"accepts no connection at {address} within {seconds} s"))
 
 
 def export(checks, binary, config, endpoint):

@@ -58,13 +58,15 @@ class Process:
             return None
 
 
-def wait_until_answers(url, process, seconds):
+def wait_until_answers(request, process, seconds):
+    """Waits until a request, or a GET of this URL, succeeds, and ends the test run if the process ends before."""
+    url = getattr(request, "full_url", request)
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process.child.poll() is not None:
             raise SystemExit(process.complaint(f"ended with code {process.child.returncode}"))
         try:
-            with urllib.request.urlopen(url, timeout=5):
+            with urllib.request.urlopen(request, timeout=5):
                 return
         except (urllib.error.URLError, OSError):
             time.sleep(0.05)
