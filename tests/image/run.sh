@@ -1,15 +1,21 @@
 #!/usr/bin/env bash
 # usage: run.sh PATH-OF-LLMGW [ARCH]   builds the image around the binary and runs it (M-021, M-022, M-025 to M-027, M-030)
+#        run.sh --image NAME           runs an image that exists in the storage of the command BUILDAH
 #
 # Checks the configuration of the image, the listener, the health check with and without a gateway, the owner of the state and
-# of the process, and a kill and a restart on the same volume. It needs root and Linux: buildah runs the image with chroot
-# isolation, inside a network of its own, so that port 8787 is free. A binary of another architecture runs in qemu-user-static.
+# of the process, a streamed answer, and a kill and a restart on the same volume. It needs root and Linux: buildah runs the
+# image with chroot isolation, inside a network of its own, so that port 8787 is free. A binary of another architecture runs in
+# qemu-user-static.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-binary=$(realpath "$1")
-arch=${2:-$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')}
 native=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
+arch=$native
+if [ "$1" = --image ]; then
+    image=$2
+else
+    image=llmgw:test binary=$(realpath "$1") arch=${2:-$native}
+fi
 
 say() { echo "image: $*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -27,12 +33,12 @@ if [ "${IN_NAMESPACE:-}" != yes ]; then
             fail "needed: ${missing[*]}"
     fi
     [ "$(id -u)" = 0 ] || fail "buildah with chroot isolation and a network namespace need root"
-    exec env IN_NAMESPACE=yes unshare --net --mount "$0" "$binary" "$arch"
+    exec env IN_NAMESPACE=yes unshare --net --mount "$0" "$@"
 fi
 ip link set lo up
 
 work=$(mktemp -d)
-export BUILDAH="buildah --storage-driver vfs --root $work/root --runroot $work/run"
+[ "$image" != llmgw:test ] || export BUILDAH="buildah --storage-driver vfs --root $work/root --runroot $work/run"
 gateway=
 cleanup() {
     stop KILL
@@ -72,12 +78,12 @@ until_true() {
     done
 }
 
-"$root/scripts/image" "$binary" llmgw:test "$arch" >/dev/null
-container=$($BUILDAH from llmgw:test)
+[ "$image" != llmgw:test ] || "$root/scripts/image" "$binary" "$image" "$arch" >/dev/null
+container=$($BUILDAH from --pull-never "$image")
 mount=$($BUILDAH mount "$container")
 
 # The configuration: what `docker run` would do.
-$BUILDAH inspect --type image llmgw:test >"$work/image.json"
+$BUILDAH inspect --type image "$image" >"$work/image.json"
 python3 - "$work/image.json" "$arch" <<'CHECK'
 import json, sys
 image = json.load(open(sys.argv[1]))["Docker"]
@@ -119,7 +125,14 @@ start() {
 }
 
 ! is_healthy || fail "the health check succeeds without a gateway"
+started=$(date +%s%N)
 start
+api -d '{"id": "echo", "type": "echo"}' http://127.0.0.1:8787/admin/api/providers >/dev/null
+api -d '{"model": "echo/echo", "stream": true, "messages": [{"role": "user", "content": "Hello, image!"}]}' \
+    http://127.0.0.1:8787/v1/chat/completions >"$work/answer"
+answered_ms=$((($(date +%s%N) - started) / 1000000))
+[ "$(grep -c '^data: {' "$work/answer")" -ge 3 ] && grep -q '^data: \[DONE\]' "$work/answer" ||
+    fail "the answer is not a whole stream: $(cat "$work/answer")"
 grep -q 'listening on http://0.0.0.0:8787' "$work/log" || { cat "$work/log" >&2; fail "it does not listen on 0.0.0.0:8787"; }
 pid=$(gateway_pids | head -n 1)
 [ -n "$pid" ] || fail "the process of the gateway was not found"
@@ -136,4 +149,4 @@ start
 api http://127.0.0.1:8787/admin/api/principals | grep -q 'before the kill' || fail "the state did not survive a kill"
 stop TERM
 grep -q 'stopped' "$work/log" || { cat "$work/log" >&2; fail "SIGTERM did not stop it in order"; }
-say "$arch: built, healthy and unhealthy, user 65532, killed and started again on the same volume"
+say "$arch: built, healthy and unhealthy, user 65532, streamed answer after $answered_ms ms, killed and started again on the same volume"

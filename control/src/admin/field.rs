@@ -11,11 +11,13 @@ use super::ApiError;
 use super::query::moment;
 use crate::change::{AllowlistEdit, FieldChange};
 
-/// Validates a display name: 1 to 200 characters on one line. Trims surrounding spaces.
+/// Validates a display name: 1 to 200 characters on one line, without control characters. Trims surrounding spaces.
 pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > NAME_CHARS_MAX || text.chars().any(char::is_control) {
-        let message = format!("{field} must be 1 to {NAME_CHARS_MAX} characters on one line.");
+        let message = format!(
+            "{field} must be 1 to {NAME_CHARS_MAX} characters on one line, without control characters."
+        );
         return Err(ApiError::parameter(field, message));
     }
     Ok(text.to_owned())
