@@ -1,10 +1,14 @@
 #!/usr/bin/env bash
-# usage: release.sh PATH-OF-LLMGW   packs the binary as scripts/release does, twice, and checks names, content, checksums, bill of
-# materials and images of the files (M-023, M-024, M-218 to M-221). Two runs make the same archives and layers. The binary stands for both
-# architectures: the real ones take `scripts/release --twice`, by hand.
+# usage: release.sh PATH-OF-LLMGW [PATH-OF-LLMGW-FOR-ARM64]   packs the binaries as scripts/release does, twice, and checks names,
+# content, checksums, bill of materials and images of the files (M-023, M-024, M-218 to M-221). Two runs make the same archives
+# and layers.
+#
+# With the second binary, the image for arm64 is taken from the image of both architectures and run by run.sh, under qemu.
+# Without it, the first stands for both. The binaries of a release take `scripts/release --twice`, by hand.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 binary=$(realpath "$1")
+arm64=${2:+$(realpath "$2")}
 fail() { echo "release: $*" >&2; exit 1; }
 
 work=$(mktemp -d)
@@ -13,7 +17,7 @@ version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$ro
 # A debug build is mostly debug information.
 strip -o "$work/llmgw" "$binary"
 pack() {
-    "$root/scripts/release" --with "$work/llmgw" --to "$work/$1" "${@:2}" >/dev/null 2>"$work/log" ||
+    "$root/scripts/release" --with "$work/llmgw" ${arm64:+--with "linux_arm64=$arm64"} --to "$work/$1" "${@:2}" >/dev/null 2>"$work/log" ||
         { cat "$work/log" >&2; fail "scripts/release failed"; }
 }
 pack first linux_amd64 linux_arm64
@@ -63,3 +67,9 @@ assert listed["mediaType"] == "application/vnd.docker.distribution.manifest.list
 assert {entry["platform"]["architecture"] for entry in listed["manifests"]} == {"amd64", "arm64"}
 print(f"release: {len(names)} crates in the bill of materials; names, sums and images of {version} are right")
 CHECK
+
+if [ -n "$arm64" ]; then
+    export BUILDAH="buildah --storage-driver vfs --root $work/store --runroot $work/run"
+    image=$($BUILDAH pull --quiet --arch arm64 "dir:$work/first/llmgw_${version}_image")
+    "$root/tests/image/run.sh" --image "$image" arm64
+fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # usage: run.sh PATH-OF-LLMGW [ARCH]   builds the image around the binary and runs it (M-021, M-022, M-025 to M-027, M-030)
-#        run.sh --image NAME           runs an image that exists in the storage of the command BUILDAH
+#        run.sh --image NAME [ARCH]     runs an image that exists in the storage of the command BUILDAH
 #
 # Checks the configuration of the image, the listener, the health check with and without a gateway, the owner of the state and
 # of the process, a streamed answer, and a kill and a restart on the same volume. It needs root and Linux: buildah runs the
@@ -10,9 +10,8 @@ set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 native=$(uname -m | sed 's/x86_64/amd64/; s/aarch64/arm64/')
-arch=$native
 if [ "$1" = --image ]; then
-    image=$2
+    image=$2 binary='' arch=${3:-$native}
 else
     image=llmgw:test binary=$(realpath "$1") arch=${2:-$native}
 fi
@@ -38,7 +37,7 @@ fi
 ip link set lo up
 
 work=$(mktemp -d)
-[ "$image" != llmgw:test ] || export BUILDAH="buildah --storage-driver vfs --root $work/root --runroot $work/run"
+[ -z "$binary" ] || export BUILDAH="buildah --storage-driver vfs --root $work/root --runroot $work/run"
 gateway=
 cleanup() {
     stop KILL
@@ -78,7 +77,7 @@ until_true() {
     done
 }
 
-[ "$image" != llmgw:test ] || "$root/scripts/image" "$binary" "$image" "$arch" >/dev/null
+[ -z "$binary" ] || "$root/scripts/image" "$binary" "$image" "$arch" >/dev/null
 container=$($BUILDAH from --pull-never "$image")
 mount=$($BUILDAH mount "$container")
 
@@ -127,7 +126,7 @@ start() {
 ! is_healthy || fail "the health check succeeds without a gateway"
 started=$(date +%s%N)
 start
-api -d '{"id": "echo", "type": "echo"}' http://127.0.0.1:8787/admin/api/providers >/dev/null
+api -d '{"id": "echo", "type": "echo", "models": ["echo"]}' http://127.0.0.1:8787/admin/api/providers >/dev/null
 api -d '{"model": "echo/echo", "stream": true, "messages": [{"role": "user", "content": "Hello, image!"}]}' \
     http://127.0.0.1:8787/v1/chat/completions >"$work/answer"
 answered_ms=$((($(date +%s%N) - started) / 1000000))
