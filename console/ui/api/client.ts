@@ -104,6 +104,8 @@ export type Options = {
   /** The name under which a repeated POST gets the first answer. */
   repeatKey?: string;
   signal?: AbortSignal;
+  /** The answer is shown in a place of its own size, so nothing moves when it comes: the page does not wait for it. */
+  hasPlace?: boolean;
 };
 
 /** The parts of a path, encoded. */
@@ -161,7 +163,7 @@ export async function call<T>(
   options: Options = {},
 ): Promise<Answer<T>> {
   const once = { ...options, repeatKey: options.repeatKey ?? newRepeatKey() };
-  const there = awaited();
+  const there = once.hasPlace ? () => {} : awaited();
   try {
     return await answerOf<T>(method, path, once);
   } finally {

@@ -14,7 +14,10 @@ export class Resource<T> {
   shown = 0;
   private running: Promise<void> | null = null;
 
-  constructor(readonly path: string) {}
+  constructor(
+    readonly path: string,
+    private readonly hasPlace = false,
+  ) {}
 
   load(): Promise<void> {
     this.running ??= this.read().finally(() => {
@@ -30,7 +33,7 @@ export class Resource<T> {
   private async read(): Promise<void> {
     this.busy.value = true;
     try {
-      const { data, etag } = await call<T>("GET", this.path);
+      const { data, etag } = await call<T>("GET", this.path, { hasPlace: this.hasPlace });
       this.take(data, etag);
     } catch (error) {
       // An object that is gone is not shown on.
@@ -99,10 +102,13 @@ export function useCached<C extends Cached>(cached: C | null): C | null {
   return cached;
 }
 
-/** Returns the object at `path`, which is read when the component appears. Without a path it stays empty. */
-export function useResource<T>(wanted: string | null): Resource<T> {
+/**
+ * Returns the object at `path`, which is read when the component appears. Without a path it stays empty. A page does not wait for
+ * an object that has a place of its own size.
+ */
+export function useResource<T>(wanted: string | null, { hasPlace = false } = {}): Resource<T> {
   const path = wanted !== null && readable(wanted) ? wanted : null;
-  const resource = useMemo(() => (path === null ? new Resource<T>("") : kept(path, () => new Resource<T>(path))), [path]);
+  const resource = useMemo(() => (path === null ? new Resource<T>("") : kept(path, () => new Resource<T>(path, hasPlace))), [path]);
   useCached(path === null ? null : resource);
   return resource;
 }

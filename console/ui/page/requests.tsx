@@ -124,26 +124,34 @@ function OverTime({ filters, from, to }: { filters: Record<string, string>; from
   const day = usePeriod("24h");
   const since = from || day;
   const given = Object.entries({ ...filters, from: since, to }).filter(([, value]) => value);
-  const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`);
+  const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`, { hasPlace: true });
   const data = series.data.value;
-  if (!data) return series.error.value ? <ErrorBox error={series.error.value} retry={() => series.load()} /> : <div class="chart-place" />;
-  // The first and the last step reach beyond the time.
-  const isLong = data.to_ms - data.from_ms > 1.5 * DAY_MS;
+  const error = series.error.value;
   return (
-    <Card
-      title={from ? "Over the chosen time" : "Over the last 24 hours"}
-      aside={data.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
-    >
-      <Bars
-        times={timesOf(data)}
-        series={outcomesOf(data.groups[0]?.points)}
-        unit={count}
-        timeText={(at) => (isLong ? moment(at) : clock(at, data.step_ms < 60_000 ? "second" : "minute"))}
-        summary="These requests over time."
-        height={132}
-        onPeriod={(from, to) => setParams({ from: String(from), to: String(to), period: null })}
-      />
-    </Card>
+    <div class="chart-place">
+      <Card
+        title={from ? "Over the chosen time" : "Over the last 24 hours"}
+        aside={data?.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
+      >
+        {data ? <OutcomeBars of={data} /> : error && <ErrorBox error={error} retry={() => series.load()} />}
+      </Card>
+    </div>
+  );
+}
+
+function OutcomeBars({ of }: { of: SeriesAnswer }) {
+  // The first and the last step reach beyond the time.
+  const isLong = of.to_ms - of.from_ms > 1.5 * DAY_MS;
+  return (
+    <Bars
+      times={timesOf(of)}
+      series={outcomesOf(of.groups[0]?.points)}
+      unit={count}
+      timeText={(at) => (isLong ? moment(at) : clock(at, of.step_ms < 60_000 ? "second" : "minute"))}
+      summary="These requests over time."
+      height={132}
+      onPeriod={(from, to) => setParams({ from: String(from), to: String(to), period: null })}
+    />
   );
 }
 
