@@ -14,7 +14,7 @@ use shared::usage::Lost;
 
 use crate::digest::digest;
 use crate::record::rare_fields;
-use crate::record::{FIRST_NAMES, Record, RecordName, TEXTS, Texts, Trace};
+use crate::record::{FIRST_NAMES, Record, RecordName, STEP_MESSAGE, TEXTS, Texts, Trace};
 use crate::varint;
 
 /// The row of the table that is being filled.
@@ -29,6 +29,9 @@ pub struct Block {
     /// The encoded names of the previous record, if the `last` places are still those of its names.
     names_read: Vec<u8>,
     record: Vec<u8>,
+    steps: Vec<PushedStep>,
+    /// The encoded names of the last step and their places.
+    step_read: (Vec<u8>, PushedStep),
 }
 
 /// The distinct texts of a block.
@@ -43,17 +46,35 @@ pub struct BlockNames {
 
 /// The places of the texts of an exchange that was added.
 #[derive(Debug)]
-pub struct Pushed {
-    pub places: [u32; TEXTS],
+pub struct Pushed<'a> {
+    /// The places of the exchange's own names, indexed by [`RecordName`].
+    pub places: [u32; RecordName::COUNT],
+    /// The steps of the trace, in order.
+    pub steps: &'a [PushedStep],
+    /// The consumption of the failed attempts.
     pub lost: Vec<LostAt>,
 }
 
-/// The consumption of a failed attempt, and the places of its provider and model.
-#[derive(Debug)]
-pub struct LostAt {
+/// The places of the texts of a step that was added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PushedStep {
     pub provider: u32,
     pub model: u32,
+    pub result: u32,
+}
+
+/// The consumption of a failed attempt, and the step of that attempt.
+#[derive(Debug)]
+pub struct LostAt {
+    pub step: PushedStep,
     pub lost: Lost,
+}
+
+impl Pushed<'_> {
+    /// Returns the place of a name.
+    pub fn place(&self, name: RecordName) -> u32 {
+        self.places[name as usize]
+    }
 }
 
 impl BlockNames {
@@ -97,33 +118,45 @@ impl BlockNames {
 
 impl Block {
     /// Adds an exchange.
-    pub fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed {
+    pub fn push(&mut self, record: &Record<'_>, trace: Trace<'_>) -> Pushed<'_> {
         self.record.clear();
-        let mut places = [0; TEXTS];
+        self.steps.clear();
+        let mut places = [0; RecordName::COUNT];
         let names = &mut self.names;
         let as_before = !record.names_read.is_empty() && record.names_read == self.names_read;
         if !as_before {
             self.names_read.clear();
             self.names_read.extend_from_slice(record.names_read);
         }
-        let mut text = |out: &mut Vec<u8>, at: usize, text: &str| {
+        record.put(&mut self.record, |out, at, text| {
             let is_known = as_before && at < FIRST_NAMES;
             let place = if is_known { names.last_place(at) } else { names.place(at, text) };
             places[at] = place;
             varint::put(out, u64::from(place));
-        };
-        record.put(&mut self.record, &mut text);
-        for step in trace {
-            step.put(&mut self.record, &mut text);
-        }
-        let lost = rare_fields::lost(&record.lost).filter_map(|(place, lost)| {
-            let step = { trace }.nth(place)?;
-            // Adds them as texts of a step, which keeps the last places of the exchange's own names for the next
-            // record.
-            let provider = names.place(STEP_PROVIDER, step.provider);
-            Some(LostAt { provider, model: names.place(STEP_MODEL, step.model), lost })
         });
-        let lost = lost.collect();
+        let (step_read, step_places) = &mut self.step_read;
+        for step in trace {
+            let as_before = !step.names_read.is_empty() && step.names_read == step_read.as_slice();
+            let PushedStep { provider, model, result } = *step_places;
+            let mut places = [provider, model, result, 0];
+            step.put(&mut self.record, |out, at, text| {
+                let at_step = at - RecordName::COUNT;
+                if !as_before || at_step == STEP_MESSAGE {
+                    places[at_step] = names.place(at, text);
+                }
+                varint::put(out, u64::from(places[at_step]));
+            });
+            let [provider, model, result, _message] = places;
+            *step_places = PushedStep { provider, model, result };
+            if !as_before {
+                step_read.clear();
+                step_read.extend_from_slice(step.names_read);
+            }
+            self.steps.push(*step_places);
+        }
+        let lost = rare_fields::lost(&record.lost)
+            .filter_map(|(place, lost)| Some(LostAt { step: *self.steps.get(place)?, lost }))
+            .collect();
         varint::put(&mut self.rows, u64::try_from(self.record.len()).unwrap_or(u64::MAX));
         self.rows.extend_from_slice(&self.record);
         self.requests.extend_from_slice(&request_hash(record.request_id).to_le_bytes());
@@ -131,7 +164,7 @@ impl Block {
         self.first_ms = if self.exchanges == 0 { moment } else { self.first_ms.min(moment) };
         self.last_ms = self.last_ms.max(moment);
         self.exchanges += 1;
-        Pushed { places, lost }
+        Pushed { places, steps: &self.steps, lost }
     }
 
     pub fn names(&self) -> &BlockNames {
@@ -145,12 +178,9 @@ impl Block {
         self.rows.clear();
         self.names.clear();
         self.names_read.clear();
+        self.step_read.0.clear();
     }
 }
-
-/// The numbers of a step's first texts, as in [`Step::put`](crate::record::RecordStep::put).
-const STEP_PROVIDER: usize = RecordName::COUNT;
-const STEP_MODEL: usize = RecordName::COUNT + 1;
 
 /// Returns the hash that represents a request id in `requests`.
 pub fn request_hash(request_id: &str) -> u32 {
@@ -190,7 +220,7 @@ pub fn record<'a>(bytes: &'a [u8], names: &'a [&'a str]) -> Option<(Record<'a>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::record::RecordStep;
+    use crate::record::{LastNames, RecordStep};
 
     /// Returns a record in the encoding of the journal.
     fn journaled(names: [&str; RecordName::COUNT]) -> Vec<u8> {
@@ -249,5 +279,55 @@ mod tests {
         let packed = names(&block.names().packed);
         let read: Vec<_> = rows(&block.rows, &packed).map(|row| row.unwrap().0.names).collect();
         assert_eq!(read, [target; 4]);
+    }
+
+    #[test]
+    fn records_are_read_and_added_after_others_as_they_are_alone() {
+        let text = |out: &mut Vec<u8>, _, text: &str| varint::put_text(out, text);
+        let step = |provider, result, message| {
+            let (model, status) = ("m", Some(200));
+            RecordStep { provider, model, result, status, message, ..RecordStep::default() }
+        };
+        let (served, failed) = (step("p", "served", ""), step("q", "status", "over capacity"));
+        let (a, b) = (["a"; RecordName::COUNT], ["b"; RecordName::COUNT]);
+        let mut records = Vec::new();
+        for (names, steps) in [
+            (a, vec![served]),
+            (a, vec![served]),
+            (b, vec![served]),
+            (a, vec![failed, served]),
+            (a, vec![failed, failed, served]),
+            (a, vec![]),
+            (b, vec![failed]),
+            (b, vec![step("q", "status", "")]),
+        ] {
+            let mut bytes = Vec::new();
+            Record { names, ..Record::default() }.put(&mut bytes, text);
+            steps.iter().for_each(|step| step.put(&mut bytes, text));
+            records.push((bytes, names, steps));
+        }
+        let (mut block, mut last) = (Block::default(), LastNames::default());
+        for (bytes, names, steps) in &records {
+            let (record, trace) = Record::take_next(bytes, &mut last).unwrap();
+            assert_eq!(record.names, *names);
+            let read: Vec<_> = trace.map(|step| RecordStep { names_read: &[], ..step }).collect();
+            assert_eq!(read, *steps);
+            let result = |block: &Block, place| block.names().get(place).to_owned();
+            let pushed: Vec<_> = block.push(&record, trace).steps.to_vec();
+            let results: Vec<_> = pushed.iter().map(|step| result(&block, step.result)).collect();
+            assert_eq!(results, steps.iter().map(|step| step.result).collect::<Vec<_>>());
+        }
+        let packed = names(&block.names().packed);
+        let stored = rows(&block.rows, &packed).map(|row| row.unwrap());
+        for ((record, trace), (_, names, steps)) in stored.zip(&records) {
+            assert_eq!((record.names, trace.collect::<Vec<_>>()), (*names, steps.clone()));
+        }
+        // A malformed step after records with well-formed ones ends the trace.
+        let (bytes, ..) = &records[3];
+        for cut in 1..16 {
+            let cut = &bytes[..bytes.len() - cut];
+            let (_, trace) = Record::take_next(cut, &mut last).unwrap();
+            assert_eq!(trace.count(), 1, "{}", cut.len());
+        }
     }
 }

@@ -236,6 +236,7 @@ fn step_of(step: &TraceStep) -> RecordStep<'_> {
         provider: step.provider.as_str(),
         model: step.model.as_str(),
         result: step.result.name(),
+        names_read: &[],
         status: step.status.map(u64::from),
         head_us: step.head_us.map(bounded),
         spent_us: step.spent_us.map(bounded),

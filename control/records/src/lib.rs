@@ -17,4 +17,6 @@ pub mod names;
 mod record;
 pub mod varint;
 
-pub use record::{Record, RecordName, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost, rare_fields};
+pub use record::{
+    LastNames, Record, RecordName, RecordStep, TEXTS, Texts, Trace, bounded, bounded_cost, rare_fields,
+};

@@ -19,13 +19,13 @@ use super::gauge::{Gauge, add};
 use super::journal::Inbox;
 use super::journal::notes;
 use super::journal::tracked::Tracked;
-use super::metrics::{ExchangeMetrics, ExchangeSums};
-use super::minutes::{MinuteSums, TargetMinutes};
+use super::metrics::ExchangeMetrics;
+use super::minutes::TargetMinutes;
 use super::read_positions;
 use super::recent::feed::RecentFeed;
 use super::request_index::RequestIndex;
 use super::requests;
-use super::table::{Stored, UsageTable};
+use super::table::{GroupSums, Stored, UsageTable};
 use crate::db::usage_effects;
 use crate::publish::TouchedAccess;
 
@@ -40,11 +40,7 @@ pub(crate) struct Meter {
     charges: Charges,
     recent: Arc<RecentFeed>,
     metrics: Arc<ExchangeMetrics>,
-    /// The sums that `metrics` gets when the current transaction is committed.
-    observed: ExchangeSums,
     minutes: Arc<TargetMinutes>,
-    /// The same for `minutes`.
-    observed_minutes: MinuteSums,
     tracked: Vec<Tracked>,
     /// True if the journal of an earlier run was charged to quotas, in part or whole, but its read positions were lost
     /// together with the usage.
@@ -94,9 +90,7 @@ impl Meter {
             charges: Charges::new(counters),
             recent: Arc::default(),
             metrics: Arc::default(),
-            observed: ExchangeSums::default(),
             minutes: Arc::default(),
-            observed_minutes: MinuteSums::default(),
             tracked: Vec::new(),
             is_lost: false,
             is_caught_up: false,
@@ -113,12 +107,12 @@ impl Meter {
         &self.recent
     }
 
-    /// The distributions and counts of what has been stored since the start.
+    /// The distributions and counts of the exchanges that were stored since the start.
     pub(crate) fn metrics(&self) -> &Arc<ExchangeMetrics> {
         &self.metrics
     }
 
-    /// What was measured at targets since the last time that it was taken.
+    /// The figures of targets by minute that the telemetry thread has not taken yet.
     pub(crate) fn minutes(&self) -> &Arc<TargetMinutes> {
         &self.minutes
     }
@@ -208,12 +202,11 @@ impl Meter {
         let records = files.iter().flat_map(|(path, bytes)| notes::records(path, bytes));
         let noted: Vec<_> = records.filter_map(|bytes| Record::take(bytes, Texts::Inline)).collect();
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let now_ms = unix_ms();
         let mut known = requests::stored(&tx, noted.iter().map(|(record, _)| record))?;
         for (record, trace) in &noted {
             if known.insert((record.request_id.to_owned(), record.started_at_ms)) {
-                self.usage.add(&tx, record, *trace)?;
-                self.observed.observe(record, *trace);
-                self.observed_minutes.observe(record, *trace, unix_ms());
+                self.usage.add(&tx, record, *trace, now_ms)?;
                 self.charges.count(&tx, record, *trace)?;
             }
         }
@@ -221,7 +214,7 @@ impl Meter {
         let stored = self.usage.finish(&tx)?;
         tx.commit()?;
         self.charges.committed();
-        self.publish_observed();
+        self.publish_sums();
         usage_effects::deliver(&mut self.db)?;
         paths.iter().try_for_each(fs::remove_file)?;
         Ok(stored.added)
@@ -326,11 +319,9 @@ impl Meter {
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (from, mut ended, now_ms) = (self.usage.end(), self.recent.begin(), unix_ms());
-        let Self { usage, charges, observed, observed_minutes, .. } = self;
+        let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
-            usage.add(&tx, record, trace)?;
-            observed.observe(record, trace);
-            observed_minutes.observe(record, trace, now_ms);
+            usage.add(&tx, record, trace, now_ms)?;
             if let Some(ended) = &mut ended {
                 ended.add(record, trace, now_ms);
             }
@@ -365,7 +356,7 @@ impl Meter {
 
     fn committed(&mut self, stored: Stored, garbage: u64) {
         self.charges.committed();
-        self.publish_observed();
+        self.publish_sums();
         self.tracked.iter_mut().for_each(Tracked::commit);
         self.gone.clear();
         self.stored_at = Some(Instant::now());
@@ -379,20 +370,17 @@ impl Meter {
         self.gauge.stored_at_ms.store(unix_ms(), Ordering::Relaxed);
     }
 
-    /// Adds what a committed transaction has stored to the metrics and to the minutes of targets.
-    fn publish_observed(&mut self) {
-        self.metrics.add(&self.observed);
-        self.observed.clear();
-        self.minutes.add(&self.observed_minutes);
-        self.observed_minutes.clear();
+    /// Adds the sums of a committed transaction to the metrics and to the minutes of targets.
+    fn publish_sums(&mut self) {
+        let GroupSums { metrics, minutes } = self.usage.take_sums();
+        self.metrics.add(&metrics);
+        self.minutes.add(&minutes);
     }
 
     /// Forgets what a failed transaction would have stored.
     fn abandon(&mut self) {
         self.usage.abandon();
         self.charges.abandon();
-        self.observed.clear();
-        self.observed_minutes.clear();
     }
 
     /// Clears the failure state.

@@ -36,6 +36,7 @@ pub(crate) mod scope;
 pub(crate) mod series;
 pub(crate) mod sums;
 pub(crate) mod table;
+mod target_groups;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use records::block::{BlockNames, Pushed};
-use records::{Record, RecordName, TEXTS};
+use records::block::{BlockNames, LostAt, Pushed};
+use records::{Record, RecordName};
 use rusqlite::{Connection, ToSql};
 
 use super::sums::{UsageSums, columns};
@@ -30,7 +30,7 @@ struct RollupGroup {
 }
 
 impl RollupGroup {
-    fn of(record: &Record<'_>, places: &[u32; TEXTS]) -> Self {
+    fn of(record: &Record<'_>, places: &[u32; RecordName::COUNT]) -> Self {
         let names = GROUPED.map(|name| places[name as usize]);
         Self { hour: record.started_at_ms / HOUR_MS, names }
     }
@@ -38,14 +38,14 @@ impl RollupGroup {
 
 impl Rollup {
     /// Adds one exchange and its failed attempts, each for its own target.
-    pub(crate) fn count(&mut self, record: &Record<'_>, pushed: &Pushed) {
+    pub(crate) fn count(&mut self, record: &Record<'_>, pushed: &Pushed<'_>) {
         self.add(RollupGroup::of(record, &pushed.places), &UsageSums::of(record));
-        for at in &pushed.lost {
+        for LostAt { step, lost } in &pushed.lost {
             let mut places = pushed.places;
-            for (name, place) in [(RecordName::Provider, at.provider), (RecordName::Model, at.model)] {
+            for (name, place) in [(RecordName::Provider, step.provider), (RecordName::Model, step.model)] {
                 places[name as usize] = place;
             }
-            self.add(RollupGroup::of(record, &places), &UsageSums::of_lost(&at.lost));
+            self.add(RollupGroup::of(record, &places), &UsageSums::of_lost(lost));
         }
     }
 

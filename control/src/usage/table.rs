@@ -7,9 +7,12 @@ use records::block::Block;
 use records::{Record, Trace};
 use rusqlite::{Connection, OptionalExtension as _};
 
+use super::metrics::ExchangeSums;
+use super::minutes::MinuteSums;
 use super::recent::feed::RowPlace;
 use super::request_index;
 use super::rollup::Rollup;
+use super::target_groups::TargetGroups;
 use crate::db::packed_row::put;
 
 /// The writer of the table. Caches the contents of the last row.
@@ -20,10 +23,20 @@ pub(crate) struct UsageTable {
     /// Its id, once known.
     id: Option<i64>,
     rollup: Rollup,
+    groups: TargetGroups,
+    /// The sums of the groups of the current transaction.
+    sums: GroupSums,
     /// The counts of the current transaction.
     counts: Stored,
     /// The end of what was written; `None` if it is unknown.
     end: Option<RowPlace>,
+}
+
+/// The sums of groups of exchanges.
+#[derive(Debug, Default)]
+pub(crate) struct GroupSums {
+    pub(crate) metrics: ExchangeSums,
+    pub(crate) minutes: MinuteSums,
 }
 
 /// The result of a transaction.
@@ -36,15 +49,18 @@ pub(crate) struct Stored {
 }
 
 impl UsageTable {
-    /// Adds an exchange and its sums. They are stored when [`finish`](Self::finish) is called in the same transaction.
+    /// Adds an exchange and its sums at `now_ms`. They are stored when [`finish`](Self::finish) is called in the same
+    /// transaction.
     pub(crate) fn add(
         &mut self,
         tx: &Connection,
         record: &Record<'_>,
         trace: Trace<'_>,
+        now_ms: u64,
     ) -> rusqlite::Result<()> {
         let pushed = self.block.push(record, trace);
         self.rollup.count(record, &pushed);
+        self.groups.add(record, trace, &pushed, now_ms);
         self.counts.added += 1;
         if self.block.rows.len() >= BYTES_MAX {
             self.write(tx)?;
@@ -65,6 +81,8 @@ impl UsageTable {
     /// Discards the added exchanges after the transaction failed.
     pub(crate) fn abandon(&mut self) {
         self.rollup.clear();
+        self.groups.clear();
+        self.sums = GroupSums::default();
         self.counts = Stored::default();
         self.end = None;
         // The table still contains the row as it was before.
@@ -77,12 +95,21 @@ impl UsageTable {
             return Ok(());
         }
         self.counts.rejected += self.rollup.store(tx, block.names())?;
+        self.groups.drain(|group, figures| {
+            self.sums.metrics.add_group(group, figures, block.names());
+            self.sums.minutes.add_group(group, figures, block.names());
+        });
         let id = match self.id {
             Some(id) => id,
             None => *self.id.insert(next_id(tx)?),
         };
         self.end = usize::try_from(block.exchanges).ok().map(|taken| RowPlace { id, taken });
         put(tx, id, block)
+    }
+
+    /// Takes the sums of the transaction, which has committed.
+    pub(crate) fn take_sums(&mut self) -> GroupSums {
+        mem::take(&mut self.sums)
     }
 
     /// Returns the end of what was written; `None` if nothing was since the start or since a failure.

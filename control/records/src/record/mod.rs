@@ -16,8 +16,9 @@ use std::borrow::Cow;
 
 use shared::usage::{Gaps, TokenCounts, Units};
 
-use self::trace::StepLayout;
+pub(crate) use self::trace::STEP_MESSAGE;
 pub use self::trace::{RecordStep, Trace};
+use self::trace::{STEP_TEXTS, StepLayout};
 use crate::varint;
 
 /// One exchange, borrowed from its encoded bytes.
@@ -134,18 +135,30 @@ impl<'a> Record<'a> {
     /// Reads what [`put`](Self::put) wrote, and returns the remaining bytes as the trace. Returns `None` for malformed
     /// bytes.
     pub fn take(bytes: &'a [u8], texts: Texts<'a>) -> Option<(Self, Trace<'a>)> {
+        // A place identifies a name only within its own list.
+        Self::read(bytes, texts, |bytes| Some((texts.take_some(bytes)?, &[])))
+    }
+
+    /// Same as [`take`](Self::take) for records with texts in place. `last` has the names of the previous record.
+    pub fn take_next(bytes: &'a [u8], last: &mut LastNames<'a>) -> Option<(Self, Trace<'a>)> {
+        let LastNames { record, step } = last;
+        let (record, mut trace) = Self::read(bytes, Texts::Inline, |bytes| record.take(bytes))?;
+        // A malformed step ends the trace when it is read.
+        trace.names = step.take(&mut trace.bytes);
+        Some((record, trace))
+    }
+
+    fn read(
+        bytes: &'a [u8],
+        texts: Texts<'a>,
+        take_names: impl FnOnce(&mut &'a [u8]) -> Option<([&'a str; FIRST_NAMES], &'a [u8])>,
+    ) -> Option<(Self, Trace<'a>)> {
         let mut rest = bytes;
         let bytes = &mut rest;
         let request_id = varint::take_text(bytes)?;
         let (started_at_ms, duration_us) = (varint::take(bytes)?, varint::take(bytes)?);
         let mut names = [""; RecordName::COUNT];
-        let names_on = *bytes;
-        let first: [_; FIRST_NAMES] = texts.take_some(bytes)?;
-        let names_read = match texts {
-            Texts::Inline => names_on.split_at(names_on.len() - bytes.len()).0,
-            // A place identifies a name only within its own list.
-            Texts::Listed(_) => &[],
-        };
+        let (first, names_read) = take_names(bytes)?;
         names.iter_mut().zip(first).for_each(|(name, text)| *name = text);
         let status = varint::take(bytes)?;
         let mut record = Self {
@@ -179,7 +192,43 @@ impl<'a> Record<'a> {
             rare_fields::take(&mut record, bytes, texts)?;
         }
         let layout = if status & WITH_STEP_PARTS == 0 { StepLayout::Fixed } else { StepLayout::WithParts };
-        Some((record, Trace { bytes: rest, texts, layout }))
+        Some((record, Trace { bytes: rest, names: None, texts, layout }))
+    }
+}
+
+/// The names of the previous record and of the first step of its trace. The next record usually has the same ones, which
+/// then need not be decoded again.
+#[derive(Debug, Default)]
+pub struct LastNames<'a> {
+    record: LastTexts<'a, FIRST_NAMES>,
+    step: LastTexts<'a, 3>,
+}
+
+#[derive(Debug)]
+struct LastTexts<'a, const N: usize> {
+    texts: [&'a str; N],
+    /// Their encoded bytes. They show where they end, so bytes that begin with them begin with these texts.
+    bytes: &'a [u8],
+}
+
+impl<const N: usize> Default for LastTexts<'_, N> {
+    fn default() -> Self {
+        Self { texts: [""; N], bytes: &[] }
+    }
+}
+
+impl<'a, const N: usize> LastTexts<'a, N> {
+    /// Takes texts off the front, and returns them with their encoded bytes. Takes nothing if they are malformed.
+    fn take(&mut self, bytes: &mut &'a [u8]) -> Option<([&'a str; N], &'a [u8])> {
+        let known = bytes.strip_prefix(self.bytes).filter(|_| !self.bytes.is_empty());
+        if let Some(rest) = known {
+            *bytes = rest;
+        } else {
+            let mut rest = *bytes;
+            self.texts = varint::take_texts(&mut rest)?;
+            (self.bytes, *bytes) = (bytes.split_at(bytes.len() - rest.len()).0, rest);
+        }
+        Some((self.texts, self.bytes))
     }
 }
 
@@ -193,7 +242,7 @@ const WITH_STEP_PARTS: u64 = 1 << 20;
 const FLAGS: u64 = WITH_COST | WITH_QUOTA | WITH_MORE | WITH_STEP_PARTS;
 
 /// Number of different texts of a record and its steps.
-pub const TEXTS: usize = RecordName::COUNT + trace::STEP_TEXTS;
+pub const TEXTS: usize = RecordName::COUNT + STEP_TEXTS;
 
 /// The encoding of texts.
 #[derive(Clone, Copy, Debug)]
@@ -335,6 +384,7 @@ mod tests {
         provider: "p",
         model: "m",
         result: "served",
+        names_read: &[],
         status: Some(200),
         head_us: None,
         spent_us: None,

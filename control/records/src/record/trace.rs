@@ -16,6 +16,8 @@ pub struct RecordStep<'a> {
     pub provider: &'a str,
     pub model: &'a str,
     pub result: &'a str,
+    /// The encoded provider, model and result: equal bytes are equal texts. Empty if not known.
+    pub names_read: &'a [u8],
     pub status: Option<u64>,
     pub head_us: Option<u64>,
     pub spent_us: Option<u64>,
@@ -27,6 +29,9 @@ pub struct RecordStep<'a> {
     /// The rest of the cooldown for which the target was skipped.
     pub circuit_wait_ms: Option<u64>,
 }
+
+/// The texts of a step: provider, model and result.
+pub(super) type StepNames<'a> = [&'a str; 3];
 
 /// The encoding of a record's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +46,8 @@ pub(super) enum StepLayout {
 #[derive(Clone, Copy, Debug)]
 pub struct Trace<'a> {
     pub(super) bytes: &'a [u8],
+    /// The texts of the next step if they have been read, and their encoded bytes.
+    pub(super) names: Option<(StepNames<'a>, &'a [u8])>,
     pub(super) texts: Texts<'a>,
     pub(super) layout: StepLayout,
 }
@@ -77,10 +84,21 @@ impl<'a> Iterator for Trace<'a> {
 
     fn next(&mut self) -> Option<RecordStep<'a>> {
         let bytes = &mut self.bytes;
-        let [provider, model, result] = self.texts.take_some(bytes)?;
+        let ([provider, model, result], names_read) = match self.names.take() {
+            Some(names) => names,
+            None => (self.texts.take_some(bytes)?, &[][..]),
+        };
         let (status, head_us, spent_us) = (take_option(bytes)?, take_option(bytes)?, take_option(bytes)?);
-        let mut step =
-            RecordStep { provider, model, result, status, head_us, spent_us, ..RecordStep::default() };
+        let mut step = RecordStep {
+            provider,
+            model,
+            result,
+            names_read,
+            status,
+            head_us,
+            spent_us,
+            ..RecordStep::default()
+        };
         if self.layout == StepLayout::WithParts {
             let which = varint::take(bytes)?;
             for (bit, number) in [
@@ -107,8 +125,10 @@ const CIRCUIT_WAIT: u64 = 1 << 3;
 
 /// Number of different texts of a step.
 pub(super) const STEP_TEXTS: usize = 4;
+/// The number of the message among the texts of a step.
+pub(crate) const STEP_MESSAGE: usize = 3;
 /// The number of the message among the texts of a record and its steps.
-const MESSAGE_PLACE: usize = RecordName::COUNT + 3;
+const MESSAGE_PLACE: usize = RecordName::COUNT + STEP_MESSAGE;
 
 #[cfg(test)]
 mod tests {
@@ -119,6 +139,7 @@ mod tests {
         provider: "p",
         model: "m",
         result: "status",
+        names_read: &[],
         status: Some(503),
         head_us: Some(0),
         spent_us: Some(9),

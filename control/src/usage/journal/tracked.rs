@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use records::frame::{self, Frame, JournalSpot};
-use records::{Record, Texts, Trace};
+use records::{LastNames, Record, Trace};
 
 use super::segment::Segment;
 use super::spare_files::SpareFiles;
@@ -104,14 +104,14 @@ impl Tracked {
                 self.give_up_or_wait(&error);
                 break;
             }
-            let mut rest = buffer.as_slice();
+            let (mut rest, mut names) = (buffer.as_slice(), LastNames::default());
             while taken.events < events_max && !rest.is_empty() {
                 let found = frame::first(rest, Some(JournalSpot { file: self.segment.id, at: self.read }));
                 taken.garbage += self.gap(found);
                 let passed = match found {
                     Frame::Whole(record, length) => {
                         self.events.1 += 1;
-                        match &Record::take(record, Texts::Inline) {
+                        match &Record::take_next(record, &mut names) {
                             Some((record, trace)) => each(record, *trace)?,
                             None => taken.garbage += 1,
                         }

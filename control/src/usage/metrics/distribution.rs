@@ -39,6 +39,11 @@ impl Distribution {
         self.sum = self.sum.saturating_add(other.sum);
     }
 
+    /// True if there is no value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.counts.is_empty()
+    }
+
     /// Returns the number of values.
     pub(crate) fn count(&self) -> u64 {
         self.counts.iter().copied().fold(0, u64::saturating_add)

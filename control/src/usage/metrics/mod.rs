@@ -1,7 +1,8 @@
 //! Distributions and counts of exchanges by operation, provider and model, since the start of the process: for
 //! `GET /metrics`, and for any other exporter.
 //!
-//! The writer thread adds each record in the transaction that stores it, so a record counts once and a request pays nothing.
+//! The writer thread adds the groups of a transaction when it has committed, so a record counts once and a request pays
+//! nothing.
 //! A figure is therefore up to half a second old, and stands still while records cannot be stored. The instruments
 //! ([`Figure`], [`Count`]) carry their names in OpenTelemetry and in Prometheus, their units and their buckets; an exporter
 //! reads a copy of the sums ([`ExchangeMetrics::read`]) and goes through [`ExchangeSums::distributions`] and
@@ -19,7 +20,6 @@ use std::sync::{Mutex, PoisonError};
 
 pub(crate) use self::distribution::Distribution;
 pub(crate) use self::instrument::{Count, Figure, Instrument};
-pub(crate) use self::observe::error;
 pub(crate) use self::variants::Variants;
 
 /// The sums of all exchanges since the start of the process.
@@ -96,11 +96,6 @@ impl ExchangeSums {
         all
     }
 
-    /// Removes everything.
-    pub(crate) fn clear(&mut self) {
-        self.sets.clear();
-    }
-
     /// Adds the sums of `other`: first those with the names of a provider and a model, so that sets of [`OTHER`] models
     /// leave them room.
     fn merge(&mut self, other: &Self) {
@@ -152,19 +147,6 @@ impl LabelledSums {
             labels: SetLabels { operation: operation.into(), provider: provider.into(), model: model.into() },
             figures: Default::default(),
             counts: Default::default(),
-        }
-    }
-
-    /// Adds a value in the figure's own unit.
-    fn observe(&mut self, figure: Figure, variant: &str, value: u64) {
-        if let Some(variants) = self.figures.get_mut(figure as usize) {
-            variants.update(variant, |distribution| distribution.observe(figure.bounds(), value));
-        }
-    }
-
-    fn count(&mut self, count: Count, variant: &str, number: u64) {
-        if let Some(variants) = self.counts.get_mut(count as usize) {
-            variants.update(variant, |count| *count += number);
         }
     }
 }

@@ -1,78 +1,64 @@
-//! What a record adds to the sums.
+//! The figures that a group of exchanges adds to the sums.
 
-use records::{Record, RecordName, Trace};
+use records::block::BlockNames;
 use shared::operation::Operation;
-use shared::usage::{Class, Lost, Outcome, Provenance, TokenCounts};
+use shared::usage::Class;
 
-use super::{Count, ExchangeSums, Figure, LabelledSums, NONE};
-use crate::usage::requests::attempts::AttemptSummary;
-use crate::usage::series::figures::lost_attempts;
+use super::{Count, Distribution, ExchangeSums, Figure, LabelledSums, NONE};
+use crate::usage::target_groups::{GroupFigures, TargetGroup};
 
 impl ExchangeSums {
-    /// Adds an exchange.
-    pub(crate) fn observe(&mut self, record: &Record<'_>, trace: Trace<'_>) {
-        let operation = operation(record.name(RecordName::Operation));
-        let provider = record.name_if_any(RecordName::Provider).unwrap_or(NONE);
-        let model = record.name_if_any(RecordName::Model).unwrap_or(NONE);
-        let set = self.set(operation, provider, model);
-        set.observe(Figure::Duration, error(record), record.duration_us);
-        set.observe_stream(record);
-        if let Some(us) = record.gateway_us {
-            set.observe(Figure::Overhead, "", us);
+    /// Adds a group of exchanges.
+    pub(in crate::usage) fn add_group(
+        &mut self,
+        group: &TargetGroup,
+        figures: &GroupFigures,
+        names: &BlockNames,
+    ) {
+        let name_or_none = |place| Some(names.get(place)).filter(|name| !name.is_empty()).unwrap_or(NONE);
+        let operation = operation(names.get(group.operation));
+        let set = self.set(operation, name_or_none(group.provider), name_or_none(group.model));
+        for (end, durations) in &figures.ends {
+            set.add(Figure::Duration, end.name(names), durations);
         }
-        if record.name(RecordName::Provenance) != Provenance::None.name() {
-            set.observe(Figure::Tokens, "input", record.tokens.input_total());
-            set.observe(Figure::Tokens, "output", record.tokens.output_total());
-            set.bill(&record.tokens, record.cost_nano_usd);
+        for (figure, variant, values) in [
+            (Figure::FirstContent, "", &figures.first_content),
+            (Figure::PerOutputToken, "", &figures.per_output_token),
+            (Figure::Gap, "", &figures.stream_gaps),
+            (Figure::Overhead, "", &figures.overhead),
+            (Figure::Tokens, "input", &figures.input_tokens),
+            (Figure::Tokens, "output", &figures.output_tokens),
+            (Figure::Cost, "", &figures.cost),
+        ] {
+            set.add(figure, variant, values);
         }
-        // The trace of an interrupted exchange lacks the attempt that was in progress.
-        let is_whole = record.name(RecordName::Outcome) != Outcome::Interrupted.name();
-        if is_whole && AttemptSummary::has_failed_over(trace) {
-            set.count(Count::Failovers, "", 1);
+        for (class, number) in Class::ALL.into_iter().zip(figures.tokens.list()) {
+            set.count(Count::Tokens, class.name(), number);
         }
-        for step in trace {
-            self.set(operation, step.provider, step.model).count(Count::Targets, step.result, 1);
+        for (result, number) in &figures.results {
+            set.count(Count::Targets, names.get(*result), *number);
         }
-        for (provider, model, Lost { tokens, cost_nano_usd, .. }) in lost_attempts(record, trace) {
-            self.set(operation, provider, model).bill(&tokens, cost_nano_usd);
-        }
+        set.count(Count::Failovers, "", figures.failovers);
+        set.count(Count::Unpriced, "", figures.unpriced);
     }
 }
 
 impl LabelledSums {
-    /// Adds the times of a stream that had content.
-    fn observe_stream(&mut self, record: &Record<'_>) {
-        let Some(first_us) = record.first_content_us.filter(|_| record.stream) else { return };
-        self.observe(Figure::FirstContent, "", first_us);
-        if let Some(gaps) = self.figures.get_mut(Figure::Gap as usize).filter(|_| !record.gaps.is_empty()) {
-            gaps.update("", |distribution| distribution.add_gaps(&record.gaps));
-        }
-        let further = record.tokens.output_total().saturating_sub(1);
-        let rest_us = record.duration_us.saturating_sub(first_us);
-        let is_complete = record.name(RecordName::Outcome) == Outcome::Completed.name();
-        if let Some(us) = rest_us.checked_div(further).filter(|_| is_complete) {
-            self.observe(Figure::PerOutputToken, "", us);
+    /// Adds values.
+    fn add(&mut self, figure: Figure, variant: &str, values: &Distribution) {
+        if let Some(variants) = self.figures.get_mut(figure as usize).filter(|_| !values.is_empty()) {
+            variants.update(variant, |sum| sum.merge(values));
         }
     }
 
-    /// Adds what an attempt used.
-    fn bill(&mut self, tokens: &TokenCounts, cost_nano_usd: Option<u64>) {
-        match cost_nano_usd {
-            Some(nano) => self.observe(Figure::Cost, "", nano),
-            None => self.count(Count::Unpriced, "", 1),
+    fn count(&mut self, count: Count, variant: &str, number: u64) {
+        if let Some(variants) = self.counts.get_mut(count as usize).filter(|_| number > 0) {
+            variants.update(variant, |sum| *sum += number);
         }
-        let classes = Class::ALL.into_iter().zip(tokens.list()).filter(|(_, count)| *count > 0);
-        classes.for_each(|(class, count)| self.count(Count::Tokens, class.name(), count));
     }
 }
 
 /// Returns the name of an operation in OpenTelemetry, or else its own.
 fn operation(name: &str) -> &str {
     Operation::named(name).map_or(name, |operation| operation.genai_name())
-}
-
-/// Returns the kind of the error, or the outcome of an exchange that was not completed; empty for a complete answer.
-pub(crate) fn error<'a>(record: &Record<'a>) -> &'a str {
-    let outcome = Some(record.name(RecordName::Outcome)).filter(|name| *name != Outcome::Completed.name());
-    record.name_if_any(RecordName::Error).or(outcome).unwrap_or("")
 }

@@ -1,4 +1,4 @@
-//! What exchanges add to the metrics, through the journal and the table.
+//! Tests of the metrics of exchanges, through the journal and the table.
 
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};

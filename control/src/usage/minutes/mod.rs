@@ -1,7 +1,8 @@
-//! What was measured of exchanges by target and by the minute in which they ended, until the telemetry thread stores it.
+//! Times, errors and results of attempts by target and by the minute in which the exchanges ended, until the telemetry
+//! thread stores them.
 //!
-//! The writer thread sums the records of a transaction and adds the sums here when it has committed, so a record counts
-//! once and a request pays nothing. Names of models come from strangers, so the number of targets of a minute is bounded
+//! The writer thread adds the groups of a transaction when it has committed, so a record counts once and a request pays
+//! nothing. Names of models come from strangers, so the number of targets of a minute is bounded
 //! ([`TARGETS_MAX`]), as is the number of minutes ([`MINUTES_MAX`]).
 
 mod target;
@@ -9,11 +10,12 @@ mod target;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
 
-use records::{Record, RecordName, Trace};
+use records::block::BlockNames;
 
 pub(crate) use self::target::{TargetSums, TargetTime};
 use super::metrics::OTHER;
-use crate::db::telemetry_targets::{MINUTE_MS, TargetMinuteRow};
+use super::target_groups::{GroupFigures, TargetGroup};
+use crate::db::telemetry_targets::TargetMinuteRow;
 
 /// The sums that are not stored yet.
 #[derive(Debug, Default)]
@@ -29,7 +31,7 @@ pub(crate) struct MinuteSums {
 }
 
 impl TargetMinutes {
-    /// Adds the sums of what a transaction has stored, or of what could not be written.
+    /// Adds the sums of a transaction, or those that could not be written.
     pub(crate) fn add(&self, sums: &MinuteSums) {
         self.lock().merge(sums);
     }
@@ -54,20 +56,10 @@ impl TargetMinutes {
 }
 
 impl MinuteSums {
-    /// Adds an exchange. One that claims to end later than `now_ms` ended now.
-    pub(crate) fn observe(&mut self, record: &Record<'_>, trace: Trace<'_>, now_ms: u64) {
-        let ended_ms = record.started_at_ms.saturating_add(record.duration_us / 1_000).min(now_ms);
-        let minute = ended_ms / MINUTE_MS;
-        let target = (record.name(RecordName::Provider), record.name(RecordName::Model));
-        self.change(minute, target, |sums| sums.observe(record));
-        for step in trace {
-            self.change(minute, (step.provider, step.model), |sums| sums.results.count(step.result, 1));
-        }
-    }
-
-    /// Removes everything.
-    pub(crate) fn clear(&mut self) {
-        self.minutes.clear();
+    /// Adds a group of exchanges.
+    pub(super) fn add_group(&mut self, group: &TargetGroup, figures: &GroupFigures, names: &BlockNames) {
+        let target = (names.get(group.provider), names.get(group.model));
+        self.change(group.minute, target, |sums| sums.add_group(figures, names));
     }
 
     /// True if there are no sums.

@@ -8,10 +8,11 @@
 //!
 //! All numbers are varints. The bounds of the buckets are part of the format: a change of them needs another [`FORMAT`].
 
-use records::Record;
+use records::block::BlockNames;
 use records::varint::{put, put_text, take, take_text};
 
-use crate::usage::metrics::{Distribution, Figure, Variants, error};
+use crate::usage::metrics::{Distribution, Figure, Variants};
+use crate::usage::target_groups::GroupFigures;
 
 /// The figures of a target.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -60,28 +61,21 @@ impl TargetTime {
 }
 
 impl TargetSums {
-    /// Adds an exchange, without its attempts.
-    pub(crate) fn observe(&mut self, record: &Record<'_>) {
-        self.requests += 1;
-        let error = error(record);
-        if !error.is_empty() {
-            self.errors.count(error, 1);
-        }
-        self.silence_us_max = self.silence_us_max.max(record.silence_us_max.unwrap_or(0));
-        let first_us = record.first_content_us.filter(|_| record.stream);
-        let times = [
-            (TargetTime::Head, record.head_us),
-            (TargetTime::FirstContent, first_us),
-            (TargetTime::Gateway, record.gateway_us),
-        ];
-        for (time, us) in times {
-            if let (Some(us), Some(distribution)) = (us, self.times.get_mut(time as usize)) {
-                distribution.observe(time.bounds_us(), us);
+    /// Adds a group of exchanges.
+    pub(super) fn add_group(&mut self, figures: &GroupFigures, names: &BlockNames) {
+        for (end, durations) in &figures.ends {
+            let (name, requests) = (end.name(names), durations.count());
+            self.requests = self.requests.saturating_add(requests);
+            if !name.is_empty() {
+                self.errors.count(name, requests);
             }
         }
-        if let Some(gaps) = self.times.get_mut(TargetTime::Gap as usize).filter(|_| !record.gaps.is_empty()) {
-            gaps.add_gaps(&record.gaps);
+        for (result, number) in &figures.results {
+            self.results.count(names.get(*result), *number);
         }
+        self.silence_us_max = self.silence_us_max.max(figures.silence_us_max);
+        let times = [&figures.head, &figures.first_content, &figures.gaps, &figures.overhead];
+        self.times.iter_mut().zip(times).for_each(|(mine, theirs)| mine.merge(theirs));
     }
 
     /// Adds other sums.

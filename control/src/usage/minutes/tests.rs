@@ -1,4 +1,4 @@
-//! What exchanges add to the minutes of their targets, through the journal and the table.
+//! Tests of the figures of targets by minute, through the journal and the table.
 
 use shared::error_kind::ErrorKind;
 use shared::id::{ModelId, ProviderId};
@@ -7,6 +7,7 @@ use tempfile::TempDir;
 
 use super::target::{NameCounts, TargetTime};
 use super::*;
+use crate::db::telemetry_targets::MINUTE_MS;
 use crate::usage::ingest::Round;
 use crate::usage::tests::{Process, event};
 
