@@ -10,6 +10,7 @@ use http::{HeaderValue, Response};
 use shared::port::{ExchangeTap, Insider, Rehearsal, Side};
 
 use crate::admit::authenticate::LastKey;
+use crate::admit::labels::LastClient;
 use crate::head_text::{head_text, is_credential};
 use crate::relay::ResponseBody;
 use crate::server::body::HeldBody;
@@ -23,6 +24,7 @@ pub(crate) struct Caller {
     pub(crate) connection: Rc<ConnectionState>,
     pub(crate) peer: SocketAddr,
     pub(crate) last_key: LastKey,
+    pub(crate) last_client: LastClient,
     /// The authorization of an in-process request; `None` for connections.
     pub(crate) insider: Option<Insider>,
     /// The assumptions of an explanation.

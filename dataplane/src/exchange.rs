@@ -18,7 +18,8 @@ use shared::port::{BoxError, KeyHolder, RUN_PATH, full};
 use wire::envelope::EnvelopeFamily;
 
 use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
-use crate::admit::{authorize, labels};
+use crate::admit::authorize;
+use crate::admit::labels::{FieldLabels, LastClient};
 use crate::caller::{Caller, Exchange};
 use crate::error::Fault;
 use crate::metrics::add;
@@ -67,8 +68,8 @@ impl Connect for Rc<Worker> {
 
     fn connect(&self, connection: &Rc<ConnectionState>, peer: SocketAddr) -> Rc<Caller> {
         let (worker, connection) = (Self::clone(self), Rc::clone(connection));
-        let last_key = LastKey::default();
-        Rc::new(Caller { worker, connection, peer, last_key, insider: None, rehearsal: None })
+        let (last_key, last_client) = (LastKey::default(), LastClient::default());
+        Rc::new(Caller { worker, connection, peer, last_key, last_client, insider: None, rehearsal: None })
     }
 }
 
@@ -174,11 +175,12 @@ impl Exchange {
             Operation::Metrics if is_administrator(&access) => Ok(Box::pin(metrics::serve(self)).await),
             Operation::Metrics => Err(Fault::new(ErrorKind::Forbidden, "Metrics need an administrator key.")),
             _ => {
+                let FieldLabels { client, session, has_own } = self.caller.last_client.labels(&parts.headers);
                 let running = self.worker().running.begin(RunningParams {
                     request_id: self.id(),
                     started_at_ms: clock::unix_ms(),
                     access: &access,
-                    client: labels::client(&parts.headers),
+                    client,
                     operation,
                 });
                 self.capture(parts);
@@ -190,6 +192,8 @@ impl Exchange {
                     snapshot: &snapshot,
                     access: &access,
                     headers: &parts.headers,
+                    session,
+                    has_own,
                     running: &running,
                 };
                 let answered = if self.explains() {

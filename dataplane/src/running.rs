@@ -164,6 +164,10 @@ impl RunningEntry {
         &self.request_id
     }
 
+    pub(crate) fn started_at_ms(&self) -> u64 {
+        self.started_at_ms
+    }
+
     /// Returns the selector, cut to 256 bytes; empty before [`Self::select`].
     pub(crate) fn selector(&self) -> Arc<str> {
         self.selector.get().cloned().unwrap_or_default()

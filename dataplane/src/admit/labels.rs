@@ -1,6 +1,7 @@
 //! Labels of a request from the client: the tags in its header, which are only recorded, the end user in its body, and
 //! the client's software and session.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
 use http::header::USER_AGENT;
@@ -13,11 +14,59 @@ use crate::error::Fault;
 
 const X_TAGS: HeaderName = HeaderName::from_static("x-llmgw-tags");
 
+/// The labels of a request that its header fields contain.
+#[derive(Debug)]
+pub(crate) struct FieldLabels<'a> {
+    pub(crate) client: Arc<str>,
+    /// The ID of the session that an agent sends.
+    pub(crate) session: Option<&'a HeaderValue>,
+    /// True if any field is meant for the gateway. Few requests have one.
+    pub(crate) has_own: bool,
+}
+
+/// The client that last sent a request on a connection: the next request nearly always has the same `User-Agent`.
+#[derive(Debug, Default)]
+pub(crate) struct LastClient(RefCell<Option<KnownClient>>);
+
+#[derive(Debug)]
+struct KnownClient {
+    agent: Box<[u8]>,
+    client: Arc<str>,
+}
+
+impl LastClient {
+    /// Returns the labels of a request. One pass over the fields is cheaper than a look-up of each name.
+    pub(crate) fn labels<'a>(&self, headers: &'a HeaderMap) -> FieldLabels<'a> {
+        let (mut agent, mut session, mut has_own) = (None, None, false);
+        for (name, value) in headers {
+            if *name == USER_AGENT {
+                agent = agent.or(Some(value));
+                continue;
+            }
+            let name = name.as_str();
+            has_own |= name.starts_with("x-llmgw-");
+            if session.is_none() && is_session(name) && !value.is_empty() {
+                session = Some(value);
+            }
+        }
+        FieldLabels { client: self.client(agent.map_or(&[][..], HeaderValue::as_bytes)), session, has_own }
+    }
+
+    fn client(&self, agent: &[u8]) -> Arc<str> {
+        let mut last = self.0.borrow_mut();
+        match &*last {
+            Some(known) if *known.agent == *agent => Arc::clone(&known.client),
+            _ => {
+                let client = client(agent);
+                *last = Some(KnownClient { agent: agent.into(), client: Arc::clone(&client) });
+                client
+            }
+        }
+    }
+}
+
 /// Returns the tags of a request as recorded: `job=7,team=a`, sorted by name, so that equal tags yield equal texts.
 pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
-    if !has_own_fields(headers) {
-        return Ok(None);
-    }
     let mut tags: Vec<(&str, &str)> = Vec::new();
     for line in headers.get_all(X_TAGS) {
         let line = line.to_str().map_err(|_| unfit("it contains non-ASCII characters"))?;
@@ -42,8 +91,8 @@ pub(crate) fn tags(headers: &HeaderMap) -> Result<Option<Box<str>>, Fault> {
 
 /// Returns the family and version of the client's software: the first word of its `User-Agent`, and the second one if
 /// it starts with a digit (`claude-cli/2.1.329`, `OpenAI/Python 2.8.1`). Only printable ASCII is kept.
-pub(crate) fn client(headers: &HeaderMap) -> Arc<str> {
-    let agent = headers.get(USER_AGENT).map_or(&[][..], HeaderValue::as_bytes).trim_ascii();
+fn client(agent: &[u8]) -> Arc<str> {
+    let agent = agent.trim_ascii();
     let word = |text: &[u8]| text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
     let family = word(agent);
     let rest = agent.get(family + 1..).unwrap_or_default();
@@ -59,13 +108,11 @@ pub(crate) fn client(headers: &HeaderMap) -> Arc<str> {
 
 /// Returns the pseudonym of the client's session: of the ID that an agent sends in a header, or else of the affinity key.
 pub(crate) fn session(
-    headers: &HeaderMap,
+    field: Option<&HeaderValue>,
     affinity_key: Option<&str>,
     hasher: &KeyHasher,
 ) -> Option<Box<str>> {
-    // One pass over the fields is cheaper than looking each name up.
-    let mut named = headers.iter().filter(|(name, value)| is_session(name.as_str()) && !value.is_empty());
-    let own = named.next().and_then(|(_, value)| value.to_str().ok());
+    let own = field.and_then(|value| value.to_str().ok());
     own.or(affinity_key).map(|name| hasher.session(name))
 }
 
@@ -80,12 +127,6 @@ fn is_session(name: &str) -> bool {
             | "x-opencode-session"
             | "x-session-id"
     )
-}
-
-/// Returns true if any field is meant for the gateway. Few requests have one, and one pass over the fields is cheaper
-/// than looking each of them up.
-pub(crate) fn has_own_fields(headers: &HeaderMap) -> bool {
-    headers.keys().any(|name| name.as_str().starts_with("x-llmgw-"))
 }
 
 fn tag(pair: &str) -> Result<(&str, &str), Fault> {
@@ -185,7 +226,7 @@ mod tests {
 
     #[test]
     fn a_client_is_its_family_and_version_in_printable_characters() {
-        let long = "x".repeat(70);
+        let (long, last) = ("x".repeat(70), LastClient::default());
         for (agent, want) in [
             (&b"claude-cli/2.1.329 (external, cli)"[..], "claude-cli/2.1.329"),
             (b"OpenAI/Python 2.8.1", "OpenAI/Python 2.8.1"),
@@ -196,9 +237,12 @@ mod tests {
             (b"", ""),
         ] {
             let headers = [(USER_AGENT, HeaderValue::from_bytes(agent).unwrap())].into_iter().collect();
-            assert_eq!(&*client(&headers), want, "{agent:?}");
+            // The second request on the connection has the same client, and the last one another.
+            for _ in 0..2 {
+                assert_eq!(&*last.labels(&headers).client, want, "{agent:?}");
+            }
         }
-        assert_eq!(&*client(&HeaderMap::new()), "");
+        assert_eq!(&*last.labels(&HeaderMap::new()).client, "");
     }
 
     #[test]
@@ -206,7 +250,7 @@ mod tests {
         let hasher = KeyHasher::new(&Secret::new([7; 32]));
         let of = |name: &'static str, value, key| {
             let headers = [(HeaderName::from_static(name), HeaderValue::from_static(value))];
-            session(&headers.into_iter().collect(), key, &hasher)
+            session(LastClient::default().labels(&headers.into_iter().collect()).session, key, &hasher)
         };
         let known = hasher.session("s-1");
         assert_eq!(known.len(), 16);

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use wire::envelope::{self, EnvelopeFamily};
 
 use crate::admit::authenticate::LastKey;
+use crate::admit::labels::LastClient;
 use crate::caller::Caller;
 use crate::exchange;
 use crate::inbox::{Message, WorkerHandle};
@@ -123,8 +124,8 @@ impl InProcessRequest {
     async fn serve(self, worker: Rc<Worker>) {
         let Self { request, insider, rehearsal, peer, mut reply } = self;
         let connection = worker.connections.detached_state();
-        let last_key = LastKey::default();
-        let caller = Rc::new(Caller { worker, connection, peer, last_key, insider, rehearsal });
+        let (last_key, last_client) = (LastKey::default(), LastClient::default());
+        let caller = Rc::new(Caller { worker, connection, peer, last_key, last_client, insider, rehearsal });
         let answering = exchange::respond(caller, request.map(Inbound::Inside));
         // Either arm may be dropped: if the receiver is gone, the answer is not needed; if the answer is ready, nothing
         // more is awaited.

@@ -45,6 +45,10 @@ pub(crate) struct AuthorizedRequest<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) access: &'a Arc<Access>,
     pub(crate) headers: &'a HeaderMap,
+    /// The field with the ID of the client's session.
+    pub(crate) session: Option<&'a HeaderValue>,
+    /// True if any header field is meant for the gateway.
+    pub(crate) has_own: bool,
     pub(crate) running: &'a Rc<RunningEntry>,
 }
 
@@ -53,7 +57,7 @@ pub(crate) async fn serve(
     authorized: AuthorizedRequest<'_>,
     incoming: Inbound,
 ) -> Result<Response<ResponseBody>, Fault> {
-    let (started, started_at_ms) = (Instant::now(), clock::unix_ms());
+    let (started, started_at_ms) = (Instant::now(), authorized.running.started_at_ms());
     let worker = authorized.exchange.worker();
     if !worker.usage.has_room() {
         return Err(answer::no_record());
@@ -161,9 +165,9 @@ impl AuthorizedRequest<'_> {
             stream: head.stream,
             dialect: self.dialect,
             input: &head.input,
-            tags: labels::tags(self.headers)?,
+            tags: if self.has_own { labels::tags(self.headers)? } else { None },
             end_user: labels::end_user(head.end_user.as_deref(), end_users, hasher),
-            session: labels::session(self.headers, head.affinity_key.as_deref(), hasher),
+            session: labels::session(self.session, head.affinity_key.as_deref(), hasher),
             body_bytes: body.bytes(),
             body_wait_us: body.waited_us,
             media: head.media.as_deref(),
@@ -218,7 +222,7 @@ pub(super) async fn read(
     if head.state.background {
         return Err(Fault::new(ErrorKind::UnsupportedField, BACKGROUND).param("background"));
     }
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
+    override_by_headers(&mut head, authorized);
     authorized.exchange.note_selector(&head.model);
     Ok((head, body))
 }
@@ -246,7 +250,7 @@ async fn read_form(
     .await?;
     authorized.exchange.note_body(&body);
     let mut head = Box::new(Head::of_form(scan.finish().map_err(of_form_fault)?));
-    override_by_headers(&mut head.affinity_key, &mut head.fallback_timeout_ms, authorized.headers);
+    override_by_headers(&mut head, authorized);
     authorized.exchange.note_selector(&head.model);
     Ok((head, body))
 }
@@ -257,10 +261,12 @@ fn of_form_fault(fault: FormFault) -> Fault {
 }
 
 /// Headers take precedence over the same fields in the body (FAIL-2).
-fn override_by_headers(affinity_key: &mut Option<String>, timeout_ms: &mut Option<u64>, headers: &HeaderMap) {
-    if !labels::has_own_fields(headers) {
+fn override_by_headers(head: &mut Head, authorized: AuthorizedRequest<'_>) {
+    if !authorized.has_own {
         return;
     }
+    let (affinity_key, timeout_ms) = (&mut head.affinity_key, &mut head.fallback_timeout_ms);
+    let headers = authorized.headers;
     if let Some(key) = headers.get(X_AFFINITY_KEY).and_then(|value| value.to_str().ok()) {
         *affinity_key = Some(key.to_owned());
     }

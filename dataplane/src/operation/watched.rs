@@ -8,7 +8,6 @@ use shared::clock;
 use shared::key_format::shown_part_of_presented;
 use shared::operation::Operation;
 
-use crate::admit::labels;
 use crate::caller::Exchange;
 use crate::operation::error_response::ReportedError;
 use crate::relay::ResponseBody;
@@ -34,7 +33,7 @@ pub(crate) fn report(exchange: &Exchange, parts: &Parts, answer: &Response<Respo
     watch.report(WatchedRequest {
         at_ms: clock::unix_ms(),
         address: exchange.caller.peer.ip(),
-        client: labels::client(&parts.headers),
+        client: exchange.caller.last_client.labels(&parts.headers).client,
         method: parts.method.as_str().into(),
         path: shortened(parts.uri.path(), WatchedRequest::PATH_CHARS_MAX),
         status,

@@ -127,15 +127,15 @@ impl UpstreamRequest<'_> {
     fn headers(&self, origin: &Origin, signature: Fields) -> HeaderMap {
         let mut headers =
             self.provider.request_head.get_or_init(|| common_fields(&self.provider, origin)).clone();
-        let own = [(CONTENT_TYPE, self.content_type), (ACCEPT, self.accept), (X_REQUEST_ID, self.request_id)];
-        for (name, value) in own {
-            if !self.is_fixed(&name) {
-                headers.insert(name, value.clone());
+        // One pass over the fields is cheaper than a look-up of each of these.
+        for (name, value) in &mut headers {
+            if let Some(own) = self.own_value(name)
+                && !self.is_fixed(name)
+            {
+                *value = own;
             }
         }
-        if self.has_body() {
-            headers.insert(CONTENT_LENGTH, self.body_bytes().into());
-        } else {
+        if !self.has_body() {
             headers.remove(CONTENT_LENGTH);
             if !self.is_fixed(&CONTENT_TYPE) {
                 headers.remove(CONTENT_TYPE);
@@ -147,6 +147,17 @@ impl UpstreamRequest<'_> {
         }
         headers.extend(signature);
         headers
+    }
+
+    /// Returns the value of a field that depends on the request.
+    fn own_value(&self, name: &HeaderName) -> Option<HeaderValue> {
+        match *name {
+            CONTENT_TYPE => Some(self.content_type.clone()),
+            ACCEPT => Some(self.accept.clone()),
+            CONTENT_LENGTH => Some(self.body_bytes().into()),
+            _ if *name == X_REQUEST_ID => Some(self.request_id.clone()),
+            _ => None,
+        }
     }
 
     /// Returns the fields that sign the request; none if its provider instance signs no requests.
@@ -254,15 +265,13 @@ fn takes_version(provider: &ProviderInstance) -> bool {
 
 /// Returns the client's headers that are forwarded upstream in `dialect`.
 pub(crate) fn forwarded(dialect: Dialect, headers: &HeaderMap) -> Vec<(HeaderName, HeaderValue)> {
-    if dialect == Dialect::Responses {
-        // One pass over the fields is cheaper than a lookup of each name.
-        let allowed = headers.iter().filter(|(name, _)| is_allowed_in_responses(name.as_str()));
-        return allowed.map(|(name, value)| (name.clone(), value.clone())).collect();
-    }
-    let all = |name: &'static HeaderName| {
-        headers.get_all(name).iter().map(move |value| (name.clone(), value.clone()))
+    // One pass over the fields is cheaper than a look-up of each name.
+    let is_forwarded = |name: &HeaderName| match dialect {
+        Dialect::Responses => is_allowed_in_responses(name.as_str()),
+        _ => allowed(dialect).contains(name),
     };
-    allowed(dialect).iter().flat_map(all).collect()
+    let fields = headers.iter().filter(|(name, _)| is_forwarded(name));
+    fields.map(|(name, value)| (name.clone(), value.clone())).collect()
 }
 
 /// The allow-list of Responses: `openai-beta`, and the headers in which Codex describes a turn.
