@@ -136,9 +136,11 @@ fn read_whole(body: &[u8]) -> WholeAnswer {
     scan.finish()
 }
 
-/// Returns the last finish reason.
+/// Returns the last finish reason. Few bytes follow it in most answers.
 fn last_finish(answer: &[u8]) -> Option<Finish> {
-    let name = places(&FINISH, answer).last()?;
+    let near = answer.len().saturating_sub(FINISH_TAIL_BYTES);
+    let in_tail = places(&FINISH, answer.get(near..)?).last().map(|at| near.wrapping_add(at));
+    let name = in_tail.or_else(|| places(&FINISH, answer).last())?;
     let value = answer.get(name.checked_add(FINISH_NAME.len())?..)?.trim_ascii_start().strip_prefix(b"\"")?;
     let word = value.get(..WORD_BYTES_MAX).unwrap_or(value);
     finish(word.get(..memchr::memchr(b'"', word)?)?)
@@ -147,6 +149,8 @@ fn last_finish(answer: &[u8]) -> Option<Finish> {
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FINISH_NAME));
 /// In a string its quotes would be escaped.
 const FINISH_NAME: &[u8] = br#""finish_reason":"#;
+/// The length of the part before the usage that usually contains the finish reason.
+const FINISH_TAIL_BYTES: usize = 128;
 /// The length up to which a finish reason is read.
 const WORD_BYTES_MAX: usize = 64;
 
