@@ -2998,7 +2998,7 @@ export type Target = {
   provider: string;
 };
 
-/** What was measured at the targets of a query. */
+/** The times, errors and results of attempts at the targets of a query, and the changes of their circuits. */
 export type Telemetry = {
   /** The bounds of the buckets of all distributions. */
   bounds_us: TelemetryBounds;
@@ -3032,7 +3032,7 @@ export type TelemetryBounds = {
   head: number[];
 };
 
-/** What was measured of the exchanges that ended in a point. */
+/** The times, errors and results of attempts of the exchanges that ended in a point. */
 export type TelemetryPoint = {
   /** Those that were not completed, by kind of error; by outcome (`cancelled`, `cut`) if they have none. */
   errors: Record<string, number>;

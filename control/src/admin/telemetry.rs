@@ -1,4 +1,5 @@
-//! `GET /admin/api/telemetry`: what was measured at targets by minute, from `telemetry.db`, and changes of circuits.
+//! `GET /admin/api/telemetry`: times, errors and results of attempts at targets by minute, from `telemetry.db`, and changes of
+//! circuits.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,7 @@ fn question(query: &mut Query) -> Result<TargetQuestion, ApiError> {
     Ok(TargetQuestion { time_ms: start_ms..end_ms, step_ms, filter, changes_max: CHANGES_MAX + 1 })
 }
 
-/// What was measured at the targets of a query.
+/// The times, errors and results of attempts at the targets of a query, and the changes of their circuits.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Telemetry"))]
@@ -107,7 +108,7 @@ struct TelemetryBounds {
     gateway: &'static [u64],
 }
 
-/// What was measured of the exchanges that ended in a point.
+/// The times, errors and results of attempts of the exchanges that ended in a point.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct TelemetryPoint {

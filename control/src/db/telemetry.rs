@@ -117,7 +117,7 @@ impl TelemetryDb {
         self.db.prepare_cached(FIND)?.query_row([request_id], |row| row.get(0)).optional()
     }
 
-    /// Stores what was measured at targets, and changes of their circuits.
+    /// Stores figures of targets by minute, and changes of their circuits.
     pub(crate) fn keep_targets(
         &mut self,
         minutes: &[TargetMinuteRow],

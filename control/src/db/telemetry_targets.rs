@@ -5,7 +5,7 @@ use std::ops::{ControlFlow, Range};
 
 use rusqlite::{Connection, named_params, params};
 
-/// What was measured at a target in a minute.
+/// The figures of a target in a minute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TargetMinuteRow {
     /// Minutes since the Unix epoch.

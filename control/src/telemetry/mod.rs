@@ -1,4 +1,4 @@
-//! The thread that owns `telemetry.db` (STATE-1): it stores what was measured at targets, by minute, changes of circuits,
+//! The thread that owns `telemetry.db` (STATE-1): it stores the figures of targets by minute, changes of circuits,
 //! and captured exchanges (CFG-7).
 //!
 //! A captured exchange is collected in memory by the data plane and handed over when its last part is dropped. A worker never
@@ -116,7 +116,7 @@ impl Telemetry {
         found.await.ok()?
     }
 
-    /// Returns what was measured at targets; `None` if the database cannot be read.
+    /// Returns the figures of targets; `None` if the database cannot be read.
     pub(crate) async fn measured(&self, question: TargetQuestion) -> Option<TargetFigures> {
         let (reply, found) = oneshot::channel();
         self.orders.try_send(TelemetryOrder::Measured(Box::new(question), reply)).ok()?;
@@ -249,7 +249,7 @@ impl TelemetryKeeper {
         self.targets.stored(batch, is_stored);
     }
 
-    /// Returns what was measured at targets, as far as it can be read in [`READING_TIME`].
+    /// Returns the figures of targets, as far as it can be read in [`READING_TIME`].
     fn measured(&mut self, question: &TargetQuestion) -> Option<TargetFigures> {
         // The database is opened first.
         self.with_db(|_| Ok(()))?;

@@ -15,7 +15,7 @@ use crate::db::telemetry_targets::{CircuitChange, MINUTE_MS, TargetFilter, Targe
 use crate::usage::metrics::OTHER;
 use crate::usage::minutes::{MinuteSums, TargetMinutes, TargetSums};
 
-/// What is measured at targets and not stored yet.
+/// The figures of targets by minute and the changes of circuits that are not stored yet.
 #[derive(Debug)]
 pub(crate) struct TargetWatch {
     minutes: Arc<TargetMinutes>,
@@ -28,14 +28,14 @@ pub(crate) struct TargetWatch {
     rests_until: Option<Instant>,
 }
 
-/// What one transaction stores.
+/// The minutes and changes of circuits of one transaction.
 pub(super) struct TargetBatch {
     sums: MinuteSums,
     pub(super) rows: Vec<TargetMinuteRow>,
     pub(super) changes: Vec<CircuitChange>,
 }
 
-/// A query for what was measured at targets.
+/// A query for figures of targets.
 #[derive(Clone, Debug)]
 pub(crate) struct TargetQuestion {
     /// Whole steps, in milliseconds since the Unix epoch.
@@ -104,9 +104,7 @@ impl TargetWatch {
             self.changes.splice(..0, batch.changes);
             self.rests_until = Some(Instant::now() + PAUSE);
             if !self.is_failing {
-                tracing::warn!(
-                    "telemetry.db cannot be written; what was measured at targets waits in memory"
-                );
+                tracing::warn!("telemetry.db cannot be written; the figures of targets wait in memory");
             }
         } else if self.is_failing {
             tracing::info!("telemetry.db is written again");
