@@ -49,6 +49,7 @@ mod series;
 mod session;
 mod setup;
 mod state;
+mod steps;
 mod stream;
 mod telemetry;
 mod trials;

@@ -11,6 +11,7 @@ use shared::port::Body;
 
 use super::query::{Query, choose};
 use super::requests::{FILTERS, filter};
+use super::steps::{SteppedTime, Steps};
 use super::usage::names_of_group;
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::names::Labels;
@@ -30,7 +31,7 @@ pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Bo
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
     let group_by = group_by(&mut query)?;
-    let step = query.choice("step", STEPS)?;
+    let step = STEPS.chosen(&mut query)?;
     let question = question(filter(&call, &mut query)?, step, group_by)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
@@ -65,7 +66,7 @@ fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
     Ok(columns)
 }
 
-/// Determines the time and the step of a series. Both ends of the time are extended to whole steps.
+/// Determines the time of a series and its steps.
 fn question(
     filter: RequestFilter,
     step: Option<u64>,
@@ -73,50 +74,10 @@ fn question(
 ) -> Result<SeriesQuestion, ApiError> {
     let to_ms = filter.to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     let from_ms = filter.from_ms.unwrap_or_else(|| {
-        to_ms.saturating_sub(step.map_or(TIME_DEFAULT_MS, |step| step.saturating_mul(POINTS_DEFAULT * 1_000)))
+        to_ms.saturating_sub(step.map_or(TIME_DEFAULT_MS, |step| step.saturating_mul(POINTS_DEFAULT)))
     });
-    if from_ms > to_ms {
-        return Err(ApiError::parameter("from", "from must not be after to."));
-    }
-    let fits = |step: u64| points(from_ms, to_ms, step) <= most();
-    let fitting = STEPS.iter().map(|(_, step)| *step).find(|step| fits(*step));
-    let step = step.or(fitting).unwrap_or(DAY);
-    if !fits(step) {
-        return Err(too_many_points(points(from_ms, to_ms, step), step, fitting));
-    }
-    let step_ms = step.saturating_mul(1_000);
-    let from_ms = from_ms - from_ms % step_ms;
-    let to_ms = to_ms.div_ceil(step_ms).saturating_mul(step_ms).max(from_ms + step_ms);
+    let SteppedTime { from_ms, to_ms, step_ms } = STEPS.divide(from_ms, to_ms, step)?;
     Ok(SeriesQuestion { from_ms, to_ms, step_ms, group_by, filter })
-}
-
-/// Returns the number of points of a time.
-fn points(from_ms: u64, to_ms: u64, step: u64) -> u64 {
-    let step_ms = step.saturating_mul(1_000).max(1);
-    to_ms.div_ceil(step_ms).saturating_sub(from_ms / step_ms)
-}
-
-/// Returns the maximum number of points. The time may cut the first and the last one.
-fn most() -> u64 {
-    u64::try_from(POINTS_MAX).unwrap_or(u64::MAX)
-}
-
-fn too_many_points(points: u64, step: u64, fitting: Option<u64>) -> ApiError {
-    match fitting {
-        Some(fitting) => ApiError::parameter(
-            "step",
-            format!(
-                "step={step} divides this time into {points} points, and at most {POINTS_MAX} are returned; use \
-                 step={fitting} or a shorter time."
-            ),
-        ),
-        None => ApiError::parameter(
-            "from",
-            format!(
-                "The time has {points} days, and at most {POINTS_MAX} points are returned; use a later from."
-            ),
-        ),
-    }
 }
 
 /// The names that belong to the ids of a group.
@@ -252,9 +213,11 @@ impl SeriesPoints {
     }
 }
 
-/// The lengths of a point, in seconds.
-const STEPS: &[(&str, u64)] = &[("1", 1), ("10", 10), ("60", 60), ("3600", 3_600), ("86400", DAY)];
-const DAY: u64 = 86_400;
+const STEPS: Steps = Steps {
+    parameter: "step",
+    lengths: &[("1", 1_000), ("10", 10_000), ("60", 60_000), ("3600", 3_600_000), ("86400", 86_400_000)],
+    most: POINTS_MAX,
+};
 /// The length of a series without `from` and `step`.
 const TIME_DEFAULT_MS: u64 = 3_600_000;
 /// The number of points of a series without `from`.

@@ -10,6 +10,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::query::Query;
+use super::steps::{SteppedTime, Steps};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::telemetry_targets::{CircuitChange, TargetFilter};
 use crate::telemetry::{TargetFigures, TargetQuestion};
@@ -35,37 +36,16 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&TelemetryAnswer::of(&question, found))
 }
 
-/// Determines the time and the length of a bucket. Both ends of the time are extended to whole buckets.
+/// Determines the targets, the time and its buckets.
 fn question(query: &mut Query) -> Result<TargetQuestion, ApiError> {
     let filter = TargetFilter { provider: query.text("provider"), model: query.text("model") };
     let (from_ms, to_ms) = query.span()?;
     let to_ms = to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     let from_ms = from_ms.unwrap_or_else(|| to_ms.saturating_sub(TIME_DEFAULT_MS));
-    if from_ms > to_ms {
-        return Err(ApiError::parameter("from", "from must not be after to."));
-    }
-    let wanted = query.choice("bucket", BUCKETS)?;
-    let points = |step_ms: u64| to_ms.div_ceil(step_ms).saturating_sub(from_ms / step_ms);
-    let fitting = BUCKETS.iter().find(|(_, step_ms)| points(*step_ms) <= POINTS_MAX);
-    let step_ms = match (wanted, fitting) {
-        (Some(step_ms), _) if points(step_ms) <= POINTS_MAX => step_ms,
-        (None, Some((_, step_ms))) => *step_ms,
-        (Some(_), Some((name, _))) => {
-            let message =
-                format!("At most {POINTS_MAX} points are returned; use bucket={name} or a shorter time.");
-            return Err(ApiError::parameter("bucket", message));
-        }
-        (_, None) => {
-            return Err(ApiError::parameter(
-                "from",
-                format!("At most {POINTS_MAX} days are returned; use a later from."),
-            ));
-        }
-    };
-    let start_ms = from_ms - from_ms % step_ms;
-    let end_ms = to_ms.div_ceil(step_ms).saturating_mul(step_ms).max(start_ms + step_ms);
+    let bucket = BUCKETS.chosen(query)?;
+    let SteppedTime { from_ms, to_ms, step_ms } = BUCKETS.divide(from_ms, to_ms, bucket)?;
     // One more than is returned, so that the answer tells that there are more.
-    Ok(TargetQuestion { time_ms: start_ms..end_ms, step_ms, filter, changes_max: CHANGES_MAX + 1 })
+    Ok(TargetQuestion { time_ms: from_ms..to_ms, step_ms, filter, changes_max: CHANGES_MAX + 1 })
 }
 
 /// The times, errors and results of attempts at the targets of a query, and the changes of their circuits.
@@ -259,13 +239,14 @@ impl ShownCircuitChange {
     }
 }
 
-/// The lengths of a point in seconds, and in milliseconds.
-const BUCKETS: &[(&str, u64)] =
-    &[("60", 60_000), ("300", 300_000), ("3600", 3_600_000), ("86400", 86_400_000)];
+const BUCKETS: Steps = Steps {
+    parameter: "bucket",
+    lengths: &[("60", 60_000), ("300", 300_000), ("3600", 3_600_000), ("86400", 86_400_000)],
+    // Six hours of minutes, and 14 days of hours.
+    most: 361,
+};
 /// The length of the time without `from`.
 const TIME_DEFAULT_MS: u64 = 3_600_000;
-/// The maximum number of points: six hours of minutes, and 14 days of hours. The time may cut the first and the last one.
-const POINTS_MAX: u64 = 361;
 /// The maximum number of targets in an answer.
 const TARGETS_MAX: usize = 100;
 /// The maximum number of changes of circuits in an answer.

@@ -160,7 +160,7 @@ struct GroupTally<'a> {
 impl<'a> GroupTally<'a> {
     fn new(question: &'a SeriesQuestion, wanted: Option<HashSet<GroupKey>>) -> Self {
         let points = question.to_ms.saturating_sub(question.from_ms) / question.step_ms.max(1);
-        let points = usize::try_from(points).unwrap_or(usize::MAX).min(POINTS_MAX);
+        let points = usize::try_from(points.min(POINTS_MAX)).unwrap_or(usize::MAX);
         let mut groups = HashMap::new();
         if question.group_by.is_empty() {
             groups.insert(GroupKey::default(), vec![PeriodFigures::default(); points]);
@@ -257,7 +257,7 @@ impl<'a> GroupSizes<'a> {
 
 /// The maximum number of points of a series: an hour in steps of ten seconds, where both ends cut a point. Charts of the
 /// console have room for as many.
-pub(crate) const POINTS_MAX: usize = 361;
+pub(crate) const POINTS_MAX: u64 = 361;
 /// The maximum number of groups that are returned.
 pub(crate) const GROUPS_MAX: usize = 50;
 /// The maximum number of groups among which the largest can be found.
