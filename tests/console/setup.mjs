@@ -8,6 +8,7 @@ import { axe, settled, sideways } from "./browser.mjs";
 import { arrived, press, tabTo, type } from "./by_keyboard.mjs";
 import { Gateway } from "./gateway.mjs";
 import { runSnippet } from "./sdk.mjs";
+import { Upstream } from "./upstream.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
@@ -134,6 +135,35 @@ export const setupChecks = {
     assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
     await page.getByRole("region", { name: "Check" }).getByText("got its first answer in").waitFor();
     await page.getByRole("region", { name: "Check" }).getByText("Streamed, no").waitFor();
+  },
+
+  async the_check_waits_for_the_end_of_a_long_answer({ gateway, browser }) {
+    const upstream = new Upstream();
+    await upstream.start();
+    let end;
+    upstream.behaviour.patient = { end: new Promise((resolve) => (end = resolve)) };
+    await gateway.api("POST", "providers", { id: "patient", type: "compatible", base_url: `${upstream.origin}/patient/v1`, api_key: "sk-of-a-test", models: ["m"] });
+    const { id } = await gateway.api("POST", "projects", { name: "patient" });
+    const made = await gateway.api("POST", "keys", { name: "patient", project: id });
+    const page = await browser.signedIn(gateway.key, `/setup?step=client&key=${made.id}`);
+    const check = page.getByRole("region", { name: "Check" });
+    await check.getByText("Waiting for the first request with this key…").waitFor();
+    await settled(page);
+    await page.clock.install();
+    const asked = [];
+    page.on("request", (request) => /requests\/req_/.test(request.url()) && asked.push(request.url()));
+    const answered = gateway.chat(made.key, "patient/m", "hi", true);
+    await check.getByText("The answer has begun.").waitFor();
+    const before = asked.length;
+    await page.clock.runFor(60_000);
+    assert.equal(asked.length, before, "the record is not read before it can be there");
+    end();
+    assert.equal(await answered, 200);
+    await check.getByText("got its first answer in").waitFor();
+    await check.getByText("Streamed, yes").waitFor();
+    await browser.leave();
+    await gateway.api("DELETE", "providers/patient");
+    upstream.stop();
   },
 
   /** M-228. */

@@ -15,7 +15,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 export class Upstream {
   /**
    * Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and
-   * the `tokens` it reports. Both times vary by up to `jitter`, a share of them.
+   * the `tokens` it reports. Both times vary by up to `jitter`, a share of them. The last event of a stream waits for `end`, a promise.
    */
   behaviour = {};
 
@@ -35,7 +35,7 @@ export class Upstream {
     const chunks = [];
     for await (const chunk of request) chunks.push(chunk);
     const [, provider] = request.url.split("/");
-    const { status = 200, delay = 0, pace = 0, jitter = 0, tokens = {}, models = [] } = this.behaviour[provider] ?? {};
+    const { status = 200, delay = 0, pace = 0, jitter = 0, tokens = {}, models = [], end } = this.behaviour[provider] ?? {};
     await pause(varied(delay, jitter));
     if (request.method === "GET") return json(response, 200, { object: "list", data: models.map((id) => ({ id, object: "model", type: "model" })) });
     if (status !== 200) return json(response, status, { error: { type: "overloaded_error", message: "The engine is overloaded." } });
@@ -50,6 +50,7 @@ export class Upstream {
     const isLong = asked.includes(LONG);
     const told = isLong ? Array.from({ length: LONG_ROUNDS }, () => events.slice(2, -3)).flat() : [];
     for (const event of [...(isLong ? events.slice(0, 2) : events), ...told, ...(isLong ? events.slice(-3) : [])]) {
+      if (event === events.at(-1)) await end;
       if (pace) await pause(isLong ? LONG_PACE : varied(pace, jitter));
       if (response.destroyed) return;
       response.write(event);

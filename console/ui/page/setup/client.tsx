@@ -51,18 +51,19 @@ type CheckProps = { of: Key; endpoints: string[]; onAnswer: (said: string) => vo
 
 /** Waits for a request with the key and says how far it came. */
 function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
-  const { seen, isLate } = useSeen(of.id);
+  const { seen, isRunning, isLate } = useSeen(of.id);
   const [record, setRecord] = useState<FullRecord | null>(null);
   const answered = seen !== null && seen.status < 400;
+  useEffect(() => setRecord(null), [seen]);
+  // The record is stored when the answer has ended, which may take minutes.
   useEffect(() => {
-    setRecord(null);
-    if (!seen) return;
+    if (!seen || isRunning) return;
     let isOver = false;
     void recordOf(seen.request_id, () => isOver).then((found) => !isOver && setRecord(found));
     return () => {
       isOver = true;
     };
-  }, [seen]);
+  }, [seen, isRunning]);
   const name = clientName(record?.client ?? seen?.client) ?? "A client";
   const said = answered && record ? `${name} got its first answer in ${duration(record.first_content_us ?? record.duration_us)}.` : "";
   useEffect(() => {
@@ -92,6 +93,7 @@ function CheckCard({ of, endpoints, onAnswer }: CheckProps) {
             {isLoopback(location.hostname) && "The gateway listens on 127.0.0.1 only."}
           </p>
         )}
+        {answered && isRunning && <p class="muted">The answer has begun.</p>}
         {trouble && (
           <p class="wrap bad">
             {trouble.text}{" "}
@@ -129,7 +131,7 @@ async function recordOf(id: string, isOver: () => boolean): Promise<FullRecord |
 }
 
 /** The request that matters: the last one that was answered, else the newest; and whether none has come for long. */
-function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
+function useSeen(key: string): { seen: Seen | null; isRunning: boolean; isLate: boolean } {
   const live = useLive(key);
   const [earlier, setEarlier] = useState<Seen | null>(null);
   const [isLate, setLate] = useState(false);
@@ -146,7 +148,7 @@ function useSeen(key: string): { seen: Seen | null; isLate: boolean } {
   }, [key]);
   const all = live.seen.value;
   const seen = useMemo(() => all.findLast(({ status }) => status < 400) ?? earlier ?? all.at(-1) ?? null, [all, earlier]);
-  return { seen, isLate };
+  return { seen, isRunning: seen !== null && live.running.value.has(seen.request_id), isLate };
 }
 
 const seenOf = (record: FullRecord): Seen => ({
