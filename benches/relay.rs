@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Resource, getrlimit, setrlimit};
 use support::proxy::{Kind, Proxy, RIG_CORE, pin};
 use support::report::{self, Rounds};
-use support::scenario::{self, Drive, Scenario};
+use support::scenario::{self, Sample, Scenario};
 use support::upstream::Upstream;
 use support::{floor, library, payload, soak};
 
@@ -102,16 +102,19 @@ async fn run(options: &Options) {
     let scenarios: Vec<Scenario> = scenario::all().into_iter().filter(|s| options.takes(s)).collect();
     let needed = |kind: &&Kind| scenarios.iter().any(|scenario| scenario.kinds.contains(kind));
     let kinds: Vec<Kind> = options.kinds.iter().filter(needed).copied().collect();
-    let proxies = start(&kinds, upstream.port).await;
     println!("key {} characters, model {}", payload::KEY.len(), payload::UPSTREAM_MODEL);
-    for proxy in &proxies {
+    for proxy in start(&kinds, upstream.port).await {
         let mib = proxy.resident_bytes() as f64 / f64::from(1 << 20);
         println!("idle memory of {}: {mib:.1} MiB", proxy.kind.name());
     }
     for scenario in &scenarios {
+        let mut kinds: Vec<Kind> =
+            kinds.iter().filter(|kind| scenario.kinds.contains(kind)).copied().collect();
         let mut rounds = Rounds::new();
         for _ in 0..options.rounds {
-            rounds.push(round(scenario, &proxies, &upstream, epoch, options).await);
+            rounds.push(round(scenario, &kinds, &upstream, epoch, options.quick).await);
+            // What comes first in a round finds another machine than what comes last.
+            kinds.reverse();
         }
         report::print(scenario, &rounds);
     }
@@ -124,27 +127,19 @@ async fn start(kinds: &[Kind], upstream_port: u16) -> Vec<Proxy> {
     proxies
 }
 
-/// Measures all proxies once, one after the other.
+/// Measures new processes of all kinds, one after the other. How a process lies in memory changes its CPU time by some per
+/// cent for as long as it lives, and allocators keep memory from earlier loads.
 async fn round(
     scenario: &Scenario,
-    proxies: &[Proxy],
+    kinds: &[Kind],
     upstream: &Upstream,
     epoch: Instant,
-    options: &Options,
-) -> Vec<(Kind, scenario::Sample)> {
+    quick: bool,
+) -> Vec<(Kind, Sample)> {
+    let proxies = start(kinds, upstream.port).await;
     let mut samples = Vec::new();
-    for proxy in proxies {
-        if !scenario.kinds.contains(&proxy.kind) {
-            continue;
-        }
-        let sample = if matches!(scenario.drive, Drive::Idle(_)) {
-            // Memory is measured in a fresh process, because allocators keep memory from earlier loads.
-            let fresh = start(&[proxy.kind], upstream.port).await;
-            scenario.measure(&fresh[0], upstream, epoch, options.quick).await
-        } else {
-            scenario.measure(proxy, upstream, epoch, options.quick).await
-        };
-        samples.push((proxy.kind, sample));
+    for proxy in &proxies {
+        samples.push((proxy.kind, scenario.measure(proxy, upstream, epoch, quick).await));
     }
     samples
 }

@@ -57,9 +57,10 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         print_threads(&samples);
     }
     for kind in Kind::VARIANTS {
-        let ratio = median_ratio(rounds, kind, Kind::Llmgw, |sample| sample.cpu_us);
-        if ratio.is_finite() {
-            println!("  {} to llmgw: {ratio:.3} x CPU", kind.name());
+        let ratios = ratios(rounds, kind, Kind::Llmgw, |sample| sample.cpu_us);
+        if let Some((least, most)) = interval(&ratios) {
+            let ratio = median(ratios);
+            println!("  {} to llmgw: {ratio:.3} x CPU (95 %: {least:.3} to {most:.3})", kind.name());
         }
     }
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
@@ -94,16 +95,31 @@ fn in_round(round: &[(Kind, Sample)], kind: Kind) -> Option<&Sample> {
 }
 
 fn median_ratio(rounds: &Rounds, kind: Kind, other: Kind, field: fn(&Sample) -> f64) -> f64 {
+    median(ratios(rounds, kind, other, field))
+}
+
+fn ratios(rounds: &Rounds, kind: Kind, other: Kind, field: fn(&Sample) -> f64) -> Vec<f64> {
     paired(rounds, kind, other, |mine, theirs| field(mine) / field(theirs))
 }
 
 fn median_difference(rounds: &Rounds, kind: Kind, other: Kind, field: fn(&Sample) -> f64) -> f64 {
-    paired(rounds, kind, other, |mine, theirs| field(mine) - field(theirs))
+    median(paired(rounds, kind, other, |mine, theirs| field(mine) - field(theirs)))
 }
 
-fn paired(rounds: &Rounds, kind: Kind, other: Kind, compare: impl Fn(&Sample, &Sample) -> f64) -> f64 {
+fn paired(rounds: &Rounds, kind: Kind, other: Kind, compare: impl Fn(&Sample, &Sample) -> f64) -> Vec<f64> {
     let pairs = rounds.iter().filter_map(|round| Some((in_round(round, kind)?, in_round(round, other)?)));
-    median(pairs.map(|(mine, theirs)| compare(mine, theirs)).collect())
+    pairs.map(|(mine, theirs)| compare(mine, theirs)).collect()
+}
+
+/// Returns the interval that holds the median of what was sampled with a probability of 95 %: the two values that are
+/// 0.98 roots of their number away from the middle (the normal approximation of the sign test).
+fn interval(values: &[f64]) -> Option<(f64, f64)> {
+    let mut sorted = values.to_vec();
+    sorted.retain(|value| value.is_finite());
+    sorted.sort_by(f64::total_cmp);
+    let from_the_end =
+        (sorted.len() as f64 / 2.0 - 0.98 * (sorted.len() as f64).sqrt()).floor().max(0.0) as usize;
+    Some((*sorted.get(from_the_end)?, *sorted.iter().nth_back(from_the_end)?))
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -128,6 +128,7 @@ pub(crate) fn all() -> Vec<Scenario> {
     ]
 }
 
+const WARM_UP: Duration = Duration::from_millis(250);
 const USUAL: &[Kind] =
     &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw, Kind::Live, Kind::Otlp, Kind::Capture];
 const GROWTH: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Few, Kind::Many];
@@ -153,10 +154,7 @@ impl Scenario {
             epoch,
             tally: RefCell::new(Tally::default()),
         });
-        if let Drive::Closed(connections) = self.drive {
-            load.closed(connections, time / 8).await;
-            load.tally.take();
-        }
+        self.warm_up(&load).await;
         let idle_bytes = proxy.resident_bytes();
         let cpu_before = settled_cpu_time(proxy).await;
         let threads_before = proxy.threads();
@@ -172,6 +170,18 @@ impl Scenario {
             added.into_iter().map(|(name, time)| (name, ratio(time.as_secs_f64() * 1e6, units))).collect();
         let sample = self.sample(&tally, cpu, elapsed, (idle_bytes, peak_bytes, streams));
         Sample { faults: sample.faults + upstream.take_faults(), threads_us, ..sample }
+    }
+
+    /// Brings a new process to the state that it has under load; nothing, if its memory or its first connections are
+    /// measured.
+    async fn warm_up(&self, load: &Rc<Load>) {
+        match self.drive {
+            Drive::Closed(connections) => load.closed(connections, WARM_UP).await,
+            Drive::Open(per_second) => load.open(per_second, WARM_UP).await,
+            Drive::Streams(connections, _) => load.streams(connections, 1, Duration::ZERO).await,
+            Drive::Fresh(_) | Drive::Idle(_) => return,
+        }
+        load.tally.take();
     }
 
     async fn run(&self, load: &Rc<Load>, time: Duration, quick: bool) {
