@@ -110,16 +110,18 @@ function follow(event: MouseEvent): void {
 export function startRouter(): void {
   history.scrollRestoration = "manual";
   place.value = read();
-  addEventListener("popstate", () => {
-    place.value = read();
-    restoreScroll();
-  });
   // A browser may drop what a page keeps while it is left, so the position is kept after each scroll as well: once the page
   // rests, because each change of the history costs the browser milliseconds.
   let resting = 0;
   addEventListener("scrollend", () => {
     clearTimeout(resting);
     resting = setTimeout(keepScroll, REST_MS);
+  });
+  addEventListener("popstate", () => {
+    // The position of the page that is left is not the one of the entry that is entered.
+    clearTimeout(resting);
+    place.value = read();
+    restoreScroll();
   });
   addEventListener("pagehide", keepScroll);
   document.addEventListener("click", follow);
