@@ -18,7 +18,7 @@ use shared::usage::{Gaps, TokenCounts, Units};
 
 pub(crate) use self::trace::STEP_MESSAGE;
 pub use self::trace::{RecordStep, Trace};
-use self::trace::{STEP_TEXTS, StepLayout};
+use self::trace::{STEP_NAMES, STEP_TEXTS, StepLayout};
 use crate::varint;
 
 /// One exchange, borrowed from its encoded bytes.
@@ -201,7 +201,7 @@ impl<'a> Record<'a> {
 #[derive(Debug, Default)]
 pub struct LastNames<'a> {
     record: LastTexts<'a, FIRST_NAMES>,
-    step: LastTexts<'a, 3>,
+    step: LastTexts<'a, STEP_NAMES>,
 }
 
 #[derive(Debug)]

@@ -31,7 +31,8 @@ pub struct RecordStep<'a> {
 }
 
 /// The texts of a step: provider, model and result.
-pub(super) type StepNames<'a> = [&'a str; 3];
+pub(super) type StepNames<'a> = [&'a str; STEP_NAMES];
+pub(super) const STEP_NAMES: usize = 3;
 
 /// The encoding of a record's steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
