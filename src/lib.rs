@@ -103,9 +103,11 @@ impl Gateway {
         let mut signals = Signals::catch().map_err(StartError::System)?;
         // Fails harmlessly if an earlier start in this process has installed the provider.
         rustls::crypto::ring::default_provider().install_default().ok();
+        let (publisher, reader) = shared::snapshot::channel();
         let traces = config.otlp.traces.as_ref().map(|traces| {
             let OtlpTraces { sampler, propagates, exchanges_max, .. } = traces;
-            Arc::new(RequestTraces::new(*sampler, *propagates, *exchanges_max))
+            let encoder = control::span_encoder(reader.clone());
+            Arc::new(RequestTraces::new(*sampler, *propagates, *exchanges_max, encoder))
         });
         let settings = Settings { traces: traces.clone(), ..settings(&config)? };
         let upstream_tls = upstream_tls(&config)?;
@@ -122,7 +124,6 @@ impl Gateway {
         }
         let workers = config.server.workers.max(1);
         let usage_logs = (0..workers).map(|_| state.usage_log()).collect::<Result<Vec<_>, _>>()?;
-        let (publisher, reader) = shared::snapshot::channel();
         let dataplane = dataplane::new(dataplane::Params {
             settings,
             build: BUILD,

@@ -65,5 +65,6 @@ pub use offline::{
     ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, import_credentials,
     rekey, rollback,
 };
+pub use otlp::span_encoder;
 pub use service::{Control, Params, start};
 pub use state::{OpenParams, State, UsageStore};

@@ -6,7 +6,7 @@ use std::num::{NonZeroU64, NonZeroU128};
 use std::sync::Arc;
 
 use http::{HeaderMap, HeaderValue};
-use shared::request_traces::{RequestTraces, TracedRefusal, TracedRequest};
+use shared::request_traces::{RequestTraces, TracedRefusal};
 use shared::trace_context::{ClientContext, RequestSpan, SpanId, TraceId, traceparent};
 
 /// Begins the spans of one worker's requests.
@@ -20,8 +20,17 @@ pub(crate) struct RequestSpans {
 /// The trace headers of one request to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceHeaders {
-    pub(crate) parent: HeaderValue,
+    trace: TraceId,
+    span: SpanId,
+    is_sampled: bool,
     pub(crate) state: Option<HeaderValue>,
+}
+
+impl TraceHeaders {
+    /// Returns the `traceparent`.
+    pub(crate) fn parent(&self) -> Option<HeaderValue> {
+        traceparent(self.trace, self.span, self.is_sampled)
+    }
 }
 
 impl RequestSpans {
@@ -41,25 +50,25 @@ impl RequestSpans {
         Some(Box::new(RequestSpan { trace, span: self.span(), parent, is_sampled, state }))
     }
 
-    /// Hands a refused request over for export, if its span is sampled. `refusal` gets the span.
+    /// Leaves the span of a refused request for export, if it is sampled. `refusal` gets the span.
     pub(crate) fn refused(&self, headers: &HeaderMap, refusal: impl FnOnce(RequestSpan) -> TracedRefusal) {
         if let Some(span) = self.begin(headers).filter(|span| span.is_sampled) {
-            self.traces.finished(TracedRequest::Refusal(Box::new(refusal(*span))));
+            self.traces.refusal(&refusal(*span));
         }
     }
 
     /// Returns the headers of the attempt at this place of the route trace. A request without a span gets a trace that is not
     /// recorded, so that the upstream does not record one of its own.
     pub(crate) fn headers(&self, request: Option<&RequestSpan>, place: usize) -> Option<TraceHeaders> {
-        let (parent, state) = match request {
-            _ if !self.traces.propagates => return None,
-            Some(request) => {
-                let parent = traceparent(request.trace, request.attempt(place), request.is_sampled);
-                (parent, request.state.clone())
-            }
-            None => (traceparent(self.trace(), self.span(), false), None),
-        };
-        Some(TraceHeaders { parent: parent?, state })
+        self.traces.propagates.then(|| match request {
+            Some(request) => TraceHeaders {
+                trace: request.trace,
+                span: request.attempt(place),
+                is_sampled: request.is_sampled,
+                state: request.state.clone(),
+            },
+            None => TraceHeaders { trace: self.trace(), span: self.span(), is_sampled: false, state: None },
+        })
     }
 
     fn trace(&self) -> TraceId {

@@ -1,6 +1,7 @@
-//! The tracing of requests: the sampler, and the queue in which the data plane leaves finished requests for the control
-//! service to export. No worker waits for the queue.
+//! The tracing of requests: the sampler, and the queue in which the data plane leaves the encoded spans of finished requests
+//! for the control service to export. No worker waits for the queue.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Mutex, PoisonError};
@@ -16,31 +17,42 @@ pub struct RequestTraces {
     pub sampler: Sampler,
     /// True if the trace context of clients is continued, and upstreams may receive it.
     pub propagates: bool,
-    queue: SyncSender<TracedRequest>,
-    queued: Mutex<Receiver<TracedRequest>>,
+    encoder: Box<dyn SpanEncoder>,
+    queue: SyncSender<Queued>,
+    queued: Mutex<Receiver<Queued>>,
     dropped: AtomicU64,
+    /// Requests in the queue, and the most of them.
+    requests: AtomicUsize,
+    requests_max: usize,
     /// Refusals in the queue, and the most of them: anyone can cause them, so they leave room for exchanges.
     refusals: AtomicUsize,
     refusals_max: usize,
 }
 
-/// A finished request that is to be exported.
-#[derive(Debug)]
-pub enum TracedRequest {
-    /// A request that reached routing.
-    Exchange(TracedExchange),
-    /// A request that was refused before.
-    Refusal(Box<TracedRefusal>),
+/// Encodes the spans of finished requests. A worker encodes them, while their facts are in its cache: the memory of its
+/// events stays its own, and what waits for the export is small.
+pub trait SpanEncoder: fmt::Debug + Send + Sync {
+    /// Encodes the span of an exchange and one for each of its attempts.
+    fn exchange(&self, span: &RequestSpan, event: &UsageEvent) -> EncodedSpans;
+
+    /// Encodes the span of a refused request.
+    fn refusal(&self, refusal: &TracedRefusal) -> EncodedSpans;
 }
 
-impl TracedRequest {
-    /// Returns the number of its spans.
-    fn spans(&self) -> u64 {
-        match self {
-            Self::Exchange(exchange) => exchange.spans(),
-            Self::Refusal(_) => 1,
-        }
-    }
+/// Spans in the format of their export. Those of several requests are appended to each other.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedSpans {
+    /// The encoded spans.
+    pub bytes: Vec<u8>,
+    /// The number of spans.
+    pub count: u64,
+}
+
+/// The spans of one finished request.
+#[derive(Debug)]
+struct Queued {
+    spans: EncodedSpans,
+    is_refusal: bool,
 }
 
 /// A request that was refused before routing. It has no record.
@@ -64,63 +76,72 @@ pub struct TracedRefusal {
     pub request_id: Box<str>,
 }
 
-/// A finished exchange that is to be exported.
-#[derive(Debug)]
-pub struct TracedExchange {
-    /// The span of the request.
-    pub span: Box<RequestSpan>,
-    /// The record of the exchange.
-    pub event: Box<UsageEvent>,
-}
-
-impl TracedExchange {
-    /// Returns the number of its spans: one of the request, and one for each attempt.
-    fn spans(&self) -> u64 {
-        1 + self.event.trace.iter().filter(|step| step.result.is_attempt()).count() as u64
-    }
-}
-
 impl RequestTraces {
     /// Creates the tracing with room for `requests_max` finished requests.
-    pub fn new(sampler: Sampler, propagates: bool, requests_max: usize) -> Self {
+    pub fn new(
+        sampler: Sampler,
+        propagates: bool,
+        requests_max: usize,
+        encoder: Box<dyn SpanEncoder>,
+    ) -> Self {
         let (queue, queued) = sync_channel(requests_max);
         Self {
             sampler,
             propagates,
+            encoder,
             queue,
             queued: Mutex::new(queued),
             dropped: AtomicU64::new(0),
+            requests: AtomicUsize::new(0),
+            requests_max,
             refusals: AtomicUsize::new(0),
             refusals_max: requests_max.div_ceil(REFUSALS_SHARE),
         }
     }
 
-    /// Queues a request. It is dropped and counted if the queue is full, or full of refusals.
-    pub fn finished(&self, request: TracedRequest) {
-        if let TracedRequest::Refusal(_) = request
-            && self.refusals.fetch_add(1, Ordering::Relaxed) >= self.refusals_max
-        {
+    /// Queues the spans of an exchange. They are dropped and counted if the queue is full.
+    pub fn exchange(&self, span: &RequestSpan, event: &UsageEvent) {
+        if enters(&self.requests, self.requests_max) {
+            self.send(Queued { spans: self.encoder.exchange(span, event), is_refusal: false });
+        } else {
+            let attempts = event.trace.iter().filter(|step| step.result.is_attempt()).count();
+            self.dropped.fetch_add(1 + attempts as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Queues the span of a refused request. It is dropped and counted if the queue is full, or full of refusals.
+    pub fn refusal(&self, refusal: &TracedRefusal) {
+        if !enters(&self.refusals, self.refusals_max) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        } else if !enters(&self.requests, self.requests_max) {
             self.refusals.fetch_sub(1, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
+        } else {
+            self.send(Queued { spans: self.encoder.refusal(refusal), is_refusal: true });
         }
-        if let Err(TrySendError::Full(request) | TrySendError::Disconnected(request)) =
-            self.queue.try_send(request)
+    }
+
+    /// Queues spans for which a place has been taken.
+    fn send(&self, queued: Queued) {
+        if let Err(TrySendError::Full(queued) | TrySendError::Disconnected(queued)) =
+            self.queue.try_send(queued)
         {
-            self.left(&request);
-            self.dropped.fetch_add(request.spans(), Ordering::Relaxed);
+            self.left(&queued);
+            self.dropped.fetch_add(queued.spans.count, Ordering::Relaxed);
         }
     }
 
-    /// Takes the oldest request.
-    pub fn take(&self) -> Option<TracedRequest> {
-        let taken = self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok();
-        taken.inspect(|request| self.left(request))
+    /// Takes the spans of the request that has waited longest.
+    pub fn take(&self) -> Option<EncodedSpans> {
+        let taken = self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()?;
+        self.left(&taken);
+        Some(taken.spans)
     }
 
-    /// Notes that a request is not in the queue any more.
-    fn left(&self, request: &TracedRequest) {
-        if let TracedRequest::Refusal(_) = request {
+    /// Frees the place of a request that is not in the queue any more.
+    fn left(&self, queued: &Queued) {
+        self.requests.fetch_sub(1, Ordering::Relaxed);
+        if queued.is_refusal {
             self.refusals.fetch_sub(1, Ordering::Relaxed);
         }
     }
@@ -129,6 +150,15 @@ impl RequestTraces {
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
+}
+
+/// Takes a place among `max`. Returns false if all are taken.
+fn enters(taken: &AtomicUsize, max: usize) -> bool {
+    let is_free = taken.fetch_add(1, Ordering::Relaxed) < max;
+    if !is_free {
+        taken.fetch_sub(1, Ordering::Relaxed);
+    }
+    is_free
 }
 
 /// Decides which requests are traced.
@@ -181,9 +211,23 @@ mod tests {
         TraceId(NonZeroU128::new(1 << 100 | u128::from(number)).unwrap())
     }
 
-    fn refusal() -> TracedRequest {
+    /// Encodes each span as nothing.
+    #[derive(Debug)]
+    struct Counting;
+
+    impl SpanEncoder for Counting {
+        fn exchange(&self, _: &RequestSpan, _: &UsageEvent) -> EncodedSpans {
+            EncodedSpans { bytes: Vec::new(), count: 1 }
+        }
+
+        fn refusal(&self, _: &TracedRefusal) -> EncodedSpans {
+            EncodedSpans { bytes: Vec::new(), count: 1 }
+        }
+    }
+
+    fn refusal() -> TracedRefusal {
         let (trace, span) = (trace(1), SpanId(NonZeroU64::MIN));
-        TracedRequest::Refusal(Box::new(TracedRefusal {
+        TracedRefusal {
             span: RequestSpan { trace, span, parent: None, is_sampled: true, state: None },
             started_at_ms: 0,
             duration_us: 0,
@@ -192,19 +236,19 @@ mod tests {
             status: 401,
             error: ErrorKind::InvalidKey,
             request_id: "r".into(),
-        }))
+        }
     }
 
     #[test]
     fn refusals_fill_a_quarter_of_the_queue_at_most() {
-        let traces = RequestTraces::new(Sampler::new(0, true), true, 16);
+        let traces = RequestTraces::new(Sampler::new(0, true), true, 16, Box::new(Counting));
         for _ in 0..10 {
-            traces.finished(refusal());
+            traces.refusal(&refusal());
         }
         assert_eq!(traces.dropped(), 6);
         assert!(traces.take().is_some());
         for _ in 0..2 {
-            traces.finished(refusal());
+            traces.refusal(&refusal());
         }
         assert_eq!(traces.dropped(), 7, "one place was free");
         assert_eq!(std::iter::from_fn(|| traces.take()).count(), 4);

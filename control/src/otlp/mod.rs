@@ -1,5 +1,5 @@
 //! Exports telemetry by OTLP over HTTP: the spans of finished requests, and the metrics of exchanges. Requests never wait for
-//! it: workers leave finished requests in a bounded queue, and the exporter runs on the control thread.
+//! it: workers leave the encoded spans of finished requests in a bounded queue, and the exporter runs on the control thread.
 
 mod fields;
 mod message;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use shared::build::BuildIdentity;
 use shared::port::HttpClient;
-use shared::request_traces::RequestTraces;
+use shared::request_traces::{RequestTraces, SpanEncoder};
 use shared::snapshot::SnapshotReader;
 
 pub(crate) use self::status::{OtlpStatus, SignalStatus};
@@ -26,6 +26,11 @@ use self::status::END_TIME_MAX;
 use crate::config::Otlp;
 use crate::usage::metrics::ExchangeMetrics;
 use crate::vault::random;
+
+/// Returns the encoder of the spans that are exported.
+pub fn span_encoder(snapshot: SnapshotReader) -> Box<dyn SpanEncoder> {
+    Box::new(spans::Encoder { snapshot })
+}
 
 /// Parameters of [`Exporter::new`].
 #[derive(Debug)]

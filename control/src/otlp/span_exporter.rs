@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use prost::Message as _;
-use shared::request_traces::RequestTraces;
+use shared::request_traces::{EncodedSpans, RequestTraces};
 use tokio::time::Instant;
 
+use super::fields::Fields;
 use super::post::{PostFailure, post};
-use super::spans::SpanBatch;
 use super::{Exporting, scope};
 use crate::config::OtlpTraces;
 use crate::vault::random;
@@ -25,7 +25,7 @@ pub(super) struct SpanExporter {
     /// The encoded resource and scope of every batch.
     source: (Vec<u8>, Vec<u8>),
     /// The spans of the next batch.
-    gathered: SpanBatch,
+    gathered: EncodedSpans,
     /// The batch that is being delivered.
     sending: Option<Batch>,
     /// Failures since the last success.
@@ -47,7 +47,7 @@ impl SpanExporter {
             settings,
             queue,
             source,
-            gathered: SpanBatch::default(),
+            gathered: EncodedSpans::default(),
             sending: None,
             failures: 0,
         }
@@ -59,6 +59,7 @@ impl SpanExporter {
         let mut due = Instant::now() + delay;
         loop {
             self.deliver().await;
+            let gathered_before = self.gathered.count;
             let is_full = self.gather();
             let is_due = Instant::now() >= due;
             if is_due {
@@ -68,7 +69,8 @@ impl SpanExporter {
                 self.sending = self.batch();
             }
             if !is_full {
-                tokio::time::sleep(LOOK.min(delay)).await;
+                let pause = if self.gathered.count > gathered_before { LOOK_AGAIN } else { LOOK };
+                tokio::time::sleep(pause.min(delay)).await;
             }
         }
     }
@@ -92,10 +94,10 @@ impl SpanExporter {
 
     /// Takes requests from the queue. Returns true if there are enough for a batch.
     fn gather(&mut self) -> bool {
-        let snapshot = self.exporting.snapshot.load();
-        while self.gathered.count() < self.settings.batch_max {
-            let Some(request) = self.queue.take() else { return false };
-            self.gathered.add(&request, &snapshot);
+        while self.gathered.count < self.settings.batch_max {
+            let Some(spans) = self.queue.take() else { return false };
+            self.gathered.bytes.extend_from_slice(&spans.bytes);
+            self.gathered.count += spans.count;
         }
         true
     }
@@ -104,8 +106,8 @@ impl SpanExporter {
     fn batch(&mut self) -> Option<Batch> {
         let gathered = std::mem::take(&mut self.gathered);
         let (resource, scope) = &self.source;
-        let (body, spans) = (gathered.export(resource, scope), gathered.count());
-        (spans > 0).then_some(Batch { body, spans, tries: 0 })
+        let body = || message(&gathered.bytes, resource, scope);
+        (gathered.count > 0).then(|| Batch { body: body(), spans: gathered.count, tries: 0 })
     }
 
     /// Delivers the current batch, or gives it up.
@@ -144,6 +146,22 @@ impl SpanExporter {
     }
 }
 
+/// Returns the message `ExportTraceServiceRequest` with encoded spans, for the encoded resource and scope.
+fn message(spans: &[u8], resource: &[u8], scope: &[u8]) -> Bytes {
+    let mut head = Vec::new();
+    let mut fields = Fields::new(&mut head);
+    fields.bytes(1, resource);
+    let mut scope_field = Vec::new();
+    Fields::new(&mut scope_field).bytes(1, scope);
+    fields.begin_message(2, scope_field.len() + spans.len());
+    head.extend(scope_field);
+    let mut body = Vec::with_capacity(head.len() + spans.len() + HEAD_BYTES_MAX);
+    Fields::new(&mut body).begin_message(1, head.len() + spans.len());
+    body.extend(head);
+    body.extend_from_slice(spans);
+    body.into()
+}
+
 /// Returns the pause after a number of failures: with full jitter, and at least what the collector asked for.
 fn pause(failures: u32, asked_ms: u64) -> Duration {
     let bytes: [u8; 2] = random().unwrap_or([u8::MAX; 2]);
@@ -153,10 +171,14 @@ fn pause(failures: u32, asked_ms: u64) -> Duration {
     Duration::from_millis(pause_ms.unwrap_or(PAUSE_MS_FIRST))
 }
 
-/// The interval at which the queue is read.
+/// The interval at which the queue is read while it is empty.
 const LOOK: Duration = Duration::from_millis(200);
+/// The interval while it is not: what waits for less time is still in the cache of the workers, which write and free it.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A batch is given up after this many tries.
 const TRIES_MAX: u32 = 8;
 const PAUSE_MS_FIRST: u64 = 1_000;
 /// The longest pause of our own is 16 s.
 const DOUBLINGS_MAX: u32 = 5;
+/// The maximum length of the key and the length of a message.
+const HEAD_BYTES_MAX: usize = 11;

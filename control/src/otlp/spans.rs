@@ -5,71 +5,51 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use records::names;
-use shared::request_traces::{TracedExchange, TracedRefusal, TracedRequest};
+use shared::request_traces::{EncodedSpans, SpanEncoder, TracedRefusal};
 use shared::routing::{InstanceReach, ProviderInstance};
-use shared::snapshot::Snapshot;
+use shared::snapshot::SnapshotReader;
 use shared::trace_context::{RequestSpan, SpanId};
 use shared::usage::{Outcome, Provenance, StepResult, TokenCounts, TraceStep, UsageEvent};
 
 use super::fields::{Attributes, Fields};
 
-/// Spans that are exported together. They are encoded when they are added.
-#[derive(Debug, Default)]
-pub(super) struct SpanBatch {
-    /// The fields `spans` of `ScopeSpans`.
-    encoded: Vec<u8>,
-    count: u64,
+/// Encodes spans as the fields `spans` of `ScopeSpans`.
+#[derive(Debug)]
+pub(super) struct Encoder {
+    /// Has the addresses of the providers, which records lack.
+    pub(super) snapshot: SnapshotReader,
 }
 
-impl SpanBatch {
-    /// Returns the number of spans.
-    pub(super) fn count(&self) -> u64 {
-        self.count
+impl SpanEncoder for Encoder {
+    fn exchange(&self, span: &RequestSpan, event: &UsageEvent) -> EncodedSpans {
+        let snapshot = self.snapshot.load();
+        encoded(|fields| {
+            fields.message(scope_spans::SPANS, |fields| request_span(fields, span, event));
+            let attempts = event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt());
+            let written = attempts.map(|(place, step)| {
+                let found = snapshot.providers.binary_search_by(|instance| instance.id.cmp(&step.provider));
+                let provider = found.ok().and_then(|at| snapshot.providers.get(at));
+                let attempt = AttemptSpan { span, event, place, step, provider: provider.map(AsRef::as_ref) };
+                fields.message(scope_spans::SPANS, |fields| attempt.write(fields));
+            });
+            1 + written.count() as u64
+        })
     }
 
-    /// Adds the spans of a request. The snapshot has the addresses of the providers, which records lack.
-    pub(super) fn add(&mut self, request: &TracedRequest, snapshot: &Snapshot) {
-        match request {
-            TracedRequest::Exchange(exchange) => self.add_exchange(exchange, snapshot),
-            TracedRequest::Refusal(refusal) => {
-                Fields::new(&mut self.encoded)
-                    .message(scope_spans::SPANS, |fields| refused_span(fields, refusal));
-                self.count += 1;
-            }
-        }
+    fn refusal(&self, refusal: &TracedRefusal) -> EncodedSpans {
+        encoded(|fields| {
+            fields.message(scope_spans::SPANS, |fields| refused_span(fields, refusal));
+            1
+        })
     }
+}
 
-    fn add_exchange(&mut self, exchange: &TracedExchange, snapshot: &Snapshot) {
-        let TracedExchange { span, event } = exchange;
-        let mut fields = Fields::new(&mut self.encoded);
-        fields.message(scope_spans::SPANS, |fields| request_span(fields, span, event));
-        self.count += 1;
-        for (place, step) in event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt()) {
-            let found = snapshot.providers.binary_search_by(|instance| instance.id.cmp(&step.provider));
-            let provider = found.ok().and_then(|at| snapshot.providers.get(at));
-            let attempt = AttemptSpan { span, event, place, step, provider: provider.map(AsRef::as_ref) };
-            fields.message(scope_spans::SPANS, |fields| attempt.write(fields));
-            self.count += 1;
-        }
-    }
-
-    /// Returns the message `ExportTraceServiceRequest` with the spans, for the encoded resource and scope.
-    pub(super) fn export(&self, resource: &[u8], scope: &[u8]) -> Bytes {
-        let mut head = Vec::new();
-        let mut fields = Fields::new(&mut head);
-        fields.bytes(1, resource);
-        let mut scope_field = Vec::new();
-        Fields::new(&mut scope_field).bytes(1, scope);
-        fields.begin_message(2, scope_field.len() + self.encoded.len());
-        head.extend(scope_field);
-        let mut body = Vec::with_capacity(head.len() + self.encoded.len() + HEAD_BYTES_MAX);
-        Fields::new(&mut body).begin_message(1, head.len() + self.encoded.len());
-        body.extend(head);
-        body.extend_from_slice(&self.encoded);
-        body.into()
-    }
+/// Returns the spans that `write` writes and counts.
+fn encoded(write: impl FnOnce(&mut Fields<'_>) -> u64) -> EncodedSpans {
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    let count = write(&mut Fields::new(&mut bytes));
+    EncodedSpans { bytes, count }
 }
 
 /// The fields of `Span`.
@@ -397,5 +377,5 @@ const STATUS_ERROR: u64 = 2;
 /// The flag of a span that states if its parent is in another process, and the flag of one whose parent is.
 const PARENT_IS_KNOWN: u32 = 0x100;
 const PARENT_IS_REMOTE: u32 = 0x200;
-/// The maximum length of the key and the length of a message.
-const HEAD_BYTES_MAX: usize = 11;
+/// The spans of most requests are shorter.
+const USUAL_BYTES: usize = 1_536;

@@ -83,6 +83,7 @@ fn instance(
             .chain(provider.headers.iter().cloned())
             .collect(),
         request_head: OnceLock::new(),
+        traced_request_head: OnceLock::new(),
         renew,
         signer,
         identity,

@@ -324,7 +324,7 @@ impl Record {
         if let Some(note) = self.note.take().filter(|_| is_recorded) {
             self.recorder.strike(note);
         }
-        self.recorder.export(self.span.take(), event);
+        self.recorder.export(self.span.as_deref(), &event);
         Closed { cost_nano_usd, is_recorded }
     }
 

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use shared::request_traces::{RequestTraces, TracedExchange, TracedRequest};
+use shared::request_traces::RequestTraces;
 use shared::trace_context::RequestSpan;
 use shared::usage::{Note, UsageEvent, UsageLog};
 
@@ -38,10 +38,10 @@ impl UsageRecorder {
         self.log.borrow_mut().append(event)
     }
 
-    /// Hands a recorded exchange over for export, if its span is sampled.
-    pub(super) fn export(&self, span: Option<Box<RequestSpan>>, event: Box<UsageEvent>) {
+    /// Leaves the spans of a recorded exchange for export, if they are sampled.
+    pub(super) fn export(&self, span: Option<&RequestSpan>, event: &UsageEvent) {
         if let (Some(traces), Some(span)) = (&self.traces, span.filter(|span| span.is_sampled)) {
-            traces.finished(TracedRequest::Exchange(TracedExchange { span, event }));
+            traces.exchange(span, event);
         }
     }
 
