@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::hash::{BuildHasher as _, RandomState};
 
 use http::HeaderValue;
+use shared::hex;
 
 /// Generates the request ids of one worker: the first half differs between workers and processes, the second half within a worker.
 #[derive(Debug)]
@@ -26,26 +27,10 @@ impl RequestIds {
         let mut text = [0_u8; 36];
         let (prefix, digits) = text.split_at_mut(4);
         prefix.copy_from_slice(b"req_");
-        let halves = [self.worker, number].map(u64::to_be_bytes);
-        for (byte, pair) in halves.as_flattened().iter().zip(digits.as_chunks_mut::<2>().0) {
-            *pair = HEX.get(usize::from(*byte)).copied().unwrap_or_default();
-        }
+        hex::write([self.worker, number].map(u64::to_be_bytes).as_flattened(), digits);
         HeaderValue::from_bytes(&text).unwrap_or_else(|_| HeaderValue::from_static("req_"))
     }
 }
-
-/// The two hexadecimal digits of each byte value.
-#[expect(clippy::indexing_slicing, reason = "a wrong index fails the build")]
-static HEX: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        pairs[byte] = [DIGITS[byte / 16], DIGITS[byte % 16]];
-        byte += 1;
-    }
-    pairs
-};
 
 /// 2^64 divided by the golden ratio, so that consecutive ids differ in all digits.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;

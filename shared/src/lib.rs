@@ -13,6 +13,7 @@ pub mod build;
 pub mod clock;
 pub mod error_kind;
 pub mod health;
+pub mod hex;
 pub mod id;
 pub mod key_format;
 pub mod key_hash;

@@ -7,6 +7,8 @@ use std::num::{NonZeroU64, NonZeroU128};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use crate::hex;
+
 /// The header with the trace and the calling span.
 pub const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// The header with vendors' additions to it.
@@ -79,26 +81,17 @@ impl RequestSpan {
     }
 }
 
-/// Returns the `traceparent` for a call that `span` makes. Each request upstream gets one, and a formatted number of 128
-/// bits costs far more than its digits.
+/// Returns the `traceparent` for a call that `span` makes.
 pub fn traceparent(trace: TraceId, span: SpanId, is_sampled: bool) -> Option<HeaderValue> {
     let mut text = [b'-'; PARENT_BYTES];
     let (version, rest) = text.split_first_chunk_mut::<3>()?;
     let (trace_digits, rest) = rest.split_first_chunk_mut::<33>()?;
     let (span_digits, flags) = rest.split_first_chunk_mut::<17>()?;
-    write_hex(&[0], version);
-    write_hex(&trace.0.get().to_be_bytes(), trace_digits);
-    write_hex(&span.0.get().to_be_bytes(), span_digits);
-    write_hex(&[u8::from(is_sampled)], flags);
+    hex::write(&[0], version);
+    hex::write(&trace.0.get().to_be_bytes(), trace_digits);
+    hex::write(&span.0.get().to_be_bytes(), span_digits);
+    hex::write(&[u8::from(is_sampled)], flags);
     HeaderValue::from_bytes(&text).ok()
-}
-
-/// Writes two digits a byte to the begin of `text`.
-fn write_hex(bytes: &[u8], text: &mut [u8]) {
-    for (byte, digits) in bytes.iter().zip(text.chunks_exact_mut(2)) {
-        let digit = |value: u8| if value < 10 { b'0' + value } else { b'a' - 10 + value };
-        digits.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
-    }
 }
 
 /// Parses a `traceparent`. A later version may append fields, which are ignored.
