@@ -73,7 +73,6 @@ pub(crate) fn echo(id: &str, options: EchoOptions) -> ProviderInstance {
         reach: InstanceReach::Echo(options),
         headers: Vec::new(),
         request_head: OnceLock::new(),
-        traced_request_head: OnceLock::new(),
         credential: None,
         renew: None,
         signer: None,

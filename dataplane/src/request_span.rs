@@ -20,17 +20,8 @@ pub(crate) struct RequestSpans {
 /// The trace headers of one request to an upstream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TraceHeaders {
-    trace: TraceId,
-    span: SpanId,
-    is_sampled: bool,
+    pub(crate) parent: HeaderValue,
     pub(crate) state: Option<HeaderValue>,
-}
-
-impl TraceHeaders {
-    /// Returns the `traceparent`.
-    pub(crate) fn parent(&self) -> Option<HeaderValue> {
-        traceparent(self.trace, self.span, self.is_sampled)
-    }
 }
 
 impl RequestSpans {
@@ -60,15 +51,15 @@ impl RequestSpans {
     /// Returns the headers of the attempt at this place of the route trace. A request without a span gets a trace that is not
     /// recorded, so that the upstream does not record one of its own.
     pub(crate) fn headers(&self, request: Option<&RequestSpan>, place: usize) -> Option<TraceHeaders> {
-        self.traces.propagates.then(|| match request {
-            Some(request) => TraceHeaders {
-                trace: request.trace,
-                span: request.attempt(place),
-                is_sampled: request.is_sampled,
-                state: request.state.clone(),
-            },
-            None => TraceHeaders { trace: self.trace(), span: self.span(), is_sampled: false, state: None },
-        })
+        let (parent, state) = match request {
+            _ if !self.traces.propagates => return None,
+            Some(request) => {
+                let parent = traceparent(request.trace, request.attempt(place), request.is_sampled);
+                (parent, request.state.clone())
+            }
+            None => (traceparent(self.trace(), self.span(), false), None),
+        };
+        Some(TraceHeaders { parent: parent?, state })
     }
 
     fn trace(&self) -> TraceId {

@@ -37,8 +37,6 @@ pub struct ProviderInstance {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// The fields of every upstream request, which the data plane builds for the first one.
     pub request_head: OnceLock<HeaderMap>,
-    /// Same as `request_head`, for requests with trace headers.
-    pub traced_request_head: OnceLock<HeaderMap>,
     /// The credential, to be redacted from everything that the upstream returns.
     pub credential: Option<Secret<String>>,
     /// Requests a new access token, if the credential is an access token that the gateway obtains and renews.

@@ -59,7 +59,6 @@ impl SpanExporter {
         let mut due = Instant::now() + delay;
         loop {
             self.deliver().await;
-            let gathered_before = self.gathered.count;
             let is_full = self.gather();
             let is_due = Instant::now() >= due;
             if is_due {
@@ -69,8 +68,7 @@ impl SpanExporter {
                 self.sending = self.batch();
             }
             if !is_full {
-                let pause = if self.gathered.count > gathered_before { LOOK_AGAIN } else { LOOK };
-                tokio::time::sleep(pause.min(delay)).await;
+                tokio::time::sleep(LOOK.min(delay)).await;
             }
         }
     }
@@ -106,8 +104,11 @@ impl SpanExporter {
     fn batch(&mut self) -> Option<Batch> {
         let gathered = std::mem::take(&mut self.gathered);
         let (resource, scope) = &self.source;
-        let body = || message(&gathered.bytes, resource, scope);
-        (gathered.count > 0).then(|| Batch { body: body(), spans: gathered.count, tries: 0 })
+        (gathered.count > 0).then(|| Batch {
+            body: message(&gathered.bytes, resource, scope),
+            spans: gathered.count,
+            tries: 0,
+        })
     }
 
     /// Delivers the current batch, or gives it up.
@@ -171,10 +172,8 @@ fn pause(failures: u32, asked_ms: u64) -> Duration {
     Duration::from_millis(pause_ms.unwrap_or(PAUSE_MS_FIRST))
 }
 
-/// The interval at which the queue is read while it is empty.
+/// The interval at which the queue is read.
 const LOOK: Duration = Duration::from_millis(200);
-/// The interval while it is not: what waits for less time is still in the cache of the workers, which write and free it.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A batch is given up after this many tries.
 const TRIES_MAX: u32 = 8;
 const PAUSE_MS_FIRST: u64 = 1_000;

@@ -83,7 +83,6 @@ fn instance(
             .chain(provider.headers.iter().cloned())
             .collect(),
         request_head: OnceLock::new(),
-        traced_request_head: OnceLock::new(),
         renew,
         signer,
         identity,

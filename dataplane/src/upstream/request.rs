@@ -125,10 +125,8 @@ impl UpstreamRequest<'_> {
 
     /// Returns the header fields. Those of the provider instance take precedence over all others.
     fn headers(&self, origin: &Origin, signature: Fields) -> HeaderMap {
-        let Self { provider, trace, .. } = self;
-        let is_traced = trace.is_some();
-        let common = if is_traced { &provider.traced_request_head } else { &provider.request_head };
-        let mut headers = common.get_or_init(|| common_fields(provider, origin, is_traced)).clone();
+        let mut headers =
+            self.provider.request_head.get_or_init(|| common_fields(&self.provider, origin)).clone();
         // One pass over the fields is cheaper than a look-up of each of these.
         for (name, value) in &mut headers {
             if let Some(own) = self.own_value(name)
@@ -144,10 +142,8 @@ impl UpstreamRequest<'_> {
             }
         }
         self.forward(&mut headers);
-        if let Some(state) = trace.as_ref().and_then(|trace| trace.state.as_ref())
-            && !self.is_fixed(&TRACEPARENT)
-        {
-            headers.insert(TRACESTATE, state.clone());
+        if let Some(trace) = &self.trace {
+            self.trace(trace, &mut headers);
         }
         headers.extend(signature);
         headers
@@ -160,7 +156,6 @@ impl UpstreamRequest<'_> {
             ACCEPT => Some(self.accept.clone()),
             CONTENT_LENGTH => Some(self.body_bytes().into()),
             _ if *name == X_REQUEST_ID => Some(self.request_id.clone()),
-            _ if *name == TRACEPARENT => self.trace.as_ref()?.parent(),
             _ => None,
         }
     }
@@ -204,6 +199,16 @@ impl UpstreamRequest<'_> {
         }
     }
 
+    /// Adds the trace headers.
+    fn trace(&self, trace: &TraceHeaders, headers: &mut HeaderMap) {
+        if !self.is_fixed(&TRACEPARENT) {
+            headers.insert(TRACEPARENT, trace.parent.clone());
+            if let Some(state) = &trace.state {
+                headers.insert(TRACESTATE, state.clone());
+            }
+        }
+    }
+
     /// True if the provider instance sets this field.
     pub(super) fn is_fixed(&self, name: &HeaderName) -> bool {
         self.provider.headers.iter().any(|(own, _)| own == name)
@@ -230,16 +235,13 @@ impl UpstreamRequest<'_> {
 
 /// Returns the fields of every request to `provider`, `Host` first. The values of the fields that depend on the request
 /// are replaced in a copy, which costs less than to build the map.
-fn common_fields(provider: &ProviderInstance, origin: &Origin, is_traced: bool) -> HeaderMap {
+fn common_fields(provider: &ProviderInstance, origin: &Origin) -> HeaderMap {
     let mut headers = HeaderMap::new();
     if let Ok(host) = HeaderValue::from_str(origin.authority.as_str()) {
         headers.insert(HOST, host);
     }
     for name in [CONTENT_TYPE, ACCEPT, X_REQUEST_ID, CONTENT_LENGTH] {
         headers.insert(name, HeaderValue::from_static("0"));
-    }
-    if is_traced {
-        headers.insert(TRACEPARENT, HeaderValue::from_static("0"));
     }
     headers.insert(ACCEPT_ENCODING, IDENTITY.clone());
     headers.insert(USER_AGENT, AGENT.clone());

@@ -94,7 +94,6 @@ fn instance(provider: &Provider) -> ProviderInstance {
         reach: shared::routing::InstanceReach::Network(provider.origin.clone().unwrap()),
         headers: Vec::new(),
         request_head: OnceLock::new(),
-        traced_request_head: OnceLock::new(),
         credential: None,
         renew: None,
         signer: None,
