@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error_kind::ErrorKind;
@@ -18,10 +18,10 @@ pub struct RequestTraces {
     /// True if the trace context of clients is continued, and upstreams may receive it.
     pub propagates: bool,
     encoder: Box<dyn SpanEncoder>,
-    queue: SyncSender<Queued>,
+    queue: Sender<Queued>,
     queued: Mutex<Receiver<Queued>>,
     dropped: AtomicU64,
-    /// Requests in the queue, and the most of them.
+    /// Requests in the queue, and the most of them. They are counted here, because what finds no place is not encoded.
     requests: AtomicUsize,
     requests_max: usize,
     /// Refusals in the queue, and the most of them: anyone can cause them, so they leave room for exchanges.
@@ -84,7 +84,7 @@ impl RequestTraces {
         requests_max: usize,
         encoder: Box<dyn SpanEncoder>,
     ) -> Self {
-        let (queue, queued) = sync_channel(requests_max);
+        let (queue, queued) = channel();
         Self {
             sampler,
             propagates,
@@ -102,7 +102,7 @@ impl RequestTraces {
     /// Queues the spans of an exchange. They are dropped and counted if the queue is full.
     pub fn exchange(&self, span: &RequestSpan, event: &UsageEvent) {
         if enters(&self.requests, self.requests_max) {
-            self.send(Queued { spans: self.encoder.exchange(span, event), is_refusal: false });
+            self.queue(self.encoder.exchange(span, event), false);
         } else {
             let attempts = event.trace.iter().filter(|step| step.result.is_attempt()).count();
             self.dropped.fetch_add(1 + attempts as u64, Ordering::Relaxed);
@@ -117,33 +117,24 @@ impl RequestTraces {
             self.refusals.fetch_sub(1, Ordering::Relaxed);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         } else {
-            self.send(Queued { spans: self.encoder.refusal(refusal), is_refusal: true });
+            self.queue(self.encoder.refusal(refusal), true);
         }
     }
 
     /// Queues spans for which a place has been taken.
-    fn send(&self, queued: Queued) {
-        if let Err(TrySendError::Full(queued) | TrySendError::Disconnected(queued)) =
-            self.queue.try_send(queued)
-        {
-            self.left(&queued);
-            self.dropped.fetch_add(queued.spans.count, Ordering::Relaxed);
-        }
+    fn queue(&self, spans: EncodedSpans, is_refusal: bool) {
+        // The receiver is in this value, so it is there.
+        let _ = self.queue.send(Queued { spans, is_refusal });
     }
 
     /// Takes the spans of the request that has waited longest.
     pub fn take(&self) -> Option<EncodedSpans> {
         let taken = self.queued.lock().unwrap_or_else(PoisonError::into_inner).try_recv().ok()?;
-        self.left(&taken);
-        Some(taken.spans)
-    }
-
-    /// Frees the place of a request that is not in the queue any more.
-    fn left(&self, queued: &Queued) {
         self.requests.fetch_sub(1, Ordering::Relaxed);
-        if queued.is_refusal {
+        if taken.is_refusal {
             self.refusals.fetch_sub(1, Ordering::Relaxed);
         }
+        Some(taken.spans)
     }
 
     /// Returns the number of spans that were dropped because the queue was full.

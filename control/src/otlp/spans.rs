@@ -26,14 +26,15 @@ impl SpanEncoder for Encoder {
         let snapshot = self.snapshot.load();
         encoded(|fields| {
             fields.message(scope_spans::SPANS, |fields| request_span(fields, span, event));
-            let attempts = event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt());
-            let written = attempts.map(|(place, step)| {
+            let mut count = 1;
+            for (place, step) in event.trace.iter().enumerate().filter(|(_, step)| step.result.is_attempt()) {
                 let found = snapshot.providers.binary_search_by(|instance| instance.id.cmp(&step.provider));
                 let provider = found.ok().and_then(|at| snapshot.providers.get(at));
                 let attempt = AttemptSpan { span, event, place, step, provider: provider.map(AsRef::as_ref) };
                 fields.message(scope_spans::SPANS, |fields| attempt.write(fields));
-            });
-            1 + written.count() as u64
+                count += 1;
+            }
+            count
         })
     }
 
