@@ -111,7 +111,7 @@ fn paired(rounds: &Rounds, kind: Kind, other: Kind, compare: impl Fn(&Sample, &S
     pairs.map(|(mine, theirs)| compare(mine, theirs)).collect()
 }
 
-/// Returns the interval that holds the median of what was sampled with a probability of 95 %: the two values that are
+/// Returns the interval that holds the median of what was sampled with a probability of about 95 %: the two values that are
 /// 0.98 roots of their number away from the middle (the normal approximation of the sign test).
 fn interval(values: &[f64]) -> Option<(f64, f64)> {
     let mut sorted = values.to_vec();
