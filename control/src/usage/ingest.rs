@@ -318,7 +318,7 @@ impl Meter {
     /// Stores one batch in one transaction.
     fn store(&mut self) -> rusqlite::Result<Round> {
         let tx = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (from, mut ended, now_ms) = (self.usage.end(), self.recent.begin(), unix_ms());
+        let (from, mut ended, now_ms) = (self.usage.end(&tx)?, self.recent.begin(), unix_ms());
         let Self { usage, charges, .. } = self;
         let mut add = |record: &Record<'_>, trace: Trace<'_>, is_charged: bool| {
             usage.add(&tx, record, trace, now_ms)?;
@@ -345,8 +345,9 @@ impl Meter {
         }
         charges.store(&tx)?;
         let stored = usage.finish(&tx)?;
+        let to = usage.end(&tx)?;
         tx.commit()?;
-        self.recent.committed(from, self.usage.end(), ended);
+        self.recent.committed(from, to, ended);
         self.committed(stored, garbage);
         // Start the next round with another file.
         let files = self.tracked.len();

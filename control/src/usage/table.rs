@@ -5,7 +5,7 @@ use std::mem;
 
 use records::block::Block;
 use records::{Record, Trace};
-use rusqlite::{Connection, OptionalExtension as _};
+use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::metrics::ExchangeSums;
 use super::minutes::MinuteSums;
@@ -28,7 +28,7 @@ pub(crate) struct UsageTable {
     sums: GroupSums,
     /// The counts of the current transaction.
     counts: Stored,
-    /// The end of what was written; `None` if it is unknown.
+    /// The end of the table; `None` if it has not been read since the start or since a failure.
     end: Option<RowPlace>,
 }
 
@@ -103,7 +103,7 @@ impl UsageTable {
             Some(id) => id,
             None => *self.id.insert(next_id(tx)?),
         };
-        self.end = usize::try_from(block.exchanges).ok().map(|taken| RowPlace { id, taken });
+        self.end = Some(RowPlace { id, taken: block.exchanges });
         put(tx, id, block)
     }
 
@@ -112,9 +112,12 @@ impl UsageTable {
         mem::take(&mut self.sums)
     }
 
-    /// Returns the end of what was written; `None` if nothing was since the start or since a failure.
-    pub(crate) fn end(&self) -> Option<RowPlace> {
-        self.end
+    /// Returns the end of the table.
+    pub(crate) fn end(&mut self, db: &Connection) -> rusqlite::Result<RowPlace> {
+        match self.end {
+            Some(end) => Ok(end),
+            None => Ok(*self.end.insert(end_of_table(db)?)),
+        }
     }
 
     /// Closes the last row: the next exchange starts a new one.
@@ -133,6 +136,12 @@ impl UsageTable {
     }
 }
 
+/// Returns the end of the table: that of its last row.
+fn end_of_table(db: &Connection) -> rusqlite::Result<RowPlace> {
+    let place = |row: &Row<'_>| Ok(RowPlace { id: row.get("id")?, taken: row.get("exchanges")? });
+    Ok(db.query_row(LAST, [], place).optional()?.unwrap_or_default())
+}
+
 /// Returns an id that no row has and that no run of the request index covers.
 fn next_id(db: &Connection) -> rusqlite::Result<i64> {
     let last: Option<i64> = db.query_row(LAST, [], |row| row.get("id")).optional()?;
@@ -144,4 +153,4 @@ const ENOUGH: u32 = 64;
 /// Size in bytes at which a row is closed.
 const BYTES_MAX: usize = 256 << 10;
 
-const LAST: &str = "SELECT id FROM usage ORDER BY id DESC LIMIT 1";
+const LAST: &str = "SELECT id, exchanges FROM usage ORDER BY id DESC LIMIT 1";

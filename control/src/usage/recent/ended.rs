@@ -1,12 +1,13 @@
 //! The sums of exchanges by the time at which they ended.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use records::{Record, RecordName, Trace};
 
 use super::Share;
+use crate::usage::requests::attempts::Failover;
 use crate::usage::requests::exchange_end::ExchangeEnd;
-use crate::usage::series::figures::{PeriodFigures, attempts, lost_attempts};
+use crate::usage::series::figures::{Attempt, PeriodFigures, lost_attempts};
 
 /// Sums by the second in which the exchanges ended.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ pub(super) struct EndedSums {
 
 /// Shares by name. Names beyond [`NAMES_MAX`] are counted together.
 #[derive(Debug, Default)]
-pub(super) struct Shares(HashMap<Box<str>, Share>);
+pub(super) struct Shares(BTreeMap<Box<str>, Share>);
 
 impl EndedExchanges {
     /// Adds an exchange. One that claims to end later than `now_ms` ended now.
@@ -42,17 +43,21 @@ impl EndedExchanges {
 impl EndedSums {
     fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) {
         let end = ExchangeEnd::of(record, trace);
-        self.all.add_exchange(record, trace);
-        lost_attempts(record, trace).for_each(|(_, _, lost)| self.all.add_lost(&lost));
         if end != ExchangeEnd::Refused {
             let endpoint = record.name_if_any(RecordName::Endpoint);
             let name = endpoint.unwrap_or_else(|| record.name(RecordName::Selector));
             self.selectors.count(name, matches!(end, ExchangeEnd::Failed | ExchangeEnd::Cut));
         }
-        for attempt in attempts(record, trace) {
-            self.all.add_attempt(attempt.is_failure);
-            self.providers.count(attempt.provider, attempt.is_failure);
+        let mut failover = Failover::default();
+        for step in trace {
+            if failover.take(&step) {
+                let attempt = Attempt::of(record, &step);
+                self.all.add_attempt(attempt.is_failure);
+                self.providers.count(attempt.provider, attempt.is_failure);
+            }
         }
+        self.all.add_exchange(record, end, failover.failed_over);
+        lost_attempts(record, trace).for_each(|(_, _, lost)| self.all.add_lost(&lost));
     }
 
     /// Adds the sums of other exchanges.

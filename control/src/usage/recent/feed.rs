@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::ended::EndedExchanges;
 
 /// A place in the table: all exchanges of earlier rows, and the first ones of this row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RowPlace {
     pub(crate) id: i64,
-    pub(crate) taken: usize,
+    pub(crate) taken: u32,
 }
 
 /// The exchanges that one transaction stored.
@@ -54,16 +54,11 @@ impl RecentFeed {
         (self.followers.load(Ordering::Relaxed) > 0).then(EndedExchanges::default)
     }
 
-    /// Adds what a transaction stored between two places. `from` is `None` if the writer does not know it.
-    pub(crate) fn committed(
-        &self,
-        from: Option<RowPlace>,
-        to: Option<RowPlace>,
-        ended: Option<EndedExchanges>,
-    ) {
+    /// Adds what a transaction stored between two places.
+    pub(crate) fn committed(&self, from: RowPlace, to: RowPlace, ended: Option<EndedExchanges>) {
         let mut stored = self.lock();
-        stored.end = to.or(stored.end);
-        if let (Some(from), Some(to), Some(ended)) = (from, to, ended) {
+        stored.end = Some(to);
+        if let Some(ended) = ended {
             stored.batches.push_back(StoredBatch { from, to, ended });
         }
         if stored.batches.len() > BATCHES_MAX {

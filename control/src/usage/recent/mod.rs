@@ -155,7 +155,7 @@ impl RecentUsage {
     }
 
     /// Adds the exchanges of a row except the first `known`. Returns the number of exchanges in the row.
-    fn add_row(&mut self, row: &rusqlite::Row<'_>, known: usize, now_ms: u64) -> rusqlite::Result<usize> {
+    fn add_row(&mut self, row: &rusqlite::Row<'_>, known: u32, now_ms: u64) -> rusqlite::Result<u32> {
         let row = PackedRow::read(row)?;
         let mut ended = EndedExchanges::default();
         let mut count = 0;
@@ -387,13 +387,11 @@ mod tests {
             (0..count).for_each(|_| assert!(log.append(&ended(0, Outcome::Completed))));
             process.settle();
         };
-        // The first transaction of a process does not know where the table ends.
-        store(&mut process, 3);
         catch_up(&mut recent, &process, now_ms);
         let following = feed.follow();
-        let mut all = 3;
-        // Batches within a row, over its end at 64 exchanges, and several between two looks.
-        for counts in [&[1][..], &[5, 70], &[64], &[200, 1, 1], &[]] {
+        let mut all = 0;
+        // The first batch of a table, batches within a row, over its end at 64 exchanges, and several between two looks.
+        for counts in [&[3][..], &[1], &[5, 70], &[64], &[200, 1, 1], &[]] {
             counts.iter().for_each(|count| store(&mut process, *count));
             all += counts.iter().sum::<usize>();
             assert!(recent.follow(&feed, now_ms), "nothing is left to read after {all}");
@@ -416,6 +414,25 @@ mod tests {
         assert_eq!(recent.span(now_ms), read.span(now_ms));
         assert_eq!(recent.attempts(now_ms), read.attempts(now_ms));
         assert_eq!(recent.figures(now_ms).selectors, read.figures(now_ms).selectors);
+    }
+
+    #[test]
+    fn the_first_batch_of_a_process_follows_what_earlier_ones_stored() {
+        let home = TempDir::new().unwrap();
+        let now_ms = NOW + 1_000;
+        for stored in [0, 3, 6] {
+            let mut process = Process::start(home.path());
+            let mut log = process.journal.log().unwrap();
+            let feed = Arc::clone(process.meter.recent());
+            let mut recent = RecentUsage::default();
+            catch_up(&mut recent, &process, now_ms);
+            assert_eq!(recent.span(now_ms).requests, stored);
+            let _following = feed.follow();
+            (0..3).for_each(|_| assert!(log.append(&ended(0, Outcome::Completed))));
+            process.settle();
+            assert!(recent.follow(&feed, now_ms), "nothing is left to read after {stored}");
+            assert_eq!(recent.span(now_ms).requests, stored + 3);
+        }
     }
 
     #[test]

@@ -35,19 +35,15 @@ impl AttemptSummary {
     /// Returns the counts, without the results.
     fn counted(trace: Trace<'_>) -> Self {
         let mut summary = Self::default();
-        let (mut last_tried, mut gave_way) = (None, false);
+        let mut failover = Failover::default();
         for step in trace {
-            if was_tried(&step) {
-                let target = (step.provider, step.model);
-                summary.failed_over |= gave_way || last_tried.is_some_and(|last| last != target);
+            if failover.take(&step) {
                 summary.attempts += 1;
-                last_tried = Some(target);
             } else {
-                gave_way |= GIVES_WAY.into_iter().any(|result| result.name() == step.result);
                 summary.passed_over += 1;
             }
         }
-        summary
+        Self { failed_over: failover.failed_over, ..summary }
     }
 
     fn of(trace: Trace<'_>) -> Self {
@@ -91,6 +87,29 @@ impl AttemptFilter {
 /// True if the target of a step was tried. Results of later releases count as attempts.
 pub(crate) fn was_tried(step: &RecordStep<'_>) -> bool {
     StepResult::named(step.result).is_none_or(StepResult::is_attempt)
+}
+
+/// Finds [`AttemptSummary::failed_over`] while the steps of a trace are read.
+#[derive(Debug, Default)]
+pub(crate) struct Failover<'a> {
+    last_tried: Option<(&'a str, &'a str)>,
+    gave_way: bool,
+    pub(crate) failed_over: bool,
+}
+
+impl<'a> Failover<'a> {
+    /// Takes the next step. Returns true if the target was tried, and false if it was skipped.
+    pub(crate) fn take(&mut self, step: &RecordStep<'a>) -> bool {
+        let was_tried = was_tried(step);
+        if was_tried {
+            let target = (step.provider, step.model);
+            self.failed_over |= self.gave_way || self.last_tried.is_some_and(|last| last != target);
+            self.last_tried = Some(target);
+        } else {
+            self.gave_way |= GIVES_WAY.into_iter().any(|result| result.name() == step.result);
+        }
+        was_tried
+    }
 }
 
 /// Returns the number of each attempt among those at its target, from 1; `None` for skipped targets.

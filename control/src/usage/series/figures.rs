@@ -4,7 +4,7 @@ use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use shared::usage::Lost;
 
 use super::histogram::LatencyHistogram;
-use crate::usage::requests::attempts::{AttemptSummary, was_tried};
+use crate::usage::requests::attempts::was_tried;
 use crate::usage::requests::exchange_end::{ExchangeEnd, is_fault_of_client};
 use crate::usage::sums::UsageSums;
 
@@ -42,12 +42,12 @@ pub(crate) struct PeriodFigures {
 
 impl PeriodFigures {
     /// Adds an exchange without its attempts.
-    pub(crate) fn add_exchange(&mut self, record: &Record<'_>, trace: Trace<'_>) {
+    pub(crate) fn add_exchange(&mut self, record: &Record<'_>, end: ExchangeEnd, failed_over: bool) {
         self.requests += 1;
-        match ExchangeEnd::of(record, trace) {
+        match end {
             ExchangeEnd::Completed => {
                 self.completed += 1;
-                self.failed_over += u64::from(AttemptSummary::has_failed_over(trace));
+                self.failed_over += u64::from(failed_over);
                 self.duration.add(record.duration_us);
             }
             ExchangeEnd::Failed => self.failed += 1,
@@ -120,16 +120,21 @@ pub(crate) struct Attempt<'a> {
 
 /// Returns the attempts of an exchange, in order.
 pub(crate) fn attempts<'a>(record: &Record<'_>, trace: Trace<'a>) -> impl Iterator<Item = Attempt<'a>> {
-    let is_cut = record.name(RecordName::Outcome) == "cut";
-    trace.filter(was_tried).map(move |RecordStep { provider, model, result, status, .. }| {
+    trace.filter(was_tried).map(|step| Attempt::of(record, &step))
+}
+
+impl<'a> Attempt<'a> {
+    /// Returns the attempt of a step of the trace of `record` whose target was tried.
+    pub(crate) fn of(record: &Record<'_>, step: &RecordStep<'a>) -> Self {
+        let &RecordStep { provider, model, result, status, .. } = step;
         let is_failure = match result {
-            "served" => is_cut,
+            "served" => record.name(RecordName::Outcome) == "cut",
             "cancelled" => false,
             "status" => !status.is_some_and(is_fault_of_client),
             _ => true,
         };
-        Attempt { provider, model, is_failure }
-    })
+        Self { provider, model, is_failure }
+    }
 }
 
 /// Returns the consumption of the failed attempts of an exchange, each with its provider and model.

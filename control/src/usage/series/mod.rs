@@ -14,6 +14,8 @@ use self::figures::{PeriodFigures, attempts, lost_attempts};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
 use crate::usage::report::only_days_before;
+use crate::usage::requests::attempts::AttemptSummary;
+use crate::usage::requests::exchange_end::ExchangeEnd;
 use crate::usage::requests::{Column, RequestFilter};
 
 /// A query for a series.
@@ -170,7 +172,9 @@ impl<'a> GroupTally<'a> {
 
     /// Adds an exchange and its attempts. Returns false if there is no room for one of their groups.
     fn add(&mut self, record: &Record<'_>, trace: Trace<'_>) -> bool {
-        self.change(record, None, |figures| figures.add_exchange(record, trace));
+        let end = ExchangeEnd::of(record, trace);
+        let failed_over = AttemptSummary::has_failed_over(trace);
+        self.change(record, None, |figures| figures.add_exchange(record, end, failed_over));
         for attempt in attempts(record, trace) {
             let target = Some((attempt.provider, attempt.model));
             self.change(record, target, |figures| figures.add_attempt(attempt.is_failure));
