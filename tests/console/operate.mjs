@@ -49,6 +49,9 @@ export const operateChecks = {
     await page.waitForURL(/\/audit\/\d+$/);
     await page.getByRole("row", { name: "name audited audited anew" }).waitFor();
     assert.deepEqual(await axe(page), []);
+    await page.setViewportSize({ width: 390, height: 900 });
+    const [shown, whole] = await page.locator(".table-wrap").evaluate((place) => [place.clientWidth, place.scrollWidth]);
+    assert.equal(whole, shown, "a phone shows what was there before and after without scrolling");
     const record = new URL(page.url()).pathname.split("/").at(-1);
     await page.goto(`${browser.origin}/console/audit?action=key.create&open=${record}`);
     await page.getByRole("dialog").getByRole("row", { name: "name audited audited anew" }).waitFor();

@@ -277,7 +277,7 @@ function Details({ of }: { of: AuditRecord }) {
       />
       {rows.length > 0 && (
         <div class="table-wrap" role="group" aria-label="Differences" tabIndex={0}>
-          <table class="table">
+          <table class="table differences">
             <thead>
               <tr>
                 <th scope="col">Member</th>
@@ -288,7 +288,7 @@ function Details({ of }: { of: AuditRecord }) {
             <tbody>
               {rows.map(([path, was, is]) => (
                 <tr key={path}>
-                  <td class="mono">{path}</td>
+                  <td class="mono conflict-cell">{path}</td>
                   <td class="conflict-cell">
                     <del class="diff-del">{was}</del>
                   </td>
