@@ -6,7 +6,8 @@
 //! ```
 //!
 //! `--proxies llmgw,llmgw-otlp,llmgw-capture` compares the gateway with one that exports a tenth of its spans, and one that
-//! captures bodies.
+//! captures bodies. The collector of `llmgw-otlp-refused`, `llmgw-otlp-slow` and `llmgw-otlp-hanging` refuses connections,
+//! takes 5 s for an export, or never answers.
 //!
 //! The proxy under test runs alone on core 0; upstream and load generator share core 1. CPU time is what the kernel
 //! accounts to the proxy's process, including the usage record of each exchange. Machines are noisy: the ratios, which
@@ -73,14 +74,14 @@ impl Options {
         let wanted = list("--proxies");
         let is_wanted = |kind: &Kind| match &wanted {
             Some(names) => names.iter().any(|name| name == kind.name()),
-            None => !Kind::VARIANTS.contains(kind),
+            None => !kind.is_variant(),
         };
         Self {
             rounds: value("--rounds").map_or(if quick { 1 } else { 5 }, |rounds| rounds.parse().unwrap()),
             quick,
             soak: value("--soak").map(|minutes| minutes.parse().unwrap()),
             only: list("--only"),
-            kinds: Kind::ALL.into_iter().filter(is_wanted).filter(|kind| kind.is_installed()).collect(),
+            kinds: Kind::all().filter(is_wanted).filter(|kind| kind.is_installed()).collect(),
         }
     }
 

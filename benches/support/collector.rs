@@ -1,18 +1,68 @@
-//! A collector of telemetry that accepts everything.
+//! Collectors of telemetry, healthy and not.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
-/// Starts a collector on a thread of its own, and returns its port.
-pub(crate) fn start() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            // The gateway sends one export on each connection, one after the other.
-            accept(stream.unwrap()).unwrap_or_else(|error| eprintln!("collector: {error}"));
+use socket2::{Domain, Socket, Type};
+
+/// The time that [`Collector::Slow`] takes for an export, half of the gateway's timeout.
+const SLOW: Duration = Duration::from_secs(5);
+
+/// How a collector answers an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Collector {
+    /// It accepts the export at once.
+    Accepts,
+    /// Its port refuses connections.
+    Refuses,
+    /// It accepts the export after [`SLOW`].
+    Slow,
+    /// It accepts the connection, and reads and answers nothing.
+    Hangs,
+}
+
+impl Collector {
+    /// Starts the collector on threads of its own, and returns its port.
+    pub(crate) fn start(self) -> u16 {
+        if self == Self::Refuses {
+            return refusing_port();
         }
-    });
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    self.serve(stream).unwrap_or_else(|error| eprintln!("collector: {error}"));
+                });
+            }
+        });
+        port
+    }
+
+    /// Serves one connection, on which the gateway sends one export.
+    fn serve(self, stream: TcpStream) -> std::io::Result<()> {
+        match self {
+            Self::Accepts | Self::Refuses => accept(stream),
+            Self::Slow => {
+                // The export stays in the socket until the collector reads it.
+                std::thread::park_timeout(SLOW);
+                accept(stream)
+            }
+            Self::Hangs => loop {
+                std::thread::park();
+            },
+        }
+    }
+}
+
+/// Returns a port that stays taken, and on which nothing listens.
+fn refusing_port() -> u16 {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let port = socket.local_addr().unwrap().as_socket().unwrap().port();
+    std::mem::forget(socket);
     port
 }
 

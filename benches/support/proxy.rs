@@ -10,8 +10,9 @@ use std::time::Duration;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use tempfile::TempDir;
 
+use super::collector::Collector;
 use super::payload::KEY;
-use super::{collector, llmgw, nginx, proc, threads};
+use super::{llmgw, nginx, proc, threads};
 
 /// The core of the proxy under test.
 pub(crate) const PROXY_CORE: usize = 0;
@@ -33,8 +34,8 @@ pub(crate) enum Kind {
     Llmgw,
     /// The gateway with as many listeners of its live stream as it permits.
     Live,
-    /// The gateway that exports the spans of a tenth of the requests, and metrics, by OTLP.
-    Otlp,
+    /// The gateway that exports the spans of a tenth of the requests, and metrics, by OTLP to such a collector.
+    Otlp(Collector),
     /// The gateway that captures all bodies.
     Capture,
     /// The gateway inside the bench, with few keys and endpoints.
@@ -44,20 +45,31 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// All kinds, in the order of the table.
-    pub(crate) const ALL: [Self; 9] = [
+    /// The kinds of all scenarios but that of growth, in the order of the table.
+    pub(crate) const USUAL: [Self; 10] = [
         Self::Direct,
         Self::Floor,
         Self::Nginx,
         Self::Llmgw,
         Self::Live,
-        Self::Otlp,
+        Self::Otlp(Collector::Accepts),
+        Self::Otlp(Collector::Refuses),
+        Self::Otlp(Collector::Slow),
+        Self::Otlp(Collector::Hangs),
         Self::Capture,
-        Self::Few,
-        Self::Many,
     ];
-    /// The gateway with more features. They are compared with [`Kind::Llmgw`], and run only on request.
-    pub(crate) const VARIANTS: [Self; 3] = [Self::Live, Self::Otlp, Self::Capture];
+    /// The kinds of the scenario of growth.
+    pub(crate) const GROWTH: [Self; 4] = [Self::Direct, Self::Floor, Self::Few, Self::Many];
+
+    /// Returns all kinds, in the order of the table.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        Self::USUAL.into_iter().chain([Self::Few, Self::Many])
+    }
+
+    /// True for the gateway with more features, which is compared with [`Kind::Llmgw`] and runs only on request.
+    pub(crate) fn is_variant(self) -> bool {
+        matches!(self, Self::Live | Self::Otlp(_) | Self::Capture)
+    }
 
     /// Returns the name in the table.
     pub(crate) fn name(self) -> &'static str {
@@ -67,7 +79,10 @@ impl Kind {
             Self::Nginx => "nginx",
             Self::Llmgw => "llmgw",
             Self::Live => "llmgw-live",
-            Self::Otlp => "llmgw-otlp",
+            Self::Otlp(Collector::Accepts) => "llmgw-otlp",
+            Self::Otlp(Collector::Refuses) => "llmgw-otlp-refused",
+            Self::Otlp(Collector::Slow) => "llmgw-otlp-slow",
+            Self::Otlp(Collector::Hangs) => "llmgw-otlp-hanging",
             Self::Capture => "llmgw-capture",
             Self::Few => "llmgw-few",
             Self::Many => "llmgw-many",
@@ -109,10 +124,10 @@ impl Proxy {
                 (Some(spawn(command)), local(port))
             }
             Kind::Llmgw | Kind::Live => gateway(llmgw::command(folder.path(), upstream_port, llmgw::FEW)),
-            Kind::Otlp => {
+            Kind::Otlp(collector) => {
                 let mut command = llmgw::command(folder.path(), upstream_port, llmgw::FEW);
                 command
-                    .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector::start()))
+                    .env("OTEL_EXPORTER_OTLP_ENDPOINT", format!("http://127.0.0.1:{}", collector.start()))
                     .env("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
                     .env("OTEL_TRACES_SAMPLER_ARG", "0.1");
                 gateway(command)

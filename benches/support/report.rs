@@ -17,7 +17,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
     };
     println!("\n{}: {} ({} rounds)", scenario.name, scenario.about, rounds.len());
     println!(
-        "  {:<13} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+        "  {:<18} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
         "proxy",
         format!("us/{unit}"),
         "x floor",
@@ -31,7 +31,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         "KiB/str",
         "faults"
     );
-    for kind in Kind::ALL {
+    for kind in Kind::all() {
         let samples = of(rounds, kind);
         if samples.is_empty() {
             continue;
@@ -40,7 +40,7 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         let against = |other, field| median_ratio(rounds, kind, other, field);
         let added = |field| median_difference(rounds, kind, Kind::Direct, field);
         println!(
-            "  {:<13} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
+            "  {:<18} {:>10} {:>8} {:>8} {:>10} {:>9} {:>10} {:>9} {:>10} {:>7} {:>8} {:>6}",
             kind.name(),
             shown(median(|sample| sample.cpu_us), 2),
             shown(against(Kind::Floor, |sample| sample.cpu_us), 2),
@@ -56,16 +56,28 @@ pub(crate) fn print(scenario: &Scenario, rounds: &Rounds) {
         );
         print_threads(&samples);
     }
-    for kind in Kind::VARIANTS {
-        let ratios = ratios(rounds, kind, Kind::Llmgw, |sample| sample.cpu_us);
-        if let Some((least, most)) = interval(&ratios) {
-            let ratio = median(ratios);
-            println!("  {} to llmgw: {ratio:.3} x CPU (95 %: {least:.3} to {most:.3})", kind.name());
-        }
-    }
+    Kind::all().filter(|kind| kind.is_variant()).for_each(|kind| print_variant(rounds, kind));
     let growth = median_ratio(rounds, Kind::Many, Kind::Few, |sample| sample.cpu_us);
     if growth.is_finite() {
         println!("  many to few: {growth:.2} x CPU");
+    }
+}
+
+/// Prints what a variant costs, compared with the gateway without it.
+fn print_variant(rounds: &Rounds, variant: Kind) {
+    let compared = |name: &str, field: fn(&Sample) -> f64| {
+        let ratios = ratios(rounds, variant, Kind::Llmgw, field);
+        let (least, most) = interval(&ratios)?;
+        Some(format!("{:.3} x {name} (95 %: {least:.3} to {most:.3})", median(ratios)))
+    };
+    let figures = [
+        compared("CPU", |sample| sample.cpu_us),
+        compared("p50", |sample| sample.p50_us),
+        compared("p99", |sample| sample.p99_us),
+    ];
+    let shown: Vec<String> = figures.into_iter().flatten().collect();
+    if !shown.is_empty() {
+        println!("  {} to llmgw: {}", variant.name(), shown.join(", "));
     }
 }
 
@@ -82,7 +94,7 @@ fn print_threads(samples: &[&Sample]) {
         .map(|(name, us)| format!("{name} {us:.2}"))
         .collect();
     if shares.len() > 1 {
-        println!("  {:<13} {}", "", shares.join(", "));
+        println!("  {:<18} {}", "", shares.join(", "));
     }
 }
 

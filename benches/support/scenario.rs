@@ -77,7 +77,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         about,
         unit: Unit::Request,
         drive,
-        kinds: USUAL,
+        kinds: &Kind::USUAL,
         body: body.clone(),
         script: whole.clone(),
     };
@@ -86,7 +86,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         about,
         unit: Unit::Chunk,
         drive,
-        kinds: USUAL,
+        kinds: &Kind::USUAL,
         body: asking.clone(),
         script,
     };
@@ -116,7 +116,7 @@ pub(crate) fn all() -> Vec<Scenario> {
             flow(100, 1, 20),
         ),
         Scenario {
-            kinds: GROWTH,
+            kinds: &Kind::GROWTH,
             ..unary(
                 "growth",
                 "as unary; 100,000 keys, 10,000 endpoints, 1,000 providers, or a few",
@@ -129,9 +129,6 @@ pub(crate) fn all() -> Vec<Scenario> {
 }
 
 const WARM_UP: Duration = Duration::from_millis(250);
-const USUAL: &[Kind] =
-    &[Kind::Direct, Kind::Floor, Kind::Nginx, Kind::Llmgw, Kind::Live, Kind::Otlp, Kind::Capture];
-const GROWTH: &[Kind] = &[Kind::Direct, Kind::Floor, Kind::Few, Kind::Many];
 
 impl Scenario {
     /// Measures `proxy` once.
