@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// The time that [`Collector::Slow`] takes for an export, half of the gateway's timeout.
+/// The time that [`Collector::Slow`] takes for an export, half of the default of `OTEL_EXPORTER_OTLP_TIMEOUT`.
 const SLOW: Duration = Duration::from_secs(5);
 
 /// How a collector answers an export.
@@ -23,41 +23,41 @@ pub(crate) enum Collector {
 }
 
 impl Collector {
-    /// Starts the collector on threads of its own, and returns its port.
+    /// Starts the collector, and returns its port.
     pub(crate) fn start(self) -> u16 {
-        if self == Self::Refuses {
-            return refusing_port();
-        }
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let stream = stream.unwrap();
-                std::thread::spawn(move || {
-                    self.serve(stream).unwrap_or_else(|error| eprintln!("collector: {error}"));
-                });
-            }
-        });
-        port
-    }
-
-    /// Serves one connection, on which the gateway sends one export.
-    fn serve(self, stream: TcpStream) -> std::io::Result<()> {
         match self {
-            Self::Accepts | Self::Refuses => accept(stream),
-            Self::Slow => {
+            Self::Accepts => listen(accept),
+            Self::Refuses => refusing_port(),
+            Self::Slow => listen(|stream| {
                 // The export stays in the socket until the collector reads it.
                 std::thread::park_timeout(SLOW);
                 accept(stream)
-            }
-            Self::Hangs => loop {
-                std::thread::park();
-            },
+            }),
+            Self::Hangs => listen(|_stream| {
+                loop {
+                    std::thread::park();
+                }
+            }),
         }
     }
 }
 
-/// Returns a port that stays taken, and on which nothing listens.
+/// Serves each connection, on which the gateway sends one export, on a thread of its own. Returns the port.
+fn listen(serve: fn(TcpStream) -> std::io::Result<()>) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let stream = stream.unwrap();
+            std::thread::spawn(move || {
+                serve(stream).unwrap_or_else(|error| eprintln!("collector: {error}"));
+            });
+        }
+    });
+    port
+}
+
+/// Returns a port on which nothing listens. It stays taken, so that no proxy that starts later receives it.
 fn refusing_port() -> u16 {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
