@@ -1,23 +1,29 @@
 //! The gateway serves TLS itself, to a client that checks the certificate (OPS, P12).
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::client::TlsStream;
 
+use crate::support::figure::figure;
 use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::raw::post;
 use crate::support::tls::Authority;
-use crate::support::{Answer, Gateway, Upstream, Yaml, chat, wait};
+use crate::support::{Answer, Gateway, Upstream, Yaml, chat, proc, wait};
 
-async fn gateway(upstream: &Upstream, authority: &Authority) -> Gateway {
+fn setup(upstream: &Upstream, authority: &Authority) -> Setup {
     Setup::new(&Yaml::one(upstream.base_url()))
         .env("LLMGW_TLS_CERT_FILE", authority.ca_file().to_str().unwrap())
         .env("LLMGW_TLS_KEY_FILE", authority.key_file().to_str().unwrap())
-        .launch()
-        .await
+}
+
+async fn gateway(upstream: &Upstream, authority: &Authority) -> Gateway {
+    setup(upstream, authority).launch().await
 }
 
 async fn connect(
@@ -31,7 +37,7 @@ async fn connect(
     wait::within(wait::PATIENCE, "the handshake", connecting).await
 }
 
-fn post(body: String) -> http::Request<Full<Bytes>> {
+fn post_over_hyper(body: String) -> http::Request<Full<Bytes>> {
     http::Request::post("https://localhost/v1/chat/completions")
         .header("host", "localhost")
         .header("authorization", format!("Bearer {ADMIN_KEY}"))
@@ -52,7 +58,7 @@ async fn tls_clients_negotiate_either_http_version_and_stream() {
         let stream = connect(&gateway, &authority, offered).await.unwrap();
         assert_eq!(stream.get_ref().1.alpn_protocol(), chosen);
         let io = TokioIo::new(stream);
-        let request = post(chat::stream_request("m"));
+        let request = post_over_hyper(chat::stream_request("m"));
         let answer = if chosen == Some(b"h2") {
             let (mut sender, connection) =
                 hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
@@ -82,4 +88,58 @@ async fn plain_http_and_untrusting_tls_clients_get_no_response() {
     wait::within(wait::PATIENCE, "the end", plain.read_to_end(&mut answer)).await.ok();
     assert!(!answer.starts_with(b"HTTP"), "{answer:?}");
     assert_eq!(upstream.requests().len(), 0);
+}
+
+/// Opens a connection that asks for a stream and accepts few bytes at a time.
+async fn ask(gateway: &Gateway, authority: &Authority) -> TlsStream<TcpStream> {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4 << 10).unwrap();
+    let tcp = socket.connect(gateway.address()).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    let connecting = authority.connector(&[b"http/1.1"]).connect(name, tcp);
+    let mut stream = wait::within(wait::PATIENCE, "the handshake", connecting).await.unwrap();
+    let request = post(ADMIN_KEY, "connection: close\r\n", &chat::stream_request("m"));
+    stream.write_all(request.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    stream
+}
+
+/// LIM-5: over TLS, what a client does not read waits in the buffer of the TLS session.
+#[tokio::test]
+async fn a_tls_client_that_stops_reading_costs_no_cpu_time() {
+    const WINDOW: Duration = Duration::from_millis(500);
+    const WINDOWS: usize = 4;
+    const CHUNKS: usize = 1_000;
+    let upstream = Upstream::start().await;
+    let event = chat::content(&"x".repeat(16 << 10));
+    let chunks = Answer::stream().times_chunk(CHUNKS, &event);
+    upstream.always(chunks.chunk(chat::finish()).chunk(chat::done()).end());
+    let authority = Authority::new(&[]);
+    let gateway = gateway(&upstream, &authority).await;
+    let mut stream = ask(&gateway, &authority).await;
+    let mut head = [0; 64];
+    wait::within(wait::PATIENCE, "the head", stream.read_exact(&mut head)).await.unwrap();
+    let mut sent = 0;
+    wait::eventually_within(2 * wait::PATIENCE, "the upstream to stop", async || {
+        tokio::time::sleep(WINDOW).await;
+        let sent_before = std::mem::replace(&mut sent, upstream.sent_bytes());
+        (sent == sent_before).then_some(())
+    })
+    .await;
+    let mut least = WINDOW;
+    for _ in 0..WINDOWS {
+        let before = proc::cpu_time(gateway.pid());
+        tokio::time::sleep(WINDOW).await;
+        least = least.min(proc::cpu_time(gateway.pid()).saturating_sub(before));
+    }
+    figure("LIM-5", format!("a TLS client that stops reading: {:.1} % of a core", percent(least, WINDOW)));
+    assert!(least < WINDOW / 20, "{least:?} of {WINDOW:?}");
+    let mut rest = Vec::new();
+    wait::within(3 * wait::PATIENCE, "the rest", stream.read_to_end(&mut rest)).await.unwrap();
+    assert!(rest.len() > CHUNKS * event.len(), "the reader that goes on gets everything: {}", rest.len());
+    assert!(rest.ends_with(b"data: [DONE]\n\n\r\n0\r\n\r\n"), "{:?}", rest.last_chunk::<64>());
+}
+
+fn percent(part: Duration, whole: Duration) -> f64 {
+    part.as_secs_f64() / whole.as_secs_f64() * 100.0
 }

@@ -22,7 +22,7 @@ pub(crate) struct ConnectionState {
     since: Cell<u32>,
     /// Number of open HTTP/2 streams.
     streams: Cell<u32>,
-    /// True if the last write to the client was pending.
+    /// True if the last write to the client, or the last flush, was pending.
     pub(crate) write_blocked: Cell<bool>,
     /// Set by the sweeper or by the drain; the connection's task acts on it.
     pub(crate) order: Cell<Order>,
@@ -164,6 +164,8 @@ impl ServerIo {
         }
     }
 
+    /// Records if a write or a flush waits for the client. Over TLS it is the flush that waits: a write goes into the
+    /// buffer of the session.
     fn note_write<T>(&self, outcome: Poll<T>) -> Poll<T> {
         self.state.write_blocked.set(outcome.is_pending());
         outcome
@@ -226,10 +228,11 @@ impl AsyncWrite for ServerIo {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
+        let outcome = match &mut self.socket {
             Socket::Plain(tcp) => Pin::new(tcp).poll_flush(cx),
             Socket::Tls(tls) => Pin::new(&mut **tls).poll_flush(cx),
-        }
+        };
+        self.note_write(outcome)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
