@@ -143,3 +143,17 @@ async fn a_tls_client_that_stops_reading_costs_no_cpu_time() {
 fn percent(part: Duration, whole: Duration) -> f64 {
     part.as_secs_f64() / whole.as_secs_f64() * 100.0
 }
+
+/// LIM-5: a TLS client could not read an answer in clear text.
+#[tokio::test]
+async fn a_tls_listener_closes_connections_over_the_limit_without_a_word() {
+    let upstream = Upstream::start().await;
+    let authority = Authority::new(&[]);
+    let setup = setup(&upstream, &authority).env("LLMGW_MAX_CONNECTIONS", "1");
+    let gateway = setup.launch().await;
+    let _only = connect(&gateway, &authority, &[b"http/1.1"]).await.unwrap();
+    let mut second = TcpStream::connect(gateway.address()).await.unwrap();
+    let mut received = Vec::new();
+    wait::within(wait::PATIENCE, "the end", second.read_to_end(&mut received)).await.unwrap();
+    assert_eq!(String::from_utf8_lossy(&received), "");
+}

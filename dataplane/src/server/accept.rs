@@ -100,7 +100,10 @@ fn dispatch<M: From<Accepted>>(
     let fewest = workers.iter().enumerate().min_by_key(|(_, worker)| worker.live.load(Ordering::Relaxed));
     let Some((index, worker)) = fewest else { return };
     let Some(permit) = ConnectionPermit::take(own.connections(), &worker.live) else {
-        tokio::task::spawn_local(refuse(tcp));
+        // A TLS client could not read an answer in clear text.
+        if own.connections().settings.tls.is_none() {
+            tokio::task::spawn_local(refuse(tcp));
+        }
         return;
     };
     if index == 0 {
