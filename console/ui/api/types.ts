@@ -1136,7 +1136,7 @@ export type KeyPage = {
 
 /** Changes to a key. Absent members are kept. */
 export type KeyPatch = {
-  /** Null for none. */
+  /** Null for none. A change erases the sealed copy. Whoever has the key can still use it; rotate it to end that. */
   acts_as?: string | null;
   /** Null restricts nothing. */
   endpoints?: string[] | null;

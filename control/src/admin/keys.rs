@@ -147,7 +147,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct KeyPatch {
     #[serde(default)]
     name: Option<String>,
-    /// Null for none.
+    /// Null for none. A change erases the sealed copy. Whoever has the key can still use it; rotate it to end that.
     #[serde(default)]
     acts_as: FieldChange<String>,
     /// A time: milliseconds since the Unix epoch, or RFC 3339. Null: it does not expire.

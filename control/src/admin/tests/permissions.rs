@@ -368,6 +368,64 @@ fn a_human_mints_and_changes_keys_as_the_role_permits_and_never_as_another_human
     gateway.stop();
 }
 
+/// AUTH-5. The key of another human, and that of no human, stay unread by every way that leads to a plain text.
+#[test]
+fn nobody_reads_the_key_of_another_human_by_changing_whom_it_acts_as() {
+    let gateway = Gateway::with_sso();
+    let Team { project, people, keys, .. } = gateway.team();
+    let [owner, admin, member, ..] = &people;
+    let [_, of_member, _, of_nobody, _] = &keys;
+    let ask = |person: &Person, method, path: String, body: Value| {
+        gateway.ask((method, &path), &person.headers, &body)
+    };
+    let hand_over = |person: &Person, key: &str, to: &Person| {
+        ask(person, Method::PATCH, format!("keys/{key}"), json!({"acts_as": to.id})).0
+    };
+    let reveal =
+        |person: &Person, key: &str| ask(person, Method::POST, format!("keys/{key}/reveal"), json!({})).0;
+    for person in [owner, admin] {
+        assert_eq!(hand_over(person, of_member, person), 403);
+        assert_eq!(reveal(person, of_member), 403);
+    }
+    assert_eq!(
+        ask(member, Method::GET, format!("keys/{of_member}"), Value::Null).1["acts_as"],
+        member.id.as_str()
+    );
+    assert_eq!(reveal(member, of_member), 200, "its own human still may");
+    assert_eq!(hand_over(admin, of_nobody, admin), 200);
+    assert_eq!(reveal(admin, of_nobody), 409, "no copy is left");
+    assert_eq!(hand_over(owner, of_nobody, owner), 403, "it is another human's now");
+
+    let administrators = |key: &str, body: Value| {
+        let header = [("x-api-key".to_owned(), ADMIN.to_owned())];
+        gateway.ask((Method::PATCH, &format!("keys/{key}")), &header, &body)
+    };
+    let kept = administrators(of_member, json!({"acts_as": owner.id, "recoverable": true}));
+    assert_eq!((kept.0, kept.1["error"]["code"].as_str()), (409, Some("conflict")), "{}", kept.1);
+    let (status, handed_over) = administrators(of_member, json!({"acts_as": owner.id}));
+    assert_eq!((status, &handed_over["recoverable"]), (200, &json!(false)));
+    assert_eq!(reveal(owner, of_member), 409);
+
+    let repeated = |person: &Person, repeats: Option<&str>| {
+        let caller = person.clone().with("idempotency-key", "once");
+        if let Some(key) = repeats {
+            assert_eq!(administrators(key, json!({"acts_as": owner.id})).0, 200);
+        }
+        ask(
+            &caller,
+            Method::POST,
+            "keys".into(),
+            json!({"name": "n", "project": project, "acts_as": person.id}),
+        )
+        .1
+    };
+    let minted = repeated(member, None);
+    assert!(minted["key"].is_string());
+    let again = repeated(member, minted["id"].as_str());
+    assert_eq!((&again["id"], &again["key"]), (&minted["id"], &Value::Null), "it is the owner's now");
+    gateway.stop();
+}
+
 #[test]
 fn members_are_changed_by_owners_and_admins_and_owners_only_by_owners() {
     let gateway = Gateway::with_sso();

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use serde_json::json;
 use shared::quota::Subject;
 
-use super::expect;
 use super::issue::check_acts_as;
 use super::lifecycle::{KeyOperation, follow};
 use super::shown::ShownKey;
+use super::{expect, refuse_others};
 use crate::change::{AllowlistEdit, FieldChange};
 use crate::command::{Command, CommandRefusal, Done, Write, quotas};
 use crate::db::audit::AuditEntry;
@@ -26,7 +26,7 @@ pub(crate) struct EditKey {
     pub(crate) acts_as: FieldChange<String>,
     pub(crate) expires_at_ms: FieldChange<u64>,
     pub(crate) allowlist: AllowlistEdit,
-    /// `false` deletes the sealed copy.
+    /// `false` deletes the sealed copy, and so does another `acts_as`: the copy was made for the human before.
     pub(crate) recoverable: Option<bool>,
     /// Enable, disable or revoke.
     pub(crate) edge: Option<KeyOperation>,
@@ -67,13 +67,15 @@ impl EditKey {
     /// Returns the key with its new settings.
     fn settings(self, write: &Write<'_>, before: &StoredKey) -> Result<StoredKey, CommandRefusal> {
         let expires_at_ms = self.expires_at_ms.of(before.expires_at_ms);
+        let acts_as = self.acts_as.of(before.acts_as.clone());
+        let is_handed_over = acts_as != before.acts_as;
         let after = StoredKey {
             name: self.name.unwrap_or_else(|| before.name.clone()),
-            acts_as: self.acts_as.of(before.acts_as.clone()),
+            acts_as,
             state: before.state.at(write.now_ms, expires_at_ms),
             expires_at_ms,
             allowlist: self.allowlist.of(before.allowlist.clone()),
-            recoverable: self.recoverable.unwrap_or(before.recoverable),
+            recoverable: self.recoverable.unwrap_or(before.recoverable && !is_handed_over),
             ..before.clone()
         };
         if after != *before {
@@ -85,13 +87,24 @@ impl EditKey {
                  create a new one.",
             ));
         }
-        if let Some(principal) = &after.acts_as
-            && after.acts_as != before.acts_as
-        {
-            check_acts_as(write, &before.project, principal)?;
+        if is_handed_over {
+            check_handover(write, before, &after)?;
         }
         Ok(after)
     }
+}
+
+/// Checks a change of the human that a key acts as. The caller must be allowed to have the key of both, and the copy of the
+/// old one's key is not kept for the new one.
+fn check_handover(write: &Write<'_>, before: &StoredKey, after: &StoredKey) -> Result<(), CommandRefusal> {
+    refuse_others(write, before.acts_as.as_deref())?;
+    refuse_others(write, after.acts_as.as_deref())?;
+    if after.recoverable {
+        return Err(CommandRefusal::conflict(
+            "A change of acts_as erases the sealed copy of the key. Leave recoverable out, or send false.",
+        ));
+    }
+    after.acts_as.as_ref().map_or(Ok(()), |human| check_acts_as(write, &before.project, human))
 }
 
 /// Returns the key after `edge`. A revoked key keeps no sealed copy.

@@ -7,8 +7,8 @@ use shared::key_format::{key_of, shown_part};
 use shared::key_hash::KeyHasher;
 use shared::secret::Secret;
 
-use super::replay;
 use super::shown::ShownKey;
+use super::{refuse_others, replay};
 use crate::change::AllowlistEdit;
 use crate::command::quotas::{self, QuotaStanding};
 use crate::command::{Command, CommandRefusal, Done, Write};
@@ -110,6 +110,7 @@ impl Command for IssueKey {
 
 /// Stores a key with the attributes of `shown`, a new secret, and the secret's prefix.
 pub(super) fn issue(write: &Write<'_>, shown: StoredKey) -> Result<Issued, CommandRefusal> {
+    refuse_others(write, shown.acts_as.as_deref())?;
     let key = key_of(&Secret::new(random()?));
     let shown = StoredKey { prefix: shown_part(&key), ..shown };
     let hash = KeyHasher::new(&write.keys.key_hash_key).hash(key.expose().as_bytes());

@@ -226,6 +226,30 @@ fn a_key_is_revealed_to_administrators_and_its_human_with_an_audit_row() {
     assert_eq!(keyring.office.audit(1)[0][1..], ["key.reveal", key.as_str(), "refused"]);
 }
 
+/// The key may have become another human's after the admin API has admitted the request.
+#[test]
+fn no_human_gets_a_key_that_acts_as_another() {
+    let keyring = Keyring::open();
+    let key = id(&keyring.issue());
+    let eve = keyring.office.principal("Eve");
+    keyring.office.member(&keyring.project, &eve, MemberRole::Admin).unwrap();
+    let who = || Who::Human(PrincipalId::new(eve.as_str()));
+    let to_eve = || EditKey { acts_as: FieldChange::Set(eve.clone()), ..edit(&key) };
+    let to_nobody = EditKey { acts_as: FieldChange::Clear, ..edit(&key) };
+    for change in [to_eve(), to_nobody] {
+        assert_eq!(keyring.office.run_as(who(), change).unwrap_err().0, ErrorKind::Forbidden);
+    }
+    let mint = || keyring.office.run_as(who(), keyring.new_key());
+    let rotate = || keyring.office.run_as(who(), rotate(&key, 0));
+    assert_eq!(
+        (mint().unwrap_err().0, rotate().unwrap_err().0),
+        (ErrorKind::Forbidden, ErrorKind::Forbidden)
+    );
+    keyring.office.run(to_eve()).unwrap();
+    assert_eq!(keys::sealed(&keyring.office.db, &key).unwrap(), None);
+    rotate().unwrap();
+}
+
 #[test]
 fn a_key_that_is_not_recoverable_cannot_be_revealed() {
     let keyring = Keyring::open();
