@@ -175,7 +175,7 @@ impl Gateway {
         tracing::info!("stopping: no new connections; running streams may finish");
         let ending = async {
             dataplane.drain().await;
-            control.end_exports().await;
+            control.end_outgoing().await;
             dataplane.stop().await;
         };
         if !signals.unless_died(ending) {

@@ -34,6 +34,7 @@ use crate::config::Config;
 use crate::connection::{ProviderStanding, ViewCell};
 use crate::console::Asset;
 use crate::credential::AccessTokens;
+use crate::credential::oauth::RefreshSchedule;
 use crate::db;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
@@ -98,13 +99,21 @@ pub struct Control {
     thread: JoinHandle<()>,
     stop: oneshot::Sender<()>,
     readers: Vec<JoinHandle<()>>,
-    /// The export of telemetry.
-    otlp: Arc<OtlpStatus>,
+    outgoing: OutgoingWork,
     reloading: Reloading,
     writer: Writer,
     checkpoints: Checkpoints,
     telemetry: TelemetryThread,
     lock: StateLock,
+}
+
+/// The work that needs the data plane's HTTP client to its end.
+#[derive(Debug)]
+struct OutgoingWork {
+    /// The export of telemetry.
+    otlp: Arc<OtlpStatus>,
+    /// The refreshes of OAuth sign-ins.
+    refreshes: RefreshSchedule,
 }
 
 /// Publishes the first snapshot and starts the threads.
@@ -137,7 +146,7 @@ pub fn start(params: Params) -> io::Result<Control> {
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
-    let otlp = Arc::<OtlpStatus>::default();
+    let outgoing = OutgoingWork { otlp: Arc::default(), refreshes };
     let app = App {
         snapshot: params.reader,
         gate,
@@ -158,7 +167,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         running: InFlightRequests::default(),
         catalog,
         tokens,
-        refreshes,
+        refreshes: outgoing.refreshes.clone(),
         sign_ins: Arc::default(),
         reload: reloader.status(),
         warnings: params.warnings,
@@ -173,12 +182,12 @@ pub fn start(params: Params) -> io::Result<Control> {
         telemetry,
         http: params.http,
         traces: params.traces,
-        otlp: Arc::clone(&otlp),
+        otlp: Arc::clone(&outgoing.otlp),
     };
     let reloading = reloader.start(&params.alarm)?;
     let (entrance, thread, stop) = start_thread(app, &params.alarm)?;
     let (readers, telemetry) = (reader_threads, keeper);
-    Ok(Control { entrance, thread, stop, readers, otlp, reloading, writer, checkpoints, telemetry, lock })
+    Ok(Control { entrance, thread, stop, readers, outgoing, reloading, writer, checkpoints, telemetry, lock })
 }
 
 /// Starts the control thread. Returns its entrance, the thread, and the sender that ends it.
@@ -252,9 +261,11 @@ impl Control {
         self.reloading.reload();
     }
 
-    /// Exports the last telemetry, for a few seconds at most. Needs the data plane's HTTP client.
-    pub async fn end_exports(&self) {
-        self.otlp.end().await;
+    /// Ends the work that needs the data plane's HTTP client: exports the last telemetry, and stores the tokens of sign-ins
+    /// whose refresh has been sent. Takes as long as these calls may take, 15 s at most.
+    pub async fn end_outgoing(&self) {
+        let OutgoingWork { otlp, refreshes } = &self.outgoing;
+        tokio::join!(otlp.end(), refreshes.end());
     }
 
     /// Stops the control plane: stores all queued usage, then releases the state directory. Blocks until that is
@@ -265,7 +276,7 @@ impl Control {
             thread,
             stop,
             readers,
-            otlp: _,
+            outgoing: _,
             reloading,
             writer,
             checkpoints,

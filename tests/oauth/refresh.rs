@@ -1,5 +1,6 @@
 //! Refreshes: ahead of expiry, once however many requests wait, never in a loop, and never with a lost token unnoticed.
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -167,6 +168,36 @@ async fn a_kill_in_a_refresh_whose_token_is_lost_is_reported() {
     );
     assert_eq!(vendor.refreshes(), 2);
     assert!(gateway.log().contains("can no longer be used"), "{}", gateway.log());
+}
+
+/// An orderly stop after the vendor has replaced the refresh token and before its answer has arrived.
+#[tokio::test]
+async fn a_stop_in_a_refresh_stores_its_tokens() {
+    let vendor = Vendor::start().await;
+    vendor.life_s(Some(1));
+    let gate = Gate::new();
+    vendor.before_token(Answer::new().wait(&gate));
+    // The sign-in passes, its refresh does not.
+    gate.open(1);
+    let Connected { vendor, mut gateway, ada, key } =
+        Connected::at(vendor, setup(&Yaml::new()).start().await).await;
+    vendor.life_s(Some(3_600));
+    wait::eventually("the refresh", async || (vendor.refreshes() == 1).then_some(())).await;
+    gateway.signal(Signal::TERM);
+    let address = gateway.address();
+    wait::eventually("the end of the listener", async || {
+        tokio::net::TcpStream::connect(address).await.is_err().then_some(())
+    })
+    .await;
+    // Long enough for a process that waits for nothing to end.
+    tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+    gate.open(1);
+    assert!(gateway.exit().await.success(), "{}", gateway.log());
+    vendor.before_token(Answer::new());
+    let connected = Connected { gateway: gateway.kill().await.start().await, vendor, ada, key };
+    let (state, sign_in) = connected.sign_in().await;
+    assert_eq!((state.as_str(), &sign_in["state"]), ("ready", &json!("connected")), "{sign_in}");
+    assert_eq!(connected.client().chat(chat::request("partner/m")).await.status, 200);
 }
 
 /// kill -9 before the vendor has seen the refresh, or of a vendor that accepts the earlier token once more.

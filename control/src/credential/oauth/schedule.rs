@@ -2,7 +2,9 @@
 //! rejects one. The tokens themselves are in the database. Each connection has at most one refresh at a time.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use shared::clock::unix_ms;
 use shared::routing::Renew;
@@ -19,6 +21,10 @@ struct Shared {
     by_provider: Mutex<HashMap<String, Scheduled>>,
     /// Notified when a refresh may be due earlier than before.
     wanted: Notify,
+    /// True if no further refresh may begin.
+    is_ending: AtomicBool,
+    /// Notified when a refresh has ended.
+    learned: Notify,
 }
 
 #[derive(Debug)]
@@ -80,6 +86,9 @@ impl RefreshSchedule {
     fn rejected(&self, provider: &str, serial: u64, now_ms: u64) -> bool {
         let mut by_provider = self.lock();
         let Some(held) = by_provider.get_mut(provider) else { return false };
+        if self.is_ending() && !held.is_asked {
+            return held.due.connection.serial != serial;
+        }
         let is_due = held.is_asked || held.next_at_ms.is_some_and(|at_ms| at_ms <= now_ms);
         if held.due.connection.serial != serial || is_due {
             return held.due.connection.serial != serial || held.failures == 0;
@@ -102,6 +111,10 @@ impl RefreshSchedule {
     /// Returns the refreshes that are due now. Each is returned once, until its result is passed to `learn`.
     pub(crate) fn take_due(&self, now_ms: u64) -> Vec<DueRefresh> {
         let mut by_provider = self.lock();
+        // Looked at under the lock, so that `end` sees each refresh that begins.
+        if self.is_ending() {
+            return Vec::new();
+        }
         let due = by_provider.values_mut();
         due.filter(|held| !held.is_asked && held.next_at_ms.is_some_and(|at_ms| at_ms <= now_ms))
             .map(|held| {
@@ -114,6 +127,9 @@ impl RefreshSchedule {
     /// Returns the time until the next refresh is due; `None` if no refresh is pending.
     pub(crate) fn pause_ms(&self, now_ms: u64) -> Option<u64> {
         let by_provider = self.lock();
+        if self.is_ending() {
+            return None;
+        }
         let waiting = by_provider.values().filter(|held| !held.is_asked);
         waiting.filter_map(|held| Some(held.next_at_ms?.saturating_sub(now_ms))).min()
     }
@@ -127,6 +143,7 @@ impl RefreshSchedule {
     /// published, because requests can no longer use the access token.
     pub(crate) fn learn(&self, provider: &str, result: Result<(), String>, now_ms: u64) -> bool {
         let mut by_provider = self.lock();
+        self.0.learned.notify_one();
         let Some(held) = by_provider.get_mut(provider) else { return false };
         held.is_asked = false;
         let Err(trouble) = result else {
@@ -138,6 +155,30 @@ impl RefreshSchedule {
         held.next_at_ms = Some(now_ms.saturating_add(wait_ms(held.failures)));
         held.trouble = Some((now_ms, trouble));
         held.due.connection.expires_at_ms.is_some_and(|at_ms| at_ms <= now_ms)
+    }
+
+    /// Lets no further refresh begin, and waits for those that have begun to end, [`END_TIME_MAX`] at most: the vendor may
+    /// have replaced the refresh token already, and only its answer contains the new one.
+    pub(crate) async fn end(&self) {
+        self.0.is_ending.store(true, Ordering::Relaxed);
+        let ended = async {
+            while self.is_asking() {
+                self.0.learned.notified().await;
+            }
+        };
+        if tokio::time::timeout(END_TIME_MAX, ended).await.is_err() {
+            tracing::warn!(
+                "the refresh of a sign-in did not end in time; the next start reports what was lost"
+            );
+        }
+    }
+
+    fn is_ending(&self) -> bool {
+        self.0.is_ending.load(Ordering::Relaxed)
+    }
+
+    fn is_asking(&self) -> bool {
+        self.lock().values().any(|held| held.is_asked)
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, Scheduled>> {
@@ -158,5 +199,7 @@ fn wait_ms(failures: u32) -> u64 {
 }
 
 const WAIT_MS_MAX: u64 = 300_000;
+/// A refresh takes 10 s at most; the rest is for storing its tokens.
+const END_TIME_MAX: Duration = Duration::from_secs(15);
 /// The minimum time between two refreshes that rejections cause.
 const FORCED_PAUSE_MS: u64 = 60_000;

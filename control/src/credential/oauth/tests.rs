@@ -216,6 +216,23 @@ fn a_refresh_is_due_at_four_fifths_of_the_lifetime_and_only_once() {
     }
 }
 
+#[tokio::test]
+async fn the_end_waits_for_refreshes_that_have_begun_and_lets_no_other_begin() {
+    let schedule = RefreshSchedule::default();
+    let held = connection(Some(100_000), Some("r"));
+    schedule.want(vec![due(held.clone())]);
+    assert_eq!(schedule.take_due(80_000).len(), 1);
+    let mut ending = std::pin::pin!(schedule.end());
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(ending.as_mut().poll(&mut context).is_pending());
+    assert!(schedule.renew(&held).call(), "another token is on its way");
+    schedule.learn("p", Ok(()), 80_001);
+    ending.await;
+    assert!(schedule.take_due(u64::MAX).is_empty());
+    assert_eq!(schedule.pause_ms(u64::MAX), None);
+    assert!(!schedule.renew(&held).call(), "no other token comes");
+}
+
 #[test]
 fn rejected_tokens_are_refreshed_once_a_minute_at_most() {
     let schedule = RefreshSchedule::default();
