@@ -18,7 +18,7 @@ use crate::db::alerts::AlertFigures;
 use crate::db::error::DbError;
 use crate::db::keys;
 use crate::db::names::{Labels, NamedKind};
-use crate::db::quotas::{self, QuotaFilter, QuotaRow};
+use crate::db::quotas::{self, QuotaRow};
 
 /// Measures what is in memory, and the disk.
 pub(super) fn in_memory(app: &App, measured: &mut Measurements) {
@@ -208,18 +208,23 @@ fn expiring_keys(db: &Connection, days: f64) -> rusqlite::Result<Vec<Measurement
 }
 
 /// The limits of which at least `percent` are used. Limits by the minute, and of concurrent requests, are not measured:
-/// reaching them is ordinary.
-fn used_limits(db: &Connection, counters: &Counters, percent: f64) -> rusqlite::Result<Vec<Measurement>> {
+/// reaching them is ordinary. Reads the rows of those that it returns only.
+pub(super) fn used_limits(
+    db: &Connection,
+    counters: &Counters,
+    percent: f64,
+) -> rusqlite::Result<Vec<Measurement>> {
     let (now_ms, mut labels, mut found) = (unix_ms(), Labels::default(), Vec::new());
-    for row in quotas::page(db, &QuotaFilter::default(), "", QUOTAS_MAX)? {
-        if row.period.is_none_or(|period| period == Period::Minute) || row.limit == 0 {
+    for quota in counters.all() {
+        if quota.period.is_none_or(|period| period == Period::Minute) || quota.limit == 0 {
             continue;
         }
-        let Some(counter) = counters.get(&row.id) else { continue };
-        let used = counter.read(now_ms).used / row.metric.units();
+        let used = quota.counter.read(now_ms).used / quota.metric.units();
         #[expect(clippy::cast_precision_loss, reason = "limits are at most 10^12")]
-        let share = 100.0 * used as f64 / row.limit as f64;
-        if share >= percent {
+        let share = 100.0 * used as f64 / quota.limit as f64;
+        if share >= percent
+            && let Some(row) = quotas::find(db, &quota.id)?
+        {
             found.push(used_limit(db, &mut labels, &row, (used, share))?);
         }
     }
@@ -276,8 +281,6 @@ fn hours(ms: u64) -> f64 {
 }
 
 const PERCENT_EXHAUSTED: f64 = 100.0;
-/// Limits beyond this number are not measured.
-const QUOTAS_MAX: i64 = 10_000;
 const DAY_MS: f64 = 86_400_000.0;
 /// Error texts inside alerts are cut to this length.
 const TEXT_CHARS_MAX: usize = 300;

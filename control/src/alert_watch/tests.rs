@@ -7,11 +7,17 @@ use std::collections::{BTreeMap, HashMap};
 
 use rusqlite::Connection;
 use serde::Deserialize;
+use shared::clock::unix_ms;
+use shared::quota::{Metric, Period, Subject};
 
 use super::costs::{anomaly, bands};
+use super::sources::used_limits;
 use crate::alerts::{AlertChange, AlertEngine, Measurement, Measurements, SpendBand};
 use crate::db::alert_rules::{self, AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
+use crate::db::quotas::{self, Counted, Enforcement, Of, QuotaRow};
+use crate::publish::Touched;
+use crate::publish::tests::{config, started};
 use crate::usage::hour_costs::{CostSubject, HourCost, HourCosts};
 
 const MINUTE_MS: u64 = 60_000;
@@ -219,4 +225,40 @@ fn a_month_of_load_raises_each_alert_once_and_no_other() {
     *spend = vec![(0, 0)];
     assert_eq!(fired, want);
     assert!(flaps > 200, "the provider that flaps has one alert: {flaps}");
+}
+
+#[test]
+fn the_newest_of_many_limits_is_measured_against_its_current_amount() {
+    let folder = tempfile::tempdir().unwrap();
+    let (out, _reader) = shared::snapshot::channel();
+    let (mut publisher, db) = started(&config(folder.path(), "", &[]), out);
+    let limit = |n: u64, limit: u64| QuotaRow {
+        id: format!("quo_{n:05}"),
+        counted: Counted {
+            subject: Of { kind: Subject::Project, id: format!("prj_{n:05}") },
+            model: None,
+            endpoint: None,
+        },
+        metric: Metric::Requests,
+        period: Some(Period::Day),
+        limit,
+        enforcement: Enforcement::Hard,
+        version: 1,
+        created_at_ms: n,
+        updated_at_ms: n,
+    };
+    let newest = 12_000;
+    (0..=newest).for_each(|n| quotas::put(&db, &limit(n, 10)).unwrap());
+    publisher.touch(Touched::ACCESS, &db).unwrap();
+    let measured = |publisher: &crate::publish::Publisher| {
+        let found = used_limits(&db, publisher.counters(), 80.0).unwrap();
+        found.into_iter().map(|found| (found.object.unwrap(), found.value)).collect::<Vec<_>>()
+    };
+    assert!(measured(&publisher).is_empty());
+    let counter = publisher.counters().get(&limit(newest, 10).id).unwrap();
+    counter.add(unix_ms(), 9, unix_ms());
+    assert_eq!(measured(&publisher), [("quo_12000".to_owned(), 90.0)]);
+    quotas::put(&db, &limit(newest, 90)).unwrap();
+    publisher.touch(Touched::ACCESS, &db).unwrap();
+    assert!(measured(&publisher).is_empty(), "it is 10 % of the changed limit");
 }

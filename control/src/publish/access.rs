@@ -36,6 +36,7 @@ impl AccessHalf {
     ) -> rusqlite::Result<Self> {
         let book = QuotasBySubject::read(Rules::load(db)?, db, counters)?;
         book.keep_only_its(counters);
+        book.replace_in(counters);
         let unbound = book.unbound();
         let caller = |key: &str, role| Arc::new(Access { quotas: unbound.clone(), ..Access::new(key, role) });
         let mut half = Self { table: Arc::default(), ends: BTreeSet::new() };
@@ -78,6 +79,7 @@ impl AccessHalf {
             openings.push(key);
         }
         let book = QuotasBySubject::read(Rules::load_of(db, &openings)?, db, counters)?;
+        book.replace_in(counters);
         let mut table = self.table.keys.clone();
         for key in openings {
             if table.get(&key.hash).is_some_and(|access| access.role != Role::Project) {

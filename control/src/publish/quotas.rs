@@ -24,16 +24,16 @@ impl QuotasBySubject {
         let mut quotas = HashMap::new();
         let mut sliding = HashSet::new();
         for row in rules.all() {
-            let counter = match counters.get(&row.id) {
-                Some(counter) => counter,
+            let quota = match counters.get(&row.id) {
+                Some(counter) => Arc::new(quota(row, counter)),
                 None => {
                     if row.period == Some(Period::Minute) {
                         sliding.insert(row.id.as_str());
                     }
-                    counters.put(&row.id, restored(db, row)?)
+                    counters.put(quota(row, Arc::new(restored(db, row)?)))
                 }
             };
-            quotas.insert(row.id.clone(), Arc::new(quota(row, counter)));
+            quotas.insert(row.id.clone(), quota);
         }
         restore_minutes(db, &rules, &quotas, &sliding)?;
         Ok(Self::of_quotas(rules, quotas))
@@ -64,7 +64,12 @@ impl QuotasBySubject {
         &self.everywhere
     }
 
-    /// Drops the counters of all other quotas.
+    /// Makes these quotas the published ones, for those who watch how much of them is used.
+    pub(super) fn replace_in(&self, counters: &Counters) {
+        counters.replace(self.quotas.values().cloned());
+    }
+
+    /// Drops all other quotas.
     pub(super) fn keep_only_its(&self, counters: &Counters) {
         counters.retain(|id| self.quotas.contains_key(id));
     }

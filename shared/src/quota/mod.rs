@@ -15,7 +15,7 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
@@ -172,31 +172,45 @@ pub trait Ledger {
     fn settle(&self, hold: Self::Hold, used: u64);
 }
 
-/// All counters of the process, by the ID of their quota. Newly published access takes its counters from here, so
-/// that counts survive a publication.
+/// The limits of the process with their counters, by the ID of the limit. Newly published access takes its counters from
+/// here, so that counts survive a publication.
 #[derive(Debug, Default)]
-pub struct Counters(Mutex<HashMap<Box<str>, Arc<Counter>>>);
+pub struct Counters(Mutex<HashMap<Box<str>, Arc<Quota>>>);
 
 impl Counters {
     /// Returns the counter of a quota. Never called on the request path.
     pub fn get(&self, id: &str) -> Option<Arc<Counter>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id).cloned()
+        self.lock().get(id).map(|quota| Arc::clone(&quota.counter))
     }
 
-    /// Adds a counter for a quota that has none, and returns the quota's counter.
-    pub fn put(&self, id: &str, counter: Counter) -> Arc<Counter> {
-        let mut counters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(counters.entry(id.into()).or_insert_with(|| Arc::new(counter)))
+    /// Returns every quota, as published last.
+    pub fn all(&self) -> Vec<Arc<Quota>> {
+        self.lock().values().cloned().collect()
     }
 
-    /// Removes the counter of a quota.
+    /// Adds a quota unless one with its ID is known, and returns the known one.
+    pub fn put(&self, quota: Quota) -> Arc<Quota> {
+        Arc::clone(self.lock().entry(quota.id.clone()).or_insert_with(|| Arc::new(quota)))
+    }
+
+    /// Replaces quotas that were published with another limit or enforcement. They have the counters of the former ones.
+    pub fn replace(&self, quotas: impl Iterator<Item = Arc<Quota>>) {
+        let mut known = self.lock();
+        quotas.for_each(|quota| drop(known.insert(quota.id.clone(), quota)));
+    }
+
+    /// Removes a quota.
     pub fn remove(&self, id: &str) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
+        self.lock().remove(id);
     }
 
-    /// Removes the counters of all quotas for which `is_kept` returns false.
+    /// Removes all quotas for which `is_kept` returns false.
     pub fn retain(&self, is_kept: impl Fn(&str) -> bool) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).retain(|id, _| is_kept(id));
+        self.lock().retain(|id, _| is_kept(id));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Box<str>, Arc<Quota>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,7 +8,6 @@ use super::text::MetricsText;
 use crate::db::alert_rules::AlertKind;
 use crate::db::alerts::{Alert, AlertState, unresolved};
 use crate::db::outbox::{self, OutboxFigures};
-use crate::db::quotas::{self, QuotaFilter};
 
 /// The figures that the metrics read from the database.
 pub(super) struct StoredFigures {
@@ -30,7 +29,7 @@ impl StoredFigures {
         Ok(Self {
             unresolved: unresolved(db)?,
             outbox: outbox::figures(db)?,
-            quotas: QuotaFigures::read(db, counters)?,
+            quotas: QuotaFigures::of(counters),
         })
     }
 
@@ -64,12 +63,12 @@ impl StoredFigures {
 }
 
 impl QuotaFigures {
-    fn read(db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
+    /// Counts every limit of the process.
+    fn of(counters: &Counters) -> Self {
         let (now_ms, mut figures) = (unix_ms(), Self::default());
-        for row in quotas::page(db, &QuotaFilter::default(), "", QUOTAS_MAX)? {
-            let counter = counters.get(&row.id);
-            let used = counter.map_or(0, |counter| counter.read(now_ms).used / row.metric.units());
-            let state = match row.limit {
+        for quota in counters.all() {
+            let (limit, used) = (quota.limit, quota.counter.read(now_ms).used / quota.metric.units());
+            let state = match limit {
                 limit if used >= limit => &mut figures.exhausted,
                 limit if used.saturating_mul(100) >= limit.saturating_mul(WARNING_PERCENT) => {
                     &mut figures.warning
@@ -78,10 +77,43 @@ impl QuotaFigures {
             };
             *state += 1;
         }
-        Ok(figures)
+        figures
     }
 }
 
 const WARNING_PERCENT: u64 = 80;
-/// Limits beyond this number are not counted.
-const QUOTAS_MAX: i64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use shared::quota::{Counter, Metric, Period, Quota, Scope, Subject};
+
+    use super::*;
+
+    #[test]
+    fn every_limit_is_counted_by_how_much_of_it_is_used() {
+        let counters = Counters::default();
+        for n in 0..10_004_u64 {
+            let quota = counters.put(Quota {
+                id: format!("quo_{n:05}").into(),
+                subject: Subject::Key,
+                scope: Scope::default(),
+                metric: Metric::CostMicroUsd,
+                period: Some(Period::Day),
+                limit: 10,
+                is_hard: true,
+                counter: Arc::new(Counter::new(Period::Day, unix_ms())),
+            });
+            let micro = match n {
+                10_001 => 8,
+                10_002 => 10,
+                10_003 => 11,
+                _ => 7,
+            };
+            quota.counter.add(unix_ms(), micro * 1_000, unix_ms());
+        }
+        let QuotaFigures { ok, warning, exhausted } = QuotaFigures::of(&counters);
+        assert_eq!((ok, warning, exhausted), (10_001, 1, 2));
+    }
+}
