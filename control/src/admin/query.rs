@@ -1,5 +1,6 @@
 //! Query parameters: each is taken by name, and the error names any parameter that no handler took.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -107,22 +108,39 @@ impl Query {
 
 /// Parses `text` as a time in milliseconds since the Unix epoch; accepts such a number or RFC 3339.
 pub(crate) fn moment(name: &str, text: &str) -> Result<u64, ApiError> {
-    let number = text.parse::<u64>().ok();
-    let parsed = || text.parse::<Timestamp>().ok().and_then(|at| u64::try_from(at.as_millisecond()).ok());
-    number.or_else(parsed).filter(|at| *at <= MOMENT_MAX).ok_or_else(|| {
+    exact(text).ok_or_else(|| {
         let message = format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z) or milliseconds since 1970.");
         ApiError::parameter(name, message)
     })
 }
 
-/// Same as `moment`, but also accepts a date or a local date and time in `zone`.
+/// Same as `moment`, but also accepts a date or a local date and time in `zone`. The offset of a time takes precedence over
+/// the zone.
 fn moment_in(name: &str, text: &str, zone: &TimeZone) -> Result<u64, ApiError> {
-    let shown = text.parse::<DateTime>().ok().filter(|_| text.contains('-') && !text.ends_with(['Z', 'z']));
-    let at = shown.and_then(|shown| shown.to_zoned(zone.clone()).ok());
-    match at.and_then(|at| u64::try_from(at.timestamp().as_millisecond()).ok()) {
-        Some(at) => Ok(at),
-        None => moment(name, text),
-    }
+    exact(text).or_else(|| local(text, zone)).ok_or_else(|| {
+        let message = format!(
+            "{name} must be RFC 3339 (2026-01-31T12:00:00Z), a date or time of tz (2026-01-31, 2026-01-31T12:00) or \
+             milliseconds since 1970."
+        );
+        ApiError::parameter(name, message)
+    })
+}
+
+/// Reads a number of milliseconds, or a time with an offset. A plus that the client did not encode has become a space.
+fn exact(text: &str) -> Option<u64> {
+    let plus = text.rsplit_once(' ').filter(|(time, _)| time.contains(':'));
+    let text = plus.map_or(Cow::Borrowed(text), |(time, offset)| format!("{time}+{offset}").into());
+    let parsed = || u64::try_from(text.parse::<Timestamp>().ok()?.as_millisecond()).ok();
+    text.parse::<u64>().ok().or_else(parsed).filter(|at| *at <= MOMENT_MAX)
+}
+
+/// Reads a date, or a date and time without an offset or the name of another zone, by the clock of `zone`.
+fn local(text: &str, zone: &TimeZone) -> Option<u64> {
+    // The parser accepts an offset and a zone, and ignores both.
+    let time = text.get(DATE.len()..).filter(|time| !time.contains(['+', '-', '[', 'Z', 'z']))?;
+    let shown = text.parse::<DateTime>().ok().filter(|_| time.is_empty() || time.contains(':'))?;
+    let at = shown.to_zoned(zone.clone()).ok()?.timestamp().as_millisecond();
+    u64::try_from(at).ok().filter(|at| *at <= MOMENT_MAX)
 }
 
 /// Returns the choice that is named `text`.
@@ -150,5 +168,51 @@ fn decode(text: &str) -> Result<String, ApiError> {
 }
 
 const PARAMETERS_MAX: usize = 32;
+/// The shape of a date, before its time.
+const DATE: &str = "0000-00-00";
 /// The end of the year 9999.
 const MOMENT_MAX: u64 = 253_402_300_799_999;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_with_its_own_offset_and_only_without_one_by_the_zone() {
+        let noon = 1_769_860_800_000;
+        const HOUR: u64 = 3_600_000;
+        for (text, utc, berlin) in [
+            ("1769860800000", Some(noon), Some(noon)),
+            ("2026-01-31T12:00:00Z", Some(noon), Some(noon)),
+            ("2026-01-31t12:00:00z", Some(noon), Some(noon)),
+            ("2026-01-31T12:00:00.000+00:00", Some(noon), Some(noon)),
+            ("2026-01-31T17:30:00+05:30", Some(noon), Some(noon)),
+            ("2026-01-31T17:30:00 05:30", Some(noon), Some(noon)),
+            ("2026-01-31T08:30:00-03:30", Some(noon), Some(noon)),
+            ("2026-01-31 17:45:00+05:45", Some(noon), Some(noon)),
+            ("2026-01-31 17:45:00 05:45", Some(noon), Some(noon)),
+            ("2026-01-31T12:00:00", Some(noon), Some(noon - HOUR)),
+            ("2026-01-31T12:00", Some(noon), Some(noon - HOUR)),
+            ("2026-01-31 12:00", Some(noon), Some(noon - HOUR)),
+            ("2026-01-31", Some(noon - 12 * HOUR), Some(noon - 13 * HOUR)),
+            // The hour that daylight-saving time skips, and the first of those that it repeats.
+            ("2026-03-29T02:30:00", Some(1_774_751_400_000), Some(1_774_751_400_000 - HOUR)),
+            ("2026-10-25T02:30:00", Some(1_792_895_400_000), Some(1_792_895_400_000 - 2 * HOUR)),
+            ("2026-10-25T02:30:00+01:00", Some(1_792_895_400_000 - HOUR), Some(1_792_895_400_000 - HOUR)),
+            ("2026-01-31T12:00:00[Asia/Kolkata]", None, None),
+            ("2026-01-31T12:00+05:30x", None, None),
+            ("2026-01-31+05:30", None, None),
+            ("2026-01-31Z", None, None),
+            ("2026-01-32", None, None),
+            ("20260131", Some(20_260_131), Some(20_260_131)),
+            ("12:00", None, None),
+            ("1969-12-31T23:59:59Z", None, None),
+            ("", None, None),
+        ] {
+            let zones = [(TimeZone::UTC, utc), (TimeZone::get("Europe/Berlin").unwrap(), berlin)];
+            for (zone, want) in zones {
+                assert_eq!(moment_in("from", text, &zone).ok(), want, "{text} {zone:?}");
+            }
+        }
+    }
+}

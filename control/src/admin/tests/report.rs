@@ -343,3 +343,31 @@ fn names_are_shown_beside_ids_after_the_objects_are_deleted() {
     check(&gateway);
     gateway.stop();
 }
+
+#[test]
+fn a_report_is_of_the_time_that_its_offsets_name() {
+    let mut gateway = Gateway::start();
+    // 23:30 UTC on 14 November 2023.
+    for (n, started_at_ms) in
+        [1_700_004_600_000, 1_700_004_601_000, 1_700_100_000_000].into_iter().enumerate()
+    {
+        assert!(gateway.log.append(&UsageEvent { started_at_ms, ..event(n as u64) }));
+    }
+    gateway.wait_stored(3);
+    for (from, to) in [
+        ("2023-11-14T23:30:00Z", "2023-11-14T23:31:00Z"),
+        ("2023-11-15T05:00:00%2B05:30", "2023-11-15T05:01:00%2B05:30"),
+        ("2023-11-15T05:00:00+05:30", "2023-11-15T05:01:00+05:30"),
+        ("2023-11-14T20:00:00-03:30", "2023-11-14T20:01:00-03:30"),
+    ] {
+        for (path, zone) in [("usage", ""), ("usage", "&tz=Europe/Berlin"), ("requests", "")] {
+            let answer = gateway.get(&format!("/admin/api/{path}?from={from}&to={to}{zone}"));
+            let found = match path {
+                "usage" => answer["totals"]["requests"].clone(),
+                _ => json!(answer["data"].as_array().unwrap().len()),
+            };
+            assert_eq!(found, 2, "{path} {from} {zone} {answer}");
+        }
+    }
+    gateway.stop();
+}
