@@ -26,6 +26,8 @@ pub struct Access {
     pub acts_as: Option<PrincipalId>,
     /// The expiry of the key, in milliseconds since the Unix epoch.
     pub expires_at_ms: Option<u64>,
+    /// The text of the key's default tags, see [`crate::tags`]; a tag of a request overrides the one with its name.
+    pub tags: Option<Box<str>>,
     /// The allowlists of the key and of its project; a request must pass all of them (AUTH-2).
     pub allowlists: Vec<Arc<Allowlist>>,
     /// The limits that may count a request of this caller; the scope of each limit decides. Administrators have no
@@ -42,6 +44,7 @@ impl Access {
             project: None,
             acts_as: None,
             expires_at_ms: None,
+            tags: None,
             allowlists: Vec::new(),
             quotas: Box::default(),
         }

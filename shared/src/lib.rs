@@ -32,5 +32,6 @@ pub mod sanitize;
 pub mod secret;
 pub mod snapshot;
 pub mod standard_webhooks;
+pub mod tags;
 pub mod trace_context;
 pub mod usage;

@@ -429,7 +429,7 @@ export const checks = {
     await gateway.api("POST", "alert-rules/rule_disk_low/test");
     const { data } = await gateway.api("GET", "requests?limit=1");
     const paths = [
-      "/", "/?period=7d&by=model", "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
+      "/", "/?period=7d&by=model", "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/usage/runs", "/usage/runs?tag=none", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
       "/alerts", "/alerts?state=any", "/alerts?alert=none", "/alerts/rules", "/alerts/rules?new=1", "/alerts/rules?edit=rule_spend_anomaly", "/webhooks", "/webhooks?new=1", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, "/outbox", "/outbox?state=dead",
       "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/playground", "/providers", "/providers?state=faulty", "/providers?tab=extensions", "/providers?tab=extensions&new=1", "/providers?tab=extensions&extension=none", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes/default?differences=messages-bedrock", "/routes?new=1", "/access", "/access?tab=humans&new=1",
       `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/projects/${id}/access`, `/access/humans/${ada.id}/access`, `/keys/${made.id}/access?allowed=true`, `/access/humans/${ada.id}`,

@@ -53,6 +53,37 @@ export const usageChecks = {
     await page.getByText("Nothing fits the filter in this time").waitFor();
   },
 
+  async runs_are_compared_by_the_tags_of_their_keys_and_lead_to_their_requests({ gateway, browser }) {
+    const { id } = await gateway.api("POST", "projects", { name: "runs" });
+    for (const [run, requests] of [["slow-cooker", 1], ["oven", 2]]) {
+      const { key } = await gateway.api("POST", "keys", { name: run, project: id, tags: { meal: run } });
+      for (let i = 0; i < requests; i += 1) await gateway.chat(key, "default", "hi");
+    }
+    const page = await browser.signedIn(gateway.key, "/usage", { width: 1024 });
+    await page.getByRole("link", { name: "Compare runs" }).click();
+    await page.getByLabel("Tag").fill("meal");
+    await button(page, "Compare").click();
+    await page.getByRole("row", { name: /^oven 2 of 2 / }).waitFor();
+    await page.getByRole("checkbox", { name: "slow-cooker" }).check();
+    await page.getByRole("row", { name: /^oven 2 of 2 \+100 % / }).waitFor();
+    assert.deepEqual(await axe(page), []);
+    const beyond = await page.locator(".table-wrap").evaluate((wrap) => wrap.scrollWidth - wrap.clientWidth);
+    assert.equal(beyond, 0, "at 1024 px no column is out of sight");
+    await page.getByRole("link", { name: "1 of 1" }).click();
+    await page.getByText("Tag meal:").waitFor();
+    await settled(page);
+    assert.equal(await page.locator("a.row-link").count(), 1);
+    // The tags of a key are edited as text.
+    const [key] = (await gateway.api("GET", `keys?project=${id}&q=oven`)).data;
+    await page.goto(`${browser.origin}/console/keys/${key.id}?edit=1`);
+    await page.getByLabel("Tags").fill("meal=oven, chef");
+    await button(page, "Save").click();
+    await page.getByText("the value of the tag 'chef' must be").waitFor();
+    await page.getByLabel("Tags").fill("meal=oven, chef=ada");
+    await button(page, "Save").click();
+    await page.getByText("chef=ada, meal=oven").waitFor();
+  },
+
   async a_price_is_set_and_what_was_used_before_is_recalculated({ gateway, browser }) {
     await gateway.api("POST", "providers", { id: "costly", type: "echo", models: ["echo"] });
     const { id } = await gateway.api("POST", "projects", { name: "billed" });

@@ -1081,6 +1081,8 @@ export type Key = {
   /** The permitted operations, such as `chat_completions`; null permits all. */
   routes: string[] | null;
   state: KeyState;
+  /** The default tags of its requests, by name. A request's own tag overrides the one with its name. */
+  tags: Record<string, string>;
   /** In milliseconds since the Unix epoch. */
   updated_at_ms: number;
   /** Grows with each change; the `ETag` of the object. */
@@ -1151,6 +1153,8 @@ export type KeyPatch = {
   routes?: string[] | null;
   /** `active`, `disabled` or `revoked`. A revoked key stays revoked. */
   state?: string | null;
+  /** Replaces the default tags of its requests; `{}` removes them. */
+  tags?: Record<string, string> | null;
 };
 
 /** The state of a key. */
@@ -1193,6 +1197,8 @@ export type KeyWithSecret = {
   /** The permitted operations, such as `chat_completions`; null permits all. */
   routes: string[] | null;
   state: KeyState;
+  /** The default tags of its requests, by name. A request's own tag overrides the one with its name. */
+  tags: Record<string, string>;
   /** In milliseconds since the Unix epoch. */
   updated_at_ms: number;
   /** Grows with each change; the `ETag` of the object. */
@@ -1541,6 +1547,8 @@ export type NewKey = {
   recoverable?: boolean;
   /** Null or absent permits all. */
   routes?: string[] | null;
+  /** Default tags of its requests by name, at most 8, for reports; a request's own tag overrides the one with its name. */
+  tags?: Record<string, string>;
 };
 
 /** An override to create. */

@@ -28,6 +28,7 @@ import { RoutesPage } from "../page/routes";
 import { SettingsPage } from "../page/settings";
 import { SetupPage } from "../page/setup";
 import { UsagePage } from "../page/usage";
+import { RunsPage } from "../page/usage/runs";
 import { WebhooksPage } from "../page/webhooks";
 import type { IconName } from "../part/icon";
 
@@ -58,7 +59,14 @@ export const GROUPS: Group[] = [
       { title: "Overview", path: "/", icon: "activity", key: "o" },
       { title: "Set up", path: SETUP, icon: "circle-check" },
       { title: "Requests", path: "/requests", icon: "list", key: "r", needs: "see_usage" },
-      { title: "Usage", path: "/usage", icon: "chart-column", key: "u", needs: "see_usage" },
+      {
+        title: "Usage",
+        path: "/usage",
+        icon: "chart-column",
+        key: "u",
+        needs: "see_usage",
+        tabs: [{ title: "Runs", path: "/usage/runs" }],
+      },
     ],
   },
   {
@@ -129,6 +137,7 @@ export const ROUTES: [pattern: string, component: ComponentType<any>][] = [
   ["/requests", RequestsPage],
   ["/requests/:id", RequestPage],
   ["/usage", UsagePage],
+  ["/usage/runs", RunsPage],
   ["/providers", ProvidersPage],
   ["/providers/:id", ProviderPage],
   ["/routes", RoutesPage],

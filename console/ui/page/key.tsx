@@ -16,6 +16,7 @@ import { Ref } from "../part/links";
 import { Menu } from "../part/menu";
 import { dateEnd, dateOf } from "../part/moment";
 import { Card, Facts, Page } from "../part/page";
+import { tagsOf, tagsText } from "../part/tags";
 import { useKeyActions } from "./key_actions";
 import { KeyState, monthStart, Spend } from "./keys";
 import { ActsAs } from "./mint_key";
@@ -116,6 +117,7 @@ function FactsCard({ of }: { of: Key }) {
           ["Endpoints", list(of.endpoints)],
           ["Models", list(of.models)],
           ["Operations", list(of.routes)],
+          ["Tags", tagsText(of.tags) || "none"],
         ]}
       />
       <Facts
@@ -157,15 +159,16 @@ function Figure({ name, value, sub }: { name: string; value: preact.ComponentChi
   );
 }
 
-type Editable = Pick<Key, "name" | "acts_as" | "expires_at_ms" | "endpoints" | "models" | "routes" | "recoverable">;
+type Editable = Pick<Key, "name" | "acts_as" | "expires_at_ms" | "endpoints" | "models" | "routes" | "recoverable"> & { tags: string };
 
-const editable = ({ name, acts_as, expires_at_ms, endpoints, models, routes, recoverable }: Key): Editable => ({
+const editable = ({ name, acts_as, expires_at_ms, endpoints, models, routes, tags, recoverable }: Key): Editable => ({
   name,
   acts_as,
   expires_at_ms,
   endpoints,
   models,
   routes,
+  tags: tagsText(tags),
   recoverable,
 });
 
@@ -176,12 +179,17 @@ const LABELS: Record<keyof Editable, string> = {
   endpoints: "Endpoints",
   models: "Models",
   routes: "Operations",
+  tags: "Tags",
   recoverable: "Encrypted copy",
 };
 
-/** The body of a change: the field of the expiry has another name in requests. */
-function bodyOf({ expires_at_ms, ...rest }: Partial<Editable>): Record<string, unknown> {
-  return expires_at_ms === undefined ? rest : { ...rest, expires_at: expires_at_ms };
+/** The body of a change: the field of the expiry has another name in requests, and tags are an object. */
+function bodyOf({ expires_at_ms, tags, ...rest }: Partial<Editable>): Record<string, unknown> {
+  return {
+    ...rest,
+    ...(expires_at_ms === undefined ? {} : { expires_at: expires_at_ms }),
+    ...(tags === undefined ? {} : { tags: tagsOf(tags) }),
+  };
 }
 
 function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: () => void }) {
@@ -207,6 +215,7 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
             <Text type="date" value={dateOf(mine.expires_at_ms)} onValue={(date) => set({ expires_at_ms: date ? dateEnd(date) : null })} />
           </Field>
           <Allowlists project={of.project} value={mine} onValue={set} error={error} />
+          <TagsField value={mine.tags} onValue={(tags) => set({ tags })} />
           {of.recoverable && (
             <Check
               label="Keep an encrypted copy"
@@ -218,6 +227,15 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
         </>
       )}
     </EditDialog>
+  );
+}
+
+/** The default tags of a key's requests. */
+export function TagsField({ value, onValue }: { value: string; onValue: (tags: string) => void }) {
+  return (
+    <Field label="Tags" name="tags" optional help="Default tags of its requests in reports, such as run=baseline, team=search.">
+      <Text value={value} onValue={onValue} />
+    </Field>
   );
 }
 

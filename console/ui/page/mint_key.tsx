@@ -8,6 +8,8 @@ import { Allowed } from "../part/choice";
 import { Dialog } from "../part/dialog";
 import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { dateEnd } from "../part/moment";
+import { tagsOf } from "../part/tags";
+import { TagsField } from "./key";
 import { PriceForm } from "./models";
 import { targetOf } from "./routes";
 import { SecretDialog } from "./secret";
@@ -53,6 +55,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
   const [endpoints, setEndpoints] = useState<string[] | null>(first);
   const [expires, setExpires] = useState("");
   const [limit, setLimit] = useState("");
+  const [tags, setTags] = useState("");
   const [recoverable, setRecoverable] = useState(true);
   const [pricing, setPricing] = useState<string | null>(null);
   const submission = useSubmission();
@@ -64,6 +67,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
       ...(actsAs ? { acts_as: actsAs } : {}),
       ...(expires ? { expires_at: dateEnd(expires) } : {}),
       ...(endpoints ? { endpoints } : {}),
+      ...(tags.trim() ? { tags: tagsOf(tags) } : {}),
       recoverable,
       ...(limit.trim() ? { limits: [{ metric: "cost_micro_usd", window: "month", limit: Math.round(Number(limit) * 1e6) }] } : {}),
     };
@@ -107,6 +111,7 @@ export function MintForm({ project: given, endpoints: first = null, onMade, onCl
             </Field>
           )}
         </div>
+        <TagsField value={tags} onValue={setTags} />
         {limit.trim() && <Unpriced endpoints={endpoints} onPrice={setPricing} onNoLimit={() => setLimit("")} />}
         <Check
           label="Keep an encrypted copy"

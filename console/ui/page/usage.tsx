@@ -87,10 +87,16 @@ export function UsagePage() {
       title="Usage"
       lead="Sums by hours and days in UTC. Unknown prices are not zero: they are counted apart."
       actions={
-        <a class="btn" href={`/admin/api/usage/export?format=csv&${exported}`} download="llmgw-usage.csv">
-          <Icon name="download" small />
-          Export CSV
-        </a>
+        <>
+          <a class="btn" href={href("/usage/runs")}>
+            <Icon name="chart-column" small />
+            Compare runs
+          </a>
+          <a class="btn" href={`/admin/api/usage/export?format=csv&${exported}`} download="llmgw-usage.csv">
+            <Icon name="download" small />
+            Export CSV
+          </a>
+        </>
       }
     >
       <Choices span={span} filters={filters} />

@@ -1,11 +1,12 @@
 //! Validation of fields that several resources share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::id::is_name;
 use shared::operation::Operation;
+use shared::tags::{self, TAGS_MAX};
 
 use super::ApiError;
 use super::query::moment;
@@ -33,6 +34,21 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
         return Err(ApiError::parameter("email", "email must be an address such as name@example.com."));
     }
     Ok(text.to_owned())
+}
+
+/// Validates tags, as a key's requests may have them.
+pub(crate) fn tags(
+    field: &str,
+    tags: BTreeMap<String, String>,
+) -> Result<BTreeMap<String, String>, ApiError> {
+    let invalid = |why: &str| ApiError::parameter(field, format!("{field} is invalid: {why}."));
+    if tags.len() > TAGS_MAX {
+        return Err(invalid(&format!("there are more than {TAGS_MAX} tags")));
+    }
+    for (name, value) in &tags {
+        tags::check(name, value).map_err(|why| invalid(&why))?;
+    }
+    Ok(tags)
 }
 
 /// Parses a time, as RFC 3339 or as milliseconds since the Unix epoch.

@@ -1,5 +1,7 @@
 //! `keys`: project keys, which grant access to the data plane.
 
+use std::collections::BTreeMap;
+
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::Value;
@@ -107,6 +109,9 @@ struct NewKey {
     /// Null or absent permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// Default tags of its requests by name, at most 8, for reports; a request's own tag overrides the one with its name.
+    #[serde(default)]
+    tags: BTreeMap<String, String>,
     /// True, the default, keeps a sealed copy, from which the key can be revealed.
     #[serde(default = "yes")]
     recoverable: bool,
@@ -121,7 +126,7 @@ fn yes() -> bool {
 
 async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let NewKey { name, project, acts_as, expires_at, models, endpoints, routes, recoverable, limits } =
+    let NewKey { name, project, acts_as, expires_at, models, endpoints, routes, tags, recoverable, limits } =
         call.json()?;
     call.permit(
         Permission::MintKeys,
@@ -134,6 +139,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         acts_as,
         expires_at_ms: expires_at.map(|at| field::future("expires_at", &at)).transpose()?,
         allowlist: Lists { models, endpoints, routes }.check()?,
+        tags: field::tags("tags", tags)?,
         recoverable,
         limits: key_limits("limits", limits)?,
     };
@@ -162,6 +168,9 @@ struct KeyPatch {
     /// Null permits all.
     #[serde(default)]
     routes: FieldChange<Vec<String>>,
+    /// Replaces the default tags of its requests; `{}` removes them.
+    #[serde(default)]
+    tags: Option<BTreeMap<String, String>>,
     /// False deletes the sealed copy.
     #[serde(default)]
     recoverable: Option<bool>,
@@ -172,7 +181,7 @@ struct KeyPatch {
 
 async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let KeyPatch { name, acts_as, expires_at, models, endpoints, routes, recoverable, state } =
+    let KeyPatch { name, acts_as, expires_at, models, endpoints, routes, tags, recoverable, state } =
         call.json()?;
     own_identity(&call, &acts_as)?;
     let edit = EditKey {
@@ -186,6 +195,7 @@ async fn edit(call: Call<'_>) -> Result<Response<Body>, ApiError> {
             FieldChange::Set(at) => FieldChange::Set(field::future("expires_at", &at)?),
         },
         allowlist: Lists { models, endpoints, routes }.check()?,
+        tags: tags.map(|tags| field::tags("tags", tags)).transpose()?,
         recoverable,
         edge: state.map(|state| choose("state", &state, &EDGES)).transpose()?,
     };

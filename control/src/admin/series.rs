@@ -9,15 +9,16 @@ use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
 
-use super::query::{Query, choose};
+use super::query::Query;
 use super::requests::{FILTERS, filter};
 use super::steps::{SteppedTime, Steps};
-use super::usage::names_of_group;
+use super::usage::{group_by, names_of_group};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::db::names::Labels;
 use crate::money::MicroUsd;
 use crate::permission::Permission;
-use crate::usage::requests::{Column, RequestFilter};
+use crate::usage::dimension::Dimension;
+use crate::usage::requests::RequestFilter;
 use crate::usage::series::figures::PeriodFigures;
 use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
 use crate::writer::FLUSH_TIME_MAX;
@@ -30,8 +31,8 @@ pub(super) static ROUTES: &[Route] = &[route_of(Method::GET, "series", |call| Bo
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
-    let group_by = group_by(&mut query)?;
-    let step = STEPS.chosen(&mut query)?;
+    let group_by = group_by(&mut query, DIMENSIONS_MAX)?;
+    let step = step(&mut query)?;
     let question = question(filter(&call, &mut query)?, step, group_by)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
@@ -49,34 +50,45 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&SeriesAnswer::of(&question, names, found))
 }
 
-fn group_by(query: &mut Query) -> Result<Vec<Column>, ApiError> {
-    let text = query.text("group_by").unwrap_or_default();
-    let choices: Vec<(&str, Column)> = Column::ALL.iter().map(|column| (column.name(), *column)).collect();
-    let mut columns = Vec::new();
-    for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-        let column = choose("group_by", name, &choices)?;
-        if !columns.contains(&column) {
-            columns.push(column);
-        }
+/// The steps that a query asks for.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    /// The shortest length of which not too many fit into the time.
+    Fitting,
+    /// This length, in milliseconds.
+    Length(u64),
+    /// One step for the whole time, which compares groups.
+    All,
+}
+
+fn step(query: &mut Query) -> Result<Step, ApiError> {
+    let lengths = STEPS.lengths.iter().map(|(name, step_ms)| (*name, Step::Length(*step_ms)));
+    let choices: Vec<(&str, Step)> = lengths.chain([(ALL, Step::All)]).collect();
+    Ok(query.choice(STEPS.parameter, &choices)?.unwrap_or(Step::Fitting))
+}
+
+fn whole(from_ms: u64, to_ms: u64) -> Result<SteppedTime, ApiError> {
+    if from_ms > to_ms {
+        return Err(ApiError::parameter("from", "from must not be after to."));
     }
-    if columns.len() > COLUMNS_MAX {
-        let message = format!("group_by must have at most {COLUMNS_MAX} names.");
-        return Err(ApiError::parameter("group_by", message));
-    }
-    Ok(columns)
+    let to_ms = to_ms.max(from_ms.saturating_add(1));
+    Ok(SteppedTime { from_ms, to_ms, step_ms: to_ms.saturating_sub(from_ms) })
 }
 
 /// Determines the time of a series and its steps.
-fn question(
-    filter: RequestFilter,
-    step: Option<u64>,
-    group_by: Vec<Column>,
-) -> Result<SeriesQuestion, ApiError> {
+fn question(filter: RequestFilter, step: Step, group_by: Vec<Dimension>) -> Result<SeriesQuestion, ApiError> {
     let to_ms = filter.to_ms.unwrap_or_else(|| unix_ms().saturating_add(1));
     let from_ms = filter.from_ms.unwrap_or_else(|| {
-        to_ms.saturating_sub(step.map_or(TIME_DEFAULT_MS, |step| step.saturating_mul(POINTS_DEFAULT)))
+        to_ms.saturating_sub(match step {
+            Step::Length(step_ms) => step_ms.saturating_mul(POINTS_DEFAULT),
+            Step::Fitting | Step::All => TIME_DEFAULT_MS,
+        })
     });
-    let SteppedTime { from_ms, to_ms, step_ms } = STEPS.divide(from_ms, to_ms, step)?;
+    let SteppedTime { from_ms, to_ms, step_ms } = match step {
+        Step::Fitting => STEPS.divide(from_ms, to_ms, None)?,
+        Step::Length(step_ms) => STEPS.divide(from_ms, to_ms, Some(step_ms))?,
+        Step::All => whole(from_ms, to_ms)?,
+    };
     Ok(SeriesQuestion { from_ms, to_ms, step_ms, group_by, filter })
 }
 
@@ -87,8 +99,7 @@ type GroupNames = BTreeMap<&'static str, Option<String>>;
 fn names(db: &Connection, question: &SeriesQuestion, found: &Series) -> rusqlite::Result<Vec<GroupNames>> {
     let mut labels = Labels::default();
     let mut of_group = |ids: &[String]| {
-        let ids = question.group_by.iter().copied().zip(ids.iter().map(String::as_str));
-        names_of_group(db, &mut labels, ids)
+        names_of_group(db, &mut labels, question.group_by.iter().zip(ids.iter().map(String::as_str)))
     };
     found.groups.iter().map(|group| of_group(&group.names)).collect()
 }
@@ -120,7 +131,7 @@ struct SeriesAnswer {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct GroupSeries {
     /// The ids of the group; null for exchanges without one.
-    group: BTreeMap<&'static str, Option<String>>,
+    group: BTreeMap<String, Option<String>>,
     /// The names of the keys, projects and humans among the ids; null if unknown.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Option<String>>"))]
@@ -167,7 +178,7 @@ struct SeriesPoints {
 
 impl SeriesAnswer {
     fn of(question: &SeriesQuestion, names: Vec<GroupNames>, found: Series) -> Self {
-        let columns = || question.group_by.iter().map(Column::name);
+        let columns = || question.group_by.iter().map(Dimension::name);
         let some = |name: String| Some(name).filter(|name| !name.is_empty());
         let groups = found.groups.into_iter().zip(names).map(|(group, names)| GroupSeries {
             group: columns().zip(group.names.into_iter().map(some)).collect(),
@@ -222,7 +233,9 @@ const STEPS: Steps = Steps {
 const TIME_DEFAULT_MS: u64 = 3_600_000;
 /// The number of points of a series without `from`.
 const POINTS_DEFAULT: u64 = 60;
+/// The `step` of one point for the whole time.
+const ALL: &str = "all";
 /// The maximum number of names in `group_by`.
-const COLUMNS_MAX: usize = 2;
+const DIMENSIONS_MAX: usize = 2;
 /// Reading records stops after this time.
 const READING_TIME: Duration = Duration::from_secs(1);

@@ -1,13 +1,14 @@
 //! The table `keys`: project keys, which clients present to the data plane. It contains a key's hash, not the key, and
 //! a sealed copy if the key may be revealed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ValueRef};
 use rusqlite::{Connection, OptionalExtension as _, Row, Statement, named_params};
 use serde::Serialize;
 use shared::access::Allowlist;
 use shared::key_hash::KeyHash;
+use shared::tags;
 
 use super::HOUR_MS;
 use super::allowlist;
@@ -32,6 +33,8 @@ pub(crate) struct StoredKey {
     #[serde(flatten)]
     #[cfg_attr(test, schemars(with = "crate::shared_shapes::Allowlist"))]
     pub(crate) allowlist: Allowlist,
+    /// The default tags of its requests, by name. A request's own tag overrides the one with its name.
+    pub(crate) tags: BTreeMap<String, String>,
     /// True if a sealed copy is kept, from which it can be revealed.
     pub(crate) recoverable: bool,
     /// The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never.
@@ -107,6 +110,7 @@ impl StoredKey {
             state: row.get::<_, KeyState>("state")?.at(now_ms, expires_at_ms),
             expires_at_ms,
             allowlist: allowlist::of(row)?,
+            tags: shown_tags(row.get::<_, Option<String>>("tags")?.as_deref()),
             recoverable: row.get("recoverable")?,
             last_used_hour_ms: row.get::<_, Option<u64>>("last_used_hour")?.map(|hour| hour * HOUR_MS),
             rotated_from: row.get("rotated_from")?,
@@ -223,6 +227,7 @@ pub(crate) fn insert(
         ":models": models,
         ":endpoints": endpoints,
         ":routes": routes,
+        ":tags": tags_text(&key.tags),
         ":rotated_from": key.rotated_from,
         ":family": key.family,
         ":version": key.version,
@@ -245,6 +250,7 @@ pub(crate) fn update(tx: &Connection, key: &StoredKey) -> rusqlite::Result<()> {
         ":models": models,
         ":endpoints": endpoints,
         ":routes": routes,
+        ":tags": tags_text(&key.tags),
         ":version": key.version,
         ":updated": key.updated_at_ms,
     })?;
@@ -312,6 +318,8 @@ pub(crate) struct OpeningKey {
     pub(crate) acts_as: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) allowlist: Allowlist,
+    /// The text of the default tags.
+    pub(crate) tags: Option<Box<str>>,
     /// True if the key is active and does not act as a disabled human. Its project may be disabled.
     pub(crate) is_open: bool,
 }
@@ -378,6 +386,7 @@ struct OpeningColumns {
     acts_as: usize,
     expires_at_ms: usize,
     lists: [usize; 3],
+    tags: usize,
     is_open: usize,
 }
 
@@ -391,6 +400,7 @@ impl OpeningColumns {
             acts_as: place("acts_as")?,
             expires_at_ms: place("expires_at_ms")?,
             lists: allowlist::places(statement)?,
+            tags: place("tags")?,
             is_open: place("is_open")?,
         })
     }
@@ -403,15 +413,27 @@ impl OpeningColumns {
             acts_as: row.get(self.acts_as)?,
             expires_at_ms: row.get(self.expires_at_ms)?,
             allowlist: allowlist::at(row, &self.lists)?,
+            tags: row.get(self.tags)?,
             is_open: row.get(self.is_open)?,
         })
     }
 }
 
+/// Returns the tags of a stored text.
+fn shown_tags(text: Option<&str>) -> BTreeMap<String, String> {
+    let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+    tags::pairs(text.unwrap_or_default()).map(owned).collect()
+}
+
+/// Returns the text of tags, as it is stored.
+fn tags_text(tags: &BTreeMap<String, String>) -> Option<Box<str>> {
+    tags::text(tags.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect())
+}
+
 const EXPIRING_MAX: i64 = 500;
 const EXPIRING: &str = "SELECT id, name, expires_at_ms FROM keys WHERE state = 'active' AND expires_at_ms > :now \
      AND expires_at_ms <= :until ORDER BY expires_at_ms LIMIT :rows";
-const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, \
+const PAGE: &str = "SELECT id, name, project, acts_as, prefix, state, expires_at_ms, models, endpoints, routes, tags, \
      sealed IS NOT NULL AS recoverable, last_used_hour, rotated_from, family, version, created_at_ms, \
      updated_at_ms FROM keys WHERE id > :after \
      AND (:projects IS NULL OR project IN (SELECT value FROM json_each(:projects))) \
@@ -428,12 +450,13 @@ const LIVING: &str = "SELECT count(*) AS keys FROM keys \
      WHERE project = :project AND state <> 'revoked' AND (:acts_as IS NULL OR acts_as = :acts_as)";
 const LIVING_AS: &str = "SELECT count(*) AS keys FROM keys WHERE acts_as = ? AND state <> 'revoked'";
 const INSERT: &str = "INSERT INTO keys (id, name, project, acts_as, hash, prefix, sealed, state, expires_at_ms, \
-     models, endpoints, routes, rotated_from, family, version, created_at_ms, updated_at_ms) VALUES \
+     models, endpoints, routes, tags, rotated_from, family, version, created_at_ms, updated_at_ms) VALUES \
      (:id, :name, :project, :acts_as, :hash, :prefix, :sealed, :state, :expires, \
-     :models, :endpoints, :routes, :rotated_from, :family, :version, :created, :updated)";
+     :models, :endpoints, :routes, :tags, :rotated_from, :family, :version, :created, :updated)";
 const UPDATE: &str = "UPDATE keys SET name = :name, acts_as = :acts_as, \
      sealed = CASE WHEN :recoverable THEN sealed END, state = :state, expires_at_ms = :expires, \
-     models = :models, endpoints = :endpoints, routes = :routes, version = :version, updated_at_ms = :updated \
+     models = :models, endpoints = :endpoints, routes = :routes, tags = :tags, version = :version, \
+     updated_at_ms = :updated \
      WHERE id = :id";
 const MARK_USED: &str = "UPDATE keys SET last_used_hour = :hour \
      WHERE id = :id AND (last_used_hour IS NULL OR last_used_hour < :hour)";
@@ -449,19 +472,19 @@ const FAMILY: &str = "SELECT family FROM keys WHERE id = ?1 \
 const IN_FAMILY: &str = "SELECT id FROM keys WHERE family = ?";
 const OF_FAMILY: &str = "SELECT id FROM keys WHERE family = ?1 \
      UNION ALL SELECT id FROM former_keys WHERE family = ?1";
-const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, 1 AS is_open \
+const OPEN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, tags, 1 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as \
      WHERE state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0";
-const OPENING: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+const OPENING: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, tags, \
      state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE keys.id = :id";
-const OPENINGS_OF_PROJECT: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+const OPENINGS_OF_PROJECT: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, tags, \
      state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE project = :owner ORDER BY keys.id LIMIT :rows";
-const OPENINGS_OF_HUMAN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, \
+const OPENINGS_OF_HUMAN: &str = "SELECT keys.id, hash, project, acts_as, expires_at_ms, models, endpoints, routes, tags, \
      state = 'active' AND (expires_at_ms IS NULL OR expires_at_ms > :now) \
      AND coalesce(principals.disabled, 0) = 0 AS is_open \
      FROM keys LEFT JOIN principals ON principals.id = acts_as WHERE acts_as = :owner ORDER BY keys.id LIMIT :rows";

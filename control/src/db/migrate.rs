@@ -36,6 +36,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0023_outbox.sql", include_str!("migrations/0023_outbox.sql")),
     ("0024_alerts.sql", include_str!("migrations/0024_alerts.sql")),
     ("0025_job_runs.sql", include_str!("migrations/0025_job_runs.sql")),
+    ("0026_key_tags.sql", include_str!("migrations/0026_key_tags.sql")),
 ];
 
 /// Returns the newest schema version that this release supports.

@@ -163,6 +163,7 @@ pub(super) fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySu
         project: Some(project.id.clone()),
         acts_as: key.acts_as.map(PrincipalId::new),
         expires_at_ms: key.expires_at_ms,
+        tags: key.tags,
         allowlists: restricting(key.allowlist).into_iter().chain(project.allowlist.clone()).collect(),
     }
 }

@@ -105,6 +105,7 @@ fn bare_key(project: &str, acts_as: Option<String>) -> OpeningKey {
         acts_as,
         expires_at_ms: None,
         allowlist: Allowlist::default(),
+        tags: None,
         is_open: true,
     }
 }

@@ -2,6 +2,7 @@
 //! in its record, because clients may use any number of different ones.
 
 use records::{Record, RecordName};
+use shared::tags;
 
 use super::requests::Column;
 
@@ -95,13 +96,8 @@ fn is_client(client: &str, wanted: &str) -> bool {
     client.strip_prefix(wanted).is_some_and(|version| version.is_empty() || version.starts_with(['/', ' ']))
 }
 
-/// Parses tags in the form `job=7,team=a`.
-pub(crate) fn tags(text: &str) -> impl Iterator<Item = (&str, &str)> {
-    text.split(',').filter_map(|tag| tag.split_once('='))
-}
-
 fn tag<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    tags(text).find(|(known, _)| *known == name).map(|(_, value)| value)
+    tags::pairs(text).find(|(known, _)| *known == name).map(|(_, value)| value)
 }
 
 /// The prefix of a tag in [`Dimension::name`].

@@ -165,7 +165,7 @@ impl AuthorizedRequest<'_> {
             stream: head.stream,
             dialect: self.dialect,
             input: &head.input,
-            tags: if self.has_own { labels::tags(self.headers)? } else { None },
+            tags: labels::tags(self.headers, self.has_own, self.access.tags.as_deref())?,
             end_user: labels::end_user(head.end_user.as_deref(), end_users, hasher),
             session: labels::session(self.session, head.affinity_key.as_deref(), hasher),
             body_bytes: body.bytes(),

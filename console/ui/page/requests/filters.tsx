@@ -51,16 +51,21 @@ const VIEWS: [string, Record<string, string>][] = [
   ["Refused", { status: "429" }],
 ];
 
+/** The filters by tag that the address has. */
+const tagFilters = (): string[] => [...query.value.keys()].filter((name) => name.startsWith("tag."));
+
 /** The filters of the address. */
-export const chosenFilters = (): Record<string, string> => Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
+export const chosenFilters = (): Record<string, string> =>
+  Object.fromEntries([...FILTERS, ...tagFilters()].map((name) => [name, param(name)]));
 
 /** The parameters of the list that the page of one request keeps, for its neighbours and the way back. */
 export const keptParams = (): Record<string, string> =>
-  Object.fromEntries([...FILTERS, "period", "from", "to"].map((name) => [name, param(name)]));
+  Object.fromEntries([...FILTERS, ...tagFilters(), "period", "from", "to"].map((name) => [name, param(name)]));
 
 export function Filters({ list }: { list: List<FullRecord> }) {
   const [text, setText] = useState(param("q"));
-  const exact = EXACT.filter(([name]) => param(name));
+  const tags = tagFilters().map((name): [string, string] => [name, `Tag ${name.slice("tag.".length)}`]);
+  const exact = [...EXACT, ...tags].filter(([name]) => param(name));
   const current = query.value;
   return (
     <div class="filters">
@@ -134,7 +139,7 @@ export function Filters({ list }: { list: List<FullRecord> }) {
           </button>
         </span>
       ))}
-      {FILTERS.some((name) => param(name)) && (
+      {[...FILTERS, ...tagFilters()].some((name) => param(name)) && (
         <button type="button" class="btn plain small" onClick={() => go(href("/requests", { period: param("period") }))}>
           Clear
         </button>

@@ -109,7 +109,7 @@ fn question(call: &Call<'_>, query: &mut Query) -> Result<ReportQuestion, ApiErr
         return Err(ApiError::parameter("from", "from must not be after to."));
     }
     let calendar = Calendar { bucket: query.choice("bucket", BUCKETS)?, zone };
-    let (group_by, filters, scope) = (group_by(query)?, names(query), call.usage_scope());
+    let (group_by, filters, scope) = (group_by(query, DIMENSIONS_MAX)?, names(query), call.usage_scope());
     Ok(ReportQuestion { from_ms, to_ms, calendar, group_by, filters, marks, scope })
 }
 
@@ -165,7 +165,8 @@ fn unanswerable(why: Unanswerable) -> ApiError {
     }
 }
 
-fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
+/// Takes `group_by`, at most `most` dimensions.
+pub(super) fn group_by(query: &mut Query, most: usize) -> Result<Vec<Dimension>, ApiError> {
     let text = query.text("group_by").unwrap_or_default();
     let mut choices: Vec<(&str, Dimension)> =
         Column::ALL.iter().map(|column| (column.name(), Dimension::Column(*column))).collect();
@@ -181,8 +182,8 @@ fn group_by(query: &mut Query) -> Result<Vec<Dimension>, ApiError> {
             dimensions.push(dimension);
         }
     }
-    if dimensions.len() > DIMENSIONS_MAX {
-        let message = format!("group_by must have at most {DIMENSIONS_MAX} names.");
+    if dimensions.len() > most {
+        let message = format!("group_by must have at most {most} names.");
         return Err(ApiError::parameter("group_by", message));
     }
     Ok(dimensions)
@@ -199,10 +200,8 @@ fn owners(
 ) -> rusqlite::Result<Vec<Owners>> {
     let mut labels = Labels::default();
     let mut of_group = |group: &ReportGroup| {
-        let ids = question.group_by.iter().zip(&group.names);
-        let ids =
-            ids.filter_map(|(dimension, id)| Some((dimension.column()?, id.as_deref().unwrap_or_default())));
-        names_of_group(db, &mut labels, ids)
+        let ids = group.names.iter().map(|id| id.as_deref().unwrap_or_default());
+        names_of_group(db, &mut labels, question.group_by.iter().zip(ids))
     };
     groups.iter().map(&mut of_group).collect()
 }
@@ -211,11 +210,11 @@ fn owners(
 pub(super) fn names_of_group<'a>(
     db: &Connection,
     labels: &mut Labels,
-    ids: impl Iterator<Item = (Column, &'a str)>,
+    ids: impl Iterator<Item = (&'a Dimension, &'a str)>,
 ) -> rusqlite::Result<Owners> {
     let mut owners = Owners::new();
-    for (column, id) in ids {
-        let Some((named, name, email)) = owner(column) else { continue };
+    for (dimension, id) in ids {
+        let Some((named, name, email)) = dimension.column().and_then(owner) else { continue };
         let label = if id.is_empty() { NameLabel::default() } else { labels.find(db, named, id)? };
         owners.insert(name, label.name);
         email.map(|email| owners.insert(email, label.email));

@@ -1,6 +1,6 @@
 //! Commands that change and delete keys.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::json;
 use shared::quota::Subject;
@@ -26,6 +26,8 @@ pub(crate) struct EditKey {
     pub(crate) acts_as: FieldChange<String>,
     pub(crate) expires_at_ms: FieldChange<u64>,
     pub(crate) allowlist: AllowlistEdit,
+    /// Replaces the default tags of its requests.
+    pub(crate) tags: Option<BTreeMap<String, String>>,
     /// `false` deletes the sealed copy, and so does another `acts_as`: the copy was made for the human before.
     pub(crate) recoverable: Option<bool>,
     /// Enable, disable or revoke.
@@ -75,6 +77,7 @@ impl EditKey {
             state: before.state.at(write.now_ms, expires_at_ms),
             expires_at_ms,
             allowlist: self.allowlist.of(before.allowlist.clone()),
+            tags: self.tags.unwrap_or_else(|| before.tags.clone()),
             recoverable: self.recoverable.unwrap_or(before.recoverable && !is_handed_over),
             ..before.clone()
         };

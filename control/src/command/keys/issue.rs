@@ -1,5 +1,7 @@
 //! Issues keys.
 
+use std::collections::BTreeMap;
+
 use serde::{Serialize, Serializer};
 use serde_json::json;
 use shared::access::Allowlist;
@@ -30,6 +32,8 @@ pub(crate) struct IssueKey {
     pub(crate) acts_as: Option<String>,
     pub(crate) expires_at_ms: Option<u64>,
     pub(crate) allowlist: AllowlistEdit,
+    /// The default tags of its requests.
+    pub(crate) tags: BTreeMap<String, String>,
     /// True to store a sealed copy of the key, which can be revealed later.
     pub(crate) recoverable: bool,
     /// The key's limits. Each overrides a default of its project that counts the same thing.
@@ -81,6 +85,7 @@ impl Command for IssueKey {
                 state: KeyState::Active,
                 expires_at_ms: self.expires_at_ms,
                 allowlist: self.allowlist.of(Allowlist::default()),
+                tags: self.tags,
                 recoverable: self.recoverable,
                 last_used_hour_ms: None,
                 rotated_from: None,

@@ -1,5 +1,7 @@
 //! Every operation in every state of a key, and the resulting rows of the database.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 use shared::id::PrincipalId;
@@ -39,6 +41,7 @@ impl Keyring {
             acts_as: Some(self.ada.clone()),
             expires_at_ms: None,
             allowlist: AllowlistEdit::default(),
+            tags: BTreeMap::new(),
             recoverable: true,
             limits: Vec::new(),
         }
@@ -105,6 +108,7 @@ fn edit(key: &str) -> EditKey {
         acts_as: FieldChange::Keep,
         expires_at_ms: FieldChange::Keep,
         allowlist: AllowlistEdit::default(),
+        tags: None,
         recoverable: None,
         edge: None,
     }

@@ -1,5 +1,7 @@
 //! Limits and their subjects: a key's limits apply to its family, and every deleted limit is audited.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
 
@@ -30,6 +32,7 @@ impl Desk {
             acts_as: None,
             expires_at_ms: None,
             allowlist: AllowlistEdit::default(),
+            tags: BTreeMap::new(),
             recoverable: false,
             limits: Vec::new(),
         };
@@ -49,6 +52,7 @@ impl Desk {
             acts_as: FieldChange::Keep,
             expires_at_ms: FieldChange::Keep,
             allowlist: AllowlistEdit::default(),
+            tags: None,
             recoverable: None,
             edge: Some(KeyOperation::Revoke),
         };

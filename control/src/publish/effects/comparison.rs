@@ -264,6 +264,7 @@ fn with_limits(access: &Access, everywhere: &[Arc<Quota>]) -> Access {
         project: access.project.clone(),
         acts_as: access.acts_as.clone(),
         expires_at_ms: access.expires_at_ms,
+        tags: access.tags.clone(),
         allowlists: access.allowlists.clone(),
         quotas: access.quotas.iter().filter(is_own).chain(everywhere).cloned().collect(),
     }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use serde::{Serialize, Serializer};
 use shared::operation::Operation;
+use shared::tags;
 use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units};
 
 use super::attempts::{self, AttemptSummary};
 use crate::db::names::OwnerNames;
 use crate::money::MicroUsd;
-use crate::usage::dimension;
 
 /// One exchange, as the API shows it.
 #[derive(Debug, Serialize)]
@@ -252,7 +252,7 @@ impl RequestRow {
             vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
             price: or_none(RecordName::Price),
             upstream_id: some(record.upstream_id),
-            tags: dimension::tags(record.name(RecordName::Tags))
+            tags: tags::pairs(record.name(RecordName::Tags))
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))
                 .collect(),
             end_user: or_none(RecordName::EndUser),

@@ -13,6 +13,7 @@ use rusqlite::{Connection, named_params};
 use self::figures::{PeriodFigures, attempts, lost_attempts};
 use crate::db::packed_row::PackedRow;
 use crate::db::signed;
+use crate::usage::dimension::Dimension;
 use crate::usage::report::only_days_before;
 use crate::usage::requests::attempts::AttemptSummary;
 use crate::usage::requests::exchange_end::ExchangeEnd;
@@ -25,7 +26,7 @@ pub(crate) struct SeriesQuestion {
     pub(crate) from_ms: u64,
     pub(crate) to_ms: u64,
     pub(crate) step_ms: u64,
-    pub(crate) group_by: Vec<Column>,
+    pub(crate) group_by: Vec<Dimension>,
     /// The exchanges that count. Its own time is ignored.
     pub(crate) filter: RequestFilter,
 }
@@ -122,13 +123,13 @@ fn read(
 type GroupKey = Box<[u8]>;
 
 /// Writes the names of the group of an exchange to `key`, or of an attempt of it at `target`, a provider and a model.
-fn write_key(key: &mut Vec<u8>, columns: &[Column], record: &Record<'_>, target: Option<(&str, &str)>) {
+fn write_key(key: &mut Vec<u8>, dimensions: &[Dimension], record: &Record<'_>, target: Option<(&str, &str)>) {
     key.clear();
-    for column in columns {
-        let name = match (column, target) {
-            (Column::Provider, Some((provider, _))) => provider,
-            (Column::Model, Some((_, model))) => model,
-            (column, _) => column.of(record),
+    for dimension in dimensions {
+        let name = match (dimension, target) {
+            (Dimension::Column(Column::Provider), Some((provider, _))) => provider,
+            (Dimension::Column(Column::Model), Some((_, model))) => model,
+            (dimension, _) => dimension.of(record),
         };
         key.extend_from_slice(&name.len().to_le_bytes());
         key.extend_from_slice(name.as_bytes());
@@ -221,7 +222,7 @@ impl<'a> GroupTally<'a> {
 
 /// The number of exchanges and attempts of each group, to find the largest groups.
 struct GroupSizes<'a> {
-    columns: &'a [Column],
+    dimensions: &'a [Dimension],
     counts: HashMap<GroupKey, u64>,
     key: Vec<u8>,
     is_full: bool,
@@ -229,7 +230,7 @@ struct GroupSizes<'a> {
 
 impl<'a> GroupSizes<'a> {
     fn new(question: &'a SeriesQuestion) -> Self {
-        Self { columns: &question.group_by, counts: HashMap::new(), key: Vec::new(), is_full: false }
+        Self { dimensions: &question.group_by, counts: HashMap::new(), key: Vec::new(), is_full: false }
     }
 
     /// Counts an exchange and its attempts. Returns false if there are too many groups.
@@ -242,7 +243,7 @@ impl<'a> GroupSizes<'a> {
     }
 
     fn count(&mut self, record: &Record<'_>, target: Option<(&str, &str)>) {
-        write_key(&mut self.key, self.columns, record, target);
+        write_key(&mut self.key, self.dimensions, record, target);
         if let Some(count) = self.counts.get_mut(self.key.as_slice()) {
             *count += 1;
         } else if self.counts.len() < GROUPS_COUNTED_MAX {
