@@ -328,7 +328,8 @@ async fn a_whole_answer_to_a_stream_request_becomes_a_stream() {
 #[tokio::test]
 async fn a_whole_answer_arrives_unchanged() {
     let (gateway, upstream) = gateway_with_upstream().await;
-    let body = "{ \"id\" : \"c\",\n  \"choices\": [ ], \"x\": 1.0e3, \"usage\": {\"prompt_tokens\": 3} }  ";
+    let body =
+        "{ \"id\" : \"c\",\n  \"choices\": [ {} ], \"x\": 1.0e3, \"usage\": {\"prompt_tokens\": 3} }  ";
     upstream.always(Answer::json(200, body));
     assert_eq!(gateway.client().chat(chat::request("m")).await.body, body);
 }

@@ -111,6 +111,9 @@ impl AnswerReader {
                 match answer.error {
                     Some(error) => Err(BadAnswer::Error(error)),
                     None if !answer.is_json => Err(BadAnswer::Invalid("it is not JSON")),
+                    None if self.is_chat() && answer.finish.is_none() && !native::has_choice(&body) => {
+                        Err(BadAnswer::Invalid("it has no choices"))
+                    }
                     None => {
                         let (usage, extras, finish) = (answer.usage, answer.extras, answer.finish);
                         let body = match answer.unnamed_usage {
@@ -137,6 +140,16 @@ impl AnswerReader {
                 vendor.started(&body).map(|name| Box::new(started(name)))
             }
             Self::Adapted { answers, .. } => answers.whole(&body).map(Box::new),
+        }
+    }
+
+    /// Collects the events of the target into its whole answer.
+    pub(crate) fn collect(&self, stream: &[u8]) -> Result<Vec<u8>, BadAnswer> {
+        match self {
+            Self::Native { .. } | Self::Adapted { .. } => native::collect(self.shape(), stream),
+            Self::Proxied | Self::Started(_) => {
+                Err(BadAnswer::Invalid("it is a stream, which was not requested"))
+            }
         }
     }
 

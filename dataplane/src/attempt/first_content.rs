@@ -1,7 +1,5 @@
 //! The beginning of an answer: the first content of a stream, or the whole answer.
 
-use std::pin::pin;
-
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::health::Evidence;
@@ -10,13 +8,14 @@ use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 use wire::adapt::{BadAnswer, TranslatedAnswer};
 use wire::envelope::StreamError;
+use wire::native::{self, COLLECTED_BYTES_MAX};
 
 use super::failure::{Failure, broke_off, of_stream_error, secrets};
+use super::opening::Opening;
 use super::timeouts::AttemptTimeouts;
 use super::{AnswerStart, AttemptParams, Next};
 use crate::memory_budget::{MemoryExhausted, MemoryReservation};
 use crate::relay::{Scan, pass_whole};
-use crate::upstream::UpstreamBody;
 
 /// The size up to which a whole answer is read before anything is sent, so that another target can still replace an
 /// upstream that breaks off.
@@ -32,7 +31,7 @@ const UNDERSTOOD_BYTES_MAX: usize = 64 << 20;
 pub(super) async fn first_content(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: UpstreamBody,
+    mut opening: Opening,
     timeouts: &mut AttemptTimeouts,
     is_events: bool,
 ) -> Result<AnswerStart, Failure> {
@@ -40,7 +39,7 @@ pub(super) async fn first_content(
     let mut stream = params.reader.stream(secrets, is_events);
     let mut held = Vec::with_capacity(2);
     let failure = loop {
-        let ended = match timeouts.wait(provider.stream_idle_timeout, pin!(body.data())).await {
+        let ended = match opening.next(provider, timeouts).await {
             Ok(Some(Ok(bytes))) => {
                 stream.push(bytes, &mut held);
                 false
@@ -59,8 +58,13 @@ pub(super) async fn first_content(
             break of_stream_error(params, provider, error);
         }
         let held_bytes: usize = held.iter().map(Bytes::len).sum();
-        if state.content || state.done || state.finished || held_bytes > HELD_BYTES_MAX {
-            return Ok(AnswerStart::Streaming { held, scan: Scan::Stream(stream), body });
+        // The end of a failed answer is followed by its error.
+        let has_ended_well = state.finished && state.failure.is_none();
+        if state.content || has_ended_well || held_bytes > HELD_BYTES_MAX {
+            return Ok(AnswerStart::Streaming { held, scan: Scan::Stream(stream), body: opening.body });
+        }
+        if state.done {
+            break no_choice(provider);
         }
         if ended {
             break broke_off(provider);
@@ -71,23 +75,28 @@ pub(super) async fn first_content(
     Err(failure.having_used(tokens.map(|tokens| (tokens, state.extras.clone()))))
 }
 
+/// Returns the failure for a stream that ended without an answer: without any content and without a finish reason.
+fn no_choice(provider: &ProviderInstance) -> Failure {
+    invalid(provider, "the stream ended without any choice")
+}
+
 /// Reads a whole answer, or the beginning of a long one that is relayed.
 pub(super) async fn whole(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: UpstreamBody,
+    mut opening: Opening,
     timeouts: &mut AttemptTimeouts,
 ) -> Result<AnswerStart, Failure> {
     let passes = params.reader.passes();
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
-    let Pieces { held, memory, is_all } = read(params, provider, &mut body, timeouts, bytes_max).await?;
+    let Pieces { held, memory, is_all } = read(params, provider, &mut opening, timeouts, bytes_max).await?;
     match is_all {
         true => Ok(AnswerStart::Whole(kept(understand(params, provider, &joined(held))?, memory))),
         false if passes => {
             let mut scan = params.reader.scan();
             let mut passed = Vec::with_capacity(held.len());
             held.into_iter().for_each(|bytes| pass_whole(&mut scan, params.dialect, bytes, &mut passed));
-            Ok(AnswerStart::Streaming { held: passed, scan: Scan::Whole(scan), body })
+            Ok(AnswerStart::Streaming { held: passed, scan: Scan::Whole(scan), body: opening.body })
         }
         false => Err(invalid(provider, TOO_LONG)),
     }
@@ -106,7 +115,7 @@ struct Pieces {
 async fn read(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    body: &mut UpstreamBody,
+    opening: &mut Opening,
     timeouts: &mut AttemptTimeouts,
     bytes_max: usize,
 ) -> Result<Pieces, Failure> {
@@ -114,8 +123,7 @@ async fn read(
     let mut held_bytes = 0;
     let mut memory = None;
     while held_bytes <= bytes_max {
-        let next = timeouts.wait(provider.stream_idle_timeout, pin!(body.data())).await?;
-        match next {
+        match opening.next(provider, timeouts).await? {
             Some(Ok(bytes)) => {
                 held_bytes += bytes.len();
                 held.push(bytes);
@@ -130,7 +138,7 @@ async fn read(
             }
             Some(Err(_)) => return Err(broke_off(provider)),
             None => {
-                body.recycle(&params.worker.upstreams, provider);
+                opening.body.recycle(&params.worker.upstreams, provider);
                 return Ok(Pieces { held, memory, is_all: true });
             }
         }
@@ -175,18 +183,32 @@ fn understand(
     provider: &ProviderInstance,
     body: &Bytes,
 ) -> Result<Box<TranslatedAnswer>, Failure> {
-    params.reader.whole(body.clone()).map_err(|bad| {
-        let failure = match bad {
-            BadAnswer::Error(error) => of_stream_error(params, provider, &error),
-            // An image that was generated is billed, so it is not generated again at the same target.
-            BadAnswer::Invalid(why) if params.dialect == Dialect::Images => {
-                Failure { next: Next::FailOver, ..invalid(provider, why) }
-            }
-            BadAnswer::Invalid(why) => invalid(provider, why),
-            BadAnswer::Nothing(words) => nothing(provider, &words),
-        };
-        failure.having_used(params.reader.usage_in(body))
-    })
+    let read = match params.reader.whole(body.clone()) {
+        Err(bad @ BadAnswer::Invalid(_)) => match native::length_before_events(body) {
+            Some(length) => params.reader.whole(body.slice(..length)),
+            None => Err(bad),
+        },
+        read => read,
+    };
+    read.map_err(|bad| refused(params, provider, bad).having_used(params.reader.usage_in(body)))
+}
+
+/// Returns the failure for an answer that is none.
+fn refused(params: &AttemptParams<'_>, provider: &ProviderInstance, bad: BadAnswer) -> Failure {
+    match bad {
+        BadAnswer::Error(error) => of_stream_error(params, provider, &error),
+        BadAnswer::Invalid(why) => billed_once(params, invalid(provider, why)),
+        BadAnswer::Nothing(words) => nothing(provider, &words),
+    }
+}
+
+/// Returns the failure without a retry if the answer is an image: one that was generated is billed, so it is not
+/// generated again at the same target.
+pub(super) fn billed_once(params: &AttemptParams<'_>, failure: Failure) -> Failure {
+    match params.dialect {
+        Dialect::Images => Failure { next: Next::FailOver, ..failure },
+        _ => failure,
+    }
 }
 
 fn invalid(provider: &ProviderInstance, why: &str) -> Failure {
@@ -213,10 +235,10 @@ const TOO_LONG: &str = "it exceeds the limit for buffered responses";
 pub(super) async fn synthesize(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    mut body: UpstreamBody,
+    mut opening: Opening,
     timeouts: &mut AttemptTimeouts,
 ) -> Result<AnswerStart, Failure> {
-    let pieces = read(params, provider, &mut body, timeouts, UNDERSTOOD_BYTES_MAX).await?;
+    let pieces = read(params, provider, &mut opening, timeouts, UNDERSTOOD_BYTES_MAX).await?;
     if !pieces.is_all {
         return Err(invalid(provider, TOO_LONG));
     }
@@ -231,4 +253,21 @@ pub(super) async fn synthesize(
             Err(failure.having_used(whole.usage.map(|tokens| (tokens, whole.extras))))
         }
     }
+}
+
+/// Collects the events of a target into one answer, for a client that wants no stream.
+pub(super) async fn collect(
+    params: &AttemptParams<'_>,
+    provider: &ProviderInstance,
+    mut opening: Opening,
+    timeouts: &mut AttemptTimeouts,
+) -> Result<AnswerStart, Failure> {
+    let Pieces { held, memory, is_all } =
+        read(params, provider, &mut opening, timeouts, COLLECTED_BYTES_MAX).await?;
+    if !is_all {
+        return Err(invalid(provider, TOO_LONG));
+    }
+    let stream = joined(held);
+    let collected = params.reader.collect(&stream).map_err(|bad| refused(params, provider, bad))?;
+    Ok(AnswerStart::Whole(kept(understand(params, provider, &collected.into())?, memory)))
 }

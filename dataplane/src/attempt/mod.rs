@@ -5,6 +5,7 @@ mod failure;
 mod final_error;
 mod first_content;
 mod one_attempt;
+mod opening;
 mod timeouts;
 mod verdict;
 mod walk;

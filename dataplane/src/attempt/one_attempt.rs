@@ -8,14 +8,14 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 use shared::answer_head::JSON;
-use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Target};
-use shared::usage::StepResult;
 use wire::adapt::TranslatedAnswer;
+use wire::answer_shape::AnswerShape;
 
 use super::failure::{self, Failure, of_send_error};
 use super::first_content;
+use super::opening::{Opening, compressed};
 use super::timeouts::AttemptTimeouts;
 use crate::adapt::AnswerReader;
 use crate::record::Record;
@@ -78,37 +78,43 @@ pub(crate) async fn attempt(
     if !(200..300).contains(&answer.status) {
         return Err(Box::pin(failure::of_status(params, &mut answer, provider, &mut timeouts)).await);
     }
-    if answer.head.encoded {
-        // An answer that cannot be read cannot be accounted for, and decompressing it would allow an upstream to
-        // exhaust memory.
-        let message = format!(
-            "The provider '{}' sent a compressed response, which llmgw did not request.",
-            provider.id
-        );
-        return Err(Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message));
-    }
+    let (status, encoded) = (answer.status, answer.head.encoded);
     let KeptHeaders { content_type, processing_ms, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
     let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
     if matches!(params.reader, AnswerReader::Proxied) {
+        if encoded {
+            return Err(compressed(provider));
+        }
+        let opening = Opening::unread(answer.body);
         let start = match is(&content_type, b"application/json") {
-            true => first_content::whole(params, provider, answer.body, &mut timeouts).await?,
+            true => first_content::whole(params, provider, opening, &mut timeouts).await?,
             false => {
-                first_content::first_content(params, provider, answer.body, &mut timeouts, is_stream).await?
+                first_content::first_content(params, provider, opening, &mut timeouts, is_stream).await?
             }
         };
         record.served(began, timeouts.now());
         let content_type = shown(content_type);
         return Ok(Box::new(Success { start, content_type, processing_ms: None, dropped: None }));
     }
+    let opening = Opening::read(answer.body, provider, &mut timeouts).await?;
+    let is_stream = match opening.shape {
+        AnswerShape::Events | AnswerShape::BinaryEvents => true,
+        AnswerShape::Json => false,
+        AnswerShape::Page => return Err(first_content::billed_once(params, opening.page(provider, status))),
+        AnswerShape::Compressed => return Err(compressed(provider)),
+        AnswerShape::Unknown if encoded => return Err(compressed(provider)),
+        AnswerShape::Unknown => is_stream,
+    };
     let start = match (params.stream, is_stream) {
         (true, true) => {
-            first_content::first_content(params, provider, answer.body, &mut timeouts, is_stream).await?
+            first_content::first_content(params, provider, opening, &mut timeouts, is_stream).await?
         }
         (true, false) => {
-            Box::pin(first_content::synthesize(params, provider, answer.body, &mut timeouts)).await?
+            Box::pin(first_content::synthesize(params, provider, opening, &mut timeouts)).await?
         }
-        (false, _) => first_content::whole(params, provider, answer.body, &mut timeouts).await?,
+        (false, false) => first_content::whole(params, provider, opening, &mut timeouts).await?,
+        (false, true) => Box::pin(first_content::collect(params, provider, opening, &mut timeouts)).await?,
     };
     let content_type = if params.stream { EVENT_STREAM } else { JSON };
     // A header may contain a secret too, so only a number passes.

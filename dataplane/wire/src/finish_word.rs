@@ -1,22 +1,164 @@
-//! The words of all protocols for the end of a model's output.
+//! The words of all protocols for the end of a model's output: the one table that says what they mean.
+//!
+//! An answer whose output ended as a failure is never complete, regardless of its content.
 
 use shared::usage::Finish;
 
+/// A way in which an answer fails although its status is a success.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct FailedEnd {
+    /// What happened, as a sentence.
+    pub(crate) message: &'static str,
+    /// The code of the error, if it has one of its own.
+    pub(crate) code: Option<&'static str>,
+    /// The HTTP status that the failure would have had.
+    pub(crate) status: u16,
+    /// True if the content of the chunk that ends the answer is the text of the error.
+    pub(crate) content_is_error: bool,
+}
+
 /// Returns the meaning of a finish reason, stop reason or status of any protocol; `None` if it is empty.
 pub(crate) fn finish(word: &[u8]) -> Option<Finish> {
-    Some(match word {
-        b"" => return None,
-        b"stop" | b"end_turn" | b"eos" | b"completed" => Finish::Stop,
-        b"stop_sequence" => Finish::StopSequence,
-        b"length" | b"max_tokens" | b"max_output_tokens" => Finish::Length,
-        b"model_length" | b"model_context_window_exceeded" => Finish::ContextFull,
-        b"tool_calls" | b"tool_use" | b"function_call" => Finish::ToolCalls,
-        b"content_filter" => Finish::ContentFilter,
-        b"refusal" => Finish::Refusal,
-        b"pause_turn" => Finish::Pause,
-        b"error" | b"abort" | b"insufficient_system_resource" => Finish::Error,
-        _ => Finish::Other,
-    })
+    if word.is_empty() {
+        return None;
+    }
+    Some(row(word).map_or(Finish::Other, |row| row.finish))
+}
+
+/// Returns the failure that a word stands for; `None` if the output ended well, or if the word is not known.
+pub(crate) fn failed_end(word: &[u8]) -> Option<&'static FailedEnd> {
+    row(word)?.failure
+}
+
+/// Returns true for a finish reason of a filter that withheld the answer, or the rest of it.
+pub(crate) fn is_filtered(word: &str) -> bool {
+    finish(word.as_bytes()) == Some(Finish::ContentFilter)
+}
+
+/// Returns true if a limit cut off the answer.
+pub(crate) fn is_cut(finish: Option<Finish>) -> bool {
+    matches!(finish, Some(Finish::Length | Finish::ContextFull))
+}
+
+/// Returns the `finish_reason` of chat for the word of another protocol. A failed end keeps its word, by which the
+/// reader of the stream recognises it.
+pub(crate) fn in_chat_words(theirs: &str, has_calls: bool) -> &str {
+    match finish(theirs.as_bytes()) {
+        Some(Finish::Length | Finish::ContextFull) => "length",
+        Some(Finish::ContentFilter | Finish::Refusal) => "content_filter",
+        Some(Finish::ToolCalls) => "tool_calls",
+        Some(Finish::Error) => theirs,
+        // Some vendors send the word for an ordinary end after a call.
+        Some(Finish::Stop | Finish::StopSequence | Finish::Pause | Finish::Other) | None if has_calls => {
+            "tool_calls"
+        }
+        Some(Finish::Stop | Finish::StopSequence | Finish::Pause | Finish::Other) | None => "stop",
+    }
+}
+
+fn row(word: &[u8]) -> Option<&'static EndWord> {
+    WORDS.iter().find(|row| row.word.as_bytes() == word)
+}
+
+struct EndWord {
+    word: &'static str,
+    finish: Finish,
+    failure: Option<&'static FailedEnd>,
+}
+
+/// The words, the most frequent ones first. A word that several vendors use has one meaning.
+const WORDS: &[EndWord] = &[
+    ends("stop", Finish::Stop),
+    ends("tool_calls", Finish::ToolCalls),
+    ends("end_turn", Finish::Stop),
+    ends("tool_use", Finish::ToolCalls),
+    ends("completed", Finish::Stop),
+    ends("length", Finish::Length),
+    ends("max_tokens", Finish::Length),
+    ends("max_output_tokens", Finish::Length),
+    ends("stop_sequence", Finish::StopSequence),
+    ends("STOP", Finish::Stop),
+    ends("MAX_TOKENS", Finish::Length),
+    ends("function_call", Finish::ToolCalls),
+    ends("content_filter", Finish::ContentFilter),
+    ends("refusal", Finish::Refusal),
+    ends("pause_turn", Finish::Pause),
+    // Together and Text Generation Inference.
+    ends("eos", Finish::Stop),
+    ends("eos_token", Finish::Stop),
+    // Mistral, Anthropic and Z.ai.
+    ends("model_length", Finish::ContextFull),
+    ends("model_context_window_exceeded", Finish::ContextFull),
+    // Z.ai.
+    ends("sensitive", Finish::ContentFilter),
+    // Bedrock.
+    ends("guardrail_intervened", Finish::ContentFilter),
+    ends("content_filtered", Finish::ContentFilter),
+    // Gemini.
+    ends("SAFETY", Finish::ContentFilter),
+    ends("RECITATION", Finish::ContentFilter),
+    ends("BLOCKLIST", Finish::ContentFilter),
+    ends("PROHIBITED_CONTENT", Finish::ContentFilter),
+    ends("SPII", Finish::ContentFilter),
+    ends("LANGUAGE", Finish::ContentFilter),
+    ends("MODEL_ARMOR", Finish::ContentFilter),
+    ends("IMAGE_SAFETY", Finish::ContentFilter),
+    ends("IMAGE_PROHIBITED_CONTENT", Finish::ContentFilter),
+    ends("IMAGE_RECITATION", Finish::ContentFilter),
+    // OpenRouter, Mistral and vLLM; DashScope, whose chunk contains the error's text.
+    fails("error", &ERROR),
+    fails("error_finish", &ERROR_IN_CONTENT),
+    // vLLM and SGLang.
+    fails("abort", &ABORTED),
+    // DeepSeek (genkit-ai/genkit#6259).
+    fails("insufficient_system_resource", &NO_RESOURCES),
+    // Z.ai and what is in front of it (NousResearch/hermes-agent#92161).
+    fails("network_error", &INTERRUPTED),
+    fails("network-error", &INTERRUPTED),
+    // Cohere.
+    fails("ERROR", &ERROR),
+    fails("TIMEOUT", &INTERRUPTED),
+    // Gemini (Wei-Shaw/sub2api#7098, agentjido/req_llm#944, archestra-ai/archestra#5487).
+    fails("MALFORMED_FUNCTION_CALL", &MALFORMED_CALL),
+    fails("UNEXPECTED_TOOL_CALL", &UNEXPECTED_CALL),
+    fails("TOO_MANY_TOOL_CALLS", &TOO_MANY_CALLS),
+    fails("MALFORMED_RESPONSE", &MALFORMED_OUTPUT),
+    fails("MISSING_THOUGHT_SIGNATURE", &NO_SIGNATURE),
+    // Bedrock.
+    fails("malformed_tool_use", &MALFORMED_CALL),
+    fails("malformed_model_output", &MALFORMED_OUTPUT),
+];
+
+const fn ends(word: &'static str, finish: Finish) -> EndWord {
+    EndWord { word, finish, failure: None }
+}
+
+const fn fails(word: &'static str, failure: &'static FailedEnd) -> EndWord {
+    EndWord { word, finish: Finish::Error, failure: Some(failure) }
+}
+
+/// The code of failures of the model itself: its output is unusable, and its server is healthy.
+pub(crate) const MALFORMED_CODE: &str = "malformed_output";
+
+static ERROR: FailedEnd = failed("The upstream ended its response with an error.", 502);
+static ERROR_IN_CONTENT: FailedEnd =
+    FailedEnd { content_is_error: true, ..failed("The upstream ended its response with an error.", 502) };
+static ABORTED: FailedEnd = failed("The upstream aborted its response.", 502);
+static INTERRUPTED: FailedEnd = failed("The upstream's response was interrupted.", 502);
+static NO_RESOURCES: FailedEnd =
+    failed("The upstream ran out of resources in the middle of its response.", 503);
+static MALFORMED_CALL: FailedEnd = malformed("The model wrote a malformed tool call.");
+static UNEXPECTED_CALL: FailedEnd = malformed("The model called a tool that the request does not offer.");
+static TOO_MANY_CALLS: FailedEnd = malformed("The model called too many tools in a row.");
+static MALFORMED_OUTPUT: FailedEnd = malformed("The model wrote a malformed response.");
+static NO_SIGNATURE: FailedEnd = malformed("The upstream misses the signature of a thought.");
+
+const fn failed(message: &'static str, status: u16) -> FailedEnd {
+    FailedEnd { message, code: None, status, content_is_error: false }
+}
+
+const fn malformed(message: &'static str) -> FailedEnd {
+    FailedEnd { code: Some(MALFORMED_CODE), ..failed(message, 502) }
 }
 
 #[cfg(test)]
@@ -82,6 +224,38 @@ mod tests {
                 body.as_bytes().chunks(3).for_each(|piece| scan.push(piece));
                 assert_eq!(scan.finish().finish, want, "in pieces: {body}");
             }
+        }
+    }
+
+    #[test]
+    fn every_word_has_one_row() {
+        let words: std::collections::BTreeSet<&str> = WORDS.iter().map(|row| row.word).collect();
+        assert_eq!(words.len(), WORDS.len());
+        assert!(WORDS.iter().all(|row| (row.finish == Finish::Error) == row.failure.is_some()));
+    }
+
+    #[test]
+    fn every_vendors_word_has_its_equivalent_in_chat() {
+        for (word, has_calls, want) in [
+            ("", false, "stop"),
+            ("end_turn", false, "stop"),
+            ("end_turn", true, "tool_calls"),
+            ("STOP", true, "tool_calls"),
+            ("stop_sequence", false, "stop"),
+            ("pause_turn", false, "stop"),
+            ("max_tokens", true, "length"),
+            ("MAX_TOKENS", true, "length"),
+            ("model_context_window_exceeded", false, "length"),
+            ("tool_use", true, "tool_calls"),
+            ("refusal", false, "content_filter"),
+            ("guardrail_intervened", true, "content_filter"),
+            ("SAFETY", false, "content_filter"),
+            ("OTHER", false, "stop"),
+            ("something_new", false, "stop"),
+            ("malformed_tool_use", false, "malformed_tool_use"),
+            ("MALFORMED_FUNCTION_CALL", true, "MALFORMED_FUNCTION_CALL"),
+        ] {
+            assert_eq!(in_chat_words(word, has_calls), want, "{word}");
         }
     }
 

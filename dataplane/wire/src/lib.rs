@@ -5,6 +5,7 @@
 #![warn(clippy::wildcard_enum_match_arm)]
 
 pub mod adapt;
+pub mod answer_shape;
 pub mod chat;
 pub mod envelope;
 pub mod eventstream;

@@ -44,6 +44,9 @@ pub struct StreamState {
     pub done: bool,
     /// The reason for which the model ended its output.
     pub finish: Option<Finish>,
+    /// The failure with which the model's output ended. It becomes the error when the stream ends, because the usage may
+    /// follow it.
+    pub failure: Option<Box<StreamError>>,
     /// The error that ended the stream, sanitized.
     pub error: Option<StreamError>,
     /// The last reported usage. Reports are running totals and are never added up.

@@ -4,8 +4,10 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use serde_json::Value;
+use shared::usage::Finish;
 
 use super::answer::{ChatFindings, ChatScan, tree};
+use super::failed::ChoiceEnd;
 use super::named;
 use super::prefilter::{may_be_error, needs_a_look, text_span};
 use crate::envelope::{self, StreamError, event_of, sanitize_value};
@@ -57,6 +59,13 @@ impl Judge for ChatJudge {
         self.unreadable_error()
     }
 
+    fn take_failure(&mut self) -> Option<Bytes> {
+        let failure = self.state.failure.take()?;
+        let event = event_of(&failure.to_value());
+        self.state.error = Some(*failure);
+        Some(event)
+    }
+
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
         envelope::chat_stream_error(trouble.row, trouble.message, trouble.request_id)
     }
@@ -97,6 +106,9 @@ impl ChatJudge {
 
     fn look(&mut self, data: &[u8]) -> EventVerdict {
         if data.starts_with(b"[DONE]") {
+            if let Some(event) = self.take_failure() {
+                return EventVerdict::Last(Some(event));
+            }
             self.state.done = true;
             return EventVerdict::Pass;
         }
@@ -114,6 +126,9 @@ impl ChatJudge {
             }
             Ok(seen) if seen.odd && !seen.has_choices => self.odd_error(trimmed),
             Ok(seen) => {
+                if seen.may_have_failed && self.ends_failed(&seen, trimmed) {
+                    return EventVerdict::Drop;
+                }
                 let verdict = self.note_seen(&seen);
                 match seen.unnamed {
                     Some(usage) if verdict == EventVerdict::Pass => Self::name_usage(data, &usage),
@@ -122,6 +137,20 @@ impl ChatJudge {
             }
             Err(_) => self.opaque(data),
         }
+    }
+
+    /// Notes the failure of a choice that ended as one. Its chunk is dropped, and the error takes the place of the end of
+    /// the stream, because the usage may still follow. Returns false if no choice failed.
+    #[cold]
+    fn ends_failed(&mut self, seen: &ChatFindings, data: &[u8]) -> bool {
+        let Some(failure) = tree(data).as_ref().and_then(ChoiceEnd::failure_in) else { return false };
+        self.state.usage = seen.token_counts().or(self.state.usage);
+        self.state.extras.replace_by(seen.extras());
+        self.state.finished = true;
+        self.state.finish = Some(Finish::Error);
+        let secrets = self.options.known();
+        self.state.failure.get_or_insert_with(|| Box::new(failure.sanitized(&secrets)));
+        true
     }
 
     /// Records the facts of a chunk without an error.

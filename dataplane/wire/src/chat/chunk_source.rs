@@ -1,6 +1,7 @@
 //! Reads a chat target's stream. Memory is bounded by the size of one event.
 
 use super::document::{ChatDocument, DocumentChoice};
+use super::failed::{end_answer, end_choice};
 use super::source::ChatSource;
 use super::{AnswerText, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
 use crate::envelope::StreamError;
@@ -52,7 +53,7 @@ impl ChatSource for ChunkSource {
             false
         });
         if !sink.has_ended() && sink.state().finished {
-            sink.done();
+            end_answer(sink);
         }
     }
 }
@@ -68,7 +69,7 @@ impl ChunkReader {
             return;
         }
         if data.starts_with(b"[DONE]") {
-            sink.done();
+            end_answer(sink);
             return;
         }
         let text = lossy_text(data);
@@ -102,12 +103,13 @@ fn note_usage(chunk: &ChatDocument<'_>, sink: &mut dyn ChatSink) {
 }
 
 fn relay_choice(choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
-    if let Some(message) = choice.message() {
+    // The text of a chunk that ends a failed answer is perhaps that of the error.
+    if let Some(message) = choice.message().filter(|_| !choice.failed()) {
         message.texts(|kind, text| sink.delta(0, ChatDelta::Text(kind, text)));
         message.calls().for_each(|call| sink.delta(0, ChatDelta::Call(call)));
     }
-    if !choice.finish_reason().is_empty() && !sink.has_ended() {
-        sink.finish(0, choice.finish_reason(), choice.stop().as_deref());
+    if !sink.has_ended() {
+        choice.end(|end| end_choice(sink, 0, end, choice.stop().as_deref()));
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::{
-    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ClientUsage, FinishReason,
+    AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChoiceEnd, ClientUsage,
     UsageReader, thought_signature,
 };
 use crate::envelope::StreamError;
@@ -43,6 +43,10 @@ pub(super) struct DocumentChoice<'a> {
     message: Option<DocumentMessage<'a>>,
     #[serde(borrow)]
     finish_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    native_finish_reason: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
     #[serde(borrow)]
     usage: Option<&'a RawValue>,
     /// vLLM: the stop sequence that was reached, or a token id.
@@ -100,9 +104,8 @@ pub(crate) fn read_completion(body: &str) -> Result<ChatCompletion<'_>, BadAnswe
     }
     let (counts, extras) = document.usage();
     let choice = document.take_choice().ok_or(BadAnswer::Invalid("it has no choices"))?;
-    if let Some(failure) = FinishReason::of(choice.finish_reason().as_bytes()).and_then(FinishReason::failure)
-    {
-        return Err(BadAnswer::Error(failure.error()));
+    if let Some(failure) = choice.failure() {
+        return Err(BadAnswer::Error(failure));
     }
     let message = choice.message().ok_or(BadAnswer::Invalid("its choice has no message"))?;
     let read = ChatChoice {
@@ -170,6 +173,30 @@ impl<'a> DocumentChoice<'a> {
     /// Returns the `finish_reason`, or an empty text if it is absent.
     pub(super) fn finish_reason(&self) -> &'a str {
         self.finish_reason.and_then(inside_quotes).unwrap_or_default()
+    }
+
+    /// Calls `with` with the end of the choice, if it has one.
+    pub(super) fn end<T>(&self, with: impl FnOnce(&ChoiceEnd<'_>) -> T) -> Option<T> {
+        let native = self.native_finish_reason.and_then(inside_quotes).unwrap_or_default();
+        let error: Option<Value> = parse_raw(self.error);
+        let reason = self.finish_reason();
+        let error = error.as_ref().filter(|error| StreamError::is_error(error));
+        if reason.is_empty() && native.is_empty() && error.is_none() {
+            return None;
+        }
+        let content = self.message().and_then(|message| inside_quotes(message.content?)).unwrap_or_default();
+        let content = AnswerText::Escaped(content);
+        Some(with(&ChoiceEnd { reason, native, error, words: "", content }))
+    }
+
+    /// True if the choice ended as a failure.
+    pub(super) fn failed(&self) -> bool {
+        self.failure().is_some()
+    }
+
+    /// Returns the failure with which the choice ended.
+    fn failure(&self) -> Option<StreamError> {
+        self.end(|end| end.failure()).flatten()
     }
 
     /// Returns the stop sequence that was reached, if the vendor reports it.

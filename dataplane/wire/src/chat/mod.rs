@@ -4,10 +4,11 @@ mod answer;
 mod chunk;
 mod chunk_source;
 mod chunk_writer;
+mod collect;
 mod completion;
 mod delta;
 mod document;
-mod finish;
+mod failed;
 mod form;
 mod prefilter;
 pub(crate) mod request;
@@ -19,15 +20,16 @@ mod usage;
 
 pub(crate) use chunk_source::ChunkSource;
 pub(crate) use chunk_writer::ChunkWriter;
+pub(crate) use collect::collect;
 pub(crate) use completion::{ChatCall, ChatChoice, ChatCompletion, ThinkingBlock};
 pub(crate) use delta::{
     AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage, ThinkingDelta, ThinkingPart,
     escape,
 };
 pub(crate) use document::read_completion;
-pub(crate) use finish::FinishReason;
+pub(crate) use failed::{ChoiceEnd, end_answer, end_choice};
 pub(crate) use form::ChatForm;
-pub(crate) use response::{ChatAnswerScan, whole_answer, with_names};
+pub(crate) use response::{ChatAnswerScan, has_choice, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
 pub(crate) use source::{ChatSource, ChatStream};
 pub use synthesize::synthesize_stream;

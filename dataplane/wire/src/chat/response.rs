@@ -8,6 +8,7 @@ use memchr::memmem::{Finder, FinderRev};
 use shared::usage::Finish;
 
 use super::answer::{ChatScan, USAGE_BYTES_MAX, tree};
+use super::failed::ChoiceEnd;
 use super::named;
 use super::prefilter::{names_error_or_tier, places};
 use crate::envelope::StreamError;
@@ -85,6 +86,7 @@ impl ChatAnswerScan {
             StreamError::of_member(&value)
         });
         WholeAnswer {
+            may_have_failed: seen.may_have_failed,
             usage: seen.token_counts(),
             extras: seen.extras(),
             finish: seen.finish,
@@ -120,6 +122,9 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
         let mut answer = scan.finish();
         if answer.is_json && answer.usage.is_some() {
             answer.finish = answer.finish.or_else(|| last_finish(before));
+            if answer.finish == Some(Finish::Error) || native_end(before) == Some(Finish::Error) {
+                return read_whole(body);
+            }
             if let Some(part) = &mut answer.unnamed_usage {
                 *part = part.start.wrapping_add(before.len())..part.end.wrapping_add(before.len());
             }
@@ -133,7 +138,16 @@ pub(crate) fn whole_answer(body: &[u8]) -> WholeAnswer {
 fn read_whole(body: &[u8]) -> WholeAnswer {
     let mut scan = ChatAnswerScan::default();
     scan.push(body);
-    scan.finish()
+    let mut answer = scan.finish();
+    if answer.may_have_failed && answer.error.is_none() {
+        answer.error = tree(body).as_ref().and_then(ChoiceEnd::failure_in);
+    }
+    answer
+}
+
+/// Returns true if a complete chat answer has a choice.
+pub(crate) fn has_choice(body: &[u8]) -> bool {
+    ChatScan::of(body).is_ok_and(|seen| seen.has_choice)
 }
 
 /// Returns the last finish reason. Few bytes follow it in most answers.
@@ -141,7 +155,19 @@ fn last_finish(answer: &[u8]) -> Option<Finish> {
     let near = answer.len().saturating_sub(FINISH_TAIL_BYTES);
     let in_tail = places(&FINISH, answer.get(near..)?).last().map(|at| near.wrapping_add(at));
     let name = in_tail.or_else(|| places(&FINISH, answer).last())?;
-    let value = answer.get(name.checked_add(FINISH_NAME.len())?..)?.trim_ascii_start().strip_prefix(b"\"")?;
+    word_at(answer, name.checked_add(FINISH_NAME.len())?)
+}
+
+/// Returns the meaning of OpenRouter's `native_finish_reason`, which precedes the content.
+fn native_end(answer: &[u8]) -> Option<Finish> {
+    let head = answer.get(..NATIVE_HEAD_BYTES).unwrap_or(answer);
+    let name = places(&NATIVE_FINISH, head).next()?;
+    word_at(answer, name.checked_add(NATIVE_FINISH_NAME.len())?)
+}
+
+/// Returns the meaning of the string that starts at `at`.
+fn word_at(answer: &[u8], at: usize) -> Option<Finish> {
+    let value = answer.get(at..)?.trim_ascii_start().strip_prefix(b"\"")?;
     let word = value.get(..WORD_BYTES_MAX).unwrap_or(value);
     finish(word.get(..memchr::memchr(b'"', word)?)?)
 }
@@ -149,6 +175,10 @@ fn last_finish(answer: &[u8]) -> Option<Finish> {
 static FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(FINISH_NAME));
 /// In a string its quotes would be escaped.
 const FINISH_NAME: &[u8] = br#""finish_reason":"#;
+static NATIVE_FINISH: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(NATIVE_FINISH_NAME));
+const NATIVE_FINISH_NAME: &[u8] = br#""native_finish_reason":"#;
+/// The length of the part that contains OpenRouter's `native_finish_reason`.
+const NATIVE_HEAD_BYTES: usize = 512;
 /// The length of the part before the usage that usually contains the finish reason.
 const FINISH_TAIL_BYTES: usize = 128;
 /// The length up to which a finish reason is read.

@@ -3,6 +3,8 @@
 use serde_json::{Map, Value, json};
 use shared::sanitize::diagnostic;
 
+use crate::finish_word::FailedEnd;
+
 /// The maximum length of a message that is passed on, in bytes.
 const MESSAGE_BYTES_MAX: usize = 4 * 1024;
 /// The maximum length of a type, code or param that is passed on, in bytes.
@@ -40,6 +42,29 @@ impl StreamError {
             status: Some(502),
             ..Self::default()
         }
+    }
+
+    /// Returns the error for an answer that ended as a failure with this `word`. `words` are the vendor's own about it;
+    /// they may be empty.
+    pub(crate) fn of_failed_end(end: &FailedEnd, word: &str, words: &str) -> Self {
+        let message = format!("{} Finish reason: {word}. {}", end.message, words.trim());
+        Self {
+            message: message.trim_end().to_owned(),
+            code: end.code.map(str::to_owned),
+            status: Some(end.status),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the error for a response that the vendor calls incomplete because it failed.
+    pub(crate) fn of_failed_response() -> Self {
+        let message = "The upstream ended its response with an error.".to_owned();
+        Self { message, status: Some(502), ..Self::default() }
+    }
+
+    /// True if the official SDKs take the value of an `error` member for an error.
+    pub(crate) fn is_error(value: &Value) -> bool {
+        is_truthy(value)
     }
 
     /// Reads a whole JSON error document. `None` if it contains no known error member.

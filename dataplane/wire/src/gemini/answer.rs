@@ -169,20 +169,3 @@ impl GeminiPart<'_> {
         self.thought == Some(true)
     }
 }
-
-/// Returns true for a finish reason of a filter that withheld the answer, or the rest of it.
-pub(crate) fn is_filtered(finish_reason: &str) -> bool {
-    matches!(
-        finish_reason,
-        "SAFETY"
-            | "RECITATION"
-            | "BLOCKLIST"
-            | "PROHIBITED_CONTENT"
-            | "SPII"
-            | "LANGUAGE"
-            | "MODEL_ARMOR"
-            | "IMAGE_SAFETY"
-            | "IMAGE_PROHIBITED_CONTENT"
-            | "IMAGE_RECITATION"
-    )
-}

@@ -1,7 +1,9 @@
 //! Gemini's protocol, generateContent, and Imagen's `:predict`: the types of their answers.
 
 mod answer;
+mod collect;
 mod usage;
 
-pub(crate) use answer::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, is_filtered, usage_in};
+pub(crate) use answer::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, usage_in};
+pub(crate) use collect::collect;
 pub(crate) use usage::GeminiUsage;

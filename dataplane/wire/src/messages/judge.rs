@@ -7,10 +7,12 @@
 
 use bytes::Bytes;
 use serde_json::Value;
+use shared::usage::Finish;
 
 use super::event::{MessagesEventFacts, MessagesEventKind};
 use super::usage::MessagesUsage;
 use crate::envelope::{StreamError, error_event, messages_stream_error, named_event, sanitize_value};
+use crate::finish_word::failed_end;
 use crate::json::JsonFault;
 use crate::passthrough::{self, EventVerdict, Gather, Judge, Judged, OversizedScan, Varying};
 use crate::stream::{StreamOptions, StreamState, Trouble};
@@ -41,6 +43,14 @@ impl MessagesJudge {
         }
         if self.state.done {
             return EventVerdict::Pass.into();
+        }
+        if seen.finish == Some(Finish::Error) {
+            return self.ends_failed(&seen, data).into();
+        }
+        if seen.kind == MessagesEventKind::MessageStop
+            && let Some(event) = self.take_failure()
+        {
+            return EventVerdict::Last(Some(event)).into();
         }
         self.note_seen(&seen);
         let text = seen.text.filter(|_| seen.kind == MessagesEventKind::BlockDelta);
@@ -73,6 +83,18 @@ impl MessagesJudge {
             | MessagesEventKind::None
             | MessagesEventKind::Other => {}
         }
+    }
+
+    /// Notes the end of an answer that failed. The error takes the place of the end of the stream.
+    #[cold]
+    fn ends_failed(&mut self, seen: &MessagesEventFacts, data: &[u8]) -> EventVerdict {
+        self.note_seen(seen);
+        let read: Value = serde_json::from_slice(data).unwrap_or_default();
+        let word = read.pointer("/delta/stop_reason").and_then(Value::as_str).unwrap_or_default();
+        let Some(end) = failed_end(word.as_bytes()) else { return EventVerdict::Pass };
+        let failure = StreamError::of_failed_end(end, word, "");
+        self.state.failure.get_or_insert_with(|| Box::new(failure));
+        EventVerdict::Drop
     }
 
     fn output(&mut self, bytes: usize) {
@@ -151,6 +173,13 @@ impl Judge for MessagesJudge {
 
     fn oversized_error(&mut self, _oversized: &Gather<MessagesEventFacts>) -> EventVerdict {
         self.unreadable_error()
+    }
+
+    fn take_failure(&mut self) -> Option<Bytes> {
+        let failure = self.state.failure.take()?;
+        let event = error_event(&failure);
+        self.state.error = Some(*failure);
+        Some(event)
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {

@@ -1,5 +1,6 @@
 //! The Messages dialect, Anthropic's protocol.
 
+mod collect;
 mod count;
 pub(crate) mod document;
 mod event;
@@ -11,6 +12,7 @@ mod whole;
 use crate::passthrough::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
+pub(crate) use collect::collect;
 pub use count::{count, count_answer, is_count};
 pub use synthesize::synthesize_stream;
 pub(crate) use usage::MessagesUsage;

@@ -5,7 +5,7 @@ use shared::usage::Finish;
 
 use super::usage::MessagesUsage;
 use crate::envelope::StreamError;
-use crate::finish_word::finish;
+use crate::finish_word::{FailedEnd, failed_end, finish};
 use crate::json::{JsonPlace, TextLength};
 use crate::passthrough::{Capture, DocumentFacts, Gather, WholeAnswer};
 
@@ -21,6 +21,8 @@ pub(crate) struct MessagesAnswerScan {
 struct MessageFacts {
     usage: MessagesUsage,
     finish: Option<Finish>,
+    /// The failure with which the output ended, and its word.
+    failure: Option<(&'static FailedEnd, String)>,
     text_bytes: u64,
     is_error: bool,
     error: Capture,
@@ -52,12 +54,13 @@ impl MessagesAnswerScan {
                 Some(StreamError::of_member(&serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into())))
             }
             None if seen.is_error => Some(StreamError::of_member(&Value::from(NO_WORD))),
-            None => None,
+            None => seen.failure.map(|(end, word)| StreamError::of_failed_end(end, &word, "")),
         };
         WholeAnswer {
             usage: seen.usage.counts(),
             extras: seen.usage.extras(),
             finish: seen.finish,
+            may_have_failed: false,
             error,
             is_json: !self.broken && whole.is_ok(),
             output_bytes: seen.text_bytes,
@@ -131,7 +134,11 @@ impl DocumentFacts for MessageFacts {
         }
         match (at.depth, self.top) {
             (1, MessageMember::Type) => self.is_error = glance == b"error",
-            (1, MessageMember::StopReason) => self.finish = finish(glance),
+            (1, MessageMember::StopReason) => {
+                self.finish = finish(glance);
+                self.failure =
+                    failed_end(glance).map(|end| (end, String::from_utf8_lossy(glance).into_owned()));
+            }
             (1, MessageMember::Error) => {
                 self.error.end(at.offset.saturating_add(length.raw).saturating_add(2))
             }

@@ -1,5 +1,7 @@
 //! Reads answers in the client's own dialect with that dialect's reader.
 
+mod collect;
+
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -9,6 +11,7 @@ use crate::media::images;
 use crate::stream::{AnswerStream, StreamOptions};
 use crate::{chat, messages, responses};
 
+pub use self::collect::{COLLECTED_BYTES_MAX, collect, length_before_events};
 pub use crate::passthrough::{HELD_BYTES_MAX, WholeAnswer};
 
 /// Creates the relay for a streamed answer of a target that speaks the client's dialect. Dialects other than Messages,
@@ -97,6 +100,11 @@ pub fn whole_answer(dialect: Dialect, body: &[u8]) -> WholeAnswer {
         DialectFamily::Messages => messages::whole_answer(body),
         DialectFamily::Responses => responses::whole_answer(body),
     }
+}
+
+/// Returns true if a complete chat answer has a choice. Parses all of it.
+pub fn has_choice(body: &[u8]) -> bool {
+    chat::has_choice(body)
 }
 
 /// Converts the unary answer `whole` to a stream, for a client that requested a stream and a target that cannot produce

@@ -31,7 +31,9 @@ pub struct WholeAnswer {
     pub extras: Extras,
     /// The reason for which the model ended its output.
     pub finish: Option<Finish>,
-    /// An error that was sent with status 200. Its text is not sanitized yet.
+    /// True if a choice of a chat answer that is read in pieces may have ended as a failure.
+    pub(crate) may_have_failed: bool,
+    /// An error that was sent with status 200, or the failure with which the output ended. Its text is not sanitized yet.
     pub error: Option<StreamError>,
     /// True if the answer is one complete JSON object. Leading white space is allowed.
     pub is_json: bool,

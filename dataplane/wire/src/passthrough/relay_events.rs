@@ -47,6 +47,8 @@ pub(crate) trait Judge: Debug {
     fn note(&mut self, oversized: &Self::Oversized);
     /// Returns the verdict on an event that passes in pieces and turned out to be an error.
     fn oversized_error(&mut self, oversized: &Self::Oversized) -> EventVerdict;
+    /// Returns the error event in place of the end of a stream whose output failed, and makes the failure its error.
+    fn take_failure(&mut self) -> Option<Bytes>;
     /// Returns the event that ends the stream after a failure.
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes;
 }
@@ -169,6 +171,21 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
             return;
         }
         self.stopped = true;
+        self.end_held(out);
+        if self.judge.state().error.is_none() {
+            out.extend(self.judge.take_failure());
+        }
+    }
+
+    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
+        self.stopped = true;
+        self.judge.trouble(trouble)
+    }
+}
+
+impl<J: Judge> PassingStream<J> {
+    /// Ends an event without its blank line.
+    fn end_held(&mut self, out: &mut Vec<Bytes>) {
         let Some(event) = self.held.take() else { return };
         let seen_whole = self.judge.state().clone();
         let verdict = self.judge_event(&event).verdict;
@@ -187,13 +204,6 @@ impl<J: Judge> AnswerStream for PassingStream<J> {
         }
     }
 
-    fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {
-        self.stopped = true;
-        self.judge.trouble(trouble)
-    }
-}
-
-impl<J: Judge> PassingStream<J> {
     /// Passes on the events that end in `chunk`, in as few slices as possible, and holds the rest.
     fn pass_whole_events(&mut self, chunk: Bytes, out: &mut Vec<Bytes>) {
         // Bytes before `passed` have been written to `out`; bytes before `start` have been judged.

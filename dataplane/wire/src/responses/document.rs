@@ -8,6 +8,7 @@ use shared::usage::{TokenCounts, Units};
 use super::ResponseToolUse;
 use crate::chat::UsageReader;
 use crate::extras::{Extras, term};
+use crate::finish_word::failed_end;
 use crate::json::{inside_quotes, parse_raw};
 
 /// Any stream event, with the members used from all event types.
@@ -209,10 +210,11 @@ impl<'a> Response<'a> {
     }
 
     /// Returns chat's `finish_reason`.
-    pub(crate) fn finish_reason(&self, has_calls: bool) -> &'static str {
+    pub(crate) fn finish_reason(&self, has_calls: bool) -> &'a str {
         let reason = self.incomplete_details.as_ref().map_or("", |details| bare(details.reason));
         match (self.status(), reason) {
             ("incomplete", "content_filter") => "content_filter",
+            ("incomplete", reason) if failed_end(reason.as_bytes()).is_some() => reason,
             ("incomplete", _) => "length",
             _ if has_calls => "tool_calls",
             _ => "stop",

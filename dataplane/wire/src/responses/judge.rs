@@ -7,6 +7,7 @@
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use shared::usage::Finish;
 
 use super::envelope::{Envelope, ResponseNames};
 use super::event::{ResponsesEventFacts, ResponsesEventKind};
@@ -44,6 +45,9 @@ impl ResponsesJudge {
         }
         if self.state.done {
             return EventVerdict::Pass.into();
+        }
+        if seen.kind == ResponsesEventKind::End && seen.response.finish() == Some(Finish::Error) {
+            return self.ends_failed(&seen).into();
         }
         self.note_seen(&seen);
         let text = seen.text.filter(|_| seen.kind == ResponsesEventKind::Delta);
@@ -103,6 +107,17 @@ impl ResponsesJudge {
             self.state.add_text(response.text_bytes.try_into().unwrap_or(usize::MAX));
         }
         self.state.content |= response.text_bytes > 0;
+    }
+
+    /// Ends the stream of a response that ended as a failure.
+    #[cold]
+    fn ends_failed(&mut self, seen: &ResponsesEventFacts) -> EventVerdict {
+        self.count(seen.number);
+        self.reported(&seen.response);
+        self.state.finished = true;
+        self.state.finish = Some(Finish::Error);
+        self.state.failure = Some(Box::new(StreamError::of_failed_response()));
+        EventVerdict::Last(self.take_failure())
     }
 
     /// Records the usage that the response reports.
@@ -243,6 +258,14 @@ impl Judge for ResponsesJudge {
         let event = failed::event(names, "0", self.next.saturating_sub(1), code, &error.message);
         self.state.error = Some(error);
         EventVerdict::Last(Some(event))
+    }
+
+    fn take_failure(&mut self) -> Option<Bytes> {
+        let failure = self.state.failure.take()?;
+        let number = self.next.saturating_sub(1);
+        let event = failed::event(&self.names, "0", number, "server_error", &failure.message);
+        self.state.error = Some(*failure);
+        Some(event)
     }
 
     fn trouble(&mut self, trouble: Trouble<'_>) -> Bytes {

@@ -1,5 +1,6 @@
 //! The Responses dialect, OpenAI's protocol.
 
+mod collect;
 pub(crate) mod document;
 mod envelope;
 mod event;
@@ -13,6 +14,7 @@ mod whole;
 use crate::passthrough::PassingStream;
 use crate::stream::{AnswerStream, StreamOptions};
 
+pub(crate) use collect::collect;
 pub use synthesize::synthesize_stream;
 pub(crate) use tool_use::ResponseToolUse;
 pub(crate) use whole::{ResponsesAnswerScan, whole_answer};

@@ -1,6 +1,7 @@
 //! Reads a unary Responses answer, in pieces while it is relayed, or at once if it is short.
 
 use serde_json::Value;
+use shared::usage::Finish;
 
 use super::envelope::Envelope;
 use crate::envelope::StreamError;
@@ -31,12 +32,14 @@ impl ResponsesAnswerScan {
         let (ResponseFacts(response), whole) = self.gather.finish();
         let error_value =
             response.error.truthy().map(|raw| serde_json::from_slice(raw).unwrap_or_else(|_| NO_WORD.into()));
+        let failure = (response.finish() == Some(Finish::Error)).then(StreamError::of_failed_response);
         let error_value = error_value.or_else(|| response.failed.then(|| Value::from(NO_WORD)));
         WholeAnswer {
             finish: response.finish(),
             usage: response.usage,
             extras: response.extras,
-            error: error_value.map(|error| StreamError::of_member(&error)),
+            may_have_failed: false,
+            error: error_value.map(|error| StreamError::of_member(&error)).or(failure),
             is_json: !self.broken && whole.is_ok(),
             output_bytes: response.text_bytes,
             unnamed_usage: None,

@@ -38,6 +38,10 @@ pub enum BadAnswer {
     Nothing(String),
 }
 
+/// The reason why the events of a stream that broke off are no answer.
+pub(crate) const INCOMPLETE: BadAnswer =
+    BadAnswer::Invalid("the stream ended before the answer was complete");
+
 /// The reason why a request cannot be translated into the target's dialect (MSG-2, CHAT-6, RESP-2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {

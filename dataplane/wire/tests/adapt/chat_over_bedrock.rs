@@ -79,11 +79,11 @@ fn event(kind: &str, payload: &Value) -> Vec<u8> {
     frame(&headers, &payload.to_string())
 }
 
-fn delta(block: u64, delta: &Value) -> Vec<u8> {
+pub(crate) fn delta(block: u64, delta: &Value) -> Vec<u8> {
     event("contentBlockDelta", &json!({"contentBlockIndex": block, "delta": delta, "p": "abcdefgh"}))
 }
 
-fn stop(reason: &str) -> Vec<u8> {
+pub(crate) fn stop(reason: &str) -> Vec<u8> {
     event("messageStop", &json!({"stopReason": reason}))
 }
 
@@ -193,8 +193,6 @@ fn bedrock_stop_reasons_become_chat_finish_reasons() {
         ("tool_use", "tool_calls"),
         ("guardrail_intervened", "content_filter"),
         ("content_filtered", "content_filter"),
-        ("malformed_model_output", "stop"),
-        ("malformed_tool_use", "stop"),
     ];
     for (theirs, ours) in rows {
         let (out, _) = relay(&[&[delta(0, &json!({"text": "a"})), stop(theirs)].concat()]);

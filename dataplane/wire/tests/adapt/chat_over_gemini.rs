@@ -141,7 +141,6 @@ fn gemini_finish_reasons_become_chat_finish_reasons() {
         ("LANGUAGE", "content_filter"),
         ("IMAGE_SAFETY", "content_filter"),
         ("MODEL_ARMOR", "content_filter"),
-        ("MALFORMED_FUNCTION_CALL", "stop"),
         ("OTHER", "stop"),
         ("A_NEW_ONE", "stop"),
     ];

@@ -7,8 +7,11 @@ use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
 use crate::bedrock::{ConverseAnswer, ConverseBlock, ConverseToolUse, ConverseUsage, Reasoning};
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ClientUsage, ThinkingBlock, escape};
+use crate::chat::{
+    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, ClientUsage, ThinkingBlock, escape,
+};
 use crate::envelope::StreamError;
+use crate::finish_word::in_chat_words;
 use crate::json::compact;
 
 /// Reads the answers to one request.
@@ -35,7 +38,10 @@ impl ChatTarget for BedrockTarget {
             self.block(block, &mut choice);
         }
         let stop_reason = answer.stop_reason.map(|reason| reason.0).unwrap_or_default();
-        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
+        if let Some(failure) = (ChoiceEnd { reason: &stop_reason, ..ChoiceEnd::default() }).failure() {
+            return Err(BadAnswer::Error(failure));
+        }
+        choice.finish_reason = in_chat_words(&stop_reason, !choice.calls.is_empty()).to_owned().into();
         let counts = answer.usage.as_ref().map(ConverseUsage::counts);
         let usage = counts.map(ClientUsage::with_reasoning);
         Ok(ChatCompletion { choices: vec![choice], created_s: None, counts, usage, extras })
@@ -86,17 +92,5 @@ fn whole_call<'a>(call: ConverseToolUse<'a>, position: u64, identity: &CallIdent
         // JSON stays valid UTF-8 when its white space is removed.
         input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
         ..ChatCall::default()
-    }
-}
-
-/// Translates the target's stop reason into chat's `finish_reason`. A truncated answer never ends with `tool_calls`,
-/// because its calls may be incomplete.
-pub(super) fn finish_reason(theirs: &str, has_calls: bool) -> &'static str {
-    match theirs {
-        "max_tokens" | "model_context_window_exceeded" => "length",
-        "guardrail_intervened" | "content_filtered" => "content_filter",
-        "tool_use" => "tool_calls",
-        _ if has_calls => "tool_calls",
-        _ => "stop",
     }
 }

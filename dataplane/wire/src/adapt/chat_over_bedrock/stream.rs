@@ -8,15 +8,16 @@
 //! without `metadata` is complete. Memory is bounded by the size of one message and by the number of calls open at
 //! once.
 
-use super::answer::{BedrockTarget, finish_reason};
+use super::answer::BedrockTarget;
 use crate::adapt::chat_client::CallIdentity;
 use crate::bedrock::{ConverseDelta, ConverseEvent, ConverseToolUse, Reasoning};
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage, ThinkingDelta,
-    ThinkingPart,
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage,
+    ThinkingDelta, ThinkingPart, end_answer, end_choice,
 };
 use crate::envelope::StreamError;
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
+use crate::finish_word::in_chat_words;
 use crate::passthrough::{Alike, Varying};
 
 /// Maximum number of calls whose arguments may be incomplete at once.
@@ -140,7 +141,8 @@ impl ConverseReader {
             "contentBlockStop" => self.block_ends(block, sink),
             "messageStop" => {
                 let reason = event.stop_reason.map(|reason| reason.0).unwrap_or_default();
-                sink.finish(0, finish_reason(&reason, self.calls > 0), None);
+                let reason = in_chat_words(&reason, self.calls > 0);
+                end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, None);
             }
             "metadata" => {
                 sink.facts().extras.replace_by(event.extras());
@@ -236,7 +238,7 @@ fn done(sink: &mut dyn ChatSink) {
     if let Some(counts) = sink.state().usage {
         sink.usage(ClientUsage::with_reasoning(counts));
     }
-    sink.done();
+    end_answer(sink);
 }
 
 /// Returns a fragment of the arguments of a call.

@@ -6,9 +6,12 @@ use super::stream::GeminiSource;
 use crate::adapt::BadAnswer;
 use crate::adapt::chat_client::CallIdentity;
 use crate::adapt::through_chat::ChatTarget;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ClientUsage, escape};
+use crate::chat::{
+    ChatCall, ChatChoice, ChatCompletion, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage, escape,
+};
 use crate::envelope::StreamError;
-use crate::gemini::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, GeminiUsage, is_filtered};
+use crate::finish_word::in_chat_words;
+use crate::gemini::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, GeminiUsage};
 use crate::json::{BorrowedText, compact};
 
 /// Reads the answers to one request.
@@ -23,19 +26,19 @@ impl ChatTarget for GeminiTarget {
             Ok(answer) if answer.error.is_none() => answer,
             Ok(_) | Err(_) => return Err(bad_answer(body)),
         };
-        if answer.candidates.is_none() && !answer.is_blocked() && answer.usage_metadata.is_none() {
-            return Err(BadAnswer::Invalid("it has no candidates"));
-        }
         let usage = answer.usage();
         let (counts, extras) = (usage.as_ref().map(GeminiUsage::counts), answer.extras(usage.as_ref()));
         let blocked = answer.is_blocked();
         let mut calls = 0;
         let candidates = answer.candidates.into_iter().flatten().enumerate();
-        let mut choices: Vec<ChatChoice<'_>> =
+        let choices: Result<Vec<ChatChoice<'_>>, BadAnswer> =
             candidates.map(|(position, candidate)| self.choice(position, candidate, &mut calls)).collect();
+        let mut choices = choices?;
+        if choices.is_empty() && !blocked {
+            return Err(BadAnswer::Invalid("it has no candidates"));
+        }
         if choices.is_empty() {
-            let finish_reason = if blocked { "content_filter" } else { "stop" }.into();
-            choices.push(ChatChoice { finish_reason, ..ChatChoice::default() });
+            choices.push(ChatChoice { finish_reason: "content_filter".into(), ..ChatChoice::default() });
         }
         let usage = counts.map(ClientUsage::with_reasoning);
         Ok(ChatCompletion { choices, created_s: None, counts, usage, extras })
@@ -47,7 +50,15 @@ impl ChatTarget for GeminiTarget {
 }
 
 impl GeminiTarget {
-    fn choice<'a>(&self, position: usize, candidate: GeminiCandidate<'a>, calls: &mut u64) -> ChatChoice<'a> {
+    fn choice<'a>(
+        &self,
+        position: usize,
+        candidate: GeminiCandidate<'a>,
+        calls: &mut u64,
+    ) -> Result<ChatChoice<'a>, BadAnswer> {
+        if let Some(failure) = end_of(&candidate).failure() {
+            return Err(BadAnswer::Error(failure));
+        }
         let index = candidate.index.unwrap_or_else(|| position.try_into().unwrap_or(u64::MAX));
         let mut choice = ChatChoice { index, ..ChatChoice::default() };
         for part in candidate.content.and_then(|content| content.parts).into_iter().flatten() {
@@ -66,9 +77,13 @@ impl GeminiTarget {
             }
         }
         let theirs = candidate.finish_reason.map(|reason| reason.0).unwrap_or_default();
-        let reason = if choice.calls.is_empty() { finish_reason(&theirs) } else { "tool_calls" };
-        choice.finish_reason = reason.into();
-        choice
+        let reason = if choice.calls.is_empty() {
+            in_chat_words(&theirs, false).to_owned().into()
+        } else {
+            "tool_calls".into()
+        };
+        choice.finish_reason = reason;
+        Ok(choice)
     }
 }
 
@@ -77,6 +92,16 @@ impl GeminiTarget {
 fn bad_answer(body: &str) -> BadAnswer {
     StreamError::of_odd(body.as_bytes())
         .map_or(BadAnswer::Invalid("it is not a generateContent response"), BadAnswer::Error)
+}
+
+/// Returns the end of a candidate. Its reason is empty if it has not ended.
+pub(super) fn end_of<'a>(candidate: &'a GeminiCandidate<'_>) -> ChoiceEnd<'a> {
+    let text = |text: &'a Option<BorrowedText<'_>>| text.as_ref().map_or("", |text| &*text.0);
+    ChoiceEnd {
+        reason: text(&candidate.finish_reason),
+        words: text(&candidate.finish_message),
+        ..ChoiceEnd::default()
+    }
 }
 
 /// Returns the kind of a part's text.
@@ -100,14 +125,5 @@ pub(super) fn chat_call<'a>(
         input: escape(String::from_utf8(arguments).unwrap_or_default().into()),
         custom: false,
         signature: signature.map(|signature| signature.0),
-    }
-}
-
-/// Translates the target's finish reason into chat's.
-pub(super) fn finish_reason(theirs: &str) -> &'static str {
-    match theirs {
-        "MAX_TOKENS" => "length",
-        _ if is_filtered(theirs) => "content_filter",
-        _ => "stop",
     }
 }

@@ -7,12 +7,14 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::answer::{chat_call, finish_reason, kind_of};
+use super::answer::{chat_call, end_of, kind_of};
 use crate::adapt::chat_client::CallIdentity;
 use crate::chat::{
     AnswerText, ChatCall, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage,
+    end_answer, end_choice,
 };
 use crate::envelope::StreamError;
+use crate::finish_word::{failed_end, in_chat_words};
 use crate::gemini::{GeminiAnswer, GeminiCandidate, GeminiUsage};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::EventFinder;
@@ -50,7 +52,7 @@ struct GeminiTextDelta {
 struct GeminiChoice {
     index: u64,
     calls: u64,
-    finish_reason: Option<&'static str>,
+    finish_reason: Option<String>,
 }
 
 impl GeminiSource {
@@ -120,7 +122,7 @@ impl GeminiReader {
         if blocked {
             let choice = self.choice(0, sink);
             if let Some(choice) = choice.and_then(|at| self.choices.get_mut(at)) {
-                choice.finish_reason = Some("content_filter");
+                choice.finish_reason = Some("content_filter".to_owned());
                 sink.facts().finished = true;
             }
         }
@@ -128,6 +130,10 @@ impl GeminiReader {
 
     fn candidate(&mut self, candidate: GeminiCandidate<'_>, sink: &mut dyn ChatSink) {
         let index = candidate.index.unwrap_or(0);
+        let end = end_of(&candidate);
+        if failed_end(end.reason.as_bytes()).is_some() {
+            return end_choice(sink, index, &end, None);
+        }
         let Some(at) = self.choice(index, sink) else {
             sink.fail(&StreamError::unreadable_stream("it has more candidates than requested"));
             return;
@@ -153,7 +159,7 @@ impl GeminiReader {
         if let Some(reason) = candidate.finish_reason
             && let Some(choice) = self.choices.get_mut(at)
         {
-            choice.finish_reason = Some(finish_reason(&reason.0));
+            choice.finish_reason = Some(in_chat_words(&reason.0, false).to_owned());
             sink.facts().finished = true;
         }
     }
@@ -175,14 +181,16 @@ impl GeminiReader {
         if sink.has_ended() || !sink.state().finished {
             return;
         }
-        for choice in &self.choices {
-            let reason = choice.finish_reason.unwrap_or("stop");
+        // A failed answer ends with its error alone.
+        let choices = if sink.state().failure.is_none() { self.choices.as_slice() } else { &[] };
+        for choice in choices {
+            let reason = choice.finish_reason.as_deref().unwrap_or("stop");
             sink.finish(choice.index, if choice.calls > 0 { "tool_calls" } else { reason }, None);
         }
         if let Some(counts) = sink.state().usage {
             sink.usage(ClientUsage::with_reasoning(counts));
         }
-        sink.done();
+        end_answer(sink);
     }
 }
 

@@ -10,8 +10,9 @@ use super::usage::RunningUsage;
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ThinkingBlock, escape};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd, ThinkingBlock, escape};
 use crate::envelope::StreamError;
+use crate::finish_word::in_chat_words;
 use crate::json::{compact, parse_raw};
 use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 
@@ -41,7 +42,10 @@ impl ChatTarget for MessagesTarget {
         }
         choice.refusal.push_str(document::refusal(answer.stop_details).unwrap_or_default());
         let stop_reason = document::word(answer.stop_reason);
-        choice.finish_reason = finish_reason(&stop_reason, !choice.calls.is_empty()).into();
+        if let Some(failure) = (ChoiceEnd { reason: &stop_reason, ..ChoiceEnd::default() }).failure() {
+            return Err(BadAnswer::Error(failure));
+        }
+        choice.finish_reason = in_chat_words(&stop_reason, !choice.calls.is_empty()).to_owned().into();
         let mut usage = RunningUsage::default();
         answer.usage.into_iter().for_each(|reported| usage.update(reported));
         Ok(ChatCompletion {
@@ -106,40 +110,4 @@ pub(super) fn arguments(input: Option<&RawValue>) -> String {
     compact(input.map_or("{}", RawValue::get).as_bytes(), &mut out);
     // JSON stays valid UTF-8 when its white space is removed.
     String::from_utf8(out).unwrap_or_default()
-}
-
-/// Translates the stop reason into chat's `finish_reason`.
-pub(super) fn finish_reason(stop_reason: &str, has_calls: bool) -> &'static str {
-    match stop_reason {
-        "max_tokens" | "model_context_window_exceeded" => "length",
-        "refusal" => "content_filter",
-        "tool_use" => "tool_calls",
-        // `end_turn`, `stop_sequence`, `pause_turn`, and unknown reasons. Some vendors send `end_turn` after a call.
-        _ if has_calls => "tool_calls",
-        _ => "stop",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_stop_reason_has_a_finish_reason() {
-        let rows = [
-            ("end_turn", false, "stop"),
-            ("end_turn", true, "tool_calls"),
-            ("stop_sequence", false, "stop"),
-            ("pause_turn", false, "stop"),
-            ("max_tokens", true, "length"),
-            ("model_context_window_exceeded", false, "length"),
-            ("tool_use", true, "tool_calls"),
-            ("refusal", false, "content_filter"),
-            ("something_new", false, "stop"),
-            ("", false, "stop"),
-        ];
-        for (stop, has_calls, want) in rows {
-            assert_eq!(finish_reason(stop, has_calls), want, "{stop}");
-        }
-    }
 }

@@ -3,12 +3,14 @@
 //! Text is passed on as received. Memory is bounded: one incomplete event, and a few numbers for each of at most
 //! [`OPEN_MAX`] open blocks.
 
-use super::answer::{MessagesTarget, arguments, finish_reason};
+use super::answer::{MessagesTarget, arguments};
 use super::usage::RunningUsage;
 use crate::chat::{
-    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ThinkingDelta, ThinkingPart,
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ThinkingDelta,
+    ThinkingPart, end_answer, end_choice,
 };
 use crate::envelope::StreamError;
+use crate::finish_word::in_chat_words;
 use crate::messages::document::{self, MessagesBlock, MessagesEvent};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::{EventFinder, lossy_text};
@@ -299,10 +301,11 @@ impl MessagesReader {
         }
         self.begin(sink);
         let stop_reason = self.stop_reason.take().unwrap_or_default();
-        sink.finish(0, finish_reason(&stop_reason, self.calls > 0), None);
+        let reason = in_chat_words(&stop_reason, self.calls > 0);
+        end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, None);
         sink.facts().usage = self.usage.counts();
         sink.usage(self.usage.for_client());
-        sink.done();
+        end_answer(sink);
     }
 }
 

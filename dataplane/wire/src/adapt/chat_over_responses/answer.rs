@@ -4,7 +4,7 @@ use super::stream::{ResponsesSource, failure, for_client};
 use crate::adapt::BadAnswer;
 use crate::adapt::through_chat::ChatTarget;
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource};
+use crate::chat::{ChatCall, ChatChoice, ChatCompletion, ChatSource, ChoiceEnd};
 use crate::envelope::StreamError;
 use crate::responses::document::{ItemKind, Response, ResponseItem};
 
@@ -29,7 +29,11 @@ impl ChatTarget for ResponsesTarget {
         }
         let mut choice = ChatChoice::default();
         response.items().for_each(|(_, item)| self.item(&item, &mut choice));
-        choice.finish_reason = response.finish_reason(!choice.calls.is_empty()).into();
+        let reason = response.finish_reason(!choice.calls.is_empty());
+        if let Some(failure) = (ChoiceEnd { reason, ..ChoiceEnd::default() }).failure() {
+            return Err(BadAnswer::Error(failure));
+        }
+        choice.finish_reason = reason.into();
         let counts = response.token_counts();
         Ok(ChatCompletion {
             choices: vec![choice],

@@ -3,7 +3,10 @@
 use shared::usage::TokenCounts;
 
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::{AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ClientUsage};
+use crate::chat::{
+    AnswerText, ChatCallDelta, ChatDelta, ChatSink, ChatSource, ChatTextKind, ChoiceEnd, ClientUsage,
+    end_answer, end_choice,
+};
 use crate::envelope::StreamError;
 use crate::passthrough::{Alike, Varying};
 use crate::responses::document::{ItemKind, Response, ResponseDeltaTarget, ResponseEvent, ResponseItem};
@@ -296,9 +299,10 @@ impl ResponseReader {
             }
         }
         reported(response, sink);
-        sink.finish(0, response.finish_reason(!self.calls.is_empty()), None);
+        let reason = response.finish_reason(!self.calls.is_empty());
+        end_choice(sink, 0, &ChoiceEnd { reason, ..ChoiceEnd::default() }, None);
         sink.usage(for_client(sink.state().usage));
-        sink.done();
+        end_answer(sink);
         Ok(())
     }
 }

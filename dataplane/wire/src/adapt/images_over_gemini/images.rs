@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::gemini::{GeminiAnswer, is_filtered};
+use crate::finish_word::is_filtered;
+use crate::gemini::GeminiAnswer;
 
 /// One image of the answer.
 #[derive(Debug)]

@@ -7,8 +7,8 @@ use shared::usage::TokenCounts;
 use super::{Ending, MessagesForm};
 use crate::adapt::call_id::call_id;
 use crate::adapt::{BadAnswer, TranslatedAnswer, signature_in_call_id};
-use crate::chat::{AnswerText, ChatCall, ChatChoice, ChatCompletion, FinishReason};
-use crate::finish_word;
+use crate::chat::{AnswerText, ChatCall, ChatChoice, ChatCompletion};
+use crate::finish_word::{self, is_cut};
 use crate::json::{self, JsonWriter};
 
 /// Writes the first choice of a completion.
@@ -17,12 +17,12 @@ pub(super) fn whole(
     completion: &ChatCompletion<'_>,
 ) -> Result<TranslatedAnswer, BadAnswer> {
     let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
-    let finish = FinishReason::of(choice.finish_reason.as_bytes());
+    let finish = finish_word::finish(choice.finish_reason.as_bytes());
     let mut json = JsonWriter::default();
     json.object().name("id").text(&form.id).name("type").text("message").name("role").text("assistant");
     json.name("model").raw(form.model.as_bytes()).name("content").list();
     write_texts(form, choice, &mut json);
-    let cut = finish.is_some_and(FinishReason::is_cut);
+    let cut = is_cut(finish);
     let mut written = 0_usize;
     for call in &choice.calls {
         match write_call(call, form, written, &mut json) {
@@ -46,7 +46,7 @@ pub(super) fn whole(
         body: json.finish().into(),
         usage: completion.counts,
         extras: completion.extras.clone(),
-        finish: finish_word::finish(choice.finish_reason.as_bytes()),
+        finish,
         output_bytes: choice.output_bytes(),
     })
 }

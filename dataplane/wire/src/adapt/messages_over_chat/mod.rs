@@ -15,11 +15,13 @@ mod tools;
 mod user;
 
 use shared::operation::Dialect;
+use shared::usage::Finish;
 
 use super::through_chat::{self, AskedInChat, ChatClient, ClientSide};
 use super::tool_names::ToolNames;
 use super::{Adaptation, Asking, BadAnswer, Rejection, TranslatedAnswer};
-use crate::chat::{ChatCompletion, ChatSink, FinishReason};
+use crate::chat::{ChatCompletion, ChatSink};
+use crate::finish_word::is_cut;
 use crate::json::{Tree, quote};
 
 /// The adaptation of Messages clients to chat targets.
@@ -82,7 +84,7 @@ impl ChatClient for MessagesForm {
 #[derive(Clone, Copy, Debug)]
 struct Ending<'a> {
     /// The meaning of `finish_reason`, if there was one. A failed answer has no ending.
-    finish: Option<FinishReason>,
+    finish: Option<Finish>,
     /// The stop sequence that the upstream reports.
     stop: Option<&'a str>,
     has_calls: bool,
@@ -95,13 +97,13 @@ impl Ending<'_> {
     /// Writes `"stop_reason":..,"stop_sequence":..`.
     fn write(&self, stops: &[String], out: &mut Vec<u8>) {
         let sequence = self.stop.filter(|stop| stops.iter().any(|requested| requested == stop));
-        let is_cut = self.finish.is_some_and(FinishReason::is_cut);
+        let is_cut = is_cut(self.finish);
         let reason = match self.finish {
             _ if self.has_calls && !(is_cut && self.call_is_cut) => "tool_use",
             _ if self.has_refusal => "refusal",
-            Some(FinishReason::Filtered) => "refusal",
-            Some(FinishReason::Length) => "max_tokens",
-            Some(FinishReason::ContextFull) => "model_context_window_exceeded",
+            Some(Finish::ContentFilter) => "refusal",
+            Some(Finish::Length) => "max_tokens",
+            Some(Finish::ContextFull) => "model_context_window_exceeded",
             _ if sequence.is_some() => "stop_sequence",
             _ => "end_turn",
         };

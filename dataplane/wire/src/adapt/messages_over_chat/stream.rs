@@ -9,14 +9,12 @@
 //! ([`WAITING_BYTES_MAX`] each).
 
 use bytes::Bytes;
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use super::calls::{StreamedCalls, TooMuch, WAITING_BYTES_MAX};
 use super::event::{MessagesEventWriter, OpenBlock};
 use super::{Ending, MessagesForm};
-use crate::chat::{
-    ChatDelta, ChatSink, ChatTextKind, ClientUsage, FinishReason, ThinkingDelta, ThinkingPart,
-};
+use crate::chat::{ChatDelta, ChatSink, ChatTextKind, ClientUsage, ThinkingDelta, ThinkingPart};
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::finish_word::finish;
 use crate::stream::{StreamState, Trouble};
@@ -32,7 +30,7 @@ pub(super) struct MessagesSink {
     /// Text that arrived while a call was open, still escaped.
     late: String,
     usage: Option<TokenCounts>,
-    finish: Option<FinishReason>,
+    finish: Option<Finish>,
     stop: Option<String>,
     has_refusal: bool,
     phase: MessagesStreamPhase,
@@ -86,10 +84,10 @@ impl ChatSink for MessagesSink {
 
     fn finish(&mut self, choice: u64, reason: &str, stop: Option<&str>) {
         if choice == 0 {
-            self.finish = FinishReason::of(reason.as_bytes());
+            self.finish = finish(reason.as_bytes());
             self.stop = stop.map(str::to_owned);
             self.state.finished = true;
-            self.state.finish = finish(reason.as_bytes());
+            self.state.finish = self.finish;
         }
     }
 
@@ -98,9 +96,6 @@ impl ChatSink for MessagesSink {
     }
 
     fn done(&mut self) {
-        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
-            return self.fail(&failure.error());
-        }
         self.start();
         let outputs = self.out.outputs();
         self.calls.go_on(true, &self.form, &mut self.out);

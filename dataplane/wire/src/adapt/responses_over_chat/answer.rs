@@ -1,7 +1,7 @@
 //! Writes a chat answer, whole or in chunks, as a Responses answer.
 
 use bytes::Bytes;
-use shared::usage::TokenCounts;
+use shared::usage::{Finish, TokenCounts};
 
 use super::echo::EchoedRequest;
 use super::event_writer::Status;
@@ -11,7 +11,6 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ClientUsage,
-    FinishReason,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::finish;
@@ -36,7 +35,7 @@ impl ChatClient for ResponsesForm {
     fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer> {
         let choice = completion.choices.first().ok_or(BadAnswer::Invalid("it has no choices"))?;
         let mut sink = ResponsesSink::new(self, Vec::new());
-        let status = status_of(FinishReason::of(choice.finish_reason.as_bytes()));
+        let status = status_of(finish(choice.finish_reason.as_bytes()));
         let usage = completion.counts.unwrap_or_default();
         if sink.choice(choice).is_err() || sink.output.finish(status, usage).is_err() {
             return Err(BadAnswer::Invalid("it is larger than 16 MiB"));
@@ -61,7 +60,7 @@ struct ResponsesSink {
     output: OutputItems,
     state: StreamState,
     usage: Option<TokenCounts>,
-    finish: Option<FinishReason>,
+    finish: Option<Finish>,
     /// Credentials that must not appear in errors.
     secrets: Vec<String>,
     ended: bool,
@@ -79,9 +78,9 @@ impl ChatSink for ResponsesSink {
 
     fn finish(&mut self, choice: u64, reason: &str, _stop: Option<&str>) {
         if choice == 0 {
-            self.finish = FinishReason::of(reason.as_bytes());
+            self.finish = finish(reason.as_bytes());
             self.state.finished = true;
-            self.state.finish = finish(reason.as_bytes());
+            self.state.finish = self.finish;
         }
     }
 
@@ -90,9 +89,6 @@ impl ChatSink for ResponsesSink {
     }
 
     fn done(&mut self) {
-        if let Some(failure) = self.finish.and_then(FinishReason::failure) {
-            return self.fail(&failure.error());
-        }
         if self.output.finish(status_of(self.finish), self.usage.unwrap_or_default()).is_err() {
             return self.fail(&too_large());
         }
@@ -204,11 +200,20 @@ impl ResponsesSink {
     }
 }
 
-fn status_of(finish: Option<FinishReason>) -> Status<'static> {
+fn status_of(finish: Option<Finish>) -> Status<'static> {
     match finish {
-        Some(FinishReason::Length | FinishReason::ContextFull) => Status::Incomplete("max_output_tokens"),
-        Some(FinishReason::Filtered) => Status::Incomplete("content_filter"),
-        Some(FinishReason::Stop | FinishReason::Failed(_)) | None => Status::Completed,
+        Some(Finish::Length | Finish::ContextFull) => Status::Incomplete("max_output_tokens"),
+        Some(Finish::ContentFilter) => Status::Incomplete("content_filter"),
+        Some(
+            Finish::Stop
+            | Finish::StopSequence
+            | Finish::ToolCalls
+            | Finish::Refusal
+            | Finish::Pause
+            | Finish::Error
+            | Finish::Other,
+        )
+        | None => Status::Completed,
     }
 }
 

@@ -44,6 +44,8 @@ pub(in crate::chat) struct ChatFindings {
     pub(in crate::chat) finished: bool,
     /// The finish reason that was read last.
     pub(in crate::chat) finish: Option<Finish>,
+    /// True if a choice may have ended as a failure: by its finish reason, or because it contains an error.
+    pub(in crate::chat) may_have_failed: bool,
     /// Bytes of text in output strings, with escapes decoded.
     pub(in crate::chat) text_bytes: u64,
     /// The index in [`TEXT_KEYS`] of the member that contained text last.
@@ -103,6 +105,10 @@ pub(super) enum ChoiceKey {
     Other,
     Delta,
     Finish,
+    /// OpenRouter's word of the vendor behind it.
+    NativeFinish,
+    /// The error of a choice.
+    Error,
     Text,
     /// The `usage` of a choice, as Moonshot sends it.
     Usage,
@@ -283,7 +289,12 @@ impl ChatFindings {
             (3, ChoiceKey::Finish, _) => {
                 self.finished = true;
                 self.finish = finish(taken);
+                self.may_have_failed |= self.finish == Some(Finish::Error);
             }
+            (3, ChoiceKey::NativeFinish, _) => {
+                self.may_have_failed |= finish(taken) == Some(Finish::Error);
+            }
+            (3, ChoiceKey::Error, _) => self.may_have_failed = true,
             (3, ChoiceKey::Text, _) => self.output(length),
             (4, ChoiceKey::Delta, DeltaKey::Text(key)) => {
                 self.text_key = Some(key);
@@ -360,6 +371,8 @@ impl ChoiceKey {
         match key {
             b"delta" | b"message" => Self::Delta,
             b"finish_reason" => Self::Finish,
+            b"native_finish_reason" => Self::NativeFinish,
+            b"error" => Self::Error,
             b"text" => Self::Text,
             b"usage" => Self::Usage,
             _ => Self::Other,

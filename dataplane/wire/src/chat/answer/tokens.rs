@@ -19,6 +19,7 @@ impl JsonSink for ChatFindings {
             (3, ChatMember::Choices) if object && self.choice_key == ChoiceKey::Usage => {
                 self.usage_begins(at)
             }
+            (3, ChatMember::Choices) if self.choice_key == ChoiceKey::Error => self.may_have_failed = true,
             (3, _) => self.delta_key = DeltaKey::Other,
             _ => {}
         }
@@ -52,7 +53,8 @@ impl JsonSink for ChatFindings {
         self.taken.clear();
         self.length = 0;
         self.escapes = Escapes::default();
-        let is_finish = at.depth == 3 && self.choice_key == ChoiceKey::Finish;
+        let is_finish =
+            at.depth == 3 && matches!(self.choice_key, ChoiceKey::Finish | ChoiceKey::NativeFinish);
         let is_short = match self.top {
             ChatMember::Object | ChatMember::Tier | ChatMember::Duration => true,
             ChatMember::Choices => is_finish,

@@ -411,3 +411,52 @@ fn a_unary_answer_to_a_stream_request_becomes_a_stream() {
     assert!(stream.contains(r#""index":1}]"#) || stream.contains(r#"{"id":"u","index":1}"#), "{stream}");
     assert!(!String::from_utf8(synthesize_stream(whole, false).unwrap()).unwrap().contains("usage"));
 }
+
+/// The words of OleksandrChekhovskyi/hax#15, genkit-ai/genkit#6259, vllm-project/vllm#57082 and
+/// NousResearch/hermes-agent#92161, and OpenRouter's error within a choice (UKGovernmentBEIS/inspect_ai#1536).
+#[test]
+fn a_failed_end_is_the_error_of_the_stream() {
+    for end in [
+        r#""finish_reason":"error""#,
+        r#""finish_reason":"insufficient_system_resource""#,
+        r#""finish_reason":"abort""#,
+        r#""finish_reason":"network_error""#,
+        r#""finish_reason":"stop","native_finish_reason":"MALFORMED_FUNCTION_CALL""#,
+        r#""finish_reason":"error","error":{"code":502,"message":"gone"}"#,
+    ] {
+        let end = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":""}},{end}}}]}}"#);
+        for chunks in [&[TEXT, &end, USAGE, "[DONE]"][..], &[TEXT, &end, USAGE]] {
+            let (out, state) = relay_text(&events(chunks));
+            assert!(state.error.as_ref().is_some_and(|error| error.status.is_some()), "{end}: {state:?}");
+            assert_eq!((state.usage, state.done, state.failure), (five_and_two(), false, None), "{end}");
+            assert!(out.starts_with(&events(&[TEXT, USAGE])) && out.contains(r#"data: {"error":{"#), "{out}");
+            assert!(!out.contains("[DONE]") && !out.contains("finish_reason\":\"e"), "{out}");
+        }
+    }
+}
+
+#[test]
+fn a_whole_answer_that_ended_as_a_failure_is_an_error() {
+    let usage = r#""usage":{"prompt_tokens":5,"completion_tokens":2,"total_tokens":7}"#;
+    for (choice, want) in [
+        (r#""message":{"content":""},"finish_reason":"insufficient_system_resource""#, Some(503)),
+        (r#""finish_reason":"error","message":{"content":"a"}"#, Some(502)),
+        (
+            r#""finish_reason":"stop","native_finish_reason":"MALFORMED_FUNCTION_CALL","message":{}"#,
+            Some(502),
+        ),
+        (
+            r#""message":{"content":""},"finish_reason":"error","error":{"code":429,"message":"slow"}"#,
+            Some(429),
+        ),
+        (r#""message":{"content":"\"finish_reason\":\"error\""},"finish_reason":"stop""#, None),
+        (r#""message":{"content":"the \"error\""},"error":null,"finish_reason":"stop""#, None),
+    ] {
+        for body in
+            [format!(r#"{{"choices":[{{{choice}}}],{usage}}}"#), format!(r#"{{"choices":[{{{choice}}}]}}"#)]
+        {
+            let answer = chat::whole_answer(body.as_bytes());
+            assert_eq!(answer.error.and_then(|error| error.status), want, "{body}");
+        }
+    }
+}
