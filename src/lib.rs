@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use control::config::{Config, OtlpTraces};
+use control::log_lines::LogLines;
 use control::{Control, OpenError, OpenParams, State, regular_file};
 use dataplane::{Dataplane, Settings, tls};
 use shared::alarm::Alarm;
@@ -95,8 +96,9 @@ impl From<OpenError> for StartError {
 }
 
 impl Gateway {
-    /// Starts all parts; requests are served when this returns. `warnings` come from the configuration.
-    pub fn start(config: Config, mut warnings: Vec<String>) -> Result<Self, StartError> {
+    /// Starts all parts; requests are served when this returns. `warnings` come from the configuration; `log_lines` counts
+    /// the lines that are missing in the log.
+    pub fn start(config: Config, mut warnings: Vec<String>, log_lines: LogLines) -> Result<Self, StartError> {
         for warning in &warnings {
             tracing::warn!("{warning}");
         }
@@ -140,6 +142,7 @@ impl Gateway {
             alarm: signals.alarm.clone(),
             warnings,
             publisher,
+            log_lines,
             reader,
             plane: dataplane.handler(),
             http: dataplane.http_client(),

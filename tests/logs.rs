@@ -106,7 +106,7 @@ async fn log_files_that_cannot_be_written_delay_no_request_and_are_continued() {
         assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     }
     wait::eventually("a warning", async || {
-        gateway.log().contains("log lines are dropped until the log file can be written").then_some(())
+        gateway.log().contains("log lines are dropped until the log files can be written").then_some(())
     })
     .await;
     fs::remove_file(&folder).unwrap();

@@ -19,6 +19,7 @@ mod answer_shapes;
 mod audit;
 mod authorize;
 mod backup;
+mod blocked_output;
 mod bounds;
 mod cancel;
 mod capture;

@@ -28,7 +28,7 @@ mod extension;
 #[doc(hidden)]
 #[expect(clippy::expect_used, reason = "a broken invariant must panic")]
 pub mod fuzzing;
-mod log_files;
+pub mod log_lines;
 mod model_facts;
 mod model_test;
 mod money;
@@ -60,7 +60,6 @@ pub use console::Asset;
 pub use db::chain::{ChainBroken, ChainHolds};
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
-pub use log_files::LogFiles;
 pub use offline::{
     ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, import_credentials,
     rekey, rollback,

@@ -40,6 +40,7 @@ use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::Readers;
 use crate::entrance::{AdmittedRequest, Entrance, refusal};
+use crate::log_lines::LogLines;
 use crate::otlp::OtlpStatus;
 use crate::periodic::{self, spawn_vital};
 use crate::publish::{Publisher, PublisherParams, Reloader, Reloading};
@@ -61,6 +62,8 @@ pub struct Params {
     pub alarm: Alarm,
     /// The warnings of start-up, shown in `GET /admin/api/state`.
     pub warnings: Vec<String>,
+    /// The destinations of the log, whose missing lines are a metric.
+    pub log_lines: LogLines,
     /// Publishes new snapshots.
     pub publisher: SnapshotPublisher,
     /// Reads the current snapshot.
@@ -145,7 +148,6 @@ pub fn start(params: Params) -> io::Result<Control> {
     let reloader = reloader(params.config, writer.handle());
     let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
-    let live = LiveHub::new(&observer, &params.exchanges, reloader.status());
     let outgoing = OutgoingWork { otlp: Arc::default(), refreshes };
     let app = App {
         snapshot: params.reader,
@@ -156,7 +158,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         view,
         config,
         exports: Exports::new(files),
-        live,
+        live: LiveHub::new(&observer, &params.exchanges, reloader.status()),
         observer,
         writer: writer.handle(),
         journal,
@@ -171,6 +173,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         sign_ins: Arc::default(),
         reload: reloader.status(),
         warnings: params.warnings,
+        log_lines: params.log_lines,
         build: params.build,
         asset: params.asset,
         started: Instant::now(),

@@ -1,13 +1,12 @@
 //! `llmgw config`: prints and checks the configuration without starting anything.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use control::UsageStore;
 use control::config::{self, Environment, Version};
 
-use super::{CliFailure, exit, print};
+use super::{CliFailure, exit, logs, print};
 
 /// Checks the configuration; prints the warnings, or each error on its own line.
 pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
@@ -36,7 +35,7 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
         Err(error) => {
             let mut count = 0_usize;
             for fault in error.faults() {
-                let _ = writeln!(std::io::stderr(), "{fault}");
+                logs::report(&format!("{fault}\n"));
                 count += 1;
             }
             let noun = if count == 1 { "fault" } else { "faults" };

@@ -1,13 +1,12 @@
 //! `llmgw credentials`: stored secrets and the key that encrypts them.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::sync::Arc;
 
 use control::config::{self, Environment};
 use control::{RekeyParams, Rekeyed};
 
-use super::{CliFailure, exit, print};
+use super::{CliFailure, exit, logs, print};
 
 /// Makes `LLMGW_NEW_CREDENTIAL_ENCRYPTION_KEY` the key that opens the state.
 pub(super) fn rekey(environment: &Arc<Environment>) -> Result<(), CliFailure> {
@@ -63,7 +62,7 @@ pub(super) fn verify(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     for unopened in &survey.unopened {
         let _ = writeln!(lines, "{}.{} of {} does not open", unopened.table, unopened.column, unopened.id);
     }
-    let _ = std::io::stderr().write_all(lines.as_bytes());
+    logs::report(&lines);
     Err(CliFailure::new(
         exit::UNSOUND,
         format!(

@@ -1,82 +1,148 @@
 //! Destinations and format of log lines: stderr, and the log files of the state if they are on.
 //!
 //! A line may contain input from clients and upstreams, but such input cannot end the line, start another or control a
-//! terminal: every line passes [`LogLines`], which escapes unprintable characters. Lines therefore have no colours: the
+//! terminal: every line passes [`EscapedLine`], which escapes unprintable characters. Lines therefore have no colours: the
 //! gateway's own escape sequences could not be distinguished from those in the input.
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use control::LogFiles;
 use control::config::{LogFormat, Logging};
+use control::log_lines::{self, LineQueue, LogLines};
 use tracing_subscriber::EnvFilter;
 
 use super::{CliFailure, exit};
 
-/// The log files of this process, if they are on.
-static FILES: OnceLock<LogFiles> = OnceLock::new();
+/// What a gateway prints: nothing waits for the reader of stderr or stdout, who may be gone, slow or blocked.
+#[derive(Debug)]
+struct Detached {
+    stderr: LineQueue,
+    stdout: LineQueue,
+}
+
+static DETACHED: OnceLock<Detached> = OnceLock::new();
+/// The log of this process, once it has begun.
+static LOG: OnceLock<LogLines> = OnceLock::new();
+
+/// Lets threads write to stderr and stdout for the rest of the process, so that neither can stall or end it.
+pub(super) fn detach() -> Result<(), CliFailure> {
+    let queues = log_lines::to_stderr().and_then(|stderr| Ok((stderr, log_lines::to_stdout()?)));
+    let (stderr, stdout) = queues.map_err(cannot_start)?;
+    DETACHED.set(Detached { stderr, stdout }).ok();
+    std::panic::set_hook(Box::new(report_panic));
+    Ok(())
+}
 
 /// Sends the log to stderr, and to files in the state directory if they are on, for the rest of the process.
-pub(super) fn begin(logging: &Logging, state_dir: &Path) -> Result<(), CliFailure> {
+pub(super) fn begin(logging: &Logging, state_dir: &Path) -> Result<LogLines, CliFailure> {
     let filter = EnvFilter::try_new(&logging.filter)
         .map_err(|error| CliFailure::new(exit::CONFIG, format!("LLMGW_LOG: {error}")))?;
     let format = logging.format;
-    if logging.file {
-        let files = LogFiles::start(state_dir).map_err(|error| {
-            let message =
-                format!("LLMGW_LOG_FILE: the folder logs in {} cannot be used: {error}", state_dir.display());
-            CliFailure::new(exit::IO, message)
-        })?;
-        FILES.set(files).ok();
-    }
+    let stderr = match DETACHED.get() {
+        Some(detached) => detached.stderr.clone(),
+        None => log_lines::to_stderr().map_err(cannot_start)?,
+    };
+    let log = LogLines::new(stderr, logging.file.then_some(state_dir)).map_err(|error| {
+        let message =
+            format!("LLMGW_LOG_FILE: the folder logs in {} cannot be used: {error}", state_dir.display());
+        CliFailure::new(exit::IO, message)
+    })?;
+    LOG.set(log.clone()).ok();
     let lines = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(move || LogLines { format, to: io::stderr(), files: FILES.get() });
+        // It would print a line that it cannot format to stderr, without the queue.
+        .log_internal_errors(false)
+        .with_writer(move || EscapedLine { format });
     let result = match format {
         LogFormat::Text => lines.try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),
     };
-    result.map_err(|error| CliFailure::new(exit::INTERNAL, format!("cannot start logging: {error}")))
+    result.map_err(cannot_start)?;
+    Ok(log)
 }
 
-/// Waits a short time until the log files contain all lines.
-pub(super) fn flush() {
-    if let Some(files) = FILES.get() {
-        files.flush();
+fn cannot_start(error: impl std::fmt::Display) -> CliFailure {
+    CliFailure::new(exit::INTERNAL, format!("cannot start logging: {error}"))
+}
+
+/// Logs a panic as any other error, with a backtrace if `RUST_BACKTRACE` asks for one. The standard library's hook writes
+/// to stderr itself, and waits for its reader.
+fn report_panic(panic: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let name = thread.name().unwrap_or("unnamed");
+    let place = panic.location().map_or_else(String::new, |place| format!(" at {place}"));
+    let text = format!("thread '{name}' panicked{place}: {}", panic.payload_as_str().unwrap_or("no message"));
+    if LOG.get().is_none() {
+        return report(&format!("llmgw: {text}\n"));
+    }
+    tracing::error!("{text}");
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        backtrace.to_string().lines().for_each(|line| tracing::error!("{line}"));
     }
 }
 
-/// Writer that escapes unprintable characters. Each write is one whole line, as `tracing_subscriber` produces them.
-struct LogLines<'a, W> {
-    format: LogFormat,
-    to: W,
-    files: Option<&'a LogFiles>,
+/// Writes `lines` to stderr. A gateway does not wait for its reader.
+pub(super) fn report(lines: &str) {
+    match DETACHED.get() {
+        Some(detached) => detached.stderr.push(lines),
+        None => _ = io::stderr().write_all(lines.as_bytes()),
+    }
 }
 
-impl<W: Write> Write for LogLines<'_, W> {
+/// Writes `lines` of a gateway to stdout, without waiting for its reader.
+pub(super) fn announce(lines: &str) {
+    if let Some(detached) = DETACHED.get() {
+        detached.stdout.push(lines);
+    }
+}
+
+/// Waits a short time until all lines are written.
+pub(super) fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
+    if let Some(Detached { stderr, stdout }) = DETACHED.get() {
+        stderr.flush();
+        stdout.flush();
+    }
+}
+
+/// Writer that escapes unprintable characters and passes the line to the log. Each write is one whole line, as
+/// `tracing_subscriber` produces them.
+struct EscapedLine {
+    format: LogFormat,
+}
+
+impl Write for EscapedLine {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let text = String::from_utf8_lossy(line);
-        let (content, end) = text.strip_suffix('\n').map_or((&*text, ""), |content| (content, "\n"));
-        let text = match escaped(content, self.format) {
-            Cow::Borrowed(_) => text,
-            Cow::Owned(mut content) => {
-                content.push_str(end);
-                content.into()
-            }
-        };
-        if let Some(files) = self.files {
-            files.push(&text);
+        if let Some(log) = LOG.get() {
+            log.push(&escaped_line(line, self.format));
         }
-        self.to.write_all(text.as_bytes())?;
         Ok(line.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.to.flush()
+        Ok(())
+    }
+}
+
+/// Returns `line`, whose end is kept, with its unprintable characters escaped.
+fn escaped_line(line: &[u8], format: LogFormat) -> Cow<'_, str> {
+    let text = String::from_utf8_lossy(line);
+    let (content, end) = text.strip_suffix('\n').map_or((&*text, ""), |content| (content, "\n"));
+    match escaped(content, format) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(mut content) => {
+            content.push_str(end);
+            content.into()
+        }
     }
 }
 
@@ -116,9 +182,7 @@ mod tests {
     use super::*;
 
     fn written(line: &str, format: LogFormat) -> String {
-        let mut lines = LogLines { format, to: Vec::new(), files: None };
-        lines.write_all(line.as_bytes()).unwrap();
-        String::from_utf8(lines.to).unwrap()
+        escaped_line(line.as_bytes(), format).into_owned()
     }
 
     #[test]

@@ -129,8 +129,11 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // clap reports help and version as errors too, for stdout.
-            let _ = error.print();
-            return if error.use_stderr() { ExitCode::from(exit::USAGE) } else { ExitCode::SUCCESS };
+            let printed = error.print();
+            return match error.use_stderr() {
+                true => ExitCode::from(exit::USAGE),
+                false => finish(printed_to_stdout(printed)),
+            };
         }
     };
     let environment = || {
@@ -139,8 +142,8 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         environment
     };
     let result = match arguments.command {
-        CliCommand::Serve => serve::run(&environment()),
-        CliCommand::Quickstart => quickstart::run(&environment()),
+        CliCommand::Serve => logs::detach().and_then(|()| serve::run(&environment())),
+        CliCommand::Quickstart => logs::detach().and_then(|()| quickstart::run(&environment())),
         CliCommand::Healthcheck => healthcheck::run(&environment()),
         CliCommand::Version => print(&version()),
         CliCommand::Doctor { json } => doctor::run(&environment(), json),
@@ -160,14 +163,20 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Completions { shell } => manual::completions(shell, Arguments::command()),
         CliCommand::Manual { directory } => manual::pages(&directory, Arguments::command()),
     };
-    logs::flush();
-    match result {
+    finish(result)
+}
+
+/// Reports the failure of a command, if it has failed, and returns its exit code.
+fn finish(result: Result<(), CliFailure>) -> ExitCode {
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let _ = writeln!(std::io::stderr(), "llmgw: {}", failure.message);
+            logs::report(&format!("llmgw: {}\n", failure.message));
             ExitCode::from(failure.code)
         }
-    }
+    };
+    logs::flush();
+    code
 }
 
 /// Keeps the memory of this process, which holds keys and prompts, out of core dumps and from debuggers of its user.
@@ -176,7 +185,7 @@ fn protect_memory(environment: &Environment) {
     if !environment.allows_core_dumps()
         && let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable)
     {
-        let _ = writeln!(std::io::stderr(), "llmgw: cannot disable core dumps: {error}");
+        logs::report(&format!("llmgw: cannot disable core dumps: {error}\n"));
     }
     #[cfg(not(target_os = "linux"))]
     let _ = environment;
@@ -185,7 +194,11 @@ fn protect_memory(environment: &Environment) {
 /// Writes to stdout. A reader that has gone away is no fault of ours.
 fn print(text: &str) -> Result<(), CliFailure> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    printed_to_stdout(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+}
+
+fn printed_to_stdout(printed: std::io::Result<()>) -> Result<(), CliFailure> {
+    match printed {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
             Err(CliFailure::new(exit::IO, format!("stdout: {error}")))
         }

@@ -7,7 +7,7 @@ use control::config::{self, Environment, SecretsError, SecretsFile};
 use control::detect::{self, Detected};
 
 use super::loopback::Loopback;
-use super::{CliFailure, exit, print, serve};
+use super::{CliFailure, exit, logs, serve};
 
 /// Creates what is missing, runs the gateway, and prints how to use it.
 pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
@@ -27,14 +27,14 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     let gateway = serve::start(loaded)?;
     let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
     let model = if echo { "echo/echo" } else { "default" };
-    print(&notice_text(&QuickstartNotice {
+    logs::announce(&notice_text(&QuickstartNotice {
         origin: &origin,
         kept: &kept,
         file: &file,
         state_dir: &state_dir,
         found: &found,
         model,
-    }))?;
+    }));
     serve::until_stopped(gateway)
 }
 

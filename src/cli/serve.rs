@@ -31,11 +31,11 @@ pub(super) fn load(environment: &Arc<Environment>) -> Result<Loaded, CliFailure>
 /// Initializes the log, writes the seed configuration if there is one, and starts the gateway.
 pub(super) fn start(loaded: Loaded) -> Result<Gateway, CliFailure> {
     let Loaded { config, warnings } = loaded;
-    logs::begin(&config.logging, &config.state_dir)?;
+    let log = logs::begin(&config.logging, &config.state_dir)?;
     plant(&config)?;
     let scheme = if config.server.tls.is_some() { "https" } else { "http" };
     let gateway =
-        Gateway::start(config, warnings).map_err(|error| CliFailure::new(error.exit_code(), error))?;
+        Gateway::start(config, warnings, log).map_err(|error| CliFailure::new(error.exit_code(), error))?;
     tracing::info!("listening on {scheme}://{}", gateway.address());
     Ok(gateway)
 }

@@ -93,6 +93,7 @@ use crate::console::{self, Asset};
 use crate::credential::AccessTokens;
 use crate::credential::oauth::RefreshSchedule;
 use crate::db::readers::Readers;
+use crate::log_lines::LogLines;
 use crate::otlp::OtlpStatus;
 use crate::permission::Permission;
 use crate::publish::StatusCell;
@@ -136,6 +137,8 @@ pub(crate) struct App {
     pub(crate) sign_ins: Arc<oauth::SignInFlows>,
     pub(crate) reload: StatusCell,
     pub(crate) warnings: Vec<String>,
+    /// The destinations of the log.
+    pub(crate) log_lines: LogLines,
     pub(crate) build: BuildIdentity,
     pub(crate) asset: fn(&str) -> Option<Asset>,
     pub(crate) started: Instant,

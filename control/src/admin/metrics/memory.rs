@@ -9,10 +9,12 @@ use shared::snapshot::Snapshot;
 use super::text::MetricsText;
 use crate::admin::App;
 use crate::background::Jobs;
+use crate::log_lines::LogLines;
 use crate::usage::gauge::{Gauge, read};
 
 pub(super) fn write(app: &App, text: &mut MetricsText) {
     process(app, text);
+    log_lines(&app.log_lines, text);
     usage_store(app.journal.gauge(), text);
     circuits(&app.snapshot.load(), text);
     jobs(&app.jobs, text);
@@ -41,6 +43,14 @@ fn process(app: &App, text: &mut MetricsText) {
     );
     if let Some(bytes) = resident_bytes() {
         text.single("process_resident_memory_bytes", "gauge", "Memory of the process.", bytes);
+    }
+}
+
+fn log_lines(log: &LogLines, text: &mut MetricsText) {
+    let name = "llmgw_log_lines_dropped_total";
+    text.begin(name, "counter", "Log lines that are missing at a destination because it took no more.");
+    for (destination, count) in log.dropped() {
+        text.value(name, &[("destination", destination)], count);
     }
 }
 

@@ -36,6 +36,7 @@ use shared::usage::UsageLog;
 use tempfile::TempDir;
 
 use crate::config::{self, Environment};
+use crate::log_lines::{self, LogLines};
 use crate::{Asset, Control, OpenParams, Params, State, start};
 
 const ADMIN: &str = "administrator-key-of-the-tests";
@@ -110,6 +111,7 @@ impl Gateway {
             config: Arc::new(config),
             alarm: Alarm::default(),
             warnings: vec!["a warning".into()],
+            log_lines: LogLines::new(log_lines::to_stderr().unwrap(), None).unwrap(),
             publisher: publisher.clone(),
             reader: reader.clone(),
             plane: Arc::new(Nowhere),

@@ -1,31 +1,25 @@
-//! Log files in the state directory: the lines of stderr, a file a day, in `logs` (STATE-1).
-//!
-//! Lines are queued for a thread, which writes them. No caller waits for the disk: a line that finds the queue full, or that
-//! cannot be written, is dropped and counted. A warning reports their number as soon as lines can be written again.
-//!
-//! The crate `tracing-appender` limits neither the size of a file nor its permissions, so this is written here.
-
-mod rolling;
+//! A bounded queue of lines for a destination, and the thread that writes them.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
-use jiff::civil::Date;
-use jiff::tz::TimeZone;
 use shared::alarm::Alarm;
-use shared::clock;
 
-use self::rolling::RollingFile;
-use crate::db::open::make_directory;
+/// A destination of lines.
+pub(super) trait LineSink: Send + 'static {
+    /// Returns what the destination is called in warnings.
+    fn name(&self) -> &'static str;
 
-/// The queue of lines for the log files. Clones share it.
+    /// Writes whole lines, or fails; a part of them may then have been written.
+    fn write(&mut self, lines: &[u8]) -> io::Result<()>;
+}
+
+/// The queue of lines for a destination. Clones share it.
 #[derive(Clone, Debug)]
-pub struct LogFiles {
+pub struct LineQueue {
     orders: SyncSender<LogOrder>,
     backlog: Arc<Backlog>,
 }
@@ -41,7 +35,7 @@ enum LogOrder {
 struct Backlog {
     /// Bytes of the lines in the queue.
     bytes: AtomicUsize,
-    /// Lines that were dropped since the last warning.
+    /// Lines that were dropped since the start.
     dropped: AtomicU64,
 }
 
@@ -53,24 +47,18 @@ const QUEUED_BYTES_MAX: usize = 8 << 20;
 const BATCH_BYTES: usize = 64 << 10;
 /// The maximum time that the end of the process waits for queued lines.
 const FLUSH_TIME_MAX: Duration = Duration::from_secs(2);
-/// The pause between attempts at a file that cannot be written, and between warnings.
+/// The pause between attempts at a destination that cannot be written, and between warnings.
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl LogFiles {
-    /// Creates `logs` in the state directory `dir`, and starts the thread that writes there.
-    pub fn start(dir: &Path) -> io::Result<Self> {
-        let folder = dir.join(FOLDER);
-        make_directory(&folder).map_err(io::Error::other)?;
+impl LineQueue {
+    /// Starts the thread that writes to `sink`.
+    pub(super) fn start(thread: &str, sink: impl LineSink) -> io::Result<Self> {
         let (orders, waiting) = sync_channel(QUEUED_MAX);
         let backlog = Arc::<Backlog>::default();
-        let writer = LogWriter {
-            file: RollingFile::new(folder),
-            backlog: Arc::clone(&backlog),
-            failed_at: None,
-            warned_at: None,
-        };
-        // This thread may end: the gateway serves without log files.
-        Alarm::default().spawn("llmgw-log", move || {
+        let writer =
+            LineWriter { sink, backlog: Arc::clone(&backlog), reported: 0, failed_at: None, warned_at: None };
+        // This thread may end: the gateway serves without its log.
+        Alarm::default().spawn(thread, move || {
             writer.run(&waiting);
             Ok(())
         })?;
@@ -94,12 +82,19 @@ impl LogFiles {
             let _ = written.recv_timeout(FLUSH_TIME_MAX);
         }
     }
+
+    /// Returns the number of lines that were dropped since the start.
+    pub(super) fn dropped(&self) -> u64 {
+        self.backlog.dropped.load(Ordering::Relaxed)
+    }
 }
 
 /// The state of the thread.
-struct LogWriter {
-    file: RollingFile,
+struct LineWriter<S> {
+    sink: S,
     backlog: Arc<Backlog>,
+    /// The number of dropped lines that warnings have reported.
+    reported: u64,
     /// The time of the last failed write, if the last write failed.
     failed_at: Option<Instant>,
     warned_at: Option<Instant>,
@@ -113,11 +108,11 @@ struct Batch {
     flushes: Vec<SyncSender<()>>,
 }
 
-impl LogWriter {
+impl<S: LineSink> LineWriter<S> {
     fn run(mut self, orders: &Receiver<LogOrder>) {
         loop {
             let mut batch = Batch::default();
-            match orders.recv_timeout(PAUSE) {
+            match self.next(orders) {
                 Ok(order) => batch.take(order),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -136,34 +131,45 @@ impl LogWriter {
         }
     }
 
+    /// Waits for an order, without end unless a warning is due.
+    fn next(&self, orders: &Receiver<LogOrder>) -> Result<LogOrder, RecvTimeoutError> {
+        if self.reported == self.backlog.dropped.load(Ordering::Relaxed) {
+            return orders.recv().map_err(|_| RecvTimeoutError::Disconnected);
+        }
+        orders.recv_timeout(PAUSE)
+    }
+
     fn write(&mut self, batch: &Batch) {
         let is_pausing = self.failed_at.is_some_and(|at| at.elapsed() < PAUSE);
         if batch.lines == 0 || is_pausing {
             self.backlog.dropped.fetch_add(batch.lines, Ordering::Relaxed);
             return;
         }
-        match self.file.write(&batch.text, today()) {
+        match self.sink.write(&batch.text) {
             Ok(()) => self.failed_at = None,
             Err(error) => {
                 self.backlog.dropped.fetch_add(batch.lines, Ordering::Relaxed);
                 if self.failed_at.replace(Instant::now()).is_none() {
-                    tracing::warn!("log lines are dropped until the log file can be written: {error}");
+                    tracing::warn!(
+                        "log lines are dropped until {} can be written: {error}",
+                        self.sink.name()
+                    );
                 }
             }
         }
     }
 
-    /// Logs the number of dropped lines, once the file can be written.
+    /// Logs the number of dropped lines, once the destination can be written.
     fn warn(&mut self) {
         let is_pausing = self.warned_at.is_some_and(|at| at.elapsed() < PAUSE);
-        if self.failed_at.is_some() || is_pausing {
+        let dropped = self.backlog.dropped.load(Ordering::Relaxed);
+        if self.failed_at.is_some() || is_pausing || dropped == self.reported {
             return;
         }
-        let lines = self.backlog.dropped.swap(0, Ordering::Relaxed);
-        if lines > 0 {
-            self.warned_at = Some(Instant::now());
-            tracing::warn!(lines, "log lines are missing in the log files");
-        }
+        self.warned_at = Some(Instant::now());
+        let lines = dropped.wrapping_sub(self.reported);
+        self.reported = dropped;
+        tracing::warn!(lines, "log lines are missing in {}", self.sink.name());
     }
 }
 
@@ -179,15 +185,6 @@ impl Batch {
     }
 }
 
-/// Returns the date in UTC, in which the times of the lines are written.
-fn today() -> Date {
-    let now = i64::try_from(clock::unix_ms()).unwrap_or_default();
-    Timestamp::from_millisecond(now).unwrap_or_default().to_zoned(TimeZone::UTC).date()
-}
-
-/// The name of the folder in the state directory.
-const FOLDER: &str = "logs";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,16 +192,15 @@ mod tests {
     #[test]
     fn a_full_queue_drops_lines_and_counts_them() {
         let (orders, waiting) = sync_channel(2);
-        let files = LogFiles { orders, backlog: Arc::default() };
-        let dropped = || files.backlog.dropped.load(Ordering::Relaxed);
+        let queue = LineQueue { orders, backlog: Arc::default() };
         for _ in 0..3 {
-            files.push("a line\n");
+            queue.push("a line\n");
         }
-        assert_eq!((dropped(), files.backlog.bytes.load(Ordering::Relaxed)), (1, 14));
+        assert_eq!((queue.dropped(), queue.backlog.bytes.load(Ordering::Relaxed)), (1, 14));
         drop(waiting.recv().unwrap());
-        files.push(&"x".repeat(QUEUED_BYTES_MAX));
-        assert_eq!(dropped(), 2, "a line that exceeds the bytes");
-        files.push("a line\n");
-        assert_eq!(dropped(), 2);
+        queue.push(&"x".repeat(QUEUED_BYTES_MAX));
+        assert_eq!(queue.dropped(), 2, "a line that exceeds the bytes");
+        queue.push("a line\n");
+        assert_eq!(queue.dropped(), 2);
     }
 }
