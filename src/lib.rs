@@ -22,8 +22,9 @@ use dataplane::{Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::request_traces::RequestTraces;
+use tokio::sync::Notify;
 
-use self::signals::Signals;
+use self::signals::{Signals, StopSignal};
 
 /// The identity of this binary.
 pub const BUILD: BuildIdentity = BuildIdentity {
@@ -141,8 +142,8 @@ impl Gateway {
             config: Arc::new(config),
             alarm: signals.alarm.clone(),
             warnings,
-            publisher,
             log_lines,
+            publisher,
             reader,
             plane: dataplane.handler(),
             http: dataplane.http_client(),
@@ -165,23 +166,28 @@ impl Gateway {
         self.address
     }
 
-    /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): streams in flight finish or are cut, and every record is
-    /// stored. Returns an error at once if a thread has died; the usage recorded so far is in the journal.
+    /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): after SIGTERM, connections are accepted for the configured
+    /// delay, unless a second signal ends it; streams in flight finish or are cut, and every record is stored. Returns an
+    /// error at once if a thread has died; the usage recorded so far is in the journal.
     pub fn run_until_stopped(self) -> Result<(), ThreadDied> {
         let Self { dataplane, control, mut signals, .. } = self;
-        let was_stopped = signals.until_stopped(|| control.reload());
-        if !was_stopped {
+        let Some(stop) = signals.until_stopped(|| control.reload()) else {
             // Nothing is dropped: the state stays locked until the process ends.
             std::mem::forget((dataplane, control));
             return Err(ThreadDied::of(&signals.alarm));
+        };
+        tracing::info!("stopping: {stop}; another SIGTERM or SIGINT ends the acceptance of connections");
+        let hurry = Notify::new();
+        if stop == StopSignal::Interrupt {
+            // Sent by a terminal: its operator waits, and no proxy relies on this gateway.
+            hurry.notify_one();
         }
-        tracing::info!("stopping: no new connections; running streams may finish");
         let ending = async {
-            dataplane.drain().await;
+            dataplane.drain(&hurry).await;
             control.end_outgoing().await;
             dataplane.stop().await;
         };
-        if !signals.unless_died(ending) {
+        if !signals.unless_died(ending, || hurry.notify_one()) {
             std::mem::forget(control);
             return Err(ThreadDied::of(&signals.alarm));
         }
@@ -242,6 +248,7 @@ fn settings(config: &Config) -> Result<Settings, StartError> {
         held_bytes_max: server.body_memory_bytes_max,
         connections_max: server.connections_max,
         drain: server.drain,
+        drain_delay: server.drain_delay,
         client_timeouts: server.client_timeouts,
         stream_keepalive: server.stream_keepalive,
         usage_grace: server.usage_grace,

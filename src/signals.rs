@@ -1,5 +1,7 @@
 //! Events that interrupt a running gateway: signals, and the alarm of a thread that has died.
 
+use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
 
 use rustix::process::Signal as SignalNumber;
@@ -51,28 +53,52 @@ impl Signals {
         Ok(())
     }
 
-    /// Waits for SIGTERM or SIGINT and calls `reload` for each SIGHUP. Returns false at once if the alarm is raised.
-    pub(crate) fn until_stopped(&mut self, reload: impl Fn()) -> bool {
+    /// Waits for SIGTERM or SIGINT and calls `reload` for each SIGHUP. Returns `None` at once if the alarm is raised.
+    pub(crate) fn until_stopped(&mut self, reload: impl Fn()) -> Option<StopSignal> {
         self.runtime.block_on(self.caught.until_stopped(reload))
     }
 
-    /// Runs `work` to its end. Returns false at once if the alarm is raised; further signals have no effect.
-    pub(crate) fn unless_died(&self, work: impl Future<Output = ()>) -> bool {
+    /// Runs `work` to its end and calls `hurry` for each SIGTERM and SIGINT; other signals have no effect. Returns false
+    /// at once if the alarm is raised.
+    pub(crate) fn unless_died(&mut self, work: impl Future<Output = ()>, hurry: impl Fn()) -> bool {
+        let Caught { stop, died, .. } = &mut self.caught;
         self.runtime.block_on(async {
-            tokio::select! {
-                () = work => true,
-                () = self.caught.died.notified() => false,
+            let mut work = pin!(work);
+            loop {
+                tokio::select! {
+                    () = &mut work => return true,
+                    () = died.notified() => return false,
+                    _ = stopped(stop) => hurry(),
+                }
             }
         })
     }
 }
 
+/// A signal that stops the gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopSignal {
+    /// SIGTERM, from a supervisor.
+    Terminate,
+    /// SIGINT, from a terminal.
+    Interrupt,
+}
+
+impl fmt::Display for StopSignal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Terminate => "SIGTERM",
+            Self::Interrupt => "SIGINT",
+        })
+    }
+}
+
 impl Caught {
-    async fn until_stopped(&mut self, reload: impl Fn()) -> bool {
+    async fn until_stopped(&mut self, reload: impl Fn()) -> Option<StopSignal> {
         loop {
             tokio::select! {
-                () = self.died.notified() => return false,
-                () = stopped(&mut self.stop) => return true,
+                () = self.died.notified() => return None,
+                stop = stopped(&mut self.stop) => return Some(stop),
                 _ = self.hangup.recv() => {
                     tracing::info!("SIGHUP: reloading the configuration file");
                     reload();
@@ -84,12 +110,12 @@ impl Caught {
     }
 }
 
-async fn stopped(signals: &mut Option<(Signal, Signal)>) {
+async fn stopped(signals: &mut Option<(Signal, Signal)>) -> StopSignal {
     match signals {
         Some((terminate, interrupt)) => {
             tokio::select! {
-                _ = terminate.recv() => {}
-                _ = interrupt.recv() => {}
+                _ = terminate.recv() => StopSignal::Terminate,
+                _ = interrupt.recv() => StopSignal::Interrupt,
             }
         }
         None => std::future::pending().await,

@@ -88,6 +88,7 @@ mod speech;
 mod sso;
 mod stalled;
 mod state_files;
+mod stopping;
 mod streaming;
 mod supervision;
 mod support;

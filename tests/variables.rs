@@ -38,6 +38,10 @@ const PROOFS: &[(&str, Test)] = &[
     ("LLMGW_MAX_CONNECTIONS", Test("variables.rs", "one_connection_too_many_is_refused")),
     ("LLMGW_WORKERS", Test("supervision.rs", "a_worker_that_dies_ends_the_process_with_an_error")),
     ("LLMGW_DRAIN_SECONDS", Test("process.rs", "a_stop_cuts_streams_that_do_not_finish")),
+    (
+        "LLMGW_DRAIN_DELAY_SECONDS",
+        Test("stopping.rs", "after_sigterm_new_and_idle_connections_are_served_for_the_delay"),
+    ),
     ("LLMGW_CLIENT_IDLE_SECONDS", Test("stalled.rs", "idle_http2_connections_get_a_goaway")),
     ("LLMGW_CLIENT_STALL_SECONDS", Test("stalled.rs", "an_http2_stream_without_window_is_reset")),
     ("LLMGW_CLIENT_BODY_SECONDS", Test("stalled.rs", "a_request_body_in_single_bytes_is_timed_out")),

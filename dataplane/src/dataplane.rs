@@ -19,7 +19,7 @@ use shared::usage::UsageLog;
 use socket2::{Domain, Socket, Type};
 use tokio::net::TcpListener;
 use tokio::runtime::LocalOptions;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::in_process::InProcess;
 use crate::inbox::{Message, WorkerHandle};
@@ -62,11 +62,15 @@ pub struct Dataplane {
     pub(crate) process: Arc<Process>,
     workers: Vec<WorkerHandle>,
     threads: Vec<JoinHandle<()>>,
-    stop: watch::Sender<bool>,
+    end: watch::Sender<Option<Duration>>,
 }
 
 /// Capacity of a worker's message queue.
 const INBOX_MAX: usize = 1_024;
+/// The last part of the delay of the drain: time for the handshakes of connections that clients have begun.
+const HANDSHAKES_TIME: Duration = Duration::from_millis(250);
+/// The part of the delay after that: time for the first requests of the connections accepted last.
+const FIRST_REQUESTS_TIME: Duration = Duration::from_millis(500);
 /// Interval at which the drain checks for open connections.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 /// Time for cut connections to end after the drain.
@@ -85,7 +89,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
     };
     let process = Arc::new(Process::new(params.settings, shared, workers)?);
     let mut dataplane =
-        Dataplane { process, workers: Vec::new(), threads: Vec::new(), stop: watch::Sender::new(false) };
+        Dataplane { process, workers: Vec::new(), threads: Vec::new(), end: watch::Sender::new(None) };
     let (ready, readiness) = channel();
     for (index, usage) in params.usage_logs.into_iter().enumerate() {
         let (sender, inbox) = mpsc::channel(INBOX_MAX);
@@ -127,9 +131,9 @@ fn run(worker: &Rc<Worker>, mut inbox: mpsc::Receiver<Message>, ready: Sender<()
         while let Some(message) = inbox.recv().await {
             match message {
                 Message::Socket(accepted) => accept::receive(Rc::clone(worker), accepted),
-                Message::Listen { listener, workers, stop } => match TcpListener::from_std(listener) {
+                Message::Listen { listener, workers, end } => match TcpListener::from_std(listener) {
                     Ok(listener) => {
-                        let accepting = accept::accept(listener, Rc::clone(worker), workers, stop);
+                        let accepting = accept::accept(listener, Rc::clone(worker), workers, end);
                         spawn_vital(alarm, "the acceptor of connections", accepting);
                     }
                     Err(error) => return Err(error),
@@ -175,8 +179,8 @@ impl Dataplane {
         accept::bound_stalls(&listener, self.process.settings.client_timeouts.stall);
         let address = listener.local_addr()?;
         self.process.fallback.set(fallback).ok();
-        let stop = self.stop.subscribe();
-        let message = Message::Listen { listener, workers: self.workers.clone(), stop };
+        let end = self.end.subscribe();
+        let message = Message::Listen { listener, workers: self.workers.clone(), end };
         let first = self.workers.first().ok_or_else(|| io::Error::other("there is no worker"))?;
         first
             .inbox
@@ -206,16 +210,25 @@ impl Dataplane {
         Arc::new(InProcess::new(&self.workers))
     }
 
-    /// Stops accepting connections and lets requests in flight finish within the configured drain time; then cuts the
-    /// remaining connections, visibly to their clients (OPS-3). Outgoing requests still work.
-    pub async fn drain(&self) {
+    /// Serves on for the delay of the settings, so that those who send requests here notice the end; `hurry` ends the
+    /// delay. Then lets requests in flight finish within the configured drain time, and cuts the remaining connections,
+    /// visibly to their clients (OPS-3). Outgoing requests still work.
+    pub async fn drain(&self, hurry: &Notify) {
+        let Settings { drain_delay, drain, .. } = &*self.process.settings;
+        let since_ms = unix_ms();
+        let longest = drain_delay.saturating_add(*drain).as_millis();
+        let until_ms = since_ms.saturating_add(u64::try_from(longest).unwrap_or(u64::MAX));
         self.process.draining.store(true, Ordering::Relaxed);
-        let (since_ms, drain) = (unix_ms(), self.process.settings.drain);
-        let until_ms = since_ms.saturating_add(u64::try_from(drain.as_millis()).unwrap_or(u64::MAX));
         self.process.activity.draining.set(Draining { since_ms, until_ms }).ok();
-        self.stop.send_replace(true);
+        self.order(Order::LastAnswer).await;
+        tokio::select! {
+            () = self.serve_on(*drain_delay) => {}
+            () = hurry.notified() => {}
+        }
+        self.close_listener(Duration::ZERO).await;
+        tracing::info!("no new connections; running streams may finish");
         self.order(Order::Finish).await;
-        if !self.wait_for_none(self.process.settings.drain).await {
+        if !self.wait_for_none(*drain).await {
             let left = self.process.connections.load(Ordering::Relaxed);
             tracing::warn!(
                 connections = left,
@@ -224,6 +237,22 @@ impl Dataplane {
             self.order(Order::Close).await;
             self.wait_for_none(CUT_GRACE).await;
         }
+    }
+
+    /// Accepts connections for nearly all of `delay`, and then serves those that were accepted last.
+    async fn serve_on(&self, delay: Duration) {
+        if delay.is_zero() {
+            return;
+        }
+        tokio::time::sleep(delay.saturating_sub(HANDSHAKES_TIME + FIRST_REQUESTS_TIME)).await;
+        self.close_listener(HANDSHAKES_TIME).await;
+        tokio::time::sleep(FIRST_REQUESTS_TIME).await;
+    }
+
+    /// Closes the listener, with `grace` for the connections that clients have begun, and returns once it is closed.
+    async fn close_listener(&self, grace: Duration) {
+        self.end.send_if_modified(|end| end.replace(grace).is_none());
+        self.end.closed().await;
     }
 
     /// Ends the threads after the [drain](Self::drain) and joins them.

@@ -160,6 +160,7 @@ fn settings() -> Settings {
         held_bytes_max: 1 << 24,
         connections_max: 100,
         drain: Duration::from_millis(100),
+        drain_delay: Duration::ZERO,
         client_timeouts: ClientTimeouts::default(),
         stream_keepalive: None,
         usage_grace: Duration::from_millis(100),

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -16,8 +17,12 @@ pub(crate) type WorkerHandle = accept::WorkerHandle<Message>;
 pub(crate) enum Message {
     /// A connection that another worker accepted.
     Socket(Accepted),
-    /// Accept connections from now on.
-    Listen { listener: std::net::TcpListener, workers: Vec<WorkerHandle>, stop: watch::Receiver<bool> },
+    /// Accept connections until `end` contains a time.
+    Listen {
+        listener: std::net::TcpListener,
+        workers: Vec<WorkerHandle>,
+        end: watch::Receiver<Option<Duration>>,
+    },
     /// Apply an order to all connections.
     Order(Order),
     /// Run a task on the worker's thread.

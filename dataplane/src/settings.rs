@@ -21,6 +21,8 @@ pub struct Settings {
     pub connections_max: usize,
     /// Time that streams in flight may continue after the stop signal (OPS-3).
     pub drain: Duration,
+    /// Time that new connections are accepted after a stop request (OPS-3).
+    pub drain_delay: Duration,
     /// Limits on the time clients may make no progress (LIM-5).
     pub client_timeouts: ClientTimeouts,
     /// Silence after which a stream's head is sent early and keep-alives start (FAIL-6). `None` disables both.

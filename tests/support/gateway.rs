@@ -38,6 +38,8 @@ impl Setup {
             ("LLMGW_CREDENTIAL_ENCRYPTION_KEY", ENCRYPTION_KEY),
             ("LLMGW_PORT", "0"),
             ("LLMGW_LOG", "info"),
+            // A test of the delay sets its own.
+            ("LLMGW_DRAIN_DELAY_SECONDS", "0"),
             // Without core dumps, /proc would hide descriptors and memory of the process from a test that does not run
             // as root.
             ("LLMGW_CORE_DUMPS", "true"),

@@ -103,6 +103,8 @@ pub struct Server {
     pub workers: usize,
     /// Maximum time that streams may continue after a stop request (OPS-3).
     pub drain: Duration,
+    /// Time that new connections are accepted after a stop request (OPS-3).
+    pub drain_delay: Duration,
     /// Timeouts for clients that make no progress (LIM-5).
     pub client_timeouts: ClientTimeouts,
     /// Silence after which a waiting stream gets a keep-alive; `None` by default (FAIL-6).

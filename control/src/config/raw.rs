@@ -60,6 +60,9 @@ pub(super) struct Server {
     /// How long streams may continue after SIGTERM.
     #[schemars(range(max = 3_600))]
     pub(super) drain_seconds: Option<u64>,
+    /// How long new connections are accepted after SIGTERM, while /ready is 503.
+    #[schemars(range(max = 3_600))]
+    pub(super) drain_delay_seconds: Option<u64>,
     /// How long a client connection may stay open without a request.
     #[schemars(range(min = 1, max = 86_400))]
     pub(super) client_idle_seconds: Option<u64>,

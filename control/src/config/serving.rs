@@ -52,6 +52,12 @@ pub(super) fn server(layers: &mut Layers<'_>, file: &raw::File, notes: &mut Note
         connections_max: usize::try_from(connections).unwrap_or(usize::MAX),
         workers: usize::try_from(workers).unwrap_or(1),
         drain: Duration::from_secs(count(layers, "LLMGW_DRAIN_SECONDS", raw.drain_seconds, DRAIN_SECONDS)),
+        drain_delay: Duration::from_secs(count(
+            layers,
+            "LLMGW_DRAIN_DELAY_SECONDS",
+            raw.drain_delay_seconds,
+            DRAIN_DELAY_SECONDS,
+        )),
         client_timeouts: client_timeouts(layers, raw),
         stream_keepalive: Some(keepalive).filter(|seconds| *seconds > 0).map(Duration::from_secs),
         usage_grace: Duration::from_millis(count(
@@ -161,4 +167,6 @@ const DEFAULT_PORT: u64 = 8_787;
 const USAGE_GRACE_MS: u64 = 2_000;
 const QUOTA_OUTPUT_TOKENS: u64 = 4_096;
 const DRAIN_SECONDS: u64 = 30;
+/// HAProxy notices a gateway that is not ready after three checks that are two seconds apart. `docker stop` kills after ten.
+const DRAIN_DELAY_SECONDS: u64 = 7;
 const BODY_MEMORY_BYTES: u64 = 512 << 20;

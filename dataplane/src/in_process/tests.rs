@@ -11,6 +11,7 @@ use shared::routing::EchoOptions;
 use shared::usage::Outcome;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 
 use crate::fixture::{ADMIN, Fixture, asks, echo, insider, whole};
 
@@ -86,7 +87,7 @@ async fn workers_stop_while_handlers_are_still_held() {
     request.extensions_mut().insert(administrator());
     let peer = ([127, 0, 0, 1], 1).into();
     let hanging = tokio::spawn(handler.handle(request, peer));
-    fixture.dataplane.drain().await;
+    fixture.dataplane.drain(&Notify::new()).await;
     fixture.dataplane.stop().await;
     assert_eq!(hanging.await.unwrap().status(), 503);
     assert_eq!(handler.handle(Request::new(port::full("")), peer).await.status(), 503);

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+#[cfg(target_os = "linux")]
+use socket2::SockFilter;
 use socket2::SockRef;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
@@ -56,29 +58,76 @@ pub(crate) fn bound_stalls(listener: &std::net::TcpListener, stall: Duration) {
     let _ = (listener, stall);
 }
 
-/// Accepts connections until `stop` is true. Runs on the first worker.
+/// Accepts connections until `end` contains a time. Then the listener takes no new ones, and closes once those that clients
+/// have begun were accepted: within that time, or at once if it is zero. Runs on the first worker.
 pub(crate) async fn accept<M: From<Accepted>>(
     listener: TcpListener,
     own: impl Connect,
     workers: Vec<WorkerHandle<M>>,
-    mut stop: watch::Receiver<bool>,
+    mut end: watch::Receiver<Option<Duration>>,
 ) {
-    loop {
-        let accepted = tokio::select! {
-            // Cancel-safe: dropping the future leaves the connection in the queue.
-            accepted = listener.accept() => accepted,
-            _ = stop.wait_for(|stop| *stop) => return,
-        };
-        match accepted {
-            Ok((tcp, peer)) => dispatch(&own, &workers, tcp, peer),
-            Err(error) if is_connection_fault(&error) => {}
-            Err(error) => {
-                tracing::warn!(error = %error, "cannot accept a connection: accepting pauses briefly");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
+    let accepting = async {
+        loop {
+            accept_one(&listener, &own, &workers).await;
+        }
+    };
+    let grace = tokio::select! {
+        // Cancel-safe: dropping the future leaves the connection in the queue.
+        () = accepting => return,
+        ended = end.wait_for(Option::is_some) => ended.ok().and_then(|grace| *grace).unwrap_or_default(),
+    };
+    if !grace.is_zero() {
+        ignore_new_clients(&listener);
+    }
+    let rest = async {
+        loop {
+            accept_one(&listener, &own, &workers).await;
+        }
+    };
+    // Even without time, what waits in the queue is accepted, because the future is polled first.
+    tokio::time::timeout(grace, rest).await.ok();
+}
+
+async fn accept_one<M: From<Accepted>>(
+    listener: &TcpListener,
+    own: &impl Connect,
+    workers: &[WorkerHandle<M>],
+) {
+    match listener.accept().await {
+        Ok((tcp, peer)) => dispatch(own, workers, tcp, peer),
+        Err(error) if is_connection_fault(&error) => {}
+        Err(error) => {
+            tracing::warn!(error = %error, "cannot accept a connection: accepting pauses briefly");
+            tokio::time::sleep(ACCEPT_PAUSE).await;
         }
     }
 }
+
+/// Lets the kernel drop the first packet of every new connection, but not those of connections that are being opened:
+/// closing a listener resets what is in its queue, after the client may have sent its request. A client whose packet is
+/// dropped repeats it a second later and is refused then, which every proxy counts as not sent.
+fn ignore_new_clients(listener: &TcpListener) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = SockRef::from(listener)
+        .attach_filter(&NO_NEW_CLIENTS.map(|(code, jt, jf, k)| SockFilter::new(code, jt, jf, k)))
+    {
+        tracing::debug!(%error, "cannot filter new connections: those that come while the listener closes \
+                                 are reset");
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = listener;
+}
+
+/// Program of the kernel's packet filter, which sees the packet from its TCP header on: drops it if of SYN and ACK only
+/// SYN is set.
+#[cfg(target_os = "linux")]
+const NO_NEW_CLIENTS: [(u16, u8, u8, u32); 5] = [
+    (0x30, 0, 0, 13),          // load the byte of the flags
+    (0x54, 0, 0, 0x12),        // keep SYN and ACK
+    (0x15, 0, 1, 0x02),        // unless it is SYN alone, skip the next one
+    (0x06, 0, 0, 0),           // drop
+    (0x06, 0, 0, 0xffff_ffff), // pass the whole packet
+];
 
 /// Returns true for errors of the accepted connection rather than of the listener.
 fn is_connection_fault(error: &io::Error) -> bool {

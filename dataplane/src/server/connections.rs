@@ -2,7 +2,7 @@
 //! connection from its first byte to its last: the TLS handshake, the detection of the HTTP version, and the orders of
 //! the sweep and of the drain.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
@@ -28,6 +28,8 @@ pub(crate) struct Connections {
     pub(super) total: Arc<AtomicUsize>,
     clock: CoarseClock,
     states: RefCell<Vec<Weak<ConnectionState>>>,
+    /// The last order to all connections. It holds for new ones too.
+    order: Cell<Order>,
 }
 
 /// Maximum time for a complete request head, in seconds.
@@ -37,12 +39,13 @@ const GOAWAY_SECONDS_MAX: u64 = 10;
 
 impl Connections {
     pub(crate) fn new(settings: Arc<Settings>, total: Arc<AtomicUsize>, clock: CoarseClock) -> Self {
-        Self { settings, total, clock, states: RefCell::default() }
+        Self { settings, total, clock, states: RefCell::default(), order: Cell::new(Order::None) }
     }
 
     /// Creates the state of a connection; the sweep checks it until the connection ends.
     pub(super) fn open_state(&self) -> Rc<ConnectionState> {
         let state = Rc::new(ConnectionState::new(Phase::Idle, self.clock.clone()));
+        state.command(self.order.get());
         self.states.borrow_mut().push(Rc::downgrade(&state));
         state
     }
@@ -65,7 +68,7 @@ impl Connections {
                     state.command(Order::Close);
                 }
                 Phase::Http2
-                    if state.has_no_stream() && seconds > idle && state.order.get() == Order::None =>
+                    if state.has_no_stream() && seconds > idle && state.order.get() < Order::Finish =>
                 {
                     state.command(Order::Finish);
                 }
@@ -75,8 +78,9 @@ impl Connections {
         });
     }
 
-    /// Sends `order` to every connection.
+    /// Sends `order` to every connection, and to those that are opened later.
     pub(crate) fn command_all(&self, order: Order) {
+        self.order.set(order);
         let states: Vec<_> = self.states.borrow().iter().filter_map(Weak::upgrade).collect();
         for state in states {
             state.command(order);
@@ -127,7 +131,7 @@ pub(super) async fn run<C: Future>(
     std::future::poll_fn(|cx| {
         state.register(cx.waker());
         match state.order.get() {
-            Order::None => {}
+            Order::None | Order::LastAnswer => {}
             Order::Close => return Poll::Ready(()),
             Order::Finish if finishing => {}
             Order::Finish => {
@@ -145,7 +149,7 @@ async fn obey<T>(state: &ConnectionState, future: impl Future<Output = T>) -> Op
     let mut future = pin!(future);
     std::future::poll_fn(|cx| {
         state.register(cx.waker());
-        if state.order.get() == Order::None { future.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
+        if state.order.get() < Order::Finish { future.as_mut().poll(cx).map(Some) } else { Poll::Ready(None) }
     })
     .await
 }

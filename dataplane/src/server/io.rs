@@ -45,11 +45,13 @@ pub(crate) enum Phase {
     Inside,
 }
 
-/// Order to a connection's task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Order to a connection's task. A later one of these overrides an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Order {
     /// Continue.
     None,
+    /// Close after the next answer. An idle connection stays open, and so does one of HTTP/2.
+    LastAnswer,
     /// Finish the requests in progress, then close.
     Finish,
     /// Close now.
@@ -116,9 +118,9 @@ impl ConnectionState {
         poll(&mut Context::from_waker(task.as_ref().unwrap_or(Waker::noop())))
     }
 
-    /// Sets an order and wakes the connection's task.
+    /// Sets an order, unless a later one is set, and wakes the connection's task.
     pub(crate) fn command(&self, order: Order) {
-        self.order.set(order);
+        self.order.set(self.order.get().max(order));
         if let Some(task) = self.task.borrow().as_ref() {
             task.wake_by_ref();
         }

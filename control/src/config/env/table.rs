@@ -63,7 +63,9 @@ pub static VARIABLES: &[Variable] = &[
          bodies, and videos inside responses, at the same time"),
     row("LLMGW_MAX_CONNECTIONS", Count(1, 1 << 24), "below half of the descriptor limit", "Open client connections"),
     row("LLMGW_WORKERS", Count(1, 1_024), "the available cores", "Threads of the data plane"),
-    row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may continue after SIGTERM"),
+    row("LLMGW_DRAIN_SECONDS", Count(0, 3_600), "30", "How long streams may continue after SIGTERM and the delay"),
+    row("LLMGW_DRAIN_DELAY_SECONDS", Count(0, 3_600), "7", "How long new connections are accepted after SIGTERM, while \
+         /ready is 503"),
     row("LLMGW_CLIENT_IDLE_SECONDS", Count(1, 86_400), "100", "How long a client connection may stay open without a request"),
     row("LLMGW_CLIENT_STALL_SECONDS", Count(1, 86_400), "100", "How long a client may read nothing of its \
          pending response"),

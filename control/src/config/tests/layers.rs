@@ -18,6 +18,7 @@ fn the_environment_overrides_the_file_and_the_file_the_default() {
         ("LLMGW_MAX_REQUEST_BODY_BYTES", "max_request_body_bytes", "4096", "8192", "67108864"),
         ("LLMGW_MAX_BODY_MEMORY_BYTES", "max_body_memory_bytes", "1048576", "2097152", "536870912"),
         ("LLMGW_DRAIN_SECONDS", "drain_seconds", "5", "6", "30"),
+        ("LLMGW_DRAIN_DELAY_SECONDS", "drain_delay_seconds", "5", "6", "7"),
         ("LLMGW_CLIENT_IDLE_SECONDS", "client_idle_seconds", "5", "6", "100"),
         ("LLMGW_CLIENT_STALL_SECONDS", "client_stall_seconds", "5", "6", "100"),
         ("LLMGW_CLIENT_BODY_SECONDS", "client_body_seconds", "5", "6", "30"),
