@@ -22,6 +22,7 @@ mod in_process;
 mod inbox;
 mod memory_budget;
 mod metrics;
+mod offload;
 mod operation;
 mod pipe;
 mod plan;

@@ -27,7 +27,7 @@ pub(crate) enum AnswerReader {
     Started(Vendor),
     /// The answer is translated into the client's dialect.
     Adapted {
-        answers: Box<dyn Answers>,
+        answers: Box<dyn Answers + Send>,
         /// True if the client requested the usage on its stream.
         include_usage: bool,
         /// The client's dialect.

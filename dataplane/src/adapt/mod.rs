@@ -21,6 +21,8 @@ mod answer_reader;
 
 pub(crate) use self::answer_reader::AnswerReader;
 use crate::error::Fault;
+use crate::memory_budget::MemoryReservation;
+use crate::offload;
 use crate::request_id::RequestIds;
 use crate::server::body::HeldBody;
 
@@ -67,10 +69,54 @@ pub(crate) fn adapted_to(target: &Target, dialect: Dialect) -> Option<Dialect> {
     adaptation(target, dialect).map(|pair| pair.target)
 }
 
+/// A request for one target that may still have to be translated.
+#[derive(Debug)]
+pub(crate) enum Draft {
+    Ready(TargetRequest),
+    Translation(Box<Translation>),
+}
+
+/// A translation that has not been made: it owns everything that it reads, so that another thread can make it.
+#[derive(Debug)]
+pub(crate) struct Translation {
+    pair: &'static Adaptation,
+    segments: Vec<Bytes>,
+    target: Target,
+    seed: HeaderValue,
+    input_tokens: u64,
+    stream: bool,
+    include_usage: bool,
+}
+
 /// Translates the request into the target's protocol.
 pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Rejection> {
+    match draft(routed, target)? {
+        Draft::Ready(request) => Ok(request),
+        Draft::Translation(translation) => translation.run(),
+    }
+}
+
+impl Draft {
+    /// Makes the translation, if there is one: that of a large body on a blocking thread. `memory` is reserved until
+    /// then, even if the caller leaves, and returned.
+    pub(crate) async fn complete(
+        self,
+        memory: MemoryReservation,
+    ) -> (MemoryReservation, Result<TargetRequest, Rejection>) {
+        match self {
+            Self::Ready(request) => (memory, Ok(request)),
+            Self::Translation(translation) => {
+                let bytes = translation.segments.iter().map(Bytes::len).sum();
+                Box::pin(offload::run(bytes, move || (memory, translation.run()))).await
+            }
+        }
+    }
+}
+
+/// Prepares the request for the target, without a translation.
+pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft, Rejection> {
     if routed.head.dialect == Dialect::Videos {
-        return video(routed, target);
+        return video(routed, target).map(Draft::Ready);
     }
     let (head, model, quirks) = (routed.head, target.model.id.as_str(), &target.provider.quirks);
     let preamble = preamble(routed);
@@ -83,10 +129,6 @@ pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Resu
         None => Naming::Model(model),
     };
     let segments = request::build(&routed.body.segments, head, naming, asks, preamble.as_deref());
-    let path = |dialect, call| {
-        let path = target.provider.path(dialect, call, model);
-        path.ok_or_else(|| Rejection::new("model", "names a model for which the provider has no path."))
-    };
     let include_usage = head.include_usage;
     if native {
         let dialect = head.dialect;
@@ -104,35 +146,52 @@ pub(crate) fn target_request(routed: RoutedRequest<'_>, target: &Target) -> Resu
             Some(voice) => with_voice(segments, voice),
             None => segments,
         };
-        return Ok(TargetRequest {
-            reader,
-            path: path(dialect, UpstreamCall::answer(head.stream))?,
-            segments,
-        });
+        let path = path(target, dialect, UpstreamCall::answer(head.stream))?;
+        return Ok(Draft::Ready(TargetRequest { reader, path, segments }));
     }
     let Some(pair) = adaptation(target, head.dialect) else {
         return Err(Rejection::new("model", "resolves to a target that does not support this protocol."));
     };
-    let seed = routed.ids.next();
-    let prepared = (pair.prepare)(&Asking {
-        body: &segments.concat(),
-        target: &traits(target),
-        selector: model,
-        seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
-        now_s: shared::clock::unix_ms() / 1_000,
+    Ok(Draft::Translation(Box::new(Translation {
+        pair,
+        segments,
+        target: target.clone(),
+        seed: routed.ids.next(),
         input_tokens: head.input.estimate(head.dialect, model),
-    })?;
-    let path = path(pair.target, prepared.answers.call(head.stream))?;
-    let reader = AnswerReader::Adapted {
-        answers: prepared.answers,
+        stream: head.stream,
         include_usage,
-        client: pair.client,
-        target: pair.target,
-        dropped: Some(prepared.dropped)
-            .filter(|names| !names.is_empty())
-            .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
-    };
-    Ok(TargetRequest { reader, path, segments: vec![prepared.body] })
+    })))
+}
+
+/// Returns the path of a call of the target's model.
+fn path(target: &Target, dialect: Dialect, call: UpstreamCall) -> Result<PathAndQuery, Rejection> {
+    let path = target.provider.path(dialect, call, target.model.id.as_str());
+    path.ok_or_else(|| Rejection::new("model", "names a model for which the provider has no path."))
+}
+
+impl Translation {
+    fn run(self) -> Result<TargetRequest, Rejection> {
+        let Self { pair, segments, target, seed, input_tokens, stream, include_usage } = self;
+        let prepared = (pair.prepare)(&Asking {
+            body: &segments.concat(),
+            target: &traits(&target),
+            selector: target.model.id.as_str(),
+            seed: seed.to_str().unwrap_or_default().trim_start_matches("req_"),
+            now_s: shared::clock::unix_ms() / 1_000,
+            input_tokens,
+        })?;
+        let path = path(&target, pair.target, prepared.answers.call(stream))?;
+        let reader = AnswerReader::Adapted {
+            answers: prepared.answers,
+            include_usage,
+            client: pair.client,
+            target: pair.target,
+            dropped: Some(prepared.dropped)
+                .filter(|names| !names.is_empty())
+                .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
+        };
+        Ok(TargetRequest { reader, path, segments: vec![prepared.body] })
+    }
 }
 
 /// Returns the body with tool call IDs in the format that the target accepts, if the target rejects those of other
@@ -194,27 +253,35 @@ pub(crate) fn preamble<'a>(routed: RoutedRequest<'a>) -> Option<Cow<'a, str>> {
 }
 
 /// Returns the request with which `target` counts the tokens of the Messages request with the pieces `segments`.
-/// Returns `None` if the target's protocol has no such request.
-pub(crate) fn counting<'a>(
+/// Returns `None` if the target's protocol has no such request. `memory` is reserved for the translation and returned.
+pub(crate) async fn counting<'a>(
     routed: RoutedRequest<'_>,
     target: &'a Target,
     segments: &[Bytes],
-) -> Option<(Counting<'a>, PathAndQuery, Bytes)> {
+    memory: MemoryReservation,
+) -> Option<(Counting<'a>, PathAndQuery, Bytes, MemoryReservation)> {
     let model = target.model.id.as_str();
     let pair = adaptation(target, Dialect::Messages)?;
     let path = target.provider.path(pair.target, UpstreamCall::Count, model)?;
     let takes_whole = target.provider.quirks.counts_whole;
     let counting = Counting { target: pair.target, model, takes_whole };
-    let prepared = (pair.prepare)(&Asking {
-        body: &with_max_tokens(segments.concat(), routed.head),
-        target: &traits(target),
-        selector: model,
-        seed: routed.ids.next().to_str().unwrap_or_default(),
-        now_s: shared::clock::unix_ms() / 1_000,
-        input_tokens: 0,
-    });
+    let (owned, seed) = (target.clone(), routed.ids.next());
+    let body = with_max_tokens(segments.concat(), routed.head);
+    let prepare = move || {
+        let prepared = (pair.prepare)(&Asking {
+            body: &body,
+            target: &traits(&owned),
+            selector: owned.model.id.as_str(),
+            seed: seed.to_str().unwrap_or_default(),
+            now_s: shared::clock::unix_ms() / 1_000,
+            input_tokens: 0,
+        });
+        (memory, prepared)
+    };
+    let bytes = segments.iter().map(Bytes::len).sum();
+    let (memory, prepared) = offload::run(bytes, prepare).await;
     let body = counting.request(&prepared.ok()?.body)?;
-    Some((counting, path, body))
+    Some((counting, path, body, memory))
 }
 
 /// Returns the Messages request `body` with `max_tokens`, which is required in a request for an answer but optional
@@ -275,4 +342,46 @@ pub(crate) fn refusal(rejection: Rejection) -> Fault {
         Flaw::Malformed => ErrorKind::InvalidRequest,
     };
     Fault::new(kind, rejection.message).param(rejection.param)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::task::{Context, Poll, Waker};
+
+    use shared::routing::EchoOptions;
+
+    use super::*;
+    use crate::fixture;
+    use crate::memory_budget::MemoryBudget;
+
+    #[tokio::test]
+    async fn a_large_request_is_translated_while_its_worker_serves_others() {
+        let provider = Arc::new(fixture::echo("e", EchoOptions::default()));
+        let budget = Arc::new(MemoryBudget::new(1 << 30));
+        for (bytes, is_done_at_once) in [(1 << 10, true), (1 << 20, false)] {
+            let text = "x".repeat(bytes);
+            let body = format!(r#"{{"max_tokens":9,"messages":[{{"role":"user","content":"{text}"}}]}}"#);
+            let draft = Draft::Translation(Box::new(Translation {
+                pair: wire::adapt::find(Dialect::Messages, Dialect::Chat).unwrap(),
+                segments: vec![body.into()],
+                target: fixture::target(&provider),
+                seed: HeaderValue::from_static("req_seed"),
+                input_tokens: 1,
+                stream: false,
+                include_usage: false,
+            }));
+            let mut memory = MemoryReservation::new(&budget);
+            assert!(memory.take(7));
+            let mut completing = pin!(draft.complete(memory));
+            let first = completing.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            assert_eq!(first.is_ready(), is_done_at_once, "{bytes}");
+            let (memory, request) = match first {
+                Poll::Ready(done) => done,
+                Poll::Pending => completing.await,
+            };
+            assert_eq!((memory.bytes(), request.unwrap().segments[0].len() > bytes), (7, true));
+        }
+    }
 }

@@ -11,7 +11,6 @@ use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 use shared::usage::StepResult;
-use wire::adapt::Rejection;
 use wire::responses;
 
 use super::final_error::Reasons;
@@ -95,11 +94,10 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn params(&self, target: &Target) -> Result<AttemptParams<'a>, Rejection> {
-        let job = self.job;
-        let TargetRequest { reader, path, segments } = adapt::target_request(job.routed(), target)?;
+    fn params(&self, target: &Target, request: TargetRequest) -> AttemptParams<'a> {
+        let (job, TargetRequest { reader, path, segments }) = (self.job, request);
         let native = reader.adapted_from().is_none();
-        Ok(AttemptParams {
+        AttemptParams {
             worker: &job.worker,
             request: UpstreamRequest {
                 provider: Arc::clone(&target.provider),
@@ -129,7 +127,7 @@ impl<'a> Walk<'a> {
             dialect: job.head.dialect,
             request_id: job.request_id.to_str().unwrap_or_default(),
             budget_end: self.budget_end,
-        })
+        }
     }
 
     /// Tries one target. Holds the quotas that depend on the target while it is tried.
@@ -165,11 +163,15 @@ impl<'a> Walk<'a> {
             self.reasons.no_memory = true;
             return Step::Stopped;
         }
-        let mut params = match self.params(target) {
-            Ok(params) => {
-                let rendered = params.request.segments.iter().map(|segment| segment.len() as u64).sum();
+        let (mut memory, request) = match adapt::draft(self.job.routed(), target) {
+            Ok(draft) => draft.complete(memory).await,
+            Err(rejection) => (memory, Err(rejection)),
+        };
+        let mut params = match request {
+            Ok(request) => {
+                let rendered = request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
-                params
+                self.params(target, request)
             }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);

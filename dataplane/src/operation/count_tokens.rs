@@ -22,6 +22,7 @@ use crate::adapt::{self, RoutedRequest};
 use crate::attempt::{self, secrets};
 use crate::error::Fault;
 use crate::memory_budget::MemoryReservation;
+use crate::offload;
 use crate::plan;
 use crate::relay::ResponseBody;
 use crate::server::body::{HeldBody, Inbound};
@@ -34,8 +35,6 @@ const X_TOKEN_COUNT: HeaderName = HeaderName::from_static("x-llmgw-token-count")
 const BODY_BYTES_MAX: u64 = 32 << 20;
 /// Maximum bytes of an upstream's answer, which is one number.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
-/// Bodies larger than this, in bytes, are counted on a blocking thread.
-const COUNTED_HERE_BYTES_MAX: usize = 256 << 10;
 
 /// Handles one request.
 pub(crate) async fn serve(
@@ -125,7 +124,8 @@ async fn counted_adapted(
     if !memory.take(routed.body.bytes().saturating_mul(2)) {
         return None;
     }
-    let (counting, path, body) = adapt::counting(routed, target, segments)?;
+    let counting = Box::pin(adapt::counting(routed, target, segments, memory));
+    let (counting, path, body, _memory) = counting.await?;
     let (answer, body) = ask(authorized, target, path, (&[], vec![body])).await?;
     let tokens = counting.tokens(&body).filter(|_| answer.status == 200)?;
     Some(messages::count_answer(tokens))
@@ -195,14 +195,7 @@ async fn estimate(
         drop(held);
         tokens
     };
-    let tokens = if bytes <= COUNTED_HERE_BYTES_MAX {
-        count().map_err(of_fault)?
-    } else {
-        let counting = tokio::task::spawn_blocking(count).await;
-        counting
-            .map_err(|_| Fault::new(ErrorKind::Internal, "The tokens could not be counted."))?
-            .map_err(of_fault)?
-    };
+    let tokens = offload::run(bytes, count).await.map_err(of_fault)?;
     let mut response = Response::new(ResponseBody::full(messages::count_answer(tokens)));
     response.headers_mut().insert(X_TOKEN_COUNT, HeaderValue::from_static("estimate"));
     Ok(response)

@@ -210,7 +210,7 @@ pub struct Prepared {
     /// The body to send upstream.
     pub body: Bytes,
     /// Turns the answer into the client's dialect.
-    pub answers: Box<dyn Answers>,
+    pub answers: Box<dyn Answers + Send>,
     /// Top-level members of the client's request that are missing from every table and therefore ignored.
     pub dropped: Vec<String>,
 }

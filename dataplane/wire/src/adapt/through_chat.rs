@@ -56,7 +56,7 @@ pub(super) struct AskedOfTarget {
 }
 
 /// Writes chat answers in a client's dialect. One value serves every attempt.
-pub(super) trait ChatClient: Debug {
+pub(super) trait ChatClient: Debug + Send {
     /// Writes a whole answer.
     fn whole(&self, completion: &ChatCompletion<'_>) -> Result<TranslatedAnswer, BadAnswer>;
     /// Returns the writer of a stream. `secrets` are credentials that must not appear in errors.
@@ -64,7 +64,7 @@ pub(super) trait ChatClient: Debug {
 }
 
 /// Reads a target's answers as chat answers. One value serves every attempt.
-pub(super) trait ChatTarget: Debug {
+pub(super) trait ChatTarget: Debug + Send {
     /// Reads a whole answer that has a success status.
     fn whole<'a>(&self, body: &'a str) -> Result<ChatCompletion<'a>, BadAnswer>;
     /// Returns the reader of a stream.
