@@ -354,6 +354,20 @@ async fn an_oauth_connection_without_sign_in_is_stored_and_not_connected() {
 }
 
 #[tokio::test]
+async fn an_echo_provider_without_models_lists_and_serves_its_built_in_one() {
+    let yaml = "providers: {bare: {type: echo}, named: {type: echo, models: [m]}}\n";
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    good(&gateway, "POST", "providers", &json!({"id": "made", "type": "echo"})).await;
+    for (model, status) in [("bare/echo", 200), ("made/echo", 200), ("named/m", 200), ("named/echo", 404)] {
+        assert_eq!(ask(&gateway, model).await.0, status, "{model}");
+    }
+    let models = gateway.client().get("/v1/models").await.unwrap().json();
+    let ids = models["data"].as_array().unwrap().iter().map(|model| model["id"].as_str().unwrap());
+    let ids: Vec<&str> = ids.filter(|id| id.contains('/')).collect();
+    assert_eq!(ids, ["bare/echo", "made/echo", "named/m"]);
+}
+
+#[tokio::test]
 async fn a_private_provider_serves_its_owner_and_bound_projects() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hers"));

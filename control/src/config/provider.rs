@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
-use shared::id::ProviderId;
+use shared::id::{ModelId, ProviderId};
 use shared::operation::Dialect;
 use shared::provider::{Inside, KINDS, ProviderKind, Reach, kind};
 use shared::routing::{Model, Origin};
@@ -53,6 +53,11 @@ impl ProviderReader<'_> {
         let models = self.models();
         let headers = self.headers();
         let kind = kind?;
+        // The models inside the process are known for certain. They are there without a sync, unless others are declared.
+        let is_inside = matches!(kind.reach, Reach::InProcess(_));
+        let known = if is_inside && !self.raw.models.is_empty() { &[] } else { kind.models };
+        let built_in = known.iter().filter(|_| is_inside).map(|&id| Arc::new(Model::bare(ModelId::new(id))));
+        let models: Vec<Arc<Model>> = models.into_iter().chain(built_in).collect();
         let auth = self.auth(kind);
         let place = self.place(kind);
         let api_key = self.api_key(kind, entry, auth, place.region.as_deref());
@@ -93,7 +98,7 @@ impl ProviderReader<'_> {
             force_api_support: self.raw.force_api_support,
             trace_context: self.raw.trace_context,
             models,
-            models_known: models_known(kind, entry),
+            models_known: models_known(known, entry),
             echo: self.raw.echo.as_ref().map(echo).unwrap_or_default(),
             extension,
             owner: None,
@@ -262,10 +267,10 @@ impl ProviderReader<'_> {
     }
 }
 
-/// Returns the known models of the registry entry, or of the kind.
-fn models_known(kind: &ProviderKind, entry: Option<&RegistryEntry>) -> Arc<[String]> {
+/// Returns the known models of the registry entry, or else `of_kind`.
+fn models_known(of_kind: &[&str], entry: Option<&RegistryEntry>) -> Arc<[String]> {
     let of_entry = entry.map(|entry| entry.models.as_slice()).unwrap_or_default();
-    if of_entry.is_empty() { kind.models.iter().map(|&id| id.to_owned()).collect() } else { of_entry.into() }
+    if of_entry.is_empty() { of_kind.iter().map(|&id| id.to_owned()).collect() } else { of_entry.into() }
 }
 
 /// True if llmgw sets this header itself on requests to extensions.

@@ -1,6 +1,8 @@
 //! The `echo` provider: answers inside the process with the words of the prompt, deterministically, and fails on
-//! demand. It produces the same bytes as a real upstream, so that the rest of the pipeline is exercised.
+//! demand. It produces the same bytes as a real upstream, so that the rest of the pipeline is exercised. Each chunk of a
+//! stream is made when it is read, and the text of an answer is bounded, so that a large prompt holds up no other request.
 
+use std::borrow::Cow;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -9,6 +11,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use shared::id::ProviderId;
 use shared::routing::EchoOptions;
@@ -16,9 +19,14 @@ use tokio::time::Sleep;
 
 use super::request::UpstreamRequest;
 use super::{Broken, KeptHeaders, UpstreamBody, UpstreamResponse};
+use crate::offload;
 
 /// Counts the requests of all echo instances, for `fail_every`.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
+/// The maximum number of words in an answer, and of bytes. A longer one ends there, as if it had reached the limit of its
+/// tokens.
+const WORDS_MAX: usize = 16_384;
+const TEXT_BYTES_MAX: usize = 256 << 10;
 
 /// Answers one request according to `options`.
 pub(super) async fn answer(
@@ -37,25 +45,35 @@ pub(super) async fn answer(
     if let Some(status) = options.status.or_else(|| unlucky.then_some(503)) {
         return failure(provider, status, options.retry_after);
     }
-    let Some(prompt) = Prompt::read(&request.segments) else {
+    let segments = request.segments.clone();
+    let bytes = segments.iter().map(Bytes::len).sum();
+    let Some(prompt) = offload::run(bytes, move || Prompt::read(&segments)).await else {
         return failure(provider, 400, None);
     };
-    if prompt.stream { stream(&prompt, options) } else { whole(&prompt) }
+    if prompt.stream { stream(prompt, options) } else { whole(&prompt) }
 }
 
-/// The fields of a request that the echo uses.
+/// The parts of a request that the echo uses.
+#[derive(Debug)]
 struct Prompt {
     model: String,
-    words: Vec<String>,
+    /// The text of the answer.
+    text: String,
+    /// The numbers of words in the prompt and in the answer.
     prompt_tokens: usize,
+    completion_tokens: usize,
+    /// True if the text is shorter than that of the prompt.
+    is_cut: bool,
     stream: bool,
     include_usage: bool,
 }
 
 #[derive(Deserialize)]
-struct EchoRequestBody {
-    model: String,
-    messages: Vec<EchoMessage>,
+struct EchoRequestBody<'a> {
+    #[serde(borrow)]
+    model: Cow<'a, str>,
+    #[serde(borrow)]
+    messages: Vec<EchoMessage<'a>>,
     #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
@@ -69,44 +87,86 @@ struct StreamOptions {
 }
 
 #[derive(Deserialize)]
-struct EchoMessage {
-    role: String,
-    #[serde(default)]
-    content: Value,
+struct EchoMessage<'a> {
+    #[serde(borrow)]
+    role: Cow<'a, str>,
+    #[serde(default, borrow)]
+    content: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct EchoPart<'a> {
+    #[serde(default, borrow)]
+    text: Option<&'a RawValue>,
 }
 
 impl Prompt {
     fn read(segments: &[Bytes]) -> Option<Self> {
-        let body: EchoRequestBody = serde_json::from_slice(&segments.concat()).ok()?;
-        let text = |message: &EchoMessage| match &message.content {
-            Value::String(text) => text.clone(),
-            Value::Array(parts) => {
-                parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().join("\n")
-            }
-            _ => String::new(),
+        let whole = match segments {
+            [one] => Cow::Borrowed(&**one),
+            several => Cow::Owned(several.concat()),
         };
-        let last = body.messages.iter().rev().find(|message| message.role == "user").map(text);
+        let body: EchoRequestBody<'_> = serde_json::from_slice(&whole).ok()?;
+        let last = body.messages.iter().rposition(|message| message.role == "user");
+        let (mut prompt_tokens, mut asked) = (0, String::new());
+        for (position, message) in body.messages.iter().enumerate() {
+            let text = message.text();
+            prompt_tokens += words(&text).count();
+            if Some(position) == last {
+                asked = text;
+            }
+        }
+        let completion_tokens = words(&asked).count();
+        let text: String = words(within(&asked, TEXT_BYTES_MAX)).take(WORDS_MAX).collect();
         Some(Self {
-            model: body.model,
-            words: split_words(&last.unwrap_or_default()),
-            prompt_tokens: body.messages.iter().map(|message| split_words(&text(message)).len()).sum(),
+            model: body.model.into_owned(),
+            prompt_tokens,
+            completion_tokens: completion_tokens.min(words(&text).count()),
+            is_cut: text.len() < asked.len(),
+            text,
             stream: body.stream.unwrap_or(false),
             include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
         })
     }
 
-    fn usage(&self, completion_tokens: usize) -> Value {
+    fn usage(&self) -> Value {
         json!({
             "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": completion_tokens,
-            "total_tokens": self.prompt_tokens + completion_tokens,
+            "completion_tokens": self.completion_tokens,
+            "total_tokens": self.prompt_tokens + self.completion_tokens,
+        })
+    }
+
+    fn finish_reason(&self) -> &'static str {
+        if self.is_cut { "length" } else { "stop" }
+    }
+}
+
+impl EchoMessage<'_> {
+    /// Returns the text of the message, or the texts of its parts joined by line ends.
+    fn text(&self) -> String {
+        let Some(content) = self.content else { return String::new() };
+        text_of(content).unwrap_or_else(|| {
+            let parts: Vec<EchoPart<'_>> = serde_json::from_str(content.get()).unwrap_or_default();
+            let texts: Vec<String> = parts.iter().filter_map(|part| text_of(part.text?)).collect();
+            texts.join("\n")
         })
     }
 }
 
+/// Returns the text of a string.
+fn text_of(value: &RawValue) -> Option<String> {
+    value.get().starts_with('"').then(|| serde_json::from_str(value.get()).ok())?
+}
+
 /// Splits text into words with their trailing white space; joining them restores the text.
-fn split_words(text: &str) -> Vec<String> {
-    text.split_inclusive(char::is_whitespace).map(str::to_owned).collect()
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive(char::is_whitespace)
+}
+
+/// Returns the first characters of `text` that fit into `bytes_max`.
+fn within(text: &str, bytes_max: usize) -> &str {
+    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
 }
 
 const ID: &str = "chatcmpl-echo";
@@ -127,10 +187,10 @@ fn whole(prompt: &Prompt) -> UpstreamResponse {
         "id": ID, "object": "chat.completion", "created": 0, "model": prompt.model,
         "choices": [{
             "index": 0,
-            "message": {"role": "assistant", "content": prompt.words.concat(), "refusal": null},
-            "logprobs": null, "finish_reason": "stop",
+            "message": {"role": "assistant", "content": prompt.text, "refusal": null},
+            "logprobs": null, "finish_reason": prompt.finish_reason(),
         }],
-        "usage": prompt.usage(prompt.words.len()),
+        "usage": prompt.usage(),
     });
     UpstreamResponse {
         status: 200,
@@ -139,39 +199,21 @@ fn whole(prompt: &Prompt) -> UpstreamResponse {
     }
 }
 
-fn stream(prompt: &Prompt, options: &EchoOptions) -> UpstreamResponse {
-    let chunk = |choices: Value, usage: Option<Value>| {
-        let mut chunk = json!({
-            "id": ID, "object": "chat.completion.chunk", "created": 0, "model": prompt.model, "choices": choices,
-        });
-        if let (Some(usage), Some(object)) = (usage, chunk.as_object_mut()) {
-            object.insert("usage".to_owned(), usage);
-        }
-        Bytes::from(format!("data: {chunk}\n\n"))
-    };
-    let choice = |delta: Value, finish: Option<&str>| json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
-    let mut pieces = vec![chunk(choice(json!({"role": "assistant", "content": ""}), None), None)];
+fn stream(prompt: Prompt, options: &EchoOptions) -> UpstreamResponse {
     let limit = options.cut_after_chunks.or(options.error_after_chunks);
-    let limit = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX);
-    let words = prompt.words.iter().take(limit);
-    pieces.extend(words.map(|word| chunk(choice(json!({"content": word}), None), None)));
-    if options.error_after_chunks.is_some() {
-        let error = json!({"error": {"message": "The echo provider is configured to fail.", "type": "server_error",
-            "param": null, "code": null}});
-        pieces.push(Bytes::from(format!("data: {error}\n\n")));
-    } else if options.cut_after_chunks.is_none() {
-        pieces.push(chunk(choice(json!({}), Some("stop")), None));
-        if prompt.include_usage {
-            pieces.push(chunk(json!([]), Some(prompt.usage(prompt.words.len()))));
-        }
-        pieces.push(Bytes::from_static(b"data: [DONE]\n\n"));
-    }
-    let body = EchoBody {
-        pieces: pieces.into_iter(),
-        pace: options.chunk_delay,
-        sleep: None,
-        cut: options.cut_after_chunks.is_some(),
+    let end = match (options.cut_after_chunks, options.error_after_chunks) {
+        (_, Some(_)) => EchoEnd::Error,
+        (Some(_), None) => EchoEnd::Cut,
+        (None, None) => EchoEnd::Complete,
     };
+    let chunks = EchoChunks {
+        prompt,
+        at: 0,
+        words_left: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
+        end,
+        next: Some(EchoChunk::Role),
+    };
+    let body = EchoBody { pieces: EchoPieces::Chunks(chunks), pace: options.chunk_delay, sleep: None };
     UpstreamResponse {
         status: 200,
         head: KeptHeaders::of_type("text/event-stream"),
@@ -182,31 +224,209 @@ fn stream(prompt: &Prompt, options: &EchoOptions) -> UpstreamResponse {
 /// Body that yields one piece per `pace`.
 #[derive(Debug)]
 pub(crate) struct EchoBody {
-    pieces: std::vec::IntoIter<Bytes>,
+    pieces: EchoPieces,
     pace: Duration,
     sleep: Option<Pin<Box<Sleep>>>,
-    /// True to break off instead of ending.
-    cut: bool,
+}
+
+#[derive(Debug)]
+enum EchoPieces {
+    Whole(Option<Bytes>),
+    Chunks(EchoChunks),
+}
+
+/// The chunks of a stream that have not been read.
+#[derive(Debug)]
+struct EchoChunks {
+    prompt: Prompt,
+    /// The position in the text of the next word.
+    at: usize,
+    /// The number of words until the configured end.
+    words_left: usize,
+    end: EchoEnd,
+    /// The next chunk; `None` after the last.
+    next: Option<EchoChunk>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum EchoChunk {
+    Role,
+    Word,
+    Finish,
+    Usage,
+    Done,
+    Error,
+    /// The stream breaks off.
+    Cut,
+}
+
+/// The end of a stream.
+#[derive(Clone, Copy, Debug)]
+enum EchoEnd {
+    Complete,
+    Error,
+    Cut,
 }
 
 impl EchoBody {
     /// Returns a body that is complete at once.
     pub(super) fn whole(body: &Value) -> UpstreamBody {
-        let pieces = vec![Bytes::from(body.to_string())].into_iter();
-        UpstreamBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None, cut: false }))
+        let pieces = EchoPieces::Whole(Some(Bytes::from(body.to_string())));
+        UpstreamBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None }))
     }
 
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
-        if !self.pace.is_zero() && self.pieces.len() > 0 {
+        let chunks = match &mut self.pieces {
+            EchoPieces::Whole(body) => return Poll::Ready(body.take().map(Ok)),
+            EchoPieces::Chunks(chunks) => chunks,
+        };
+        if !self.pace.is_zero() && !matches!(chunks.next, Some(EchoChunk::Cut) | None) {
             let pace = self.pace;
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(pace)));
             ready!(sleep.as_mut().poll(cx));
             self.sleep = None;
         }
-        Poll::Ready(match self.pieces.next() {
-            Some(piece) => Some(Ok(piece)),
-            None if std::mem::take(&mut self.cut) => Some(Err(Broken)),
-            None => None,
-        })
+        Poll::Ready(chunks.next())
+    }
+}
+
+impl Iterator for EchoChunks {
+    type Item = Result<Bytes, Broken>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let chunk = self.next.take()?;
+        let (text, next) = match chunk {
+            EchoChunk::Role => {
+                (self.choice(&json!({"role": "assistant", "content": ""}), None), Some(self.word_or_end()))
+            }
+            EchoChunk::Word => {
+                let rest = self.prompt.text.get(self.at..).unwrap_or_default();
+                let word = words(rest).next().unwrap_or_default();
+                let text = self.choice(&json!({"content": word}), None);
+                self.at += word.len();
+                self.words_left = self.words_left.saturating_sub(1);
+                (text, Some(self.word_or_end()))
+            }
+            EchoChunk::Finish => {
+                let after = if self.prompt.include_usage { EchoChunk::Usage } else { EchoChunk::Done };
+                (self.choice(&json!({}), Some(self.prompt.finish_reason())), Some(after))
+            }
+            EchoChunk::Usage => (self.chunk(&json!([]), Some(self.prompt.usage())), Some(EchoChunk::Done)),
+            EchoChunk::Done => ("[DONE]".to_owned(), None),
+            EchoChunk::Error => (
+                json!({"error": {"message": "The echo provider is configured to fail.",
+                    "type": "server_error", "param": null, "code": null}})
+                .to_string(),
+                None,
+            ),
+            EchoChunk::Cut => return Some(Err(Broken)),
+        };
+        self.next = next;
+        Some(Ok(Bytes::from(format!("data: {text}\n\n"))))
+    }
+}
+
+impl EchoChunks {
+    /// Returns the next chunk after the role or a word.
+    fn word_or_end(&self) -> EchoChunk {
+        match self.end {
+            _ if self.words_left > 0 && self.at < self.prompt.text.len() => EchoChunk::Word,
+            EchoEnd::Complete => EchoChunk::Finish,
+            EchoEnd::Error => EchoChunk::Error,
+            EchoEnd::Cut => EchoChunk::Cut,
+        }
+    }
+
+    fn choice(&self, delta: &Value, finish: Option<&str>) -> String {
+        let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
+        self.chunk(&choice, None)
+    }
+
+    fn chunk(&self, choices: &Value, usage: Option<Value>) -> String {
+        let mut chunk = json!({
+            "id": ID, "object": "chat.completion.chunk", "created": 0, "model": self.prompt.model,
+            "choices": choices,
+        });
+        if let (Some(usage), Some(object)) = (usage, chunk.as_object_mut()) {
+            object.insert("usage".to_owned(), usage);
+        }
+        chunk.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(text: &str, stream: bool) -> Prompt {
+        let body = json!({"model": "echo", "stream": stream, "stream_options": {"include_usage": true},
+            "messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": text}]});
+        Prompt::read(&[Bytes::from(body.to_string())]).unwrap()
+    }
+
+    fn chunks(prompt: Prompt, options: &EchoOptions) -> EchoChunks {
+        let UpstreamBody::Echo(body) = stream(prompt, options).body else { panic!() };
+        let EchoPieces::Chunks(chunks) = body.pieces else { panic!() };
+        chunks
+    }
+
+    fn text_of_chunks(chunks: EchoChunks) -> (String, Vec<Value>) {
+        let events: Vec<String> =
+            chunks.map_while(Result::ok).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect();
+        let data = events.iter().map(|event| event.strip_prefix("data: ").unwrap().trim_end());
+        let values: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
+        let text = values.iter().filter_map(|value| value["choices"][0]["delta"]["content"].as_str());
+        (text.collect(), values)
+    }
+
+    #[test]
+    fn a_stream_repeats_the_prompt_word_by_word() {
+        let prompt = prompt("one  two\nthr\"ee", true);
+        assert_eq!((prompt.prompt_tokens, prompt.completion_tokens), (6, 4));
+        let (text, values) = text_of_chunks(chunks(prompt, &EchoOptions::default()));
+        assert_eq!(text, "one  two\nthr\"ee");
+        assert_eq!(values.len(), 1 + 4 + 2, "the role, four words, the end and the usage");
+        assert_eq!(values[5]["choices"][0]["finish_reason"], "stop");
+        assert_eq!(
+            values[6]["usage"],
+            json!({"prompt_tokens": 6, "completion_tokens": 4, "total_tokens": 10})
+        );
+    }
+
+    #[test]
+    fn the_parts_of_a_message_are_joined() {
+        let body = json!({"model": "echo", "messages": [{"role": "user", "content": [
+            {"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "x"}}, {"type": "text", "text": "b"}]}]});
+        let text = body.to_string();
+        let (left, right) = text.split_at(20);
+        let segments = [left, right].map(|part| Bytes::copy_from_slice(part.as_bytes()));
+        assert_eq!(Prompt::read(&segments).unwrap().text, "a\nb");
+    }
+
+    #[test]
+    fn the_answer_to_a_large_prompt_is_bounded_and_its_chunks_are_made_one_by_one() {
+        for (text, want) in [
+            ("a ".repeat(WORDS_MAX + 1), "a ".repeat(WORDS_MAX)),
+            ("é".repeat(TEXT_BYTES_MAX), "é".repeat(TEXT_BYTES_MAX / 2)),
+            ("a ".repeat(WORDS_MAX), "a ".repeat(WORDS_MAX)),
+        ] {
+            let asked = prompt(&text, true);
+            let reason = if want.len() < text.len() { "length" } else { "stop" };
+            assert_eq!((asked.text.len(), asked.finish_reason()), (want.len(), reason));
+            let held = chunks(asked, &EchoOptions::default());
+            assert!(size_of_val(&held) < 256, "no chunk is made before it is read");
+            assert_eq!(text_of_chunks(held).0, want);
+        }
+    }
+
+    #[test]
+    fn a_stream_fails_after_the_configured_number_of_words() {
+        let cut = EchoOptions { cut_after_chunks: Some(2), ..EchoOptions::default() };
+        let broken = chunks(prompt("a b c", true), &cut);
+        assert_eq!(broken.map(|piece| piece.is_ok()).collect::<Vec<_>>(), [true, true, true, false]);
+        let error = EchoOptions { error_after_chunks: Some(1), ..EchoOptions::default() };
+        let (text, values) = text_of_chunks(chunks(prompt("a b c", true), &error));
+        assert_eq!((text.as_str(), values.len()), ("a ", 3));
+        assert_eq!(values[2]["error"]["type"], "server_error");
     }
 }

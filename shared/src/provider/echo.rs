@@ -20,7 +20,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     layouts: &[],
     added_by_sdk: &[],
     headers: &[],
-    models: &[],
+    models: &["echo"],
     timeout: Duration::from_secs(300),
     quirks: Quirks::PLAIN,
 };

@@ -54,7 +54,8 @@ pub struct ProviderKind {
     pub added_by_sdk: &'static [&'static str],
     /// Default headers of every request, sent unless they are set otherwise.
     pub headers: &'static [(&'static str, &'static str)],
-    /// The kind's models, if no list of them can be read.
+    /// The kind's models, if no list of them can be read. An instance that runs inside the process has them at once, if
+    /// its configuration declares none.
     pub models: &'static [&'static str],
     /// The default timeout of an attempt up to the response head (CFG-3).
     pub timeout: Duration,
