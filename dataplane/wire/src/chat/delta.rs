@@ -8,7 +8,7 @@ use bytes::Bytes;
 use shared::usage::TokenCounts;
 
 use crate::envelope::StreamError;
-use crate::json::{quote, unescape};
+use crate::json::{quote, unescape_mended};
 use crate::stream::{StreamState, Trouble};
 
 /// A text of an answer, in the form in which its source contains it.
@@ -137,11 +137,11 @@ impl<'a> AnswerText<'a> {
         }
     }
 
-    /// Returns the text itself. Empty if its escapes are invalid.
+    /// Returns the text itself: empty if its escapes are invalid, with U+FFFD for unpaired surrogates.
     pub(crate) fn plain(self) -> Cow<'a, str> {
         match self {
             Self::Escaped(text) if text.contains('\\') => {
-                Cow::Owned(unescape(text.as_bytes()).unwrap_or_default())
+                Cow::Owned(unescape_mended(text).unwrap_or_default())
             }
             Self::Plain(text) | Self::Escaped(text) => Cow::Borrowed(text),
         }
@@ -189,6 +189,7 @@ mod tests {
                 assert_eq!(text.is_empty(), plain.is_empty());
             }
         }
-        assert_eq!(AnswerText::Escaped(r"\ud83d").plain(), "", "an unpaired surrogate is no text");
+        assert_eq!(AnswerText::Escaped(r"a\ud83d").plain(), "a\u{fffd}", "half of a pair");
+        assert_eq!(AnswerText::Escaped(r"\x").plain(), "", "an invalid escape");
     }
 }

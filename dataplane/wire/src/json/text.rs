@@ -1,7 +1,9 @@
 //! Converts between the raw bytes of one JSON string and its text.
 
+use super::without_surrogates;
+
 /// Decodes the raw bytes between two quotes. `None` if an escape is invalid, a surrogate is unpaired, a control
-/// character is unescaped, or the bytes are not UTF-8.
+/// character is unescaped, or the bytes are not UTF-8. See [`unescape_mended`] for texts whose loss would be worse.
 pub fn unescape(raw: &[u8]) -> Option<String> {
     if stands_for_itself(raw) {
         return std::str::from_utf8(raw).ok().map(str::to_owned);
@@ -11,6 +13,11 @@ pub fn unescape(raw: &[u8]) -> Option<String> {
     quoted.extend_from_slice(raw);
     quoted.push(b'"');
     serde_json::from_slice(&quoted).ok()
+}
+
+/// Like `unescape`, but unpaired surrogates become U+FFFD.
+pub(crate) fn unescape_mended(raw: &str) -> Option<String> {
+    unescape(without_surrogates(raw).as_bytes())
 }
 
 /// Like `unescape`, but takes the bytes by value to avoid a copy.

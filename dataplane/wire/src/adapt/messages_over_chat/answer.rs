@@ -73,10 +73,10 @@ fn write_call(
     if call.name.is_empty() || call.custom {
         return Err(BadAnswer::Invalid("a tool call has no function name"));
     }
-    let input = json::unescape(call.input.as_bytes());
+    let input = json::unescape_mended(&call.input);
     let input = input.map(|input| if input.trim().is_empty() { "{}".to_owned() } else { input });
     let is_object = |input: &String| json::parse(&mut input.as_bytes().to_vec()).is_ok();
-    let input = input.filter(is_object);
+    let input = input.map(|input| json::without_surrogates(&input).into_owned()).filter(is_object);
     let input = input.ok_or(BadAnswer::Invalid("the arguments of a tool call are not a JSON object"))?;
     let id = AnswerText::Escaped(&call.id).plain();
     let id = match &*id {

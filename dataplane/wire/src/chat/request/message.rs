@@ -164,16 +164,6 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
         })
     }
 
-    /// Returns the text of all parts, joined with newlines.
-    pub(crate) fn text(&self, path: &MemberPath<'_>) -> Result<Cow<'_, str>, Rejection> {
-        let mut texts = Vec::new();
-        self.each_text(path, |text, _| texts.push(text))?;
-        Ok(match texts.as_slice() {
-            [text] => Cow::Borrowed(*text),
-            texts => Cow::Owned(texts.join("\n")),
-        })
-    }
-
     /// Calls `each` with every call and its path; `path` is that of the message.
     pub(crate) fn each_call<'m>(
         &'m self,
@@ -270,7 +260,7 @@ impl<'t, 'i> CallInput<'t, 'i> {
         if text.is_empty() {
             return Some("{}".into());
         }
-        is_object(text).then_some(text.into())
+        is_object(text).then(|| json::without_surrogates(text))
     }
 
     /// Returns the text, or an object as text. `None` if it is neither.
@@ -286,7 +276,7 @@ impl<'t, 'i> CallInput<'t, 'i> {
 /// True if `text` is a JSON object.
 fn is_object(text: &str) -> bool {
     if text.contains("\\u") {
-        // Only the parser finds surrogates without their other half.
+        // Only the parser finds invalid escapes.
         return json::parse(&mut text.as_bytes().to_vec()).is_ok();
     }
     text.starts_with('{') && serde_json::from_str::<&RawValue>(text).is_ok()
@@ -323,7 +313,7 @@ mod tests {
             ("{\"a\":", None),
             ("null", None),
             (r#"{"a":"\u00fc\n"}"#, Some(r#"{"a":"\u00fc\n"}"#)),
-            (r#"{"a":"\ud800"}"#, None),
+            (r#"{"a":"\ud800"}"#, Some(r#"{"a":"\ufffd"}"#)),
             (r#"{"a":"\x"}"#, None),
             ("{} x", None),
         ];
