@@ -315,6 +315,7 @@ fn traits(target: &Target) -> Traits<'_> {
         stream_options: quirks.stream_options,
         json_schema: quirks.json_schema,
         strict_tools: quirks.strict_tools,
+        root_unions: quirks.root_unions,
         top_k: quirks.top_k,
         refusals: quirks.refusals,
         developer_role: quirks.developer_role,

@@ -23,7 +23,13 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[],
     models: &[],
     timeout: Duration::from_secs(300),
-    quirks: Quirks { json_schema: false, strict_tools: false, files: true, ..Quirks::PLAIN },
+    quirks: Quirks {
+        json_schema: false,
+        strict_tools: false,
+        root_unions: false,
+        files: true,
+        ..Quirks::PLAIN
+    },
 };
 
 fn base_url(place: &Place<'_>) -> Result<String, Missing> {

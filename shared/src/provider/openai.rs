@@ -44,5 +44,6 @@ pub(super) const QUIRKS: Quirks = Quirks {
     custom_tools: true,
     files: true,
     inline_images: true,
+    root_unions: false,
     ..Quirks::PLAIN
 };

@@ -18,6 +18,8 @@ pub struct Quirks {
     pub json_schema: bool,
     /// True if tools can be `strict`.
     pub strict_tools: bool,
+    /// True if the schema of a tool may be a union (`anyOf`, `oneOf`, `allOf`) at its root.
+    pub root_unions: bool,
     /// True if the role of system text is `developer`.
     pub developer_role: bool,
     /// True if system text is accepted only at the beginning, in one message: the templates of many open models
@@ -84,6 +86,7 @@ impl Quirks {
         stream_options: true,
         json_schema: true,
         strict_tools: true,
+        root_unions: true,
         developer_role: false,
         leading_system: false,
         reasoning_back: false,
@@ -120,6 +123,9 @@ pub struct Differing {
     pub strict_tools: Option<bool>,
     /// As in [`Quirks`].
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_unions: Option<bool>,
+    /// As in [`Quirks`].
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub top_k: Option<bool>,
     /// As in [`Quirks`].
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,6 +144,7 @@ impl Differing {
             stream_options: self.stream_options.unwrap_or(kind.stream_options),
             json_schema: self.json_schema.unwrap_or(kind.json_schema),
             strict_tools: self.strict_tools.unwrap_or(kind.strict_tools),
+            root_unions: self.root_unions.unwrap_or(kind.root_unions),
             top_k: self.top_k.unwrap_or(kind.top_k),
             refusals: self.refusals.unwrap_or(kind.refusals),
             reasoning_back: self.reasoning_back.unwrap_or(kind.reasoning_back),

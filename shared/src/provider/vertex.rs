@@ -24,7 +24,12 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     headers: &[],
     models: MODELS,
     timeout: Duration::from_secs(300),
-    quirks: Quirks { messages_version: Some("vertex-2023-10-16"), count_betas: Some(COUNT_BETAS), ..QUIRKS },
+    quirks: Quirks {
+        messages_version: Some("vertex-2023-10-16"),
+        count_betas: Some(COUNT_BETAS),
+        root_unions: false,
+        ..QUIRKS
+    },
 };
 
 /// The betas that Vertex AI's token counting for Claude accepts. It responds with 400 to any other, including betas

@@ -130,6 +130,8 @@ pub struct Traits<'a> {
     pub json_schema: bool,
     /// True if the target accepts `strict` tools.
     pub strict_tools: bool,
+    /// True if the schema of a tool may be a union at its root.
+    pub root_unions: bool,
     /// True if the target accepts `top_k`.
     pub top_k: bool,
     /// True if an assistant message carries a refusal in a separate member, false if in the text.
@@ -179,6 +181,7 @@ impl<'a> Traits<'a> {
             stream_options: true,
             json_schema: true,
             strict_tools: true,
+            root_unions: true,
             top_k: false,
             refusals: true,
             extended_chat: false,

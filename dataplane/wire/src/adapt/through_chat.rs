@@ -84,7 +84,8 @@ pub(super) const fn by_way_of_chat(
 pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
-    let client_side = (client.ask)(tape.as_value(), asking)?;
+    let mut client_side = (client.ask)(tape.as_value(), asking)?;
+    fit(&mut client_side.request, asking.target).map_err(|rejection| traced(client, asking, rejection))?;
     let body = client_side.request.write(asking.target.model, asking.body.len());
     let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
     Ok(Prepared { body: body.into(), answers, dropped: client_side.dropped })
@@ -95,7 +96,9 @@ pub(super) fn for_chat(target: &TargetSide, asking: &Asking<'_>) -> Result<Prepa
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
-    let translated = (target.ask)(&ChatRequest::read(&request)?, asking)?;
+    let mut request = ChatRequest::read(&request)?;
+    fit(&mut request, asking.target)?;
+    let translated = (target.ask)(&request, asking)?;
     let answers = Box::new(ThroughChat { target: translated.target, client: Box::new(translated.form) });
     Ok(Prepared { body: translated.body.into(), answers, dropped: translated.dropped })
 }
@@ -123,11 +126,17 @@ pub(super) fn prepare(
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let asking = Asking { target: &between, ..*asking };
-    let client_side = (client.ask)(tape.as_value(), &asking)?;
-    let translated = (target.ask)(&client_side.request, &Asking { target: &traits, ..asking });
+    let mut client_side = (client.ask)(tape.as_value(), &asking)?;
+    let translated = fit(&mut client_side.request, &traits)
+        .and_then(|()| (target.ask)(&client_side.request, &Asking { target: &traits, ..asking }));
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
     Ok(Prepared { body: translated.body.into(), answers, dropped: client_side.dropped })
+}
+
+/// Changes the parts of a request that the target rejects, whatever the client's dialect.
+fn fit(request: &mut ChatRequest<'_, '_>, target: &Traits<'_>) -> Result<(), Rejection> {
+    if target.root_unions { Ok(()) } else { request.tools.merge_unions() }
 }
 
 /// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.

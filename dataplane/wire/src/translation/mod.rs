@@ -4,6 +4,7 @@
 pub(crate) mod path;
 pub(crate) mod read;
 pub(crate) mod schema;
+pub(crate) mod union;
 
 use bytes::Bytes;
 use shared::usage::{Finish, TokenCounts};

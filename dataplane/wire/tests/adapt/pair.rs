@@ -29,6 +29,7 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "reasoning" => traits.reasoning = on(),
             "json_schema" => traits.json_schema = on(),
             "strict" => traits.strict_tools = on(),
+            "root_unions" => traits.root_unions = on(),
             "top_k" => traits.top_k = on(),
             "refusals" => traits.refusals = on(),
             "word_tool_names" => traits.word_tool_names = on(),

@@ -69,6 +69,7 @@ fn function<'t, 'i>(
         name: names.fit(name),
         description: member(tool, "description"),
         parameters: Some(ObjectSchema(member(tool, "parameters"))),
+        merged: None,
         strict: strict && target.strict_tools,
         cache: None,
     })

@@ -8,6 +8,7 @@ use super::content::CacheMark;
 use crate::json::{JsonWriter, Tree};
 use crate::translation::path::MemberPath;
 use crate::translation::read::{self, Object};
+use crate::translation::union::{self, MergedObject, Unmergeable};
 use crate::translation::{Rejection, schema};
 
 /// The tools offered and the choice among them. `None` is a member that the request does not have.
@@ -36,6 +37,8 @@ pub(crate) struct ChatFunction<'t, 'i> {
     pub(crate) name: Cow<'i, str>,
     pub(crate) description: Option<Tree<'t, 'i>>,
     pub(crate) parameters: Option<ObjectSchema<'t, 'i>>,
+    /// Replaces `parameters`, if their root is a union that the target rejects.
+    pub(crate) merged: Option<MergedObject<'t, 'i>>,
     /// True if calls must match the schema.
     pub(crate) strict: bool,
     pub(crate) cache: Option<CacheMark<'t, 'i>>,
@@ -104,6 +107,20 @@ impl<'t, 'i> RequestTools<'t, 'i> {
         })
     }
 
+    /// Replaces unions at the roots of schemas by objects, for a target that rejects them.
+    pub(crate) fn merge_unions(&mut self) -> Result<(), Rejection> {
+        let (tools, functions) = (MemberPath::top("tools"), MemberPath::top("functions"));
+        for (position, tool) in self.tools.iter_mut().flatten().enumerate() {
+            if let ChatTool::Function(function) = tool {
+                function.merge_union(&tools.at(position).member("function").member("parameters"))?;
+            }
+        }
+        for (position, function) in self.functions.iter_mut().flatten().enumerate() {
+            function.merge_union(&functions.at(position).member("parameters"))?;
+        }
+        Ok(())
+    }
+
     /// True if the request offers its tools only in the legacy form.
     pub(crate) fn is_legacy(&self) -> bool {
         self.tools.is_none() && self.functions.is_some()
@@ -161,6 +178,7 @@ impl<'t, 'i> ChatFunction<'t, 'i> {
             name: read::needed_text(function, "name", || path.to_string())?.into(),
             description: read::member(function, "description"),
             parameters: read::member(function, "parameters").map(|schema| ObjectSchema(Some(schema))),
+            merged: None,
             strict: strict == Some(true),
             cache,
         })
@@ -173,7 +191,26 @@ impl<'t, 'i> ChatFunction<'t, 'i> {
 
     /// Writes the schema of the parameters.
     pub(crate) fn write_parameters(&self, json: &mut JsonWriter) {
-        schema::write_object(self.parameters.and_then(|schema| schema.0), json);
+        match &self.merged {
+            Some(merged) => merged.write(json),
+            None => schema::write_object(self.parameters.and_then(|schema| schema.0), json),
+        }
+    }
+
+    /// Replaces a union at the root of the parameters, which are at `path`, by one object.
+    fn merge_union(&mut self, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        let schema = self.parameters.and_then(|schema| schema.0);
+        let Some(schema) = schema.filter(|schema| union::is_union(*schema)) else { return Ok(()) };
+        let merged = union::merged(schema).map_err(|Unmergeable(member)| {
+            path.refuse(&format!(
+                "is a union, which this target does not support, and its '{member}' cannot become part of one \
+                 object. Describe the input as one object."
+            ))
+        })?;
+        self.merged = Some(merged);
+        // The members of the branches are optional, which strict schemas forbid.
+        self.strict = false;
+        Ok(())
     }
 }
 
