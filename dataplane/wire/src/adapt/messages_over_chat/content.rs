@@ -7,8 +7,8 @@ use simd_json::prelude::ValueIntoString as _;
 use super::fold::{Beside, Folded};
 use super::losses::LOSSES;
 use super::request::{ChatRequestBuilder, elements, member, refused, required, text_member};
-use super::tools;
 use super::user::{text_part, user};
+use super::{tool_changes, tools};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::MemberPath;
 use crate::adapt::{Fate, Rejection, signature_in_call_id};
@@ -53,15 +53,14 @@ fn system<'t, 'i>(
     folded: &Folded,
 ) -> Result<(), Rejection> {
     let path = MemberPath::top("system");
-    let is_header = |text: &str| text.starts_with(BILLING_HEADER);
-    let text = value.map(|value| joined(value, &path, is_header)).transpose()?.unwrap_or_default();
+    let text = value.map(|value| joined(value, &path, SystemPlace::Top)).transpose()?.unwrap_or_default();
     let blocks = value.and_then(elements).unwrap_or_default();
     if blocks.iter().any(|block| builder.cache_mark(*block).is_some()) {
         let mut message = builder.message(ChatRole::System, &path);
         let mut parts = Vec::with_capacity(blocks.len());
         for (position, block) in blocks.iter().enumerate() {
             let text = required(*block, "text", &path.at(position))?;
-            if !is_header(text) {
+            if !text.starts_with(BILLING_HEADER) {
                 parts.push(text_part(builder, text, Some(*block)));
             }
         }
@@ -112,7 +111,7 @@ fn one<'t, 'i>(
     let text = match value.into_string() {
         Some(text) if role == "user" => beside.around(text),
         Some(text) => text.into(),
-        None if role == "system" => joined(value, &content, |_| false)?,
+        None if role == "system" => joined(value, &content, SystemPlace::Message)?,
         None => {
             let blocks =
                 elements(value).ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
@@ -123,6 +122,10 @@ fn one<'t, 'i>(
             };
         }
     };
+    if role == "system" && text.is_empty() {
+        // It only changed the tools.
+        return Ok(());
+    }
     let role = match role {
         "assistant" => ChatRole::Assistant,
         "system" if !beside.stands_alone => ChatRole::System,
@@ -132,11 +135,20 @@ fn one<'t, 'i>(
     Ok(())
 }
 
-/// Returns a string, or the texts of blocks joined by an empty line, without those that `leaves_out` selects.
+/// The place of system text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SystemPlace {
+    /// The member `system`, which may contain Claude Code's attribution.
+    Top,
+    /// A message, which may also change the tools.
+    Message,
+}
+
+/// Returns a string, or the texts of system blocks joined by an empty line.
 pub(super) fn joined<'i>(
     value: Tree<'_, 'i>,
     path: &MemberPath<'_>,
-    leaves_out: impl Fn(&str) -> bool,
+    place: SystemPlace,
 ) -> Result<Cow<'i, str>, Rejection> {
     if let Some(text) = value.into_string() {
         return Ok(text.into());
@@ -145,12 +157,15 @@ pub(super) fn joined<'i>(
     let mut texts = Vec::with_capacity(blocks.len());
     for (position, block) in blocks.iter().enumerate() {
         let at = path.at(position);
-        if text_member(*block, "type") != Some("text") {
-            return Err(at.reject("must be a text block"));
+        match required(*block, "type", &at)? {
+            "text" => texts.push(Cow::Borrowed(required(*block, "text", &at)?)),
+            kind if place == SystemPlace::Message && tool_changes::is_change(kind) => {}
+            kind => return Err(refused(&at, &unknown_tag(kind))),
         }
-        texts.push(Cow::Borrowed(required(*block, "text", &at)?));
     }
-    texts.retain(|text| !leaves_out(text));
+    if place == SystemPlace::Top {
+        texts.retain(|text| !text.starts_with(BILLING_HEADER));
+    }
     Ok(request::joined(texts, "\n\n"))
 }
 
@@ -222,8 +237,21 @@ pub(super) fn refused_block(kind: &str, path: &MemberPath<'_>) -> Rejection {
         named == Some(kind)
     };
     let row = LOSSES.iter().find(|row| row.fate == Fate::Rejected && is_of_kind(row.field));
-    refused(path, row.map_or("a kind of block that chat does not support", |row| row.note))
+    match row {
+        Some(row) => refused(path, row.note),
+        None => refused(path, &unknown_tag(kind)),
+    }
 }
+
+/// Returns the reason for the refusal of an unknown block, in the words of Anthropic's API: clients recognise them and
+/// go on without such blocks.
+fn unknown_tag(kind: &str) -> String {
+    let shown: String = kind.chars().filter(|c| !c.is_control()).take(TAG_CHARS_MAX).collect();
+    format!("Input tag '{shown}' found using 'type' does not match any of the expected tags")
+}
+
+/// The maximum number of characters of a type in an error.
+const TAG_CHARS_MAX: usize = 64;
 
 /// Returns true for a call of Anthropic's tool search.
 fn is_of_search(call: Tree<'_, '_>) -> bool {

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::content::joined;
+use super::content::{SystemPlace, joined};
 use super::request::{member, text_member};
 use crate::adapt::Rejection;
 use crate::adapt::path::MemberPath;
@@ -36,7 +36,12 @@ impl Folded {
         folded.messages.resize_with(messages.len(), || Some(Beside::default()));
         for (position, message) in messages.iter().enumerate().filter(|(position, _)| is_system(*position)) {
             let Some(content) = member(*message, "content") else { continue };
-            let text = joined(content, &path.at(position).member("content"), |_| false)?.into_owned();
+            let content_path = path.at(position);
+            let text = joined(content, &content_path.member("content"), SystemPlace::Message)?.into_owned();
+            if text.is_empty() {
+                folded.put(position, None);
+                continue;
+            }
             let before = (0..position).rev().find(|position| !is_system(*position));
             let after = (position..messages.len()).find(|position| !is_system(*position));
             let Some(before) = before else {

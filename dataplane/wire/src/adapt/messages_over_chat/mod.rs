@@ -11,6 +11,7 @@ mod options;
 mod origin;
 mod request;
 mod stream;
+mod tool_changes;
 mod tools;
 mod user;
 

@@ -12,6 +12,7 @@ pub(super) struct OriginTrail {
     messages: usize,
     parts: usize,
     calls: usize,
+    tools: usize,
 }
 
 impl OriginTrail {
@@ -41,6 +42,13 @@ impl OriginTrail {
         self.note(place, path);
     }
 
+    /// Records that the next tool is made from the value at `path`.
+    pub(super) fn tool(&mut self, path: &MemberPath<'_>) {
+        let place = format_if(self.notes.is_some(), || format!("tools.{}", self.tools));
+        self.tools = self.tools.saturating_add(1);
+        self.note(place, path);
+    }
+
     fn place(&self) -> String {
         format_if(self.notes.is_some(), || format!("messages.{}", self.messages.saturating_sub(1)))
     }
@@ -58,11 +66,8 @@ fn format_if(wanted: bool, format: impl FnOnce() -> String) -> String {
 
 /// Returns the member of the client's request from which `param` of the chat request was made.
 pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
-    if let Some(rest) = param.strip_prefix("tools.") {
-        let (position, member) = rest.split_once('.').unwrap_or((rest, ""));
-        return Some(joined(&format!("tools.{position}"), renamed(member, TOOL_MEMBERS)));
-    }
-    if param.starts_with("messages.") {
+    let is_tool = param.starts_with("tools.");
+    if is_tool || param.starts_with("messages.") {
         let mut document = asking.body.to_vec();
         let tape = json::parse(&mut document).ok()?;
         let translated = super::request::translate(tape.as_value(), asking, OriginTrail::noting()).ok()?;
@@ -71,8 +76,12 @@ pub(super) fn origin(asking: &Asking<'_>, param: &str) -> Option<String> {
             .iter()
             .filter_map(|(place, origin)| Some((below(param, place)?, origin)))
             .min_by_key(|(rest, _)| rest.len())?;
-        let is_message = origin != "system";
-        return Some(joined(origin, if is_message { renamed(rest, MESSAGE_MEMBERS) } else { "" }));
+        let member = match &**origin {
+            "system" => "",
+            _ if is_tool => renamed(rest, TOOL_MEMBERS),
+            _ => renamed(rest, MESSAGE_MEMBERS),
+        };
+        return Some(joined(origin, member));
     }
     if param == asking.target.output_limit_field {
         return Some("max_tokens".to_owned());

@@ -482,6 +482,7 @@ fn members_of_the_chat_request_are_traced_to_the_clients_members() {
     let body = request(json!({
         "system": "s",
         "output_config": {"format": {"type": "json_schema", "schema": {}}},
+        "tools": [{"type": "tool_search_tool_regex_20251119", "name": "s"}, {"name": "f"}],
         "messages": [
             {"role": "user", "content": "x"},
             {"role": "assistant", "content": [
@@ -492,7 +493,9 @@ fn members_of_the_chat_request_are_traced_to_the_clients_members() {
                 {"type": "text", "text": "t"},
                 {"type": "tool_result", "tool_use_id": "a", "content": "r"},
                 {"type": "tool_result", "tool_use_id": "b", "content": "r"},
-                {"type": "image", "source": {"type": "url", "url": "https://x"}}]}],
+                {"type": "image", "source": {"type": "url", "url": "https://x"}}]},
+            {"role": "system", "content": [
+                {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {"name": "g"}}}]}],
     }));
     let body = body.to_string();
     let target = Traits::of("m");
@@ -514,7 +517,8 @@ fn members_of_the_chat_request_are_traced_to_the_clients_members() {
         ("messages.5.content.1.image_url.url", Some("messages.2.content.3.source")),
         ("messages.5.content.0", Some("messages.2.content.0")),
         ("messages", Some("messages")),
-        ("tools.3.function.parameters", Some("tools.3.input_schema")),
+        ("tools.0.function.parameters", Some("tools.1.input_schema")),
+        ("tools.1.function.name", Some("messages.3.content.0.tool.definition.name")),
         ("response_format", Some("output_config.format")),
         ("reasoning_effort", Some("thinking")),
         ("stop", Some("stop_sequences")),

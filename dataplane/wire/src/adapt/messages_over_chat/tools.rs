@@ -3,6 +3,7 @@
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
 use super::request::{ChatRequestBuilder, elements, member, refused, required, text_member};
+use super::tool_changes::{self, OfferedTool};
 use crate::adapt::path::MemberPath;
 use crate::adapt::{Rejection, read, schema};
 use crate::chat::request::{
@@ -15,12 +16,14 @@ pub(super) fn tools<'t, 'i>(
     builder: &mut ChatRequestBuilder<'t, 'i>,
     body: Tree<'t, 'i>,
 ) -> Result<(), Rejection> {
-    let path = MemberPath::top("tools");
-    let Some(tools) = member(body, "tools") else { return Ok(()) };
-    let tools = elements(tools).ok_or_else(|| path.reject("must be an array"))?;
+    let tools = tool_changes::offered(body)?;
     let mut offered = Vec::with_capacity(tools.len());
-    for (position, tool) in tools.iter().enumerate().filter(|(_, tool)| !is_search(**tool)) {
-        offered.push(ChatTool::Function(one(builder, *tool, &path.at(position))?));
+    for OfferedTool { tool, place } in tools.into_iter().filter(|offered| !is_search(offered.tool)) {
+        let function = place.at(|path| {
+            builder.trail.tool(path);
+            one(builder, tool, path)
+        })?;
+        offered.push(ChatTool::Function(function));
     }
     if offered.is_empty() {
         return Ok(());
@@ -33,7 +36,7 @@ pub(super) fn tools<'t, 'i>(
 }
 
 /// Returns true for Anthropic's search for deferred tools. It is dropped, because all tools are offered from the start.
-fn is_search(tool: Tree<'_, '_>) -> bool {
+pub(super) fn is_search(tool: Tree<'_, '_>) -> bool {
     text_member(tool, "type").is_some_and(|kind| kind.starts_with(SEARCH))
 }
 
