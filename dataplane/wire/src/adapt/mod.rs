@@ -23,6 +23,7 @@ mod signature_in_call_id;
 mod through_chat;
 mod tool_call_ids;
 mod tool_names;
+mod tool_output;
 
 use std::fmt::Debug;
 use std::ops::Range;

@@ -261,7 +261,7 @@ mod tests {
         Ok(serde_json::from_slice(&json.finish()).unwrap())
     }
 
-    fn object(properties: Value, required: &[&str]) -> Value {
+    fn object(properties: &Value, required: &[&str]) -> Value {
         let mut object = json!({"type": "object", "properties": properties});
         if !required.is_empty() {
             object["required"] = json!(required);
@@ -272,8 +272,8 @@ mod tests {
     #[test]
     fn branches_become_one_object() {
         let (text, number) = (json!({"type": "string"}), json!({"type": "number"}));
-        let one = object(json!({"a": text, "b": text}), &["a", "b"]);
-        let two = object(json!({"b": number, "c": text}), &["b", "c"]);
+        let one = object(&json!({"a": text, "b": text}), &["a", "b"]);
+        let two = object(&json!({"b": number, "c": text}), &["b", "c"]);
         let rows = [
             (
                 "anyOf: required members are those of all branches",
@@ -284,7 +284,7 @@ mod tests {
             (
                 "allOf: required members are those of any branch",
                 json!({"allOf": [one, two]}),
-                object(json!({"a": text, "b": {"allOf": [text, number]}, "c": text}), &["a", "b", "c"]),
+                object(&json!({"a": text, "b": {"allOf": [text, number]}, "c": text}), &["a", "b", "c"]),
             ),
             ("oneOf with a single branch", json!({"oneOf": [one]}), one.clone()),
             (
@@ -292,7 +292,7 @@ mod tests {
                 "branches that only require members",
                 json!({"type": "object", "properties": {"v": text, "from": text}, "required": ["v"],
                     "anyOf": [{"required": ["v"]}, {"required": ["from"]}]}),
-                object(json!({"v": text, "from": text}), &["v"]),
+                object(&json!({"v": text, "from": text}), &["v"]),
             ),
             (
                 // zereight/gitlab-mcp #551: a union of objects that share members, all closed
@@ -305,10 +305,10 @@ mod tests {
             (
                 "a discriminator keeps its values",
                 json!({"oneOf": [
-                    object(json!({"kind": {"const": "a"}}), &["kind"]),
-                    object(json!({"kind": {"const": "b"}}), &["kind"]),
-                    object(json!({"kind": {"const": "a"}}), &["kind"])]}),
-                object(json!({"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}}), &["kind"]),
+                    object(&json!({"kind": {"const": "a"}}), &["kind"]),
+                    object(&json!({"kind": {"const": "b"}}), &["kind"]),
+                    object(&json!({"kind": {"const": "a"}}), &["kind"])]}),
+                object(&json!({"kind": {"anyOf": [{"const": "a"}, {"const": "b"}]}}), &["kind"]),
             ),
             (
                 "branches that accept no object, and references",
@@ -321,7 +321,7 @@ mod tests {
                 "unions within unions",
                 json!({"properties": {"a": text}, "allOf": [
                     {"anyOf": [{"required": ["a"]}, {"properties": {"b": text}, "required": ["b"]}]}]}),
-                object(json!({"a": text, "b": text}), &[]),
+                object(&json!({"a": text, "b": text}), &[]),
             ),
         ];
         for (name, schema, want) in rows {

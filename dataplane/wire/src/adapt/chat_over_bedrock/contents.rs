@@ -9,6 +9,7 @@ use crate::adapt::chat_client::arguments;
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
+use crate::adapt::tool_output::text_or_marks;
 use crate::adapt::{Rejection, Traits, call_id, loss};
 use crate::chat::request::{CacheMark, ChatMessage, ChatPart, ChatRole, PartBody, RequestCall};
 use crate::json::JsonWriter;
@@ -41,13 +42,16 @@ pub(super) struct BedrockModel {
     pub(super) is_gpt: bool,
     /// The model accepts cache points; models that do not know them reject the request.
     caches: bool,
+    /// A tool result may contain images and documents; for other models they follow the result.
+    media_in_results: bool,
 }
 
 impl BedrockModel {
     pub(super) fn of(target: &Traits<'_>) -> Self {
         let named = |part: &str| target.model.contains(part);
         let is_claude = named("anthropic") || named("claude");
-        Self { is_claude, is_gpt: named("gpt-oss"), caches: is_claude || named("nova") }
+        let is_known = is_claude || named("nova");
+        Self { is_claude, is_gpt: named("gpt-oss"), caches: is_known, media_in_results: is_known }
     }
 
     pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_, '_>>, json: &mut JsonWriter) {
@@ -229,12 +233,17 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
         let left_out = self.left_out.iter().any(|left_out| *left_out == known);
         if !self.has_tools || left_out {
             let name = self.names.get(id).copied().or(message.name).unwrap_or("the call");
-            self.text("user", &format!("Result of {name}: {}", message.text(path)?));
-            return Ok(());
+            self.text("user", &format!("Result of {name}: {}", text_or_marks(message.content.as_ref())));
+            return self.media_after(message, path);
         }
         self.begin("user");
         let json = self.messages.object().name("toolResult").object();
         json.name("toolUseId").text(&known).name("content").list();
+        if has_media(message) && !self.family.media_in_results {
+            json.object().name("text").text(&text_or_marks(message.content.as_ref())).end_object();
+            json.end_list().end_object().end_object();
+            return self.media_after(message, path);
+        }
         message.each_part(path, |part, path| {
             match (part.text(), &part.body) {
                 (Some(text), _) if text.trim().is_empty() => {}
@@ -251,6 +260,14 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
         Ok(())
     }
 
+    /// Writes the media of a tool result after it.
+    fn media_after(&mut self, message: &ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        message.each_part(path, |part, path| match part.text() {
+            Some(_) => Ok(()),
+            None => self.part("user", part, path),
+        })
+    }
+
     /// Makes `role` the role of the open message, starting a new message if necessary.
     fn begin(&mut self, role: &'static str) {
         if self.role != Some(role) {
@@ -260,6 +277,11 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
             self.messages.object().name("role").text(role).name("content").list();
         }
     }
+}
+
+/// True if a part of the message is not text.
+fn has_media(message: &ChatMessage<'_, '_>) -> bool {
+    message.content.iter().flat_map(|content| &content.parts).any(|part| part.text().is_none())
 }
 
 /// The prefix of ids that replace those the target would reject.

@@ -7,8 +7,9 @@ use crate::adapt::chat_client::{arguments, media};
 use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
+use crate::adapt::tool_output::text_or_marks;
 use crate::adapt::{Rejection, Traits};
-use crate::chat::request::{ChatMessage, ChatRole};
+use crate::chat::request::{ChatMessage, ChatRole, PartBody};
 use crate::json::{self, JsonWriter};
 
 /// Translates a conversation message by message.
@@ -72,15 +73,15 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
                     let why = "does not match any preceding call, whose name the target requires.";
                     return Err(path.member("tool_call_id").reject(why));
                 };
-                self.result((Some(id), id), name, &message.text(path)?);
-                Ok(())
+                self.result((Some(id), id), name, &text_or_marks(message.content.as_ref()));
+                self.media(message, path)
             }
             ChatRole::Function => {
                 let name = message.name.ok_or_else(|| path.member("name").reject("is missing."))?;
                 // The target identifies such a call by its name alone.
                 self.functions.answered(Some(name), path)?;
-                self.result((None, name), name, &message.text(path)?);
-                Ok(())
+                self.result((None, name), name, &text_or_marks(message.content.as_ref()));
+                self.media(message, path)
             }
             ChatRole::Unknown(_) => Err(path.member("role").reject("must be a role of chat messages.")),
         }
@@ -115,15 +116,26 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
             match part.text() {
                 Some("") => {}
                 Some(text) => drop(self.part("user").name("text").text(text).end_object()),
-                None => {
-                    let media = media(&part.body, path, LOSSES)?;
-                    let json = self.part("user").name("inlineData").object();
-                    json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
-                    json.end_object().end_object();
-                }
+                None => self.inline(&part.body, path)?,
             }
             Ok(())
         })
+    }
+
+    /// Writes the media of a tool result, which follow it.
+    fn media(&mut self, message: &ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        message.each_part(path, |part, path| match part.text() {
+            Some(_) => Ok(()),
+            None => self.inline(&part.body, path),
+        })
+    }
+
+    fn inline(&mut self, part: &PartBody<'_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+        let media = media(part, path, LOSSES)?;
+        let json = self.part("user").name("inlineData").object();
+        json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
+        json.end_object().end_object();
+        Ok(())
     }
 
     fn assistant(
@@ -193,8 +205,9 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
             json.name("id").text(id);
         }
         json.name("name").text(&name).name("response");
-        if json::parse(&mut text.as_bytes().to_vec()).is_ok() {
-            json.raw(text.trim_matches([' ', '\t', '\n', '\r']).as_bytes());
+        let mended = json::without_surrogates(text);
+        if json::parse(&mut mended.as_bytes().to_vec()).is_ok() {
+            json.raw(mended.trim_matches([' ', '\t', '\n', '\r']).as_bytes());
         } else {
             json.object().name("result").text(text).end_object();
         }

@@ -18,7 +18,10 @@ pub(super) static LOSSES: &[Loss] = &[
     mapped("messages.*.role=developer", "as `system`"),
     mapped("messages.*.role=user", "a content of the role `user`"),
     mapped("messages.*.role=assistant", "a content of the role `model`; an empty one is omitted"),
-    mapped("messages.*.role=tool", "a `functionResponse`; JSON objects stay, other text becomes `result`"),
+    mapped(
+        "messages.*.role=tool",
+        "a `functionResponse`; JSON objects stay, other text becomes `result`; images, files and audio follow it",
+    ),
     mapped("messages.*.role=function", "as `tool`, without an ID"),
     mapped(
         "messages.*.tool_call_id",

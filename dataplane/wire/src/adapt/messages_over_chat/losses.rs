@@ -25,6 +25,10 @@ pub(super) static LOSSES: &[Loss] = &[
     row("messages.*.content", Mapped, "a string stays a string"),
     row("messages.*.role=system", Mapped, "a system message at its position; for local model servers, whose \
          templates accept it only at the beginning, part of the adjacent user message"),
+    row("messages.*.content.*[tool_addition]", Mapped, "the tool that it names or defines is part of `tools`; only \
+         the state after the last message counts"),
+    row("messages.*.content.*[tool_removal]", Mapped, "the tool that it names is not part of `tools`"),
+    row("messages.*.content.*[tool_addition].tool[mcp_*]", Rejected, "a tool of an MCP server, which Anthropic calls"),
     row("messages.*.content.*[text]", Mapped, "a text part; a single one is a string; those of an assistant \
          are joined"),
     row("messages.*.content.*[image]", Mapped, "an `image_url` part, bytes as a data URL"),
@@ -45,9 +49,12 @@ pub(super) static LOSSES: &[Loss] = &[
     row("messages.*.content.*[text].citations", Hint, "dropped"),
     row("messages.*.content.*[tool_result]", Mapped, "a `tool` message before the rest of its turn; text blocks are joined by a line end"),
     row("messages.*.content.*[tool_result].content.*[image]", Mapped, "`[image]` in the result, and an \
-         `image_url` part in the following user message, if the model accepts images; otherwise rejected"),
-    row("messages.*.content.*[tool_result].content.*[document]", Rejected, "the result of a tool can only be text"),
-    row("messages.*.content.*[tool_result].content.*[search_result]", Rejected, "the result of a tool can only be text"),
+         `image_url` part in the following user message, if the model accepts images; otherwise rejected; in \
+         the result itself at targets whose results may contain images"),
+    row("messages.*.content.*[tool_result].content.*[document]", Mapped, "as `document`; bytes are `[file]` in the \
+         result and follow it as images do"),
+    row("messages.*.content.*[tool_result].content.*[search_result]", Rejected, "the result of a tool can only be \
+         text, images and documents"),
     row("messages.*.content.*[tool_result].content.*[tool_reference]", Mapped, "the tool's name: all tools \
          are available from the start"),
     row("messages.*.content.*[tool_result].is_error", Hint, "dropped: the text of the result describes the \

@@ -1,9 +1,7 @@
 //! Translates user messages and tool results.
 //!
 //! Tool results come first in a Messages turn and are separate messages in chat. All other blocks follow as one user
-//! message, which also contains the images of the results, because tool messages cannot.
-
-use std::borrow::Cow;
+//! message, which also contains the images and documents of the results if tool messages of the target cannot.
 
 use simd_json::prelude::{ValueAsScalar as _, ValueIntoString as _};
 
@@ -12,14 +10,10 @@ use super::fold::Beside;
 use super::request::{ChatRequestBuilder, elements, member, refused, required, text_member};
 use crate::adapt::call_id::fitting;
 use crate::adapt::path::MemberPath;
+use crate::adapt::tool_output::tool_output;
 use crate::adapt::{Rejection, signature_in_call_id};
-use crate::chat::request::{
-    self, ChatContent, ChatFile, ChatMessage, ChatPart, ChatRole, MediaUrl, PartBody,
-};
+use crate::chat::request::{ChatContent, ChatFile, ChatMessage, ChatPart, ChatRole, MediaUrl, PartBody};
 use crate::json::Tree;
-
-/// The placeholder in a result for an image that follows it.
-const IMAGE: &str = "[image]";
 
 /// Adds the messages that the blocks of a user message become.
 pub(super) fn user<'t, 'i>(
@@ -29,12 +23,12 @@ pub(super) fn user<'t, 'i>(
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
-    // Blocks with their index in the message; images of results also with their index in the result.
+    // Blocks with their index in the message; media of results also with their index in the result.
     let (mut lifted, mut rest) = (Vec::new(), Vec::new());
     for (position, block) in blocks.iter().enumerate() {
         if text_member(*block, "type") == Some("tool_result") {
-            let images = tool_result(builder, *block, &content.at(position))?;
-            lifted.extend(images.into_iter().map(|(inner, image)| (position, inner, image)));
+            let media = tool_result(builder, *block, &content.at(position))?;
+            lifted.extend(media.into_iter().map(|(inner, part)| (position, inner, part)));
         } else {
             rest.push((position, *block));
         }
@@ -52,10 +46,10 @@ pub(super) fn user<'t, 'i>(
         return Ok(());
     }
     let mut parts = Vec::with_capacity(rest.len());
-    for (position, inner, block) in lifted {
+    for (position, inner, part) in lifted {
         let (result, value) = (content.at(position), "content");
-        let inside = result.member(value);
-        parts.push(builder.part(block, &inside.at(inner))?);
+        builder.trail.part(&result.member(value).at(inner));
+        parts.push(part);
     }
     for text in &beside.before {
         parts.push(builder.folded(text, path));
@@ -71,57 +65,61 @@ pub(super) fn user<'t, 'i>(
     Ok(())
 }
 
-/// Adds the message of a tool result. Returns its images, with their indices, for the user message that follows.
+/// The media of a tool result that follow in a user message, with their indices in the result.
+type LiftedMedia<'t, 'i> = Vec<(usize, ChatPart<'t, 'i>)>;
+
+/// Adds the message of a tool result. Returns its media for the user message that follows.
 fn tool_result<'t, 'i>(
     builder: &mut ChatRequestBuilder<'t, 'i>,
     block: Tree<'t, 'i>,
     path: &MemberPath<'_>,
-) -> Result<Vec<(usize, Tree<'t, 'i>)>, Rejection> {
-    let mut images = Vec::new();
+) -> Result<LiftedMedia<'t, 'i>, Rejection> {
     let id = signature_in_call_id::split(required(block, "tool_use_id", path)?).0;
     let id = fitting(builder.target.tool_ids, id, "call_");
     let message = builder.message(ChatRole::Tool(id), path);
     let content = path.member("content");
-    let text = match member(block, "content") {
-        None => Cow::Borrowed(""),
+    let (content, lifted) = match member(block, "content") {
+        None => (ChatContent::text(""), Vec::new()),
         Some(value) => match value.into_string() {
-            Some(text) => text.into(),
+            Some(text) => (ChatContent::text(text), Vec::new()),
             None => {
                 let parts = elements(value)
                     .ok_or_else(|| content.reject("must be a string or an array of blocks"))?;
-                result_text(builder, &parts, &content, &mut images)?
+                result_content(builder, &parts, &content)?
             }
         },
     };
-    let message =
-        ChatMessage { content: Some(ChatContent::text(text)), cache: builder.cache_mark(block), ..message };
+    let message = ChatMessage { content: Some(content), cache: builder.cache_mark(block), ..message };
     builder.request.messages.push(message);
-    Ok(images)
+    Ok(lifted)
 }
 
-/// Returns the text of the blocks of a result, which are at `path`, and adds its images with their indices to `images`.
-fn result_text<'t, 'i>(
+/// Returns the content of a tool message for the blocks of a result, which are at `path`, and the media that follow it.
+fn result_content<'t, 'i>(
     builder: &mut ChatRequestBuilder<'t, 'i>,
     blocks: &[Tree<'t, 'i>],
     path: &MemberPath<'_>,
-    images: &mut Vec<(usize, Tree<'t, 'i>)>,
-) -> Result<Cow<'i, str>, Rejection> {
-    let mut texts: Vec<Cow<'_, str>> = Vec::with_capacity(blocks.len());
+) -> Result<(ChatContent<'t, 'i>, LiftedMedia<'t, 'i>), Rejection> {
+    let (mut parts, mut positions) = (Vec::with_capacity(blocks.len()), Vec::new());
     for (position, block) in blocks.iter().enumerate() {
         let at = path.at(position);
-        match text_member(*block, "type") {
-            Some("text") => texts.push(required(*block, "text", &at)?.into()),
-            Some("tool_reference") => {
-                texts.push(builder.names.fit(required(*block, "tool_name", &at)?));
-            }
-            Some("image") if builder.target.images => {
-                images.push((position, *block));
-                texts.push(IMAGE.into());
-            }
-            _ => return Err(refused(&at, "the result of a tool can only be text")),
+        let part = match text_member(*block, "type") {
+            Some("text") => PartBody::Text(required(*block, "text", &at)?.into()),
+            Some("tool_reference") => PartBody::Text(builder.names.fit(required(*block, "tool_name", &at)?)),
+            Some("image") if builder.target.images => image(builder, *block, &at)?.body,
+            Some("document") => document(builder, *block, &at)?.body,
+            _ => return Err(refused(&at, "the result of a tool can only be text, images and documents")),
+        };
+        if !matches!(part, PartBody::Text(_)) {
+            positions.push(position);
         }
+        parts.push(part);
     }
-    Ok(request::joined(texts, "\n"))
+    let (content, media) = tool_output(parts, builder.target);
+    if !content.is_text {
+        blocks.iter().enumerate().for_each(|(position, _)| builder.trail.part(&path.at(position)));
+    }
+    Ok((content, positions.into_iter().zip(media.into_iter().map(ChatPart::from)).collect()))
 }
 
 /// Returns the part of a block of a user message that is not a tool result.

@@ -54,9 +54,18 @@ pub(super) static LOSSES: &[Loss] = &[
         "belongs to tools that require a target with a native Responses API.",
     ),
     mapped("input.*[function_call_output]", "a `tool` message; several texts are joined by line ends"),
+    mapped(
+        "input.*[function_call_output].output.*[input_image]",
+        "`[image]` in the `tool` message, and an `image_url` part in the user message that follows, if the model \
+         accepts images; in the result itself at targets whose results may contain images",
+    ),
+    mapped(
+        "input.*[function_call_output].output.*[input_file]",
+        "as `input_image`, as `[file]`, if the target accepts files; otherwise rejected",
+    ),
     rejected(
         "input.*[function_call_output].output.*.type",
-        "is a kind of tool output that this target does not support. Send `input_text`.",
+        "is a kind of tool output that this target does not support. Send `input_text` or `input_image`.",
     ),
     mapped(
         "input.*[custom_tool_call]",

@@ -7,10 +7,11 @@ use crate::adapt::call_id::fitting;
 use crate::adapt::read::{self, Object, as_text, member, member_text};
 use crate::adapt::signature_in_call_id;
 use crate::adapt::tool_names::ToolNames;
+use crate::adapt::tool_output::tool_output;
 use crate::adapt::{Rejection, Traits};
 use crate::chat::request::{
-    CallInput, ChatContent, ChatFile, ChatMessage, ChatRole, MediaUrl, PartBody, RequestCall, ToolKind,
-    append, joined,
+    CallInput, ChatContent, ChatFile, ChatMessage, ChatPart, ChatRole, MediaUrl, PartBody, RequestCall,
+    ToolKind, append, joined,
 };
 use crate::json::Tree;
 
@@ -22,6 +23,8 @@ pub(super) struct Messages<'a, 't, 'i> {
     pub(super) messages: Vec<ChatMessage<'t, 'i>>,
     /// The open assistant message, which further items may extend.
     turn: Option<AssistantTurn<'i>>,
+    /// Media of tool outputs that wait for the user message that follows the outputs.
+    lifted: Vec<(usize, PartBody<'i>)>,
     /// The item from which each message was made; `None` for the instructions.
     sources: Vec<Option<usize>>,
 }
@@ -70,6 +73,7 @@ pub(super) fn translate<'t, 'i>(
         None => return Err(Rejection::malformed("input", "is missing.")),
     }
     messages.end_turn();
+    messages.add_lifted();
     Ok(())
 }
 
@@ -82,11 +86,15 @@ pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) 
     let Some(item) = *messages.sources.get(index.parse::<usize>().ok()?)? else {
         return Some("instructions".to_owned());
     };
+    let items = member(request, "input").and_then(|input| input.as_array());
+    let source = items.and_then(|items| items.iter().nth(item)).and_then(|source| source.as_object());
+    let content =
+        if source.is_some_and(|source| member(&source, "output").is_some()) { "output" } else { "content" };
     let item =
         if member_text(request, "input").is_some() { "input".to_owned() } else { format!("input.{item}") };
     let part = rest.strip_prefix("content.").filter(|part| part.starts_with(|c: char| c.is_ascii_digit()));
     Some(match part {
-        Some(part) => format!("{item}.content.{}", part.split('.').next().unwrap_or_default()),
+        Some(part) => format!("{item}.{content}.{}", part.split('.').next().unwrap_or_default()),
         None => item,
     })
 }
@@ -94,7 +102,7 @@ pub(super) fn origin(request: &Object<'_, '_>, target: &Traits<'_>, rest: &str) 
 impl<'a, 't, 'i> Messages<'a, 't, 'i> {
     /// Creates a collection without messages.
     pub(super) fn new(target: &'a Traits<'a>, names: &'a mut ToolNames) -> Self {
-        Self { target, names, messages: Vec::new(), turn: None, sources: Vec::new() }
+        Self { target, names, messages: Vec::new(), turn: None, lifted: Vec::new(), sources: Vec::new() }
     }
 
     fn system(&self) -> ChatRole<'i> {
@@ -148,12 +156,21 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         };
         let content = needed(item, "content", position)?;
         self.end_turn();
-        if let Some(text) = as_text(content) {
+        if role != ChatRole::User {
+            self.add_lifted();
+        }
+        if let Some(text) = as_text(content).filter(|_| self.lifted.is_empty()) {
             self.add(Some(position), role, ChatContent::text(text));
             return Ok(());
         }
+        if let Some(text) = as_text(content) {
+            let mut parts = self.take_lifted();
+            parts.push(PartBody::Text(text.into()).into());
+            self.add(Some(position), role, ChatContent { parts, is_text: false });
+            return Ok(());
+        }
         let list = read::array(content, || format!("input.{position}.content"))?;
-        let (mut texts, mut parts) = (Vec::new(), Vec::with_capacity(list.len()));
+        let (mut texts, mut parts) = (Vec::new(), self.take_lifted());
         for (index, part) in list.iter().enumerate() {
             let path = || format!("input.{position}.content.{index}");
             let body = part_of(&read::object(part, path)?, &role, self.target, path)?;
@@ -191,6 +208,7 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         if self.turn.as_ref().is_some_and(|turn| turn.calls.is_empty()) {
             self.end_turn();
         }
+        self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
         match (&mut turn.text, text) {
@@ -206,6 +224,7 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         let text = |name: &str| read::needed_text(item, name, || format!("input.{position}"));
         let input = if kind == ToolKind::Custom { "input" } else { "arguments" };
         let call = InputCall { id: text("call_id")?, name: text("name")?, kind, input: text(input)? };
+        self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
         turn.calls.push(call);
@@ -217,12 +236,43 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         let output = needed(item, "output", position)?;
         self.end_turn();
         let id = fitting(self.target.tool_ids, signature_in_call_id::split(id).0, "call_");
-        let text = match as_text(output) {
-            Some(text) => text.into(),
-            None => output_text(position, output)?,
+        let content = match as_text(output) {
+            Some(text) => ChatContent::text(text),
+            None => self.output_content(position, output)?,
         };
-        self.add(Some(position), ChatRole::Tool(id), ChatContent::text(text));
+        self.add(Some(position), ChatRole::Tool(id), content);
         Ok(())
+    }
+
+    /// Returns the content of a call's output. A tool message of a chat target holds text alone: its texts are joined by
+    /// line ends, and its media follow the outputs.
+    fn output_content(
+        &mut self,
+        position: usize,
+        output: Tree<'t, 'i>,
+    ) -> Result<ChatContent<'t, 'i>, Rejection> {
+        let list = read::array(output, || format!("input.{position}.output"))?;
+        let mut parts = Vec::with_capacity(list.len());
+        for (index, part) in list.iter().enumerate() {
+            let path = || format!("input.{position}.output.{index}");
+            parts.push(output_part(&read::object(part, path)?, self.target, path)?);
+        }
+        let (content, media) = tool_output(parts, self.target);
+        self.lifted.extend(media.into_iter().map(|media| (position, media)));
+        Ok(content)
+    }
+
+    /// Adds the media of tool outputs as a user message.
+    fn add_lifted(&mut self) {
+        let item = self.lifted.first().map(|(item, _)| *item);
+        let parts = self.take_lifted();
+        if !parts.is_empty() {
+            self.add(item, ChatRole::User, ChatContent { parts, is_text: false });
+        }
+    }
+
+    fn take_lifted(&mut self) -> Vec<ChatPart<'t, 'i>> {
+        self.lifted.drain(..).map(|(_, media)| media.into()).collect()
     }
 
     /// Adds the open assistant message, if there is one.
@@ -261,19 +311,18 @@ impl<'i> InputCall<'i> {
     }
 }
 
-/// Returns the texts of a call's output, joined by line ends.
-fn output_text<'i>(position: usize, output: Tree<'_, 'i>) -> Result<Cow<'i, str>, Rejection> {
-    let parts = read::array(output, || format!("input.{position}.output"))?;
-    let mut texts = Vec::with_capacity(parts.len());
-    for (index, part) in parts.iter().enumerate() {
-        let path = || format!("input.{position}.output.{index}");
-        let part = read::object(part, path)?;
-        match read::needed_text(&part, "type", path)? {
-            "input_text" => texts.push(Cow::Borrowed(read::needed_text(&part, "text", path)?)),
-            _ => return Err(refuse("input.*[function_call_output].output.*.type", path())),
-        }
+/// Returns a part of a call's output.
+fn output_part<'i>(
+    part: &Object<'_, 'i>,
+    target: &Traits<'_>,
+    path: impl Fn() -> String,
+) -> Result<PartBody<'i>, Rejection> {
+    match read::needed_text(part, "type", &path)? {
+        "input_text" => Ok(PartBody::Text(read::needed_text(part, "text", path)?.into())),
+        "input_image" if target.images => image(part, path),
+        "input_file" if target.files => file(part, target, path),
+        _ => Err(refuse("input.*[function_call_output].output.*.type", path())),
     }
-    Ok(joined(texts, "\n"))
 }
 
 fn needed<'t, 'i>(item: &Object<'t, 'i>, name: &str, position: usize) -> Result<Tree<'t, 'i>, Rejection> {
