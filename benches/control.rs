@@ -119,6 +119,7 @@ fn event(n: u64, started_at_ms: u64, group: u64) -> UsageEvent {
         cost_nano_usd: None,
         quota_nano_usd: None,
         price: None,
+        unpriced: shared::usage::Unpriced::NOTHING,
         head_us: Some(40_000),
         first_content_us: Some(300_000),
         details: Details::default(),

@@ -290,9 +290,9 @@ async fn a_response_that_fails_after_content_is_billed_as_it_reports() {
     }
 }
 
-/// Usage that has no cost without a price for cached input: 6 input tokens, 4 cached, 5 output.
-fn cached_usage() -> Value {
-    json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"cached_tokens": 4}})
+/// Usage that has no cost without a price for audio: 6 input tokens, 4 of audio, 5 output.
+fn heard_usage() -> Value {
+    json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15, "prompt_tokens_details": {"audio_tokens": 4}})
 }
 
 fn error_with(members: &Value) -> Answer {
@@ -314,10 +314,10 @@ async fn an_unknown_cost_counts_as_reserved_for_each_attempt_with_usage() {
     for enforcement in ["hard", "warn"] {
         let (gateway, [first, second]) = line("type: compatible\nprotocols: [chat]", 1).await;
         let mut served: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
-        served["usage"] = cached_usage();
+        served["usage"] = heard_usage();
         first
             .then(Answer::json(200, served.to_string()))
-            .then(error_with(&json!({"usage": cached_usage()})))
+            .then(error_with(&json!({"usage": heard_usage()})))
             .then(error_with(&json!({})));
         second.always(Answer::completion("ok"));
         let admin = Admin(gateway.client());
@@ -340,7 +340,7 @@ async fn an_unknown_cost_counts_as_reserved_for_each_attempt_with_usage() {
         let gateway = gateway.restart().await;
         assert_eq!(used(&gateway, &quota).await, 2 * reserved + 276, "{enforcement}, after a restart");
         for changed in [2, 0] {
-            let prices = json!({"input": 3, "cached_input": 0.5, "output": 15});
+            let prices = json!({"input": 3, "audio_input": 0.5, "output": 15});
             assert_eq!(reprice(&gateway, prices).await, changed);
             assert_eq!(used(&gateway, &quota).await, 2 * 95 + 276, "{enforcement}, repriced");
         }

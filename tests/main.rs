@@ -98,6 +98,7 @@ mod tool_calls;
 mod traces;
 mod traps;
 mod trials;
+mod unpriced;
 mod upgrade;
 mod usage;
 mod usage_db;

@@ -65,14 +65,16 @@ pub(super) fn bill(used: &Used, source: Source, prices: &Value) -> Bill {
     if source == Source::Nothing || (nothing_counted && source == Source::Reported) {
         return Bill { cost: Some(0), known: 0 };
     }
-    let by_prices = by_prices(used, source, prices);
-    match (by_prices.cost, used.vendor_cost) {
+    let exact = by_prices(used, source, prices, false);
+    match (exact.cost, used.vendor_cost) {
+        (Some(_), _) => exact,
         (None, Some(cost)) => Bill { cost: Some(cost), known: cost },
-        _ => by_prices,
+        // An operator's prices: cached input without a price costs as much as input.
+        (None, None) => by_prices(used, source, prices, true),
     }
 }
 
-fn by_prices(used: &Used, source: Source, prices: &Value) -> Bill {
+fn by_prices(used: &Used, source: Source, prices: &Value, cached_as_input: bool) -> Bill {
     let of = |name: &str| u128::from(used.counts.get(name).copied().unwrap_or(0));
     let (schedule, times, tier_is_known) = match used.tier {
         None => (prices, MILLION, true),
@@ -102,7 +104,12 @@ fn by_prices(used: &Used, source: Source, prices: &Value) -> Bill {
     let mut tokens = 0_u128;
     for (name, price) in TOKENS.into_iter().filter(|(name, _)| of(name) > 0) {
         let own = decimal(&rates[price], 15);
-        let own = own.or_else(|| (name == "reasoning").then(|| decimal(&rates["output"], 15)).flatten());
+        let instead = match name {
+            "reasoning" => Some("output"),
+            "cache_read" if cached_as_input => Some("input"),
+            _ => None,
+        };
+        let own = own.or_else(|| decimal(&rates[instead?], 15));
         match own {
             Some(price) => tokens += of(name) * exactly(price, MILLION),
             // Where sound and pictures are billed by the unit, estimated tokens are not billed in addition.

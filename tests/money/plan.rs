@@ -35,7 +35,7 @@ const fn provider(id: &'static str, kind: &'static str, speaks: Speaks, attempts
 
 pub(super) const ALPHA: Provider = provider("alpha", "compatible", Speaks::Chat, 2);
 pub(super) const BETA: Provider = provider("beta", "openai", Speaks::Chat, 1);
-/// Its cached input has no price.
+/// Its prices lack that of cached input, which costs as much as input.
 pub(super) const HAZY: Provider = provider("hazy", "local_server", Speaks::Chat, 3);
 const AZURE: Provider = provider("azure", "azure_openai", Speaks::Chat, 1);
 const GAMMA: Provider = provider("gamma", "anthropic", Speaks::Messages, 2);

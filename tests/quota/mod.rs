@@ -388,7 +388,7 @@ async fn the_reservation_of_an_unknown_cost_stays_used_across_a_restart() {
     let upstream = Upstream::start().await;
     let mut answer: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
     answer["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
-        "prompt_tokens_details": {"cached_tokens": 4}});
+        "prompt_tokens_details": {"audio_tokens": 4}});
     upstream.always(Answer::json(200, answer.to_string()));
     let prices = "models:\n  - id: m\n    prices: { input: 1.0, output: 2.0 }";
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), prices);
@@ -396,7 +396,7 @@ async fn the_reservation_of_an_unknown_cost_stays_used_across_a_restart() {
     let quota = rig.limit("cost_micro_usd", "month", 1_000_000).await;
     let answer = rig.client().chat(chat::request("up/m")).await;
     let record = rig.gateway.record_of(answer.header("x-request-id").unwrap()).await;
-    assert_eq!((answer.status, &record["cost_micro_usd"]), (200, &Value::Null), "cached input has no price");
+    assert_eq!((answer.status, &record["cost_micro_usd"]), (200, &Value::Null), "audio has no price");
     let (used, remaining) = rig.settled(&quota).await;
     assert!(used > 0 && used + remaining == 1_000_000, "{used} {remaining}");
     let rig = rig.restart().await;

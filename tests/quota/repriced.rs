@@ -68,17 +68,17 @@ async fn a_repricing_corrects_the_cost_limits_of_a_key_family_once() {
 async fn a_cost_that_becomes_known_replaces_its_reservation() {
     let mut answer: Value = serde_json::from_str(&chat::completion("ok")).unwrap();
     answer["usage"] = json!({"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15,
-        "prompt_tokens_details": {"cached_tokens": 4}});
+        "prompt_tokens_details": {"audio_tokens": 4}});
     for is_apart in [false, true] {
         let rig = rig(PRICES, Answer::json(200, answer.to_string()), is_apart).await;
         let quota = rig.limit("cost_micro_usd", "month", LIMIT).await;
         assert_eq!(rig.client().chat(chat::request("m")).await.status, 200);
         let record = rig.gateway.records(1).await.remove(0);
-        assert!(record["cost_micro_usd"].is_null(), "cached input has no price: {record}");
+        assert!(record["cost_micro_usd"].is_null(), "audio has no price: {record}");
         let (held, _) = rig.settled(&quota).await;
         assert!(held > 1_000, "{held} were reserved");
         for changed in [1, 0] {
-            let prices = json!({"input": 3, "cached_input": 0.5, "output": 15});
+            let prices = json!({"input": 3, "audio_input": 0.5, "output": 15});
             assert_eq!(rig.reprice(prices).await, changed);
             assert_eq!(rig.settled(&quota).await.0, 6 * 3 + 2 + 5 * 15, "apart: {is_apart}");
         }

@@ -1425,6 +1425,8 @@ export type Model = {
   tested: ModelEvidence | null;
   /** True if it can call tools. */
   tools: boolean | null;
+  /** The members of `prices` without which requests in its protocols may have no cost; empty without `prices`. */
+  unpriced: string[];
   /** True if it accepts images. */
   vision: boolean | null;
 };
@@ -2520,6 +2522,8 @@ export type RequestRecord = {
   trace?: Step[];
   /** Other billed units by class. */
   units: Record<string, number>;
+  /** The members of the model's `prices` that are missing for the cost, such as `audio_input`, `tiers.flex` or `above`; absent if the cost is known or the model has no prices, and in records of earlier releases. */
+  unpriced?: string[];
   /** The upstream's ID of the request; null if it sent none. */
   upstream_id: string | null;
   /** The cost that the vendor reported; null if it reported none. */

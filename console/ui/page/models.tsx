@@ -202,6 +202,7 @@ function Shown({ of }: { of: Model }) {
           ["Protocols", of.protocols?.join(", ")],
           ["Lacks", of.lacks.join(", ") || null],
           ["Prices", prices.length ? prices.map(([name, amount]) => `${name.replace(/_/g, " ")} ${price(amount)}`).join(", ") : "unknown"],
+          ["Without a price", of.unpriced.join(", ") || null],
           ["Facts from", of.sources.join(", ")],
           ["Corrections", history?.length ? history.map(correctionWords).join("; ") : "none"],
         ]}

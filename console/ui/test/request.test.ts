@@ -19,6 +19,8 @@ test("each class of tokens has the price and the cost that the record's label na
     ["Output", 15, 4500],
     ["Reasoning", 15, 1500],
   ]);
+  const asInput = record({ cost_micro_usd: 3000 * 2.5 + 400 * 15, price: "config in 2.5 out 15" });
+  expect(classesOf(asInput).map(({ price }) => price)).toEqual([2.5, 2.5, 15, 15]);
   for (const [other, label] of [
     [cost * 2, "list 2026-11-22 in 2.5 cached 0.25 out 15 more 6acc60c3"],
     [cost, "list 2026-11-22 in 2.5 out 15"],

@@ -211,6 +211,7 @@ fn record(event: &UsageEvent) -> Record<'_> {
         tokens: event.tokens,
         units: event.units,
         cost_nano_usd: event.cost_nano_usd.map(bounded_cost),
+        unpriced: event.unpriced.bits(),
         quota_nano_usd: event.quota_nano_usd.map(bounded_cost),
         vendor_cost_nano_usd: event.vendor_cost_nano_usd.map(bounded_cost),
         upstream_id: event.upstream_id.as_deref().unwrap_or(""),

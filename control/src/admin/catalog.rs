@@ -85,6 +85,8 @@ struct KnownInstances<'a> {
 struct Served {
     /// The operations that the model serves.
     operations: Vec<Operation>,
+    /// The dialects that it speaks natively.
+    spoken: Vec<Dialect>,
     /// The evidence about the model; `None` if it was never tested.
     tested: Option<ModelEvidence>,
 }
@@ -98,7 +100,7 @@ impl<'a> KnownInstances<'a> {
         let providers = &self.snapshot.providers;
         let place = providers.binary_search_by(|instance| instance.id.cmp(&known.provider)).ok();
         let Some(instance) = place.and_then(|place| providers.get(place)) else {
-            return Served { operations: Vec::new(), tested: None };
+            return Served { operations: Vec::new(), spoken: Vec::new(), tested: None };
         };
         let target = Target { provider: Arc::clone(instance), model: Arc::clone(&known.model) };
         let serves =
@@ -109,6 +111,7 @@ impl<'a> KnownInstances<'a> {
             .or_insert_with(|| self.app.catalog.proven(instance, &self.snapshot.key_hasher));
         Served {
             operations: Operation::GRANTABLE.into_iter().filter(serves).collect(),
+            spoken: instance.dialects.iter().copied().filter(|dialect| target.speaks(*dialect)).collect(),
             tested: entry.as_ref().and_then(|entry| entry.tested(known.model.id.as_str())),
         }
     }
@@ -231,6 +234,8 @@ struct CatalogRow {
     #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
     prices_from: Option<PricesFrom>,
+    /// The members of `prices` without which requests in its protocols may have no cost; empty without `prices`.
+    unpriced: Vec<String>,
     /// The time of its creation as the upstream states it, in seconds since the Unix epoch.
     created: Option<u64>,
     owned_by: Option<String>,
@@ -247,6 +252,7 @@ struct CatalogRow {
 impl CatalogRow {
     fn of(known: &KnownModel, served: Served) -> Self {
         let model = &known.model;
+        let gaps = |prices: &Prices| prices.gaps(&served.spoken, known.audio == Some(true)).members(None);
         Self {
             id: format!("{}/{}", known.provider, model.id),
             provider: known.provider.to_string(),
@@ -262,6 +268,7 @@ impl CatalogRow {
             max_output_tokens: model.output_tokens_max,
             prices: model.prices.clone(),
             prices_from: known.prices_from.clone(),
+            unpriced: model.prices.as_ref().map(gaps).unwrap_or_default(),
             created: known.created,
             owned_by: known.owned_by.clone(),
             sources: known.sources.clone(),

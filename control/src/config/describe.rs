@@ -28,7 +28,7 @@ pub(super) fn model(raw: &raw::Model) -> Model {
 }
 
 fn described(raw: &raw::DescribedModel) -> Model {
-    let prices = raw.prices.as_ref().map(|written| written.0.clone());
+    let prices = raw.prices.as_ref().map(|written| written.0.clone().by_operator());
     Model {
         display_name: raw.display_name.clone(),
         vision: raw.vision,

@@ -67,6 +67,7 @@ impl ProviderReader<'_> {
         let origin = base_url.as_deref().and_then(|url| self.origin(kind, url, &place, listed));
         let kept_key = self.kept_key(kind, entry, auth);
         let dialects = self.dialects(kind, entry, origin.as_ref());
+        self.warn_of_unpriced(kind, &dialects, &models);
         if auth != ConnectionAuth::Oauth {
             self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         }
@@ -200,6 +201,29 @@ impl ProviderReader<'_> {
             }
         }
         models
+    }
+
+    /// Warns of models whose prices lack a class of tokens that their protocols report.
+    fn warn_of_unpriced(&mut self, kind: &ProviderKind, dialects: &[Dialect], models: &[Arc<Model>]) {
+        for model in models {
+            let own = model.dialects.as_deref().or_else(|| kind.dialects_of(model.id.as_str()));
+            let spoken: Vec<Dialect> = dialects
+                .iter()
+                .copied()
+                .filter(|dialect| own.is_none_or(|own| own.contains(dialect)))
+                .collect();
+            let gaps = model.prices.as_ref().map(|prices| prices.gaps(&spoken, false).members(None));
+            let gaps = gaps.unwrap_or_default();
+            if !gaps.is_empty() {
+                self.warnings.push(format!(
+                    "providers.{}: the prices of '{}' lack {}; a request that uses a class without a price has no \
+                     known cost. Set it, or narrow the model's protocols",
+                    self.id,
+                    model.id,
+                    gaps.join(", ")
+                ));
+            }
+        }
     }
 
     fn echo_only_for_echo(&mut self, kind: &ProviderKind) {

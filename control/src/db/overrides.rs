@@ -3,6 +3,7 @@
 
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
+use shared::prices::Prices;
 
 use crate::model_facts::Facts;
 
@@ -35,12 +36,14 @@ pub(crate) struct Which {
 impl Override {
     fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
         let facts: String = row.get("facts")?;
+        let mut facts: Facts = serde_json::from_str(&facts).map_err(|error| unreadable(row, error))?;
+        facts.prices = facts.prices.map(Prices::by_operator);
         Ok(Self {
             id: row.get("id")?,
             provider: row.get("provider")?,
             model: row.get("model")?,
             effective_from_ms: row.get("effective_from_ms")?,
-            facts: serde_json::from_str(&facts).map_err(|error| unreadable(row, error))?,
+            facts,
             created_at_ms: row.get("created_at_ms")?,
         })
     }

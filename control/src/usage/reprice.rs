@@ -161,15 +161,17 @@ impl Repricing {
         done: &mut Repriced,
         differences: &mut HashMap<HourSum<'a>, Difference>,
     ) {
-        let (cost, label) = self.cost(record);
+        let (bill, label) = self.cost(record);
+        let cost = bill.cost.map(bounded_cost);
         let (old, new) = (record.cost_nano_usd, cost.or(record.cost_nano_usd));
         let old_label = record.name(RecordName::Price);
         let new_label = if cost.is_some() { label } else { old_label };
+        let unpriced = bill.unpriced.bits().filter(|_| new.is_none());
         done.records += 1;
         done.unpriced += u64::from(new.is_none());
         done.cost_before = done.cost_before.saturating_add(old.unwrap_or(0));
         done.cost_after = done.cost_after.saturating_add(new.unwrap_or(0));
-        if (old, old_label) == (new, new_label) {
+        if (old, old_label, record.unpriced) == (new, new_label, unpriced) {
             return;
         }
         done.changed += 1;
@@ -177,7 +179,7 @@ impl Repricing {
         let sum = differences.entry((record.started_at_ms / HOUR_MS, grouped(record))).or_default();
         sum.cost_nano_usd = sum.cost_nano_usd.saturating_add(signed(new) - signed(old));
         sum.unpriced += i64::from(new.is_none()) - i64::from(old.is_none());
-        record.cost_nano_usd = new;
+        (record.cost_nano_usd, record.unpriced) = (new, unpriced);
         record.set_name(RecordName::Price, new_label);
     }
 
@@ -229,10 +231,10 @@ impl Repricing {
     }
 
     /// Returns the cost by the prices that applied when the exchange started, and their label.
-    fn cost<'a>(&'a self, record: &Record<'_>) -> (Option<u64>, &'a str) {
+    fn cost<'a>(&'a self, record: &Record<'_>) -> (Bill, &'a str) {
         let provenance =
             Provenance::named(record.name(RecordName::Provenance)).unwrap_or(Provenance::Estimated);
-        let (bill, label) = self.bill(
+        self.bill(
             record,
             &Billed {
                 operation: operation(record),
@@ -243,8 +245,7 @@ impl Repricing {
                 picture: record.name_if_any(RecordName::Picture),
                 vendor_cost: record.vendor_cost_nano_usd,
             },
-        );
-        (bill.cost.map(bounded_cost), label)
+        )
     }
 
     fn cost_of_lost(&self, attempt: &Record<'_>, lost: &Lost) -> Option<u64> {

@@ -49,7 +49,7 @@ impl HeldReservations {
 /// Sets the cost of what the served attempt used, at the prices of `model`.
 pub(super) fn set_cost(event: &mut UsageEvent, model: Option<&Model>) -> Bill {
     let bill = price(&billed(event), model.and_then(|model| model.prices.as_ref()));
-    event.cost_nano_usd = bill.cost;
+    (event.cost_nano_usd, event.unpriced) = (bill.cost, bill.unpriced);
     let used = event.tokens.total() > 0 || !event.units.is_empty();
     let label =
         if bill.by_vendor { Some(VENDOR_LABEL.into()) } else { model.and_then(|m| m.price_label.clone()) };

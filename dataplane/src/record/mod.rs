@@ -12,7 +12,9 @@ use shared::operation::{Dialect, Operation};
 use shared::quota::{Quota, Reservation};
 use shared::routing::Model;
 use shared::trace_context::RequestSpan;
-use shared::usage::{Details, Finish, Note, Outcome, Provenance, StepResult, TokenCounts, Units, UsageEvent};
+use shared::usage::{
+    Details, Finish, Note, Outcome, Provenance, StepResult, TokenCounts, Units, Unpriced, UsageEvent,
+};
 use wire::envelope::EnvelopeFamily;
 use wire::extras::Extras;
 use wire::request::{BYTES_PER_TOKEN, InputSize, MediaWish};
@@ -135,6 +137,7 @@ impl Record {
             end_user: opening.end_user,
             cost_nano_usd: None,
             price: None,
+            unpriced: Unpriced::NOTHING,
             quota_nano_usd: None,
             head_us: None,
             first_content_us: None,

@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Prices {
         }
         let mut tiers = form.tiers;
         tiers.sort_by(|(one, _), (other, _)| one.cmp(other));
-        Ok(Self { base: form.schedule, tiers })
+        Ok(Self { base: form.schedule, tiers, cached_as_input: false })
     }
 }
 

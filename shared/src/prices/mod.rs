@@ -1,9 +1,10 @@
 //! Prices, and the one function that computes a cost: for an exchange, for repricing and for reservations (ADM-6).
 //!
-//! A class without a price is unknown, never free. Prices are written in dollars and stored in femto-dollars per
+//! A class without a price is unknown, never free; one exception is cached input at an operator's prices. Prices are written in dollars and stored in femto-dollars per
 //! counted unit, so that no price loses a digit and a cost is rounded once.
 
 mod form;
+mod gaps;
 mod label;
 mod plausible;
 
@@ -11,7 +12,7 @@ mod plausible;
 mod tests;
 
 use crate::operation::Operation;
-use crate::usage::{Class, Provenance, TokenCounts, Units};
+use crate::usage::{Class, Provenance, TokenCounts, Units, Unpriced};
 
 pub use self::form::{PriceField, femto_a_token, fields};
 pub use self::plausible::Plausible;
@@ -23,6 +24,9 @@ pub struct Prices {
     pub base: Schedule,
     /// The prices of other service tiers by name, and surcharges; sorted by name.
     pub tiers: Vec<(Box<str>, Tier)>,
+    /// Cached input without a price of its own costs as much as input. True for prices that an operator has set: no
+    /// vendor charges more for cached input, so the cost is never too low. A list that lacks a price does not know it.
+    pub cached_as_input: bool,
 }
 
 /// The effect of a service tier, or of another term in an answer, on the prices.
@@ -32,6 +36,16 @@ pub enum Tier {
     Own(Box<Schedule>),
     /// A factor on the prices of tokens, in millionths.
     Times(u64),
+}
+
+impl Tier {
+    /// Returns the prices of a tier that has its own.
+    fn schedule(&self) -> Option<&Schedule> {
+        match self {
+            Self::Own(schedule) => Some(schedule),
+            Self::Times(_) => None,
+        }
+    }
 }
 
 /// The prices of one service tier.
@@ -76,6 +90,13 @@ impl Rates {
         let own = self.get(class);
         if class == Class::Reasoning { own.or_else(|| self.get(Class::Output)) } else { own }
     }
+
+    /// Returns these rates with the price of input for cached input, unless that has a price.
+    fn with_cached_as_input(mut self) -> Self {
+        let cached = self.get(Class::CacheRead).or_else(|| self.get(Class::Input));
+        self.set(Class::CacheRead, cached);
+        self
+    }
 }
 
 /// The billable consumption of one attempt.
@@ -106,13 +127,23 @@ pub struct Bill {
     pub known: u64,
     /// True if the cost is the vendor's own, because our prices do not cover the consumption.
     pub by_vendor: bool,
+    /// What lacks a price, if the cost is unknown although there are prices.
+    pub unpriced: Unpriced,
 }
 
 impl Bill {
     /// The bill of an attempt that used nothing.
-    pub const FREE: Self = Self { cost: Some(0), known: 0, by_vendor: false };
+    pub const FREE: Self = Self::of(0);
     /// The bill of an attempt without prices.
-    pub const UNKNOWN: Self = Self { cost: None, known: 0, by_vendor: false };
+    pub const UNKNOWN: Self = Self { cost: None, ..Self::FREE };
+
+    const fn of(nano: u64) -> Self {
+        Self { cost: Some(nano), known: nano, by_vendor: false, unpriced: Unpriced::NOTHING }
+    }
+
+    const fn of_vendor(nano: u64) -> Self {
+        Self { by_vendor: true, ..Self::of(nano) }
+    }
 }
 
 impl Billed<'_> {
@@ -123,6 +154,16 @@ impl Billed<'_> {
         let uncounted = is_media(self.operation) && self.provenance != Provenance::Reported;
         self.provenance == Provenance::None || (nothing_counted && !uncounted)
     }
+
+    /// Returns true if the upstream counted the media in tokens, so that the prices of tokens cover it. The tokens of
+    /// the prompt alone are not those of what was made of it.
+    fn media_is_in_tokens(&self) -> bool {
+        let counted = match self.operation {
+            Operation::Transcription => self.tokens.total(),
+            _ => self.tokens.output_total(),
+        };
+        self.provenance == Provenance::Reported && counted > 0
+    }
 }
 
 /// Returns true for the operations that vendors may bill by characters, seconds or images instead of tokens.
@@ -132,29 +173,37 @@ fn is_media(operation: Operation) -> bool {
 
 /// Returns the cost of `billed` at `prices`, rounded once, half up. The prices do not cover it if a used class has no
 /// price, the prompt exceeds the prices' maximum length, or the answer names a service tier without prices. Then the
-/// cost is the vendor's own, or else unknown.
+/// cost is the vendor's own, or else unknown. Prices of an operator that lack only one for cached input bill it as input
+/// if the vendor reports no cost.
 pub fn price(billed: &Billed<'_>, prices: Option<&Prices>) -> Bill {
     if billed.is_nothing() {
         return Bill::FREE;
     }
-    let bill = prices.map_or(Bill::UNKNOWN, |prices| by_prices(billed, prices));
-    match (bill.cost, billed.vendor_cost) {
-        (None, Some(cost)) => Bill { cost: Some(cost), known: cost, by_vendor: true },
-        _ => bill,
+    let Some(prices) = prices else {
+        return billed.vendor_cost.map_or(Bill::UNKNOWN, Bill::of_vendor);
+    };
+    let exact = by_prices(billed, prices, false);
+    match (exact.cost, billed.vendor_cost) {
+        (None, Some(cost)) => Bill::of_vendor(cost),
+        (None, None) if prices.cached_as_input => by_prices(billed, prices, true),
+        _ => exact,
     }
 }
 
-fn by_prices(billed: &Billed<'_>, prices: &Prices) -> Bill {
+fn by_prices(billed: &Billed<'_>, prices: &Prices, cached_as_input: bool) -> Bill {
     let (schedule, times, tier_known) = prices.of_tier(billed.tier);
-    let (rates, length_known) = schedule.of_prompt(billed.tokens.input_total());
-    let mut sum = Sum { femto: 0, is_whole: tier_known && length_known };
+    let (own, length_known) = schedule.of_prompt(billed.tokens.input_total());
+    let rates = if cached_as_input { &own.with_cached_as_input() } else { own };
+    let mut sum = Sum::default();
+    sum.needs(tier_known, Unpriced::TIER);
+    sum.needs(length_known, Unpriced::LENGTH);
     sum.add_media(billed, schedule, rates);
     let by_unit = is_media(billed.operation) && has_media_rate(billed, schedule, rates);
     sum.add_tokens(billed, rates, times, by_unit);
     for (class, count) in
         [(Class::Searches, billed.units.searches), (Class::ToolCalls, billed.units.tool_calls)]
     {
-        sum.add(count, rates.get(class));
+        sum.add(class, count, rates.get(class));
     }
     sum.bill()
 }
@@ -172,20 +221,30 @@ fn media(billed: &Billed<'_>) -> impl Iterator<Item = (Class, u64)> + use<> {
 }
 
 /// A running sum.
+#[derive(Default)]
 struct Sum {
     femto: u128,
-    /// True if everything so far has a price.
-    is_whole: bool,
+    /// True if a part has no price.
+    is_partial: bool,
+    /// The parts without a price, as far as they have a name.
+    unpriced: Unpriced,
 }
 
 impl Sum {
-    fn add(&mut self, count: u64, rate: Option<u64>) {
-        match rate {
-            _ if count == 0 => {}
-            Some(rate) => {
-                self.femto = self.femto.saturating_add(u128::from(count).saturating_mul(u128::from(rate)));
-            }
-            None => self.is_whole = false,
+    fn add(&mut self, class: Class, count: u64, rate: Option<u64>) {
+        if count == 0 {
+            return;
+        }
+        self.needs(rate.is_some(), Unpriced::class(class));
+        let femto = u128::from(count).saturating_mul(u128::from(rate.unwrap_or(0)));
+        self.femto = self.femto.saturating_add(femto);
+    }
+
+    /// Records that the cost is unknown because of `part`, unless that has a price.
+    fn needs(&mut self, has_price: bool, part: Unpriced) {
+        if !has_price {
+            self.is_partial = true;
+            self.unpriced = self.unpriced.and(part);
         }
     }
 
@@ -195,7 +254,7 @@ impl Sum {
         for (class, count) in media(billed) {
             let rate = schedule.media_rate(rates, class, billed.picture);
             if rate.is_some() || !is_media(billed.operation) {
-                self.add(count, rate);
+                self.add(class, count, rate);
             }
         }
     }
@@ -203,30 +262,38 @@ impl Sum {
     /// Adds the tokens. If the media is billed by the unit, tokens count only as far as they also have prices;
     /// otherwise a media operation is billed by the tokens that the upstream reported, or its cost is unknown.
     fn add_tokens(&mut self, billed: &Billed<'_>, rates: &Rates, times: u64, by_unit: bool) {
-        let reported = billed.provenance == Provenance::Reported && billed.tokens.total() > 0;
-        if is_media(billed.operation) && !by_unit && !reported {
-            self.is_whole = false;
+        if is_media(billed.operation) && !by_unit && !billed.media_is_in_tokens() {
+            self.is_partial = true;
+            media(billed).for_each(|(class, _)| self.needs(false, Unpriced::class(class)));
         }
-        let mut tokens = Self { femto: 0, is_whole: true };
+        let mut tokens = Self::default();
         for (class, count) in Class::ALL.into_iter().zip(billed.tokens.list()) {
-            tokens.add(count, rates.billed(class));
+            tokens.add(class, count, rates.billed(class));
         }
-        self.is_whole &= tokens.is_whole || by_unit;
+        if tokens.is_partial && !by_unit {
+            self.needs(false, tokens.unpriced);
+        }
         let times = u128::from(times);
         self.femto = self.femto.saturating_add(tokens.femto.saturating_mul(times) / u128::from(ONE));
     }
 
     fn bill(&self) -> Bill {
         let nano = self.femto.saturating_add(FEMTO_IN_NANO / 2) / FEMTO_IN_NANO;
-        let known = u64::try_from(nano).unwrap_or(u64::MAX);
-        Bill { cost: self.is_whole.then_some(known), known, by_vendor: false }
+        let known = Bill::of(u64::try_from(nano).unwrap_or(u64::MAX));
+        if self.is_partial { Bill { cost: None, unpriced: self.unpriced, ..known } } else { known }
     }
 }
 
 impl Prices {
     /// Creates prices with one tier and no thresholds.
     pub fn flat(rates: Rates) -> Self {
-        Self { base: Schedule { rates, ..Schedule::default() }, tiers: Vec::new() }
+        Self { base: Schedule { rates, ..Schedule::default() }, ..Self::default() }
+    }
+
+    /// Returns the same prices as those of an operator: see [`cached_as_input`](Self::cached_as_input).
+    #[must_use]
+    pub fn by_operator(self) -> Self {
+        Self { cached_as_input: true, ..self }
     }
 
     /// Returns the schedule of a tier, the factor on tokens in millionths, and true if every term of the tier has prices.

@@ -62,15 +62,99 @@ fn a_used_class_without_a_price_leaves_the_cost_partly_known() {
     };
     let units = Units { searches: 2, ..Units::default() };
     let whole = price(&chat(&counts, &units, None), Some(&prices(all.clone().into())));
-    assert_eq!(whole, Bill { cost: Some(2_000_030_000), known: 2_000_030_000, by_vendor: false });
+    assert_eq!(whole, Bill::of(2_000_030_000));
     for name in names {
         let mut some = all.clone();
         some.remove(name);
         let bill = price(&chat(&counts, &units, None), Some(&prices(some.into())));
         let missing = if name == "search" { 2_000_000_000 } else { 5_000 };
-        assert_eq!(bill, Bill { known: whole.known - missing, ..Bill::UNKNOWN }, "{name}");
+        assert_eq!((bill.cost, bill.known), (None, whole.known - missing), "{name}");
+        assert_eq!(bill.unpriced.members(None), [name]);
     }
     assert_eq!(price(&chat(&counts, &units, None), None), Bill::UNKNOWN);
+}
+
+#[test]
+fn cached_input_without_a_price_costs_as_much_as_input_at_an_operators_prices() {
+    let units = Units::ZERO;
+    let of = |counts, written: serde_json::Value| {
+        let prices = prices(written);
+        let bill = |prices: &Prices| price(&chat(&tokens(counts), &units, None), Some(prices));
+        (bill(&prices).cost, bill(&prices.clone().by_operator()))
+    };
+    let plain = serde_json::json!({"input": 2, "output": 4, "above": [{"input_tokens": 1000, "input": 3, "output": 6}]});
+    let stepped =
+        serde_json::json!({"input": 2, "output": 4, "above": [{"input_tokens": 1000, "output": 6}]});
+    for (name, counts, written, want) in [
+        ("cached and not", [100, 200, 0, 10, 0], plain.clone(), Some(640_000)),
+        ("all of it cached", [0, 300, 0, 0, 0], plain.clone(), Some(600_000)),
+        ("at the price of its length", [100, 1_000, 0, 0, 0], plain, Some(3_300_000)),
+        ("a step inherits nothing", [100, 1_000, 0, 0, 0], stepped, None),
+    ] {
+        let (listed, own) = of(counts, written);
+        assert_eq!((listed, own.cost), (None, want), "{name}");
+    }
+    let (_, bill) = of([100, 200, 300, 10, 0], serde_json::json!({"input": 2, "output": 4}));
+    assert_eq!((bill.cost, bill.known), (None, 640_000), "a write may cost more than input");
+    assert_eq!(bill.unpriced.members(None), ["cache_write"]);
+    let own = prices(serde_json::json!({"input": 2, "cached_input": 0.5, "output": 4})).by_operator();
+    let counts = tokens([100, 200, 0, 10, 0]);
+    let billed = chat(&counts, &units, None);
+    assert_eq!(price(&billed, Some(&own)).cost, Some(340_000), "its own price");
+    let without = prices(serde_json::json!({"input": 2, "output": 4})).by_operator();
+    let reported = Billed { vendor_cost: Some(9), ..billed };
+    assert_eq!(price(&reported, Some(&without)), Bill::of_vendor(9), "the vendor knows better");
+}
+
+#[test]
+fn the_missing_prices_of_a_model_are_named_by_its_protocols() {
+    use crate::operation::Dialect::{Chat, Embeddings, Images, Messages};
+    let cases = [
+        (serde_json::json!({"input": 1, "output": 2}), vec![Chat], false, "", "cached_input"),
+        (
+            serde_json::json!({"input": 1, "output": 2}),
+            vec![Chat],
+            true,
+            "audio_input",
+            "cached_input audio_input",
+        ),
+        (
+            serde_json::json!({"input": 1, "cached_input": 1, "cache_write": 1, "output": 2}),
+            vec![Chat, Messages],
+            false,
+            "cache_write_1h",
+            "cache_write_1h",
+        ),
+        (serde_json::json!({"input": 1}), vec![Embeddings], false, "", ""),
+        (serde_json::json!({"input": 1}), vec![Chat, Embeddings], false, "output", ""),
+        (serde_json::json!({"image": 1}), vec![Images], false, "", ""),
+        (
+            serde_json::json!({"input": 1, "output": 2, "tiers": {"flex": {"input": 1}}}),
+            vec![Chat],
+            false,
+            "output",
+            "cached_input output",
+        ),
+    ];
+    for (written, dialects, hears, own, listed) in cases {
+        let listed_prices = prices(written.clone());
+        let gaps = |prices: &Prices| prices.gaps(&dialects, hears).members(None).join(" ");
+        assert_eq!(gaps(&listed_prices.clone().by_operator()), own, "{written}");
+        assert_eq!(gaps(&listed_prices), listed, "{written}");
+    }
+}
+
+#[test]
+fn the_tokens_of_a_prompt_are_no_price_of_a_video() {
+    let counts = TokenCounts { input: 15, ..TokenCounts::ZERO };
+    let units = Units { video_ms: 8_000, ..Units::ZERO };
+    let by_tokens = prices(serde_json::json!({"input": 1, "output": 2}));
+    let billed = Billed { operation: Operation::Videos, ..chat(&counts, &units, None) };
+    let bill = price(&billed, Some(&by_tokens));
+    assert_eq!((bill.cost, bill.known), (None, 15_000));
+    assert_eq!(bill.unpriced.members(None), ["video_second"]);
+    let made = TokenCounts { output: 1_000, ..counts };
+    assert_eq!(price(&Billed { tokens: &made, ..billed }, Some(&by_tokens)).cost, Some(2_015_000));
 }
 
 #[test]
@@ -88,7 +172,7 @@ fn longer_prompts_have_the_prices_of_their_step() {
     let over = tokens([301, 0, 0, 0, 0]);
     assert_eq!(
         price(&chat(&over, &Units::default(), None), Some(&bounded)),
-        Bill { known: 301_000, ..Bill::UNKNOWN }
+        Bill { known: 301_000, unpriced: Unpriced::LENGTH, ..Bill::UNKNOWN }
     );
 }
 
@@ -112,6 +196,12 @@ fn service_tiers_have_their_own_prices_and_unknown_tiers_are_unpriced() {
         let bill = price(&chat(&counts, &units, tier), Some(&tiered));
         assert_eq!(bill.cost, want, "{tier:?}");
         assert!(bill.known > 0, "{tier:?}");
+        let missing = match tier {
+            Some("priority") => vec!["tiers.priority"],
+            Some("flex") if want.is_none() => vec!["search"],
+            _ => vec![],
+        };
+        assert_eq!(bill.unpriced.members(tier), missing, "{tier:?}");
     }
 }
 
@@ -168,11 +258,11 @@ fn the_vendors_reported_cost_is_used_without_a_price() {
     let counts = tokens([1_000, 0, 0, 0, 5]);
     let (none, units) = (TokenCounts::ZERO, Units::ZERO);
     let billed = Billed { vendor_cost: Some(77), ..chat(&counts, &units, None) };
-    let by_vendor = Bill { cost: Some(77), known: 77, by_vendor: true };
+    let by_vendor = Bill::of_vendor(77);
     assert_eq!(price(&billed, None), by_vendor);
     assert_eq!(price(&billed, Some(&prices(serde_json::json!({"input": 1})))), by_vendor);
     let own = price(&billed, Some(&prices(serde_json::json!({"input": 1, "output": 1}))));
-    assert_eq!(own, Bill { cost: Some(1_005_000), known: 1_005_000, by_vendor: false });
+    assert_eq!(own, Bill::of(1_005_000));
     assert_eq!(price(&Billed { tokens: &none, ..billed }, None), Bill::FREE, "nothing was used");
 }
 

@@ -5,6 +5,7 @@ mod details;
 mod finish;
 mod gaps;
 mod trace;
+mod unpriced;
 
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ pub use self::details::Details;
 pub use self::finish::Finish;
 pub use self::gaps::Gaps;
 pub use self::trace::{Lost, StepResult, TraceStep};
+pub use self::unpriced::Unpriced;
 
 /// The consumption and the result of one exchange. Exactly one is recorded per exchange that reached routing, whether
 /// it succeeded, failed or was cancelled.
@@ -93,6 +95,9 @@ pub struct UsageEvent {
     /// The label of the prices that determined the cost; absent if none were needed or known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Arc<str>>,
+    /// What lacks a price, if the cost is unknown although the model has prices.
+    #[serde(default, skip_serializing_if = "Unpriced::is_empty")]
+    pub unpriced: Unpriced,
     /// The amount that counts for cost quotas while the cost is unknown: the larger of the reservation and of the
     /// part of the cost that has prices.
     #[serde(default, skip_serializing_if = "Option::is_none")]

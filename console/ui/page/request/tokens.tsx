@@ -18,6 +18,9 @@ const CLASSES: [name: string, title: string, label: string][] = [
   ["image_output", "Images out", "image_output"],
 ];
 
+/** What a class costs as much as unless it has a price of its own; cached input does so at prices that an operator has set. */
+const BILLED_AS: Record<string, string> = { reasoning: "out", cache_read: "in" };
+
 const PROVENANCE: Record<string, [kind: string, words: string, short: string]> = {
   reported: ["ok", "Reported by the upstream", "reported"],
   measured: ["ok", "Measured by the gateway", "measured"],
@@ -49,8 +52,7 @@ export function classesOf(of: FullRecord): ClassLine[] {
   const prices = pricesOf(of.price);
   const lines = CLASSES.filter(([name]) => of.tokens[name]).map(([name, title, label]) => {
     const tokens = of.tokens[name] ?? 0;
-    // Reasoning costs as much as output, unless it has a price of its own.
-    const amount = prices.get(label) ?? (name === "reasoning" ? prices.get("out") : undefined) ?? null;
+    const amount = prices.get(label) ?? prices.get(BILLED_AS[name] ?? "") ?? null;
     return { title, tokens, price: amount, cost_micro_usd: amount === null ? null : amount * tokens };
   });
   const sum = lines.reduce((sum, { cost_micro_usd }) => sum + (cost_micro_usd ?? Number.NaN), 0);
@@ -132,6 +134,12 @@ export function TokensCard({ of }: { of: FullRecord }) {
           </tbody>
         </table>
       </div>
+      {!!of.unpriced?.length && (
+        <p class="card-body help">
+          The cost is unknown, because the prices of the model lack {of.unpriced.join(", ")}. Set a price on the page of models, then
+          reprice.
+        </p>
+      )}
       {isSumOnly && <p class="card-body help">A service tier or a step for long prompts set the price: only the sum is known.</p>}
     </Card>
   );

@@ -37,6 +37,8 @@ pub struct Record<'a> {
     pub units: Units,
     /// `None` if the cost is unknown.
     pub cost_nano_usd: Option<u64>,
+    /// The bits of [`Unpriced`](shared::usage::Unpriced): what lacks a price. `None` also for records of earlier releases.
+    pub unpriced: Option<u64>,
     /// The amount that counts for quotas of cost while the cost is unknown.
     pub quota_nano_usd: Option<u64>,
     /// The cost that the vendor reported.
@@ -368,6 +370,7 @@ mod tests {
         },
         units: Units::ZERO,
         cost_nano_usd: Some(0),
+        unpriced: None,
         quota_nano_usd: None,
         vendor_cost_nano_usd: None,
         upstream_id: "",

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  which, [counts,] [tier,] [picture,] [tags,] [end user,] [client,] [session,] [finish,] [adapted,] [dropped,] [refused by,]
-//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [lost,] [gaps]
+//!         [upstream id,] [vendor's cost,] [bytes in,] [bytes out,] [gateway,] [silence,] [unpriced,] [lost,] [gaps]
 //!  counts   classes as bits, then the count of each
 //!  lost     length, then for each: place of the step, bits, the count of each class, cost,
 //!           [tier,] [picture,] [vendor's cost,] [amount for quotas]
@@ -74,6 +74,7 @@ pub(super) fn take<'a>(record: &mut Record<'a>, bytes: &mut &'a [u8], texts: Tex
         (BYTES_OUT, &mut record.bytes_out),
         (GATEWAY, &mut record.gateway_us),
         (SILENCE, &mut record.silence_us_max),
+        (UNPRICED, &mut record.unpriced),
     ] {
         if which & bit != 0 {
             *number = Some(varint::take(bytes)?);
@@ -110,12 +111,13 @@ fn take_gaps(bytes: &mut &[u8]) -> Option<Gaps> {
 }
 
 /// Returns the numbers in the order in which they are encoded, each with its bit.
-fn numbers(record: &Record<'_>) -> [(u64, Option<u64>); 4] {
+fn numbers(record: &Record<'_>) -> [(u64, Option<u64>); 5] {
     [
         (BYTES_IN, record.bytes_in),
         (BYTES_OUT, record.bytes_out),
         (GATEWAY, record.gateway_us),
         (SILENCE, record.silence_us_max),
+        (UNPRICED, record.unpriced),
     ]
 }
 
@@ -234,6 +236,7 @@ const BYTES_OUT: u64 = 1 << 10;
 const GATEWAY: u64 = 1 << 11;
 const SILENCE: u64 = 1 << 14;
 const GAPS: u64 = 1 << 18;
+const UNPRICED: u64 = 1 << 19;
 /// The texts. The lower bits are those of fields that are frequent, so that `which` stays short.
 const TEXTS: [(u64, RecordName); 10] = [
     (1 << 1, RecordName::Tier),

@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use jiff::Timestamp;
 use records::{Record, RecordName, Trace, rare_fields};
-use shared::usage::{Class, TokenCounts, counted};
+use shared::usage::{Class, TokenCounts, Unpriced, counted};
 
 use super::export::ChargedExchange;
 use crate::db::names::OwnerNames;
@@ -92,6 +92,9 @@ fn details(out: &mut Vec<u8>, record: &Record<'_>, trace: Trace<'_>) {
     for number in [record.bytes_in, record.bytes_out, record.gateway_us, record.silence_us_max] {
         value(out, number);
     }
+    out.push(b',');
+    let unpriced = Unpriced::of_bits(record.unpriced).members(record.name_if_any(RecordName::Tier));
+    text(out, &unpriced.join(", "));
 }
 
 fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
@@ -138,7 +141,7 @@ const COLUMNS: &str = "request_id,started_at,started_at_ms,duration_us,operation
      cache_write_1h_tokens,audio_input_tokens,audio_output_tokens,image_input_tokens,image_output_tokens,characters,\
      audio_ms,video_ms,images,searches,tool_calls,tier,picture,tags,end_user,lost_micro_usd,vendor_cost_micro_usd,\
      upstream_id,protocol,attempts,passed_over,failed_over,client,session,adapted,dropped,refused_by,finish,cancelled_by,\
-     bytes_in,bytes_out,gateway_us,silence_us_max";
+     bytes_in,bytes_out,gateway_us,silence_us_max,unpriced";
 
 const CHARGED: &str = ",amount,currency";
 

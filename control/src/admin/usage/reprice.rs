@@ -196,7 +196,7 @@ async fn prices(app: &App, body: &RepriceRequest) -> Result<History, ApiError> {
         let message = "prices apply to one model: send provider and model too.";
         return Err(ApiError::parameter("prices", message));
     };
-    let prices = given.clone();
+    let prices = given.clone().by_operator();
     let label = prices.label(&format!("given {}", Timestamp::now().strftime("%F")));
     Ok(History::of_one(provider, model, Priced { prices, label }))
 }

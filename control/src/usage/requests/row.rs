@@ -6,7 +6,7 @@ use records::{Record, RecordName, RecordStep, Trace, rare_fields};
 use serde::{Serialize, Serializer};
 use shared::operation::Operation;
 use shared::tags;
-use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units};
+use shared::usage::{Class, Lost, Outcome, StepResult, TokenCounts, Units, Unpriced};
 
 use super::attempts::{self, AttemptSummary};
 use crate::db::names::OwnerNames;
@@ -68,6 +68,10 @@ pub(crate) struct RequestRow {
     vendor_cost_micro_usd: Option<MicroUsd>,
     /// The label of the prices that were used; null if they are unknown.
     price: Option<String>,
+    /// The members of the model's `prices` that are missing for the cost, such as `audio_input`, `tiers.flex` or `above`;
+    /// absent if the cost is known or the model has no prices, and in records of earlier releases.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    unpriced: Vec<String>,
     /// The upstream's ID of the request; null if it sent none.
     upstream_id: Option<String>,
     /// The tags by name.
@@ -251,6 +255,7 @@ impl RequestRow {
             lost_micro_usd: MicroUsd(lost_nano_usd),
             vendor_cost_micro_usd: record.vendor_cost_nano_usd.map(MicroUsd),
             price: or_none(RecordName::Price),
+            unpriced: Unpriced::of_bits(record.unpriced).members(record.name_if_any(RecordName::Tier)),
             upstream_id: some(record.upstream_id),
             tags: tags::pairs(record.name(RecordName::Tags))
                 .map(|(name, value)| (name.to_owned(), value.to_owned()))

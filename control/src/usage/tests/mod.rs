@@ -15,7 +15,7 @@ use rusqlite::Connection;
 use shared::alarm::Alarm;
 use shared::id::{KeyId, ModelId, ProviderId};
 use shared::operation::Operation;
-use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, UsageEvent, UsageLog as _};
+use shared::usage::{Details, Outcome, Provenance, TokenCounts, Units, Unpriced, UsageEvent, UsageLog as _};
 use tempfile::TempDir;
 
 use crate::config::{self, Environment};
@@ -61,6 +61,7 @@ pub(crate) fn event(n: u64) -> UsageEvent {
         cost_nano_usd: Some(1_500),
         quota_nano_usd: None,
         price: Some("config in 0.05 out 0.05".into()),
+        unpriced: Unpriced::NOTHING,
         head_us: Some(500),
         first_content_us: Some(700),
         details: Details::default(),
