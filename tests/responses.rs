@@ -1,9 +1,11 @@
 //! OpenAI Responses over targets that support only chat, where a request keeps no state (RESP-1 to RESP-4).
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::support::admin::Admin;
-use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat};
+use crate::support::gateway::Setup;
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
 async fn start() -> (Gateway, Upstream) {
     let upstream = Upstream::start().await;
@@ -148,8 +150,91 @@ async fn stateful_items_return_only_to_the_target_that_created_them() {
     assert_eq!(first.requests().len(), 1, "the one that was busy is not asked again");
     let other = json!({"model": "p0/m", "previous_response_id": "resp_2"});
     let answer = gateway.client().post("/v1/responses", ask(&other)).await;
-    assert_eq!((answer.status, answer.error_code().as_str()), (400, "unsupported_parameter"));
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "previous_response_not_found"));
+    let error = &answer.json()["error"];
+    assert_eq!(error["param"], "previous_response_id");
+    let words = "Previous response with id 'resp_2' not found.";
+    assert!(error["message"].as_str().unwrap().starts_with(words), "{error}");
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"model": "p0/m", "input": item}))).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "invalid_encrypted_content"));
     assert_eq!(first.requests().len(), 1, "it never sees what belongs to another");
+}
+
+/// The vendor binds stored responses and encrypted reasoning to an account: every model and key of it reads them.
+#[tokio::test]
+async fn another_model_a_new_key_and_a_changed_header_continue_a_conversation() {
+    let upstream = Upstream::start().await;
+    let secret = "gCCCCCCh".repeat(20);
+    let config = |key: &str, header: &str| {
+        json!({
+            "providers": {"p": {"type": "openai", "protocols": ["responses"], "base_url": upstream.base_url(),
+                "api_key": key, "headers": {"x-team": header}, "models": ["one", "two"]}},
+            "endpoints": {"b": {"failover": [{"provider": "p", "model": "two"}]}},
+        })
+        .to_string()
+    };
+    let gateway = Setup::new(&Yaml::new()).yaml(config("key-number-one", "red")).start().await;
+    upstream.always(Answer::json(200, made("resp_1", &secret)));
+    assert_eq!(gateway.client().post("/v1/responses", ask(&json!({"model": "p/one"}))).await.status, 200);
+    let item = json!([{"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": secret}]);
+    let go_on = async || {
+        for model in ["p/one", "p/two", "b"] {
+            for members in [
+                json!({"model": model, "previous_response_id": "resp_1"}),
+                json!({"model": model, "input": item}),
+            ] {
+                let answer = gateway.client().post("/v1/responses", ask(&members)).await;
+                assert_eq!(answer.status, 200, "{members}: {:?}", answer.body);
+            }
+        }
+    };
+    go_on().await;
+    for (key, header) in [("key-number-two", "red"), ("key-number-two", "blue")] {
+        gateway.write_config(config(key, header));
+        gateway.signal(Signal::HUP);
+        wait::eventually("the new key and header", async || {
+            gateway.client().post("/v1/responses", ask(&json!({"model": "p/one"}))).await;
+            let last = upstream.requests().pop().unwrap();
+            let is_sent = last.header("authorization") == Some(&format!("Bearer {key}"));
+            (is_sent && last.header("x-team") == Some(header)).then_some(())
+        })
+        .await;
+        go_on().await;
+    }
+}
+
+/// Codex sends it back with the other requests of a turn, which its upstream routes by it.
+#[tokio::test]
+async fn the_turn_state_of_an_answer_reaches_the_client() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [responses]").provider_with(
+        "chat",
+        upstream.base_url(),
+        "protocols: [chat]",
+    );
+    let gateway = Gateway::start(&yaml).await;
+    let long = "s".repeat(5_000);
+    for (state, want) in [
+        ("sticky~1=%2F", Some("sticky~1=%2F")),
+        ("with upstream-secret-of-up inside", None),
+        (long.as_str(), None),
+    ] {
+        let head = [("content-type", "application/json"), ("x-codex-turn-state", state)];
+        upstream.then(Answer::whole(200, &head, made("resp_1", "secret")));
+        let answer = gateway.client().post("/v1/responses", ask(&json!({}))).await;
+        assert_eq!((answer.status, answer.header("x-codex-turn-state")), (200, want));
+    }
+    let event = json!({"type": "response.completed", "sequence_number": 0,
+        "response": {"id": "resp_2", "object": "response", "status": "completed", "output": []}});
+    let stream = format!("event: response.completed\ndata: {event}\n\n");
+    let head = [("content-type", "text/event-stream"), ("x-codex-turn-state", "of-a-stream")];
+    upstream.then(Answer::whole(200, &head, stream));
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"stream": true}))).await;
+    assert_eq!((answer.status, answer.header("x-codex-turn-state")), (200, Some("of-a-stream")));
+    let head = [("content-type", "application/json"), ("x-codex-turn-state", "of-another-protocol")];
+    upstream.then(Answer::whole(200, &head, chat::completion("hello")));
+    let answer = gateway.client().post("/v1/responses", ask(&json!({"model": "chat/m"}))).await;
+    assert_eq!((answer.status, answer.header("x-codex-turn-state")), (200, None));
 }
 
 #[tokio::test]
@@ -218,24 +303,24 @@ async fn a_response_can_be_continued_only_by_its_project() {
     assert_eq!(stranger.post("/v1/responses", ask(&json!({}))).await.status, 200);
     let before = upstream.requests().len();
     for (client, id, want) in [
-        (maker, "resp_own", 404),
+        (maker, "resp_own", 400),
         (maker, uuid, 200),
         (colleague, uuid, 200),
-        (stranger, uuid, 404),
-        (stranger, "resp_2", 404),
+        (stranger, uuid, 400),
+        (stranger, "resp_2", 400),
         (stranger, "resp_own", 200),
-        (&gateway.client(), uuid, 404),
-        (maker, "resp_unknown", 404),
+        (&gateway.client(), uuid, 400),
+        (maker, "resp_unknown", 400),
     ] {
         for stream in [false, true] {
             let members = json!({"previous_response_id": id, "stream": stream});
             let answer = client.post("/v1/responses", ask(&members)).await;
             assert_eq!(answer.status, want, "{id}: {:?}", answer.body);
-            if want == 404 {
+            if want == 400 {
                 let error = &answer.json()["error"];
                 assert_eq!(
                     (&error["code"], &error["param"]),
-                    (&json!("not_found"), &json!("previous_response_id"))
+                    (&json!("previous_response_not_found"), &json!("previous_response_id"))
                 );
             }
         }

@@ -25,6 +25,11 @@ pub enum ErrorKind {
     ForbiddenOrigin,
     /// The path does not exist.
     NotFound,
+    /// The caller's project has no stored response with the ID that the request continues, or no target of the selector
+    /// has the account that stores it.
+    PreviousResponseNotFound,
+    /// No target of the selector can read the encrypted reasoning of the request.
+    InvalidEncryptedContent,
     /// The selector matches nothing that this caller may use (SEL-1).
     ModelNotFound,
     /// The operation does not exist, or does not belong to this caller (VID-1).
@@ -99,6 +104,8 @@ impl ErrorKind {
             Self::PrivateProvider => (403, "permission_error", "private_provider", "permission_error"),
             Self::ForbiddenOrigin => (403, "permission_error", "forbidden_origin", "permission_error"),
             Self::NotFound => (404, INVALID, "not_found", "not_found_error"),
+            Self::PreviousResponseNotFound => (400, INVALID, "previous_response_not_found", INVALID),
+            Self::InvalidEncryptedContent => (400, INVALID, "invalid_encrypted_content", INVALID),
             Self::ModelNotFound => (404, INVALID, "model_not_found", "not_found_error"),
             Self::OperationNotFound => (404, INVALID, "operation_not_found", "not_found_error"),
             Self::MethodNotAllowed => (405, INVALID, "method_not_allowed", INVALID),

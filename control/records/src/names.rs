@@ -16,6 +16,8 @@ pub fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::PrivateProvider => "private_provider",
         ErrorKind::ForbiddenOrigin => "forbidden_origin",
         ErrorKind::NotFound => "not_found",
+        ErrorKind::PreviousResponseNotFound => "previous_response_not_found",
+        ErrorKind::InvalidEncryptedContent => "invalid_encrypted_content",
         ErrorKind::ModelNotFound => "model_not_found",
         ErrorKind::OperationNotFound => "operation_not_found",
         ErrorKind::MethodNotAllowed => "method_not_allowed",
@@ -65,6 +67,6 @@ mod tests {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
         check(StepResult::name, 21);
-        check(error, 32);
+        check(error, 34);
     }
 }

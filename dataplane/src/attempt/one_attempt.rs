@@ -54,6 +54,8 @@ pub(crate) struct Success {
     pub(crate) start: AnswerStart,
     pub(crate) content_type: HeaderValue,
     pub(crate) processing_ms: Option<HeaderValue>,
+    /// The state of a Codex turn.
+    pub(crate) turn_state: Option<HeaderValue>,
     /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
     pub(crate) dropped: Option<Box<HeaderValue>>,
 }
@@ -79,7 +81,7 @@ pub(crate) async fn attempt(
         return Err(Box::pin(failure::of_status(params, &mut answer, provider, &mut timeouts)).await);
     }
     let (status, encoded) = (answer.status, answer.head.encoded);
-    let KeptHeaders { content_type, processing_ms, .. } = answer.head;
+    let KeptHeaders { content_type, processing_ms, rare, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
     let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
     if matches!(params.reader, AnswerReader::Proxied) {
@@ -95,7 +97,13 @@ pub(crate) async fn attempt(
         };
         record.served(began, timeouts.now());
         let content_type = shown(content_type);
-        return Ok(Box::new(Success { start, content_type, processing_ms: None, dropped: None }));
+        return Ok(Box::new(Success {
+            start,
+            content_type,
+            processing_ms: None,
+            turn_state: None,
+            dropped: None,
+        }));
     }
     let opening = Opening::read(answer.body, provider, &mut timeouts).await?;
     let is_stream = match opening.shape {
@@ -119,9 +127,10 @@ pub(crate) async fn attempt(
     let content_type = if params.stream { EVENT_STREAM } else { JSON };
     // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
+    let turn_state = rare.and_then(|rare| rare.turn_state).filter(|value| is_safe_state(provider, value));
     let dropped = params.reader.dropped().cloned().map(Box::new);
     record.served(began, timeouts.now());
-    Ok(Box::new(Success { start, content_type, processing_ms, dropped }))
+    Ok(Box::new(Success { start, content_type, processing_ms, turn_state, dropped }))
 }
 
 /// Returns true if `text`, a header value of the upstream, contains a secret of the requests.
@@ -129,6 +138,12 @@ fn holds_secret(provider: &ProviderInstance, text: &str) -> bool {
     provider.secrets().iter().any(|secret| !secret.is_empty() && text.contains(secret))
 }
 
+/// Returns true if `state` may go to the client: it is short, visible ASCII without a secret of the requests.
+fn is_safe_state(provider: &ProviderInstance, state: &HeaderValue) -> bool {
+    state.len() <= TURN_STATE_BYTES_MAX && state.to_str().is_ok_and(|text| !holds_secret(provider, text))
+}
+
+const TURN_STATE_BYTES_MAX: usize = 4_096;
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream; charset=utf-8");
 
 /// The content types of event streams: the text format, and the binary one of AWS.

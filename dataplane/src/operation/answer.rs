@@ -26,6 +26,7 @@ use crate::relay::{FailoverResult, KeepaliveStream, Relay, RelayParts, ResponseB
 use crate::running::Cancelled;
 
 const X_DROPPED: HeaderName = HeaderName::from_static("x-llmgw-dropped");
+const X_CODEX_TURN_STATE: HeaderName = HeaderName::from_static("x-codex-turn-state");
 const X_ADAPTED: HeaderName = HeaderName::from_static("x-llmgw-adapted");
 /// The cost of the answer in US dollars, if it is known before the head is sent.
 const X_COST: HeaderName = HeaderName::from_static("x-llmgw-cost");
@@ -73,6 +74,12 @@ fn answer(
     }
     if let Some(processing_ms) = success.processing_ms {
         headers.insert(PROCESSING_MS, processing_ms);
+    }
+    // The state is that of an account: it means nothing to a client of another protocol.
+    if let Some(state) =
+        success.turn_state.filter(|_| dialect == Dialect::Responses && adapted_from.is_none())
+    {
+        headers.insert(X_CODEX_TURN_STATE, state);
     }
     if let Some(names) = success.dropped {
         headers.insert(X_DROPPED, *names);

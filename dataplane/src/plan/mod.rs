@@ -93,21 +93,23 @@ pub(crate) fn order<'a>(
             }
         }
     }
-    if let StateReference::Unknown(param) = needs.reference
+    if needs.reference == StateReference::Unknown
         && candidates.iter().any(|target| target.speaks(needs.dialect))
     {
-        return Err(Fault::new(ErrorKind::NotFound, NOT_YOURS).param(param));
+        return Err(needs.state_fault(ErrorKind::NotFound, NOT_YOURS));
     }
-    if let StateReference::At(creator) = needs.reference {
+    if let StateReference::At(account) = needs.reference
+        && !candidates.is_empty()
+    {
         candidates.retain(|target| {
-            let is_creator = needs.response_affinity.of(target) == creator;
-            if !is_creator {
+            let is_of_account = needs.response_affinity.account(target) == account;
+            if !is_of_account {
                 skip(target, StepResult::Elsewhere);
             }
-            is_creator
+            is_of_account
         });
         if candidates.is_empty() {
-            return Err(Fault::new(ErrorKind::UnsupportedField, AWAY).param(needs.referring_member()));
+            return Err(needs.state_fault(ErrorKind::UnsupportedField, AWAY));
         }
     }
     if candidates.is_empty() {
@@ -119,20 +121,30 @@ pub(crate) fn order<'a>(
     Ok(candidates)
 }
 
-const NOT_YOURS: &str = "The response or conversation does not exist in this project, or llmgw no longer \
-                         knows it: a restart forgets them. Send the whole conversation in 'input'.";
-const AWAY: &str = "The request refers to a response, or to encrypted reasoning, of a model that this \
-                    selector does not currently offer. Send the conversation without it.";
+/// The length of a client's ID in an error text.
+const ID_BYTES_SHOWN: usize = 100;
+const NOT_YOURS: &str =
+    "It belongs to another project, or llmgw no longer knows it. Send the whole conversation in 'input'.";
+const AWAY: &str = "No target of this selector has the account that created it. Send the conversation without it, in 'input'.";
 
 impl Needs<'_> {
-    /// Returns the name of the member that refers to provider state.
-    fn referring_member(&self) -> &'static str {
+    /// Returns the error for provider state that no target has, in OpenAI's words and codes: by them clients recognise
+    /// that they have to send the whole conversation. `why` is added to the words; `of_conversation` is the kind for an
+    /// ID in `conversation`.
+    fn state_fault(&self, of_conversation: ErrorKind, why: &str) -> Fault {
         let state = &self.demand.head.state;
-        match (&state.previous_response_id, &state.conversation) {
-            (Some(_), _) => "previous_response_id",
-            (None, Some(_)) => "conversation",
-            (None, None) => "input",
-        }
+        let (kind, what, id, param) = match (&state.previous_response_id, &state.conversation) {
+            (Some(id), _) => {
+                (ErrorKind::PreviousResponseNotFound, "Previous response", id, "previous_response_id")
+            }
+            (None, Some(id)) => (of_conversation, "Conversation", id, "conversation"),
+            (None, None) => {
+                let message = format!("The encrypted content of the reasoning could not be verified. {why}");
+                return Fault::new(ErrorKind::InvalidEncryptedContent, message).param("input");
+            }
+        };
+        let id = id.split_at(id.floor_char_boundary(ID_BYTES_SHOWN)).0;
+        Fault::new(kind, format!("{what} with id '{id}' not found. {why}")).param(param)
     }
 
     fn unmet_by(&self, endpoint: Option<&EndpointName>, target: &Target) -> Option<StepResult> {

@@ -1,6 +1,6 @@
-//! Remembers which target created the state that a Responses request refers to: a stored response, or reasoning that
-//! only the account that encrypted it can read. Other targets of an endpoint could not serve the request and must not
-//! see it.
+//! Remembers which account created the state that a Responses request refers to: a stored response, or encrypted
+//! reasoning. Only that account can read it, with any of its models and keys; targets of other accounts could not serve
+//! the request and must not see it. The account is the one behind a provider instance at an address.
 //!
 //! Stored responses belong to the project that requested them: an id that is not known as the caller's own is refused,
 //! because the provider account serves other projects too. Encrypted reasoning has no id: its origin is remembered to
@@ -16,7 +16,7 @@ use std::sync::{Arc, LazyLock};
 use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 use shared::access::Access;
-use shared::routing::Target;
+use shared::routing::{InstanceReach, Target};
 use shared::usage::TokenCounts;
 use wire::request::Head;
 
@@ -24,15 +24,15 @@ use super::recent::Recent;
 
 /// Number of slots for reasoning items, and for the token counts of responses.
 const SLOTS: usize = 1 << 16;
-/// Bits of a slot that identify the target.
-const TARGET_BITS: u32 = 16;
+/// Bits of a slot that identify the account.
+const ACCOUNT_BITS: u32 = 16;
 /// Bits of a slot that hold the token count.
 const TOKENS_BITS: u32 = 32;
 const TOKENS_MAX: u64 = u32::MAX as u64;
 /// Leading bytes of encrypted reasoning that identify it; they include its nonce.
 const SAMPLE_BYTES: usize = 64;
 
-/// Lock-free tables that map hashes of responses, conversations and reasoning to the targets that created them.
+/// Lock-free tables that map hashes of responses, conversations and reasoning to the accounts that created them.
 pub(crate) struct ResponseAffinity {
     slots: Box<[AtomicU64]>,
     /// Responses and conversations by owner, and conversations regardless of their owner.
@@ -44,7 +44,7 @@ pub(crate) struct ResponseAffinity {
 
 impl std::fmt::Debug for ResponseAffinity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Homes").finish_non_exhaustive()
+        f.debug_struct("ResponseAffinity").finish_non_exhaustive()
     }
 }
 
@@ -53,19 +53,19 @@ impl std::fmt::Debug for ResponseAffinity {
 pub(crate) enum StateReference {
     /// No provider state, or encrypted reasoning or a conversation of unknown origin.
     Nothing,
-    /// State created at this target.
-    At(TargetHash),
-    /// This member of the request contains an id that is not known as the caller's own.
-    Unknown(&'static str),
+    /// State of this account.
+    At(AccountHash),
+    /// The request contains an id that is not known as the caller's own.
+    Unknown,
 }
 
 /// Hash of a response's id and owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ResponseHash(u64);
 
-/// Truncated hash of a target's instance, credential and model.
+/// Truncated hash of an account: a provider instance and the host that it calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TargetHash(u16);
+pub(crate) struct AccountHash(u16);
 
 impl ResponseAffinity {
     pub(crate) fn new() -> Self {
@@ -73,36 +73,41 @@ impl ResponseAffinity {
         Self { slots: empty(), stored: Recent::default(), tokens: empty(), hasher: RandomState::new() }
     }
 
-    /// Returns the hash of `target`.
-    pub(crate) fn of(&self, target: &Target) -> TargetHash {
+    /// Returns the hash of the account that `target` uses. Keys are rotated and headers change while the account stays,
+    /// so neither is part of it.
+    pub(crate) fn account(&self, target: &Target) -> AccountHash {
         let provider = &target.provider;
-        let hash = self.hasher.hash_one((provider.id.as_str(), provider.identity, target.model.id.as_str()));
-        TargetHash(u16::try_from(hash >> (u64::BITS - TARGET_BITS)).unwrap_or_default())
+        let host = match &provider.reach {
+            InstanceReach::Network(origin) => origin.authority.as_str(),
+            InstanceReach::Echo(_) | InstanceReach::Speech => "",
+        };
+        let hash = self.hasher.hash_one((provider.id.as_str(), host));
+        AccountHash(u16::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).unwrap_or_default())
     }
 
-    /// Remembers that the response with this id was created at `target` for this caller, in the conversation named by its
+    /// Remembers that the response with this id was created by `account` for this caller, in the conversation named by its
     /// request.
     pub(crate) fn note_response(
         &self,
         id: &str,
         head: &Head,
         caller: &Access,
-        target: TargetHash,
+        account: AccountHash,
     ) -> ResponseHash {
         let response = self.response(id, caller);
-        self.stored.put(response, target.0);
+        self.stored.put(response, account.0);
         if let Some(conversation) = &head.state.conversation {
-            self.stored.put(self.conversation(conversation, Some(caller)), target.0);
-            self.stored.put(self.conversation(conversation, None), target.0);
+            self.stored.put(self.conversation(conversation, Some(caller)), account.0);
+            self.stored.put(self.conversation(conversation, None), account.0);
         }
         ResponseHash(response)
     }
 
-    /// Remembers that the encrypted reasoning in `answer` was created at `target`.
-    pub(crate) fn note_reasoning(&self, answer: &[u8], target: TargetHash) {
+    /// Remembers that the encrypted reasoning in `answer` was created by `account`.
+    pub(crate) fn note_reasoning(&self, answer: &[u8], account: AccountHash) {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
-                self.put(self.hasher.hash_one(sample), target);
+                self.put(self.hasher.hash_one(sample), account);
             }
         }
     }
@@ -125,25 +130,24 @@ impl ResponseAffinity {
     pub(crate) fn wanted(&self, head: &Head, body: &[Bytes], caller: &Access) -> StateReference {
         let state = &head.state;
         if let Some(id) = &state.previous_response_id {
-            let target = self.stored.get(self.response(id, caller));
-            return target.map_or(StateReference::Unknown("previous_response_id"), |target| {
-                StateReference::At(TargetHash(target))
-            });
+            let account = self.stored.get(self.response(id, caller));
+            return account
+                .map_or(StateReference::Unknown, |account| StateReference::At(AccountHash(account)));
         }
         if let Some(id) = &state.conversation {
             // Conversations are created outside the gateway: each belongs to the owner that uses it first.
             let own = self.stored.get(self.conversation(id, Some(caller)));
             let is_used = self.stored.get(self.conversation(id, None)).is_some();
             return match own {
-                Some(target) => StateReference::At(TargetHash(target)),
-                None if is_used => StateReference::Unknown("conversation"),
+                Some(account) => StateReference::At(AccountHash(account)),
+                None if is_used => StateReference::Unknown,
                 None => StateReference::Nothing,
             };
         }
         let mut segments = body.iter().rev().filter(|_| state.encrypted_content);
         let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
-        let target = last.and_then(|last| self.get(self.hasher.hash_one(last)));
-        target.map_or(StateReference::Nothing, StateReference::At)
+        let account = last.and_then(|last| self.get(self.hasher.hash_one(last)));
+        account.map_or(StateReference::Nothing, StateReference::At)
     }
 
     /// Hashes a response id with its owner, so that other owners cannot find it.
@@ -155,17 +159,17 @@ impl ResponseAffinity {
         self.hasher.hash_one((caller.map(owner), "conversation", id))
     }
 
-    fn put(&self, hash: u64, TargetHash(target): TargetHash) {
+    fn put(&self, hash: u64, AccountHash(account): AccountHash) {
         if let Some(slot) = self.slot(hash) {
-            slot.store((hash << TARGET_BITS) | u64::from(target), Ordering::Relaxed);
+            slot.store((hash << ACCOUNT_BITS) | u64::from(account), Ordering::Relaxed);
         }
     }
 
-    fn get(&self, hash: u64) -> Option<TargetHash> {
+    fn get(&self, hash: u64) -> Option<AccountHash> {
         let kept = self.slot(hash)?.load(Ordering::Relaxed);
-        let same = kept >> TARGET_BITS == (hash << TARGET_BITS) >> TARGET_BITS;
-        let target = u16::try_from(kept & u64::from(u16::MAX)).unwrap_or_default();
-        (same && kept != 0).then_some(TargetHash(target))
+        let same = kept >> ACCOUNT_BITS == (hash << ACCOUNT_BITS) >> ACCOUNT_BITS;
+        let account = u16::try_from(kept & u64::from(u16::MAX)).unwrap_or_default();
+        (same && kept != 0).then_some(AccountHash(account))
     }
 
     /// Returns the slot of a hash. The hash bits that select the slot are not stored in it.
@@ -174,16 +178,16 @@ impl ResponseAffinity {
     }
 
     fn place(&self, hash: u64) -> Option<usize> {
-        usize::try_from(hash >> (u64::BITS - TARGET_BITS)).ok()
+        usize::try_from(hash >> (u64::BITS - ACCOUNT_BITS)).ok()
     }
 }
 
-/// Records the parts of a relayed Responses answer that only its target can interpret: its ID and its encrypted reasoning.
+/// Records the parts of a relayed Responses answer that only its account can interpret: its ID and its encrypted reasoning.
 #[derive(Debug)]
 pub(crate) struct AffinityRecorder {
     table: Arc<ResponseAffinity>,
     access: Arc<Access>,
-    target: TargetHash,
+    account: AccountHash,
     /// The hash of the answer's ID, if the ID is known.
     response: Option<ResponseHash>,
 }
@@ -193,18 +197,18 @@ impl AffinityRecorder {
         Self {
             table: Arc::clone(table),
             access: Arc::clone(access),
-            target: table.of(target),
+            account: table.account(target),
             response: None,
         }
     }
 
     pub(crate) fn note_bytes(&self, bytes: &[u8]) {
-        self.table.note_reasoning(bytes, self.target);
+        self.table.note_reasoning(bytes, self.account);
     }
 
     /// Records the ID of the answer.
     pub(crate) fn note_id(&mut self, id: Option<String>, head: &Head) {
-        let note = |id: String| self.table.note_response(&id, head, &self.access, self.target);
+        let note = |id: String| self.table.note_response(&id, head, &self.access, self.account);
         self.response = id.map(note);
     }
 

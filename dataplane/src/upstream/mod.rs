@@ -72,13 +72,13 @@ pub(crate) struct KeptHeaders {
     pub(crate) processing_ms: Option<HeaderValue>,
     /// The upstream's request id: bounded in length, and restricted to safe characters.
     pub(crate) upstream_id: Option<Box<str>>,
-    /// Fields that only error and redirect answers have.
+    /// Fields that most answers lack.
     pub(crate) rare: Option<Box<RareHeaders>>,
     /// True if the answer is compressed, although this was not requested.
     pub(crate) encoded: bool,
 }
 
-/// Header fields of errors and redirects.
+/// Header fields of errors and redirects, and of answers to Codex.
 #[derive(Debug, Default)]
 pub(crate) struct RareHeaders {
     pub(crate) retry_after: Option<HeaderValue>,
@@ -87,6 +87,8 @@ pub(crate) struct RareHeaders {
     pub(crate) error_type: Option<HeaderValue>,
     /// The target of a redirect.
     pub(crate) location: Option<HeaderValue>,
+    /// What Codex sends back with the other requests of its turn.
+    pub(crate) turn_state: Option<HeaderValue>,
 }
 
 impl KeptHeaders {
@@ -113,6 +115,7 @@ impl KeptHeaders {
             }
             16 if name.eq_ignore_ascii_case("x-amzn-errortype") => &mut self.rare().error_type,
             14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
+            18 if name.eq_ignore_ascii_case("x-codex-turn-state") => &mut self.rare().turn_state,
             20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
             10 | 12 | 15 | 16 => return self.request_id(name, value),
             _ => return,
