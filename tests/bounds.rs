@@ -1,6 +1,8 @@
 //! The usage bound of requests for any kind of input and any client bound: 50 concurrent clients against hard limits
 //! that two requests exhaust (ADM-4).
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -106,6 +108,15 @@ async fn the_largest_possible_output_limit_is_reserved() {
 #[tokio::test]
 async fn a_limit_filled_by_two_requests_admits_no_third_of_any_input_kind() {
     let picture = json!({"type": "image_url", "image_url": {"url": "https://example.com/a.png"}});
+    let inline = |media_type: &str, bytes: &[u8]| {
+        let url = format!("data:{media_type};base64,{}", BASE64_STANDARD.encode(bytes));
+        json!({"type": "image_url", "image_url": {"url": url}})
+    };
+    // Read as 2,048 by 2,048 pixels by what decodes them: another chunk precedes the header, or a frame exceeds the screen.
+    let small = [0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0];
+    let large = [&b"\0\0\0\rIHDR"[..], &[0, 0, 8, 0, 0, 0, 8, 0, 8, 6, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\x08tEXt"[..], &small, &large, b"\0\0\0\x01IDAT7...."].concat();
+    let gif = [&b"GIF89a\x01\0\x01\0\0\0\0,\0\0\0\0"[..], b"\0\x08\0\x08\0\x02\x01D\0;"].concat();
     let pdf = json!({"type": "file", "file": {"file_data":
         format!("data:application/pdf;base64,JVBERi0{}", "A".repeat(40_000))}});
     let elsewhere = json!({"type": "file", "file": {"file_id": "file_1"}});
@@ -114,6 +125,8 @@ async fn a_limit_filled_by_two_requests_admits_no_third_of_any_input_kind() {
     let chat = |part: &Value| json!({"model": "up/m", "max_tokens": 1, "messages": [{"role": "user", "content": [part]}]});
     for (name, path, body, input) in [
         ("a picture", "/v1/chat/completions", chat(&picture), 1_400),
+        ("a PNG with a chunk first", "/v1/chat/completions", chat(&inline("image/png", &png)), 5_400),
+        ("a GIF with a small screen", "/v1/chat/completions", chat(&inline("image/gif", &gif)), 5_400),
         ("a document", "/v1/chat/completions", chat(&pdf), 20_000),
         ("a file elsewhere", "/v1/chat/completions", chat(&elsewhere), 60_000),
         ("sound", "/v1/chat/completions", chat(&sound), 400),
@@ -258,18 +271,53 @@ async fn one_fills(name: &str, path: &str, media_type: &str, body: String, limit
     assert_eq!((refused.status, refused.error_code().as_str()), (429, "quota_exceeded"), "{name}");
 }
 
+/// What is billed by a unit cannot be reserved by the price of the prompt's few tokens.
+#[tokio::test]
+async fn media_without_a_price_are_refused_under_a_limit_on_cost() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::hang_forever());
+    let model = |id: &str, prices: Value| json!({"id": id, "prices": prices});
+    let tokens = json!({"input": 1, "output": 2});
+    let of_a_size = json!({"input": 1, "output": 2, "pictures": {"1280x720": 0.1}});
+    let models = [model("tokens", tokens), model("input", json!({"input": 1})), model("size", of_a_size)];
+    let provider =
+        json!({"type": "openai", "base_url": upstream.base_url(), "api_key": "k", "models": models});
+    let gateway =
+        Setup::new(&Yaml::new()).yaml(json!({"providers": {"up": provider}}).to_string()).start().await;
+    let admin = Admin(gateway.client());
+    let key = admin.key(json!({"project": admin.project("blue").await})).await;
+    let quota = json!({"subject": {"kind": "key", "id": key.id}, "metric": "cost_micro_usd", "window": "day",
+        "limit": 100_000});
+    admin.create("quotas", quota).await;
+    let client = Client::new(gateway.address(), Some(&key.key)).with("content-type", "application/json");
+    let film = |model: &str| json!({"model": model, "prompt": "x", "seconds": 8, "size": "1792x1024"});
+    for (path, body) in [
+        ("/v1/videos/generations", film("up/tokens")),
+        ("/v1/videos/generations", film("up/input")),
+        ("/v1/videos/generations", film("up/size")),
+        ("/v1/images/generations", json!({"model": "up/input", "prompt": "x"})),
+        ("/v1/audio/speech", json!({"model": "up/input", "input": "hello", "voice": "v"})),
+    ] {
+        let refused = client.post(path, body.to_string()).await;
+        assert_eq!((refused.status, refused.error_code().as_str()), (403, "not_allowed"), "{body}");
+        let record = gateway.record_of(refused.header("x-request-id").unwrap()).await;
+        assert_eq!(record["trace"][0]["result"], "no_price", "{record}");
+    }
+    assert_eq!(upstream.requests().len(), 0);
+}
+
 #[tokio::test]
 async fn a_partly_unknown_cost_still_counts_against_its_limit() {
     let answer = json!({"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
         "choices": [{"index": 0, "message": {"role": "assistant", "content": "ok"}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 20, "completion_tokens": 20_000, "total_tokens": 20_020,
-            "prompt_tokens_details": {"cached_tokens": 10}}});
+            "prompt_tokens_details": {"audio_tokens": 10}}});
     let prices = "models:\n  - id: m\n    prices: { input: 1.0, output: 2.0 }";
     let rig = Rig::over(prices, Answer::json(200, answer.to_string())).await;
     let quota = rig.limit("cost_micro_usd", 10_000).await;
     let body = json!({"model": "up/m", "max_tokens": 4_000,
         "messages": [{"role": "user", "content": "Say hello."}]});
-    // Ten tokens read from a cache have no price; the rest of one answer costs 40,010 micro-dollars.
+    // Ten tokens of audio have no price; the rest of one answer costs 40,010 micro-dollars.
     assert_eq!(rig.fifty("/v1/chat/completions", &body).await, 1);
     assert_eq!(rig.used(&quota).await, 40_010);
 }

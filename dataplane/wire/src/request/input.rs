@@ -2,7 +2,7 @@
 
 use shared::operation::Dialect;
 
-use crate::tokens::{ImageSize, ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, family_of};
+use crate::tokens::{ModelFamily, PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, StatedSize, family_of};
 
 /// The contents of an input, counted while it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,8 +18,8 @@ pub struct InputSize {
     pub numbers: u64,
     /// The number of pictures, including those of known size.
     pub pictures: u64,
-    /// The known picture sizes.
-    pub picture_sizes: Vec<ImageSize>,
+    /// The picture sizes that the first bytes state.
+    pub picture_sizes: Vec<StatedSize>,
     /// The number of documents and other files within the request.
     pub files: u64,
     /// The bytes of these files.
@@ -67,7 +67,8 @@ impl InputSize {
         let stored = ITEM_TOKENS.saturating_mul(self.stored_items);
         InputTokens {
             text: text.saturating_add(PAGE_TOKENS.saturating_mul(pages)).saturating_add(stored),
-            pictures: self.pictures(model, |family| family.image_tokens(None)),
+            pictures: self
+                .pictures(model, |family, stated| family.image_tokens(stated.map(|stated| stated.size))),
             audio: sound(self.audio_ms, AUDIO_TOKENS),
         }
         .with_sound(self.audio_bytes, AUDIO_BYTES, AUDIO_TOKENS)
@@ -116,14 +117,15 @@ impl InputSize {
         others.into_iter().fold(0, |all, count| all | count) == 0
     }
 
-    fn pictures(&self, model: &str, unknown: impl Fn(&ModelFamily) -> u64) -> u64 {
+    /// Returns the sum of `tokens` of every picture.
+    fn pictures(&self, model: &str, tokens: impl Fn(&ModelFamily, Option<StatedSize>) -> u64) -> u64 {
         if self.pictures == 0 {
             return 0;
         }
         let family = family_of(model);
-        let known = self.picture_sizes.iter().map(|size| family.image_tokens(Some(*size)));
+        let known = self.picture_sizes.iter().map(|stated| tokens(&family, Some(*stated)));
         let others = self.pictures.saturating_sub(self.picture_sizes.len().try_into().unwrap_or(u64::MAX));
-        known.fold(others.saturating_mul(unknown(&family)), u64::saturating_add)
+        known.fold(others.saturating_mul(tokens(&family, None)), u64::saturating_add)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The properties of model families that affect token counts.
 
-use super::ImageSize;
+use super::{ImageSize, StatedSize};
 use crate::claude;
 
 /// A family of models.
@@ -134,11 +134,15 @@ impl ModelFamily {
         self.image.tokens(size.unwrap_or(ImageSize { width: 1_024, height: 1_024 }))
     }
 
-    /// Returns the maximum tokens of an image of unknown size: 4,096 by 4,096 pixels, or 4,096 by 1,536 if that counts
-    /// more.
-    pub fn image_tokens_max(&self) -> u64 {
+    /// Returns the maximum tokens of an image that states this size. Unless the size is final, the image may have 4,096
+    /// by 4,096 pixels, or 4,096 by 1,536 if that counts more.
+    pub fn image_tokens_max(&self, stated: Option<StatedSize>) -> u64 {
         let of = |height| self.image.tokens(ImageSize { width: 4_096, height });
-        of(4_096).max(of(1_536))
+        let tokens = stated.map(|stated| self.image.tokens(stated.size));
+        match tokens {
+            Some(tokens) if stated.is_some_and(|stated| stated.is_final) => tokens,
+            _ => of(4_096).max(of(1_536)).max(tokens.unwrap_or(0)),
+        }
     }
 }
 

@@ -1,81 +1,7 @@
-//! Reads image sizes from the first bytes and computes their tokens, without decoding the images.
+//! Computes the tokens of an image from its size.
 
+use super::ImageSize;
 use super::family::ImageRule;
-
-/// An image size in pixels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ImageSize {
-    /// The width.
-    pub width: u64,
-    /// The height.
-    pub height: u64,
-}
-
-/// Returns the size in the header of a PNG, GIF, JPEG or WebP image.
-pub fn size_of(bytes: &[u8]) -> Option<ImageSize> {
-    let size = match bytes {
-        [0x89, b'P', b'N', b'G', ..] => ImageSize { width: big(bytes, 16, 4)?, height: big(bytes, 20, 4)? },
-        [b'G', b'I', b'F', b'8', ..] => {
-            ImageSize { width: little(bytes, 6, 2)?, height: little(bytes, 8, 2)? }
-        }
-        [0xff, 0xd8, ..] => jpeg(bytes)?,
-        [b'R', b'I', b'F', b'F', ..] if bytes.get(8..12) == Some(b"WEBP") => webp(bytes)?,
-        _ => return None,
-    };
-    Some(size).filter(|size| size.width > 0 && size.height > 0)
-}
-
-/// Skips to the segment that starts a frame.
-fn jpeg(bytes: &[u8]) -> Option<ImageSize> {
-    let mut at = 2_usize;
-    loop {
-        if *bytes.get(at)? != 0xff {
-            return None;
-        }
-        let marker = *bytes.get(at.checked_add(1)?)?;
-        match marker {
-            0xff => at = at.checked_add(1)?,
-            0xc4 | 0xc8 | 0xcc => at = after_segment(bytes, at)?,
-            0xc0..=0xcf => {
-                return Some(ImageSize {
-                    height: big(bytes, at.checked_add(5)?, 2)?,
-                    width: big(bytes, at.checked_add(7)?, 2)?,
-                });
-            }
-            0x01 | 0xd0..=0xd8 => at = at.checked_add(2)?,
-            _ => at = after_segment(bytes, at)?,
-        }
-    }
-}
-
-fn after_segment(bytes: &[u8], at: usize) -> Option<usize> {
-    let length = usize::try_from(big(bytes, at.checked_add(2)?, 2)?).ok()?;
-    at.checked_add(2)?.checked_add(length.max(2))
-}
-
-fn webp(bytes: &[u8]) -> Option<ImageSize> {
-    match bytes.get(12..16)? {
-        b"VP8X" => Some(ImageSize { width: little(bytes, 24, 3)? + 1, height: little(bytes, 27, 3)? + 1 }),
-        b"VP8L" => {
-            let bits = little(bytes, 21, 4)?;
-            Some(ImageSize { width: (bits & 0x3fff) + 1, height: ((bits >> 14) & 0x3fff) + 1 })
-        }
-        b"VP8 " => {
-            Some(ImageSize { width: little(bytes, 26, 2)? & 0x3fff, height: little(bytes, 28, 2)? & 0x3fff })
-        }
-        _ => None,
-    }
-}
-
-fn big(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
-    let number = bytes.get(at..at.checked_add(length)?)?;
-    Some(number.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-}
-
-fn little(bytes: &[u8], at: usize, length: usize) -> Option<u64> {
-    let number = bytes.get(at..at.checked_add(length)?)?;
-    Some(number.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-}
 
 impl ImageSize {
     /// Scales the size down so that no edge is longer than `edge_max`.
@@ -136,36 +62,6 @@ impl ImageRule {
 mod tests {
     use super::*;
     use crate::tokens::family_of;
-
-    #[test]
-    fn image_sizes_are_read_from_the_first_bytes() {
-        let png = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, 7, 128, 0, 0, 4, 56]].concat();
-        let gif = b"GIF89a\x0a\0\x14\0";
-        let jpeg = [
-            &[0xff, 0xd8, 0xff, 0xe0, 0, 4, 1, 1, 0xff, 0xc4, 0, 3, 9][..],
-            &[0xff, 0xff, 0xc2, 0, 17, 8, 0, 100, 0, 200, 3],
-        ]
-        .concat();
-        let vp8x = [&b"RIFF\0\0\0\0WEBPVP8X\x0a\0\0\0\0\0\0\0"[..], &[99, 0, 0, 49, 0, 0]].concat();
-        let vp8 = [&b"RIFF\0\0\0\0WEBPVP8 \0\0\0\0\0\0\0\x9d\x01\x2a"[..], &[64, 1, 240, 0]].concat();
-        let vp8l = [&b"RIFF\0\0\0\0WEBPVP8L\0\0\0\0\x2f"[..], &[0x63, 0xc0, 0x0c, 0]].concat();
-        let rows = [
-            (&png[..], (1_920, 1_080)),
-            (&gif[..], (10, 20)),
-            (&jpeg[..], (200, 100)),
-            (&vp8x[..], (100, 50)),
-            (&vp8[..], (320, 240)),
-            (&vp8l[..], (100, 52)),
-        ];
-        for (bytes, (width, height)) in rows {
-            assert_eq!(size_of(bytes), Some(ImageSize { width, height }), "{bytes:?}");
-            for end in 0..bytes.len() {
-                assert!(size_of(&bytes[..end]).is_none_or(|size| size.width == width), "cut at {end}");
-            }
-        }
-        assert_eq!(size_of(b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\0\0\0\0\0"), None, "no image has no edge");
-        assert_eq!(size_of(b"BM"), None);
-    }
 
     #[test]
     fn large_images_are_scaled_down_before_counting() {

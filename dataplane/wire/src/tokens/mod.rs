@@ -4,11 +4,13 @@
 mod document;
 mod family;
 mod image;
+mod image_size;
 mod text;
 mod wave;
 
 pub(crate) use document::{PAGE_BYTES, PAGE_TOKENS, PAGES_UNKNOWN, decoded};
 pub use family::{ModelFamily, family_of};
-pub use image::{ImageSize, size_of};
+pub(crate) use image_size::is_picture;
+pub use image_size::{ImageSize, StatedSize, size_of};
 pub use text::milli_tokens;
 pub(crate) use wave::{WAVE_HEAD_BYTES, wave_ms};

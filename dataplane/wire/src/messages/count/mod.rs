@@ -146,7 +146,7 @@ impl TokenSum {
         let data = member(block, "source").and_then(|source| text(source, "data"));
         let size =
             data.and_then(|data| size_of(&decoded(data.get(..IMAGE_CHARS).unwrap_or(data).as_bytes())));
-        self.add(self.family.image_tokens(size));
+        self.add(self.family.image_tokens(size.map(|stated| stated.size)));
     }
 
     fn document(&mut self, block: Tree<'_, '_>) {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::tokens::{ImageSize, decoded, size_of, wave_ms};
+use crate::tokens::{StatedSize, decoded, is_picture, size_of, wave_ms};
 
 /// The number of bytes of the string that are examined: enough to find the size of most pictures.
 pub(super) const HEAD_BYTES: usize = 4 * 1024;
@@ -13,7 +13,7 @@ const URL_HEAD_BYTES_MAX: usize = 256;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlobKind {
     /// A picture, with its size if the header contains it.
-    Picture(Option<ImageSize>),
+    Picture(Option<StatedSize>),
     /// Audio whose header contains the bytes per second.
     Wave { ms: u64 },
     /// Other audio.
@@ -46,7 +46,7 @@ fn of(media_type: &[u8], head: &[u8], length: usize) -> BlobKind {
     let size = size_of(&start);
     match *start {
         _ if size.is_some() => BlobKind::Picture(size),
-        [0xff, 0xd8, 0xff, ..] | [0x89, b'P', b'N', b'G', ..] => BlobKind::Picture(None),
+        _ if is_picture(&start) => BlobKind::Picture(None),
         [b'R', b'I', b'F', b'F', ..] if start.get(8..12) == Some(b"WAVE") => {
             wave_ms(&start, bytes).map_or(BlobKind::Audio { bytes }, |ms| BlobKind::Wave { ms })
         }
@@ -79,8 +79,9 @@ mod tests {
     use base64::engine::general_purpose::STANDARD;
 
     use super::*;
+    use crate::tokens::ImageSize;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0\0\0\x01\0";
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\x02\0\0\0\x01\0\x08\0\0\0\0....\0\0\0\0IDAT....";
 
     fn wave(rate: u32) -> Vec<u8> {
         let head = [&b"RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0"[..], &8_000_u32.to_le_bytes()].concat();
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn the_kind_of_a_blob_follows_from_its_first_bytes() {
-        let size = Some(ImageSize { width: 512, height: 256 });
+        let size = Some(StatedSize { size: ImageSize { width: 512, height: 256 }, is_final: true });
         let rows: [(&str, &str, &[u8], BlobKind); 9] = [
             ("a picture", "", PNG, BlobKind::Picture(size)),
             ("a picture by another name", "application/pdf", PNG, BlobKind::Picture(size)),

@@ -8,7 +8,7 @@ use serde_json::json;
 use shared::operation::Dialect;
 
 use crate::request::{HeadScan, InputSize};
-use crate::tokens::ImageSize;
+use crate::tokens::{ImageSize, StatedSize};
 
 /// Reads a body whole, in single bytes and in pieces.
 fn size_of(dialect: Dialect, body: &str) -> Rc<InputSize> {
@@ -42,13 +42,15 @@ fn part(dialect: Dialect, part: &serde_json::Value) -> Rc<InputSize> {
 }
 
 fn png(width: u8, height: u8) -> String {
-    let head = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, width, 0, 0, 0, height, 0], &[7; 9_000]];
-    BASE64_STANDARD.encode(head.concat())
+    let head = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &[0, 0, width, 0, 0, 0, height, 0], &[8, 6, 0, 0, 0]];
+    let data = [&[0; 4][..], b"\0\0\x30\0IDAT", &[7; 9_000]];
+    BASE64_STANDARD.encode([head.concat(), data.concat()].concat())
 }
 
 #[test]
 fn pictures_are_counted_in_every_dialect_with_inline_sizes() {
-    let (data, known) = (png(2, 1), vec![ImageSize { width: 512, height: 256 }]);
+    let (data, known) =
+        (png(2, 1), vec![StatedSize { size: ImageSize { width: 512, height: 256 }, is_final: true }]);
     let url = format!("data:image/png;base64,{data}");
     let there = "https://example.com/a.png";
     for (dialect, block, sizes) in [
@@ -153,7 +155,7 @@ fn the_upper_estimate_is_never_below_the_likely_one() {
         other_bytes: 40,
         numbers: 7,
         pictures: 3,
-        picture_sizes: vec![ImageSize { width: 512, height: 512 }],
+        picture_sizes: vec![StatedSize { size: ImageSize { width: 512, height: 512 }, is_final: true }],
         files: 1,
         file_bytes: 100_000,
         files_elsewhere: 1,
@@ -168,6 +170,14 @@ fn the_upper_estimate_is_never_below_the_likely_one() {
     assert_eq!(size.likely("gpt-4o").pictures, 255 + 2 * 765);
     assert_eq!(size.most("gpt-4o").pictures, 255 + 2 * (85 + 8 * 170));
     assert_eq!((size.likely("m").audio, size.most("m").audio), (15 + 20, 48 + 8 * 32));
+    let small = StatedSize { size: ImageSize { width: 1, height: 1 }, is_final: false };
+    let stated = InputSize { pictures: 1, picture_sizes: vec![small], ..InputSize::default() };
+    let unknown = InputSize { pictures: 1, ..InputSize::default() };
+    assert_eq!(
+        stated.most("gpt-4o").pictures,
+        unknown.most("gpt-4o").pictures,
+        "a later header may state more"
+    );
     for model in ["gpt-4o", "gpt-4o-mini", "gpt-5.5", "claude-opus-5", "claude-3-opus", "gemini-3", ""] {
         let (likely, most) = (size.likely(model), size.most(model));
         assert!(likely.pictures <= most.pictures, "{model}: {likely:?} {most:?}");
