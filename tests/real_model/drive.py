@@ -13,7 +13,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SDK = HERE.parent / "sdk"
 sys.path.insert(0, str(SDK))
 
-from process import Process, ended_well, run_all, start_gateway, wait_until_answers  # noqa: E402
+from process import Process, ended_well, free_port, run_all, start_gateway, wait_until_answers  # noqa: E402
 
 MODEL = "smollm2-135m"
 
@@ -42,12 +42,6 @@ policies:
     retry_max_attempts: 1           # so that each request makes two attempts: the dead target, the live one
     circuit_failure_threshold: 0    # and goes on making them, however often the dead one has failed
 """
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 def start_model_server():

@@ -6,11 +6,18 @@ import pathlib
 import queue
 import re
 import secrets
+import socket
 import subprocess
 import threading
 import time
 import urllib.error
 import urllib.request
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 class Process:
