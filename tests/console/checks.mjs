@@ -74,6 +74,24 @@ export const checks = {
     assert.equal(await gateway.chat(`${key.slice(0, -1)}${key.endsWith("x") ? "y" : "x"}`, "default", "hi"), 401);
   },
 
+  // M-055.
+  async a_key_minted_to_act_as_a_human_resolves_to_that_human({ gateway, browser }) {
+    const { id } = await project(gateway);
+    const human = await gateway.api("POST", "principals", { name: "Hedy", email: "hedy@example.org" });
+    await gateway.api("PUT", `projects/${id}/members/${human.id}`, { role: "member" });
+    const page = await browser.signedIn(gateway.key, "/keys?new=1");
+    await fillKey(page, "hedy's");
+    await page.getByText("Choose a human where a target is that human's private OAuth connection.").waitFor();
+    await page.getByLabel("Acts as").selectOption({ label: "Hedy" });
+    await button(page.getByRole("dialog"), "Mint key").click();
+    const key = await page.locator("[data-secret]").innerText();
+    assert.equal(await gateway.chat(key, "default", "hi"), 200);
+    const { data } = await gateway.api("GET", `requests?principal=${human.id}`);
+    assert.deepEqual(data.map(({ principal_name, key_name }) => [principal_name, key_name]), [["Hedy", "hedy's"]]);
+    await button(page, "I have copied it").click();
+    await page.getByRole("row", { name: /hedy's/ }).getByText("Hedy").waitFor();
+  },
+
   async an_ended_session_loses_nothing_and_the_request_is_repeated({ gateway, browser }) {
     await project(gateway);
     const page = await browser.signedIn(gateway.key, "/keys?new=1");
@@ -253,6 +271,19 @@ export const checks = {
     await button(page, "Delete").click();
     await page.getByRole("heading", { name: "Providers", level: 1 }).waitFor();
     await assert.rejects(gateway.api("GET", "providers/trial"), /404/);
+  },
+
+  // M-052.
+  async a_test_of_a_hosted_provider_says_before_it_starts_that_it_may_be_billable({ gateway, browser }) {
+    await gateway.api("POST", "providers", { id: "hosted", type: "openai", api_key: "sk-nothing-00000000", base_url: "http://127.0.0.1:9/v1", models: ["gpt-5"] });
+    const page = await browser.signedIn(gateway.key, "/providers/hosted");
+    await button(page, "Prove gpt-5").click();
+    await page.getByRole("dialog").getByText("Hosted test requests may be billable.").waitFor();
+    const lastError = async () => (await gateway.api("GET", "providers/hosted")).evidence.inference.last_error;
+    assert.equal(await lastError(), null, "nothing was sent yet");
+    await button(page.getByRole("dialog"), "Test completion").click();
+    await page.getByRole("dialog").getByText(/cannot be reached|connect/).first().waitFor();
+    assert.ok(await lastError(), "now it was");
   },
 
   async an_endpoint_is_made_reordered_by_keyboard_and_published({ gateway, browser }) {
