@@ -12,8 +12,9 @@ use shared::routing::{HttpVersion, Origin};
 
 use super::dial::{Tls, UpstreamIo, dial, dial_metadata};
 use super::http1::UpstreamConnection;
+use super::http2::{StreamLease, handshake_http2};
 use super::request::{AGENT, SegmentedBody};
-use super::{Incomplete, SendError, StreamLease, UpstreamBody, handshake_http2};
+use super::{Incomplete, SendError, UpstreamBody};
 
 /// Sends one request and reads its whole answer.
 pub(crate) async fn fetch(

@@ -3,15 +3,14 @@
 //! The most recently returned HTTP/1.1 connection is reused first. A connection that its upstream has closed returns the
 //! next request unsent, because hyper reads before it writes. HTTP/2 connections are shared by the requests of the worker.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use hyper::client::conn::http2;
 use shared::routing::{HttpVersion, Origin};
 
 use super::http1::UpstreamConnection;
-use super::request::SegmentedBody;
+use super::http2::SharedConnection;
 
 /// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
@@ -32,15 +31,6 @@ struct Slot {
 struct Idle {
     connection: Box<UpstreamConnection>,
     since: u32,
-}
-
-/// An HTTP/2 connection, and the number of requests on it.
-#[derive(Clone, Debug)]
-pub(crate) struct SharedConnection {
-    pub(crate) sender: http2::SendRequest<SegmentedBody>,
-    pub(crate) live: Rc<Cell<u32>>,
-    /// True if the connection was closed because of too many interim answers.
-    pub(crate) flooded: Rc<Cell<bool>>,
 }
 
 /// Maximum idle connections that a worker keeps to one origin; further ones are closed.

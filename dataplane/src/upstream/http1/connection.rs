@@ -17,10 +17,11 @@ use hyper_util::rt::TokioIo;
 use super::framing;
 use super::socket::{TalliedSocket, Tally};
 use crate::quiet_waker::QuietWaker;
+use crate::upstream::SendError;
 use crate::upstream::dial::UpstreamIo;
-use crate::upstream::interim::INTERIM_WITHOUT_END;
+use crate::upstream::error::INTERIM_WITHOUT_END;
+use crate::upstream::incoming::poll_incoming;
 use crate::upstream::request::SegmentedBody;
-use crate::upstream::{SendError, poll_incoming};
 
 /// An HTTP/1.1 connection that is polled by the task of its request. Dropping it closes the socket.
 #[derive(Debug)]
@@ -50,6 +51,12 @@ type Answered = Result<Response<Incoming>, TrySendError<Request<SegmentedBody>>>
 pub(crate) struct Unanswered {
     pub(crate) progress: Progress,
     pub(crate) error: SendError,
+}
+
+impl From<Unanswered> for SendError {
+    fn from(unanswered: Unanswered) -> Self {
+        unanswered.error
+    }
 }
 
 /// The progress of an exchange when it failed.

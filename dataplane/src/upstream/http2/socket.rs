@@ -11,12 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::dial::UpstreamIo;
+use crate::upstream::dial::UpstreamIo;
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
-pub(super) const INTERIM_MAX: usize = 100;
-/// Error of an upstream that exceeds the limit.
-pub(super) const INTERIM_WITHOUT_END: &str = "it sent too many interim responses (1xx)";
+const INTERIM_MAX: usize = 100;
 
 /// A socket that fails when an upstream exceeds the limit on interim answers.
 #[derive(Debug)]

@@ -1,0 +1,233 @@
+//! The answer of an upstream: the header fields that are kept, and the body, whatever it comes from.
+
+use std::task::{Context, Poll};
+
+use bytes::{Bytes, BytesMut};
+use http::{HeaderMap, HeaderValue};
+use hyper::body::Incoming;
+use shared::routing::{InstanceReach, ProviderInstance};
+
+use super::echo::EchoBody;
+use super::http1::UpstreamConnection;
+use super::http2::StreamLease;
+use super::incoming::poll_incoming;
+use super::tap::TappedBody;
+use super::voice::VoiceBody;
+use super::{Upstreams, request};
+
+/// The head of an upstream's answer, and its body, which is read piece by piece.
+#[derive(Debug)]
+pub(crate) struct UpstreamResponse {
+    pub(crate) status: u16,
+    pub(crate) head: KeptHeaders,
+    pub(crate) body: UpstreamBody,
+}
+
+/// The header fields of an answer that are kept.
+#[derive(Debug, Default)]
+pub(crate) struct KeptHeaders {
+    pub(crate) content_type: Option<HeaderValue>,
+    pub(crate) processing_ms: Option<HeaderValue>,
+    /// The upstream's request id: bounded in length, and restricted to safe characters.
+    pub(crate) upstream_id: Option<Box<str>>,
+    /// Fields that most answers lack.
+    pub(crate) rare: Option<Box<RareHeaders>>,
+    /// True if the answer is compressed, although this was not requested.
+    pub(crate) encoded: bool,
+}
+
+/// Header fields of errors and redirects, and of answers to Codex.
+#[derive(Debug, Default)]
+pub(crate) struct RareHeaders {
+    pub(crate) retry_after: Option<HeaderValue>,
+    pub(crate) retry_after_ms: Option<HeaderValue>,
+    /// The AWS type of the error; the body contains its message.
+    pub(crate) error_type: Option<HeaderValue>,
+    /// The target of a redirect.
+    pub(crate) location: Option<HeaderValue>,
+    /// What Codex sends back with the other requests of its turn.
+    pub(crate) turn_state: Option<HeaderValue>,
+}
+
+impl KeptHeaders {
+    /// Returns the head of an answer generated inside the process.
+    pub(super) fn of_type(content_type: &'static str) -> Self {
+        Self { content_type: Some(HeaderValue::from_static(content_type)), ..Self::default() }
+    }
+
+    /// Adds a `Retry-After` of `seconds`.
+    pub(super) fn asking_to_wait(mut self, seconds: impl Into<HeaderValue>) -> Self {
+        self.rare().retry_after = Some(seconds.into());
+        self
+    }
+
+    /// Keeps one field if it is known. The length of its name rules out nearly every other field.
+    fn field(&mut self, name: &str, value: &[u8]) {
+        let slot = match name.len() {
+            8 if name.eq_ignore_ascii_case("location") => &mut self.rare().location,
+            11 if name.eq_ignore_ascii_case("retry-after") => &mut self.rare().retry_after,
+            12 if name.eq_ignore_ascii_case("content-type") => &mut self.content_type,
+            16 if name.eq_ignore_ascii_case("content-encoding") => {
+                self.encoded |= !value.trim_ascii().eq_ignore_ascii_case(b"identity");
+                return;
+            }
+            16 if name.eq_ignore_ascii_case("x-amzn-errortype") => &mut self.rare().error_type,
+            14 if name.eq_ignore_ascii_case("retry-after-ms") => &mut self.rare().retry_after_ms,
+            18 if name.eq_ignore_ascii_case("x-codex-turn-state") => &mut self.rare().turn_state,
+            20 if name.eq_ignore_ascii_case("openai-processing-ms") => &mut self.processing_ms,
+            10 | 12 | 15 | 16 => return self.request_id(name, value),
+            _ => return,
+        };
+        *slot = usual(value).or_else(|| HeaderValue::from_bytes(value).ok());
+    }
+
+    /// Keeps the upstream's request id. `x-request-id` takes precedence, because most vendors ask for it.
+    fn request_id(&mut self, name: &str, value: &[u8]) {
+        let is_usual = name.eq_ignore_ascii_case("x-request-id");
+        let is_known = is_usual || REQUEST_IDS.iter().any(|known| name.eq_ignore_ascii_case(known));
+        if is_known && (is_usual || self.upstream_id.is_none()) {
+            self.upstream_id = safe_id(value).or_else(|| self.upstream_id.take());
+        }
+    }
+
+    fn rare(&mut self) -> &mut RareHeaders {
+        self.rare.get_or_insert_default()
+    }
+
+    pub(super) fn of(headers: &HeaderMap) -> Self {
+        let mut kept = Self::default();
+        for (name, value) in headers {
+            kept.field(name.as_str(), value.as_bytes());
+        }
+        kept
+    }
+}
+
+/// Returns the content types of most answers, which need not be copied.
+fn usual(value: &[u8]) -> Option<HeaderValue> {
+    match value {
+        b"application/json" => Some(request::JSON.clone()),
+        b"text/event-stream" => Some(request::EVENT_STREAM.clone()),
+        _ => None,
+    }
+}
+
+/// Returns the id if it is safe to store and display.
+fn safe_id(value: &[u8]) -> Option<Box<str>> {
+    let is_safe = |byte: &u8| {
+        matches!(byte, b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9')
+            || matches!(byte, b'-' | b'_' | b'.' | b':' | b'/' | b'=' | b'+')
+    };
+    let fits = (1..=ID_BYTES_MAX).contains(&value.len()) && value.iter().all(is_safe);
+    std::str::from_utf8(value).ok().filter(|_| fits).map(Into::into)
+}
+
+const ID_BYTES_MAX: usize = 128;
+/// Names of request id fields besides `x-request-id`: Anthropic, AWS, Azure and OpenRouter.
+const REQUEST_IDS: [&str; 6] = [
+    "request-id",
+    "x-amzn-requestid",
+    "x-amz-request-id",
+    "apim-request-id",
+    "x-ms-request-id",
+    "x-generation-id",
+];
+
+/// The body of an answer. Dropping it before its end closes the connection or resets the stream, which cancels the
+/// request.
+#[derive(Debug)]
+pub(crate) enum UpstreamBody {
+    Http1(Box<UpstreamConnection>),
+    Http2 {
+        incoming: Incoming,
+        _lease: StreamLease,
+    },
+    Echo(Box<EchoBody>),
+    Voice(Box<VoiceBody>),
+    Tapped(Box<TappedBody>),
+    /// The body has ended.
+    Ended,
+}
+
+/// Error: the body broke off.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
+/// Reason why a body could not be read completely.
+#[derive(Debug)]
+pub(crate) enum Incomplete {
+    Broken,
+    TooLarge,
+}
+
+impl UpstreamBody {
+    /// Returns the next piece, or `None` after the end or an error.
+    pub(crate) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
+        match self {
+            Self::Http1(connection) => {
+                connection.poll_data(cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
+            }
+            Self::Http2 { incoming, .. } => {
+                poll_incoming(incoming, cx).map(|item| item.map(|data| data.map_err(|_| Broken)))
+            }
+            Self::Echo(echo) => echo.poll_data(cx),
+            Self::Voice(voice) => voice.poll_data(cx),
+            Self::Tapped(tapped) => tapped.poll_data(cx),
+            Self::Ended => Poll::Ready(None),
+        }
+    }
+
+    /// Reads the rest of the body, up to `bytes_max`.
+    pub(crate) async fn whole(&mut self, bytes_max: usize) -> Result<Bytes, Incomplete> {
+        let mut whole = BytesMut::new();
+        while let Some(piece) = self.data().await {
+            let piece = piece.map_err(|Broken| Incomplete::Broken)?;
+            if whole.len() + piece.len() > bytes_max {
+                return Err(Incomplete::TooLarge);
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    pub(crate) async fn data(&mut self) -> Option<Result<Bytes, Broken>> {
+        std::future::poll_fn(|cx| self.poll_data(cx)).await
+    }
+
+    /// Ends the body after its last piece and returns a reusable connection to the pool.
+    pub(crate) fn recycle(&mut self, upstreams: &Upstreams, provider: &ProviderInstance) {
+        let body = match std::mem::replace(self, Self::Ended) {
+            Self::Tapped(tapped) => tapped.body,
+            body => body,
+        };
+        if let (Self::Http1(connection), InstanceReach::Network(origin)) = (body, &provider.reach) {
+            upstreams.pool.put(origin, connection, upstreams.clock.now());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_valid_upstream_request_id_is_kept() {
+        let long = "x".repeat(129);
+        for (fields, want) in [
+            (&[("X-Request-Id", "req_1")][..], Some("req_1")),
+            (&[("request-id", "req_011CSHoEeqs5C35K2UUqR7Fy")], Some("req_011CSHoEeqs5C35K2UUqR7Fy")),
+            (&[("x-amzn-RequestId", "a-b")], Some("a-b")),
+            (&[("apim-request-id", "azure"), ("x-request-id", "usual")], Some("usual")),
+            (&[("x-request-id", "usual"), ("x-ms-request-id", "azure")], Some("usual")),
+            (&[("x-generation-id", "gen-1"), ("x-request-id", "no good")], Some("gen-1")),
+            (&[("x-request-id", "")], None),
+            (&[("x-request-id", &long)], None),
+            (&[("x-request-id", "\u{e4}")], None),
+            (&[("x-correlation", "c")], None),
+        ] {
+            let mut kept = KeptHeaders::default();
+            fields.iter().for_each(|(name, value)| kept.field(name, value.as_bytes()));
+            assert_eq!(kept.upstream_id.as_deref(), want, "{fields:?}");
+        }
+    }
+}

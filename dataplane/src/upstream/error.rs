@@ -1,0 +1,58 @@
+//! Reasons why a request to an upstream has no answer.
+
+use std::error::Error as _;
+use std::io;
+
+use shared::port::BoxError;
+
+use super::dial::{DialError, is_local};
+
+/// Reason why there is no answer.
+#[derive(Debug)]
+pub(crate) enum SendError {
+    /// The connection failed.
+    Dial(DialError),
+    /// The connection broke.
+    Broke(BoxError),
+    /// A connection from the pool was closed after the request had been written, before a byte of an answer.
+    Stale,
+    /// The gateway itself has no memory for the connection.
+    Local(io::Error),
+    /// The answer is invalid.
+    Invalid(&'static str),
+}
+
+impl std::error::Error for SendError {}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Dial(error) => error.fmt(f),
+            Self::Broke(error) => error.fmt(f),
+            Self::Stale => f.write_str("the connection closed while the request was being sent"),
+            Self::Local(error) => error.fmt(f),
+            Self::Invalid(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<hyper::Error> for SendError {
+    fn from(error: hyper::Error) -> Self {
+        if error.is_parse_too_large() {
+            return Self::Invalid("its response head is too large");
+        }
+        if error.is_parse() {
+            return Self::Invalid("its response is not valid HTTP");
+        }
+        if error.is_incomplete_message() {
+            return Self::Broke("the connection closed before a response".into());
+        }
+        match error.source().and_then(|source| source.downcast_ref::<io::Error>()) {
+            Some(source) if is_local(source) => Self::Local(io::Error::new(source.kind(), error)),
+            _ => Self::Broke(Box::new(error)),
+        }
+    }
+}
+
+/// Error of an upstream that exceeds the limit on interim answers.
+pub(super) const INTERIM_WITHOUT_END: &str = "it sent too many interim responses (1xx)";

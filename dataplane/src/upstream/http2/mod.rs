@@ -1,0 +1,7 @@
+//! HTTP/2 to upstreams: hyper's client, whose connections the requests of a worker share.
+
+mod connection;
+mod socket;
+
+pub(super) use self::connection::{NotSent, handshake_http2, send_http2};
+pub(crate) use self::connection::{SharedConnection, StreamLease};
