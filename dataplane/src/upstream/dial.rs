@@ -18,6 +18,7 @@ use rustls::ClientConfig;
 use shared::address::is_refused;
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
@@ -219,8 +220,17 @@ fn of_lookup(error: io::Error) -> DialError {
 pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     socket.set_nodelay(true)?;
+    // While an upstream thinks, or a connection waits in the pool, a firewall on the way must not forget the connection,
+    // and one that it has forgotten must be detected.
+    SockRef::from(&socket).set_tcp_keepalive(&KEEPALIVE)?;
     socket.connect(address).await
 }
+
+/// The first probe of a silent connection after 30 s, then one every 10 s; the third without an answer ends it.
+const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
+    .with_time(Duration::from_secs(30))
+    .with_interval(Duration::from_secs(10))
+    .with_retries(3);
 
 async fn addresses(resolver: &Resolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     // A literal address needs no resolver, and so no other thread.

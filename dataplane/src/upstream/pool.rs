@@ -5,7 +5,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::rc::Rc;
 
 use shared::routing::{HttpVersion, Origin};
 
@@ -35,10 +34,9 @@ struct Idle {
 
 /// Maximum idle connections that a worker keeps to one origin; further ones are closed.
 const IDLE_MAX: usize = 1_024;
-/// Seconds after which an idle connection is closed.
-const IDLE_SECONDS_MAX: u32 = 60;
-/// Maximum requests on one HTTP/2 connection before another is opened: the limit that most servers announce.
-const HTTP2_STREAMS_MAX: u32 = 100;
+/// Seconds after which an idle connection is closed. Load balancers and servers usually close theirs after 60 s; the pool
+/// is earlier, so that a request does not meet the close.
+pub(super) const IDLE_SECONDS_MAX: u32 = 50;
 /// Number of combinations of TLS and HTTP version.
 const SPEECHES: usize = 6;
 
@@ -66,8 +64,8 @@ impl Pool {
     /// Returns a live HTTP/2 connection to `origin` that can take one more request.
     pub(crate) fn share(&self, origin: &Origin) -> Option<SharedConnection> {
         self.with_slot(origin, |slot| {
-            slot.http2.retain(|shared| !shared.sender.is_closed());
-            slot.http2.iter().find(|shared| shared.live.get() < HTTP2_STREAMS_MAX).cloned()
+            slot.http2.retain(SharedConnection::is_usable);
+            slot.http2.iter().find(|shared| shared.has_room()).cloned()
         })
     }
 
@@ -95,14 +93,6 @@ impl Pool {
         self.insert(origin, |slot| slot.http2.push(shared));
     }
 
-    /// Removes a connection from the pool; the requests on it continue.
-    pub(crate) fn drop_shared(&self, origin: &Origin, shared: &SharedConnection) {
-        self.with_slot(origin, |slot| {
-            slot.http2.retain(|other| !Rc::ptr_eq(&other.live, &shared.live));
-            Some(())
-        });
-    }
-
     fn insert(&self, origin: &Origin, f: impl FnOnce(&mut Slot)) {
         let mut slots = self.slots.borrow_mut();
         let Some(map) = slots.get_mut(speech(origin)) else { return };
@@ -119,7 +109,7 @@ impl Pool {
                 slot.http1.retain_mut(|idle| {
                     now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
                 });
-                slot.http2.retain(|shared| !shared.sender.is_closed());
+                slot.http2.retain(|shared| shared.is_usable() && !shared.is_idle(now, IDLE_SECONDS_MAX));
                 !slot.http1.is_empty() || !slot.http2.is_empty()
             });
         }

@@ -4,7 +4,7 @@ use shared::routing::{InstanceReach, Origin};
 
 use super::dial::dial;
 use super::http1::{Progress, Unanswered, UpstreamConnection};
-use super::http2::{NotSent, handshake_http2, send_http2};
+use super::http2::{NotSent, SharedConnection, send_http2};
 use super::request::{RequestKind, UpstreamRequest};
 use super::{SendError, UpstreamBody, UpstreamResponse, Upstreams, echo, tap, voice};
 
@@ -60,14 +60,14 @@ async fn send_on_new_connection(
     if let Some(shared) = upstreams.pool.share(origin) {
         match send_http2(upstreams, shared.clone(), (origin, request)).await {
             // The upstream is closing the connection, and the request was not sent.
-            Err(NotSent::Request) => upstreams.pool.drop_shared(origin, &shared),
+            Err(NotSent::Request) => shared.retire(),
             Err(NotSent::Error(error)) => return Err(error),
             Ok(answer) => return Ok(answer),
         }
     }
     let (io, is_http2) = dial(origin, &upstreams.tls).await.map_err(SendError::Dial)?;
     if is_http2 {
-        let shared = handshake_http2(io).await?;
+        let shared = SharedConnection::handshake(io).await?;
         upstreams.pool.put_shared(origin, shared.clone());
         return send_http2(upstreams, shared, (origin, request)).await.map_err(SendError::from);
     }

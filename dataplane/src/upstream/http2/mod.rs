@@ -2,6 +2,8 @@
 
 mod connection;
 mod socket;
+#[cfg(test)]
+mod tests;
 
-pub(super) use self::connection::{NotSent, handshake_http2, send_http2};
+pub(super) use self::connection::{NotSent, send_http2};
 pub(crate) use self::connection::{SharedConnection, StreamLease};

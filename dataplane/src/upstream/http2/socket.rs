@@ -1,9 +1,9 @@
-//! Limits interim answers (1xx) over HTTP/2. hyper skips them without a limit, so they are counted on the socket: each
-//! is a HEADERS frame without END_STREAM, and a stream has at most one other such frame.
+//! The socket below hyper. It records that something was read, and limits interim answers (1xx). hyper skips these without
+//! a limit, so they are counted here: each is a HEADERS frame without END_STREAM, and a stream has at most one other such
+//! frame.
 
 #![expect(clippy::indexing_slicing, reason = "positions are checked against the lengths right before")]
 
-use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -11,6 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::connection::SharedState;
 use crate::upstream::dial::UpstreamIo;
 
 /// Maximum interim answers per request. Upstreams that use them as keep-alives send one every few seconds.
@@ -21,13 +22,13 @@ const INTERIM_MAX: usize = 100;
 pub(super) struct Counted {
     io: UpstreamIo,
     frames: Frames,
-    flooded: Rc<Cell<bool>>,
+    state: Rc<SharedState>,
 }
 
 impl Counted {
-    /// Wraps `io`; `flooded` is set to true when the limit is exceeded.
-    pub(super) fn new(io: UpstreamIo, flooded: Rc<Cell<bool>>) -> Self {
-        Self { io, frames: Frames::default(), flooded }
+    /// Wraps `io`; what it observes is recorded in `state`.
+    pub(super) fn new(io: UpstreamIo, state: Rc<SharedState>) -> Self {
+        Self { io, frames: Frames::default(), state }
     }
 }
 
@@ -100,10 +101,14 @@ impl AsyncRead for Counted {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         ready!(Pin::new(&mut self.io).poll_read(cx, buf))?;
-        if self.frames.pass(&buf.filled()[before..]) {
+        let bytes = &buf.filled()[before..];
+        if !bytes.is_empty() {
+            self.state.reads.update(|reads| reads.wrapping_add(1));
+        }
+        if self.frames.pass(bytes) {
             return Poll::Ready(Ok(()));
         }
-        self.flooded.set(true);
+        self.state.flooded.set(true);
         Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
     }
 }
