@@ -11,6 +11,9 @@ use tokio::net::TcpStream;
 
 use crate::support::figure::{figure, promised, times};
 use crate::support::gateway::{ADMIN_KEY, Setup};
+use crate::support::h2_frames::{
+    CONTINUATION, DATA, END_HEADERS, HEADERS, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+};
 use crate::support::h2_upstream::{H2Answer, H2Upstream};
 use crate::support::tls::Authority;
 use crate::support::{Answer, Gate, Gateway, Upstream, Yaml, chat};
@@ -187,15 +190,6 @@ async fn tls_upstreams_need_a_certificate_that_is_trusted() {
     assert_eq!(upstream.requests().len(), 1, "no request is sent to an untrusted server");
 }
 
-/// Encodes one HTTP/2 frame.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
-    bytes.extend_from_slice(&stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
 /// Returns the header block of a request for `/health`, without table entries.
 fn header_block(method: u8) -> Vec<u8> {
     let mut block = vec![method, 0x86, 0x04, 7];
@@ -204,16 +198,8 @@ fn header_block(method: u8) -> Vec<u8> {
     block
 }
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
 const GET: u8 = 0x82;
 const POST: u8 = 0x83;
-const END_HEADERS: u8 = 4;
 
 /// Returns the frames of one round of a flood.
 type Round = Box<dyn Fn(u32) -> Vec<u8> + Send>;

@@ -45,6 +45,7 @@ mod flipped;
 mod harness;
 mod http;
 mod http2;
+mod http2_duress;
 mod images;
 mod interrupted;
 mod jobs;

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
@@ -38,6 +39,7 @@ pub(crate) struct H2Answer {
 struct Shared {
     record: Record,
     answer: Mutex<H2Answer>,
+    taken_bytes: AtomicU64,
     /// The number of connections accepted so far.
     connections: watch::Sender<usize>,
     /// The number of these connections that have been sent GOAWAY.
@@ -52,6 +54,7 @@ impl H2Upstream {
         let shared = Arc::new(Shared {
             record: Record::default(),
             answer: Mutex::new(answer),
+            taken_bytes: AtomicU64::new(0),
             connections: watch::Sender::new(0),
             leaving: watch::Sender::new(0),
         });
@@ -67,6 +70,11 @@ impl H2Upstream {
     /// Sets the answer to all further requests.
     pub(crate) fn answer(&self, answer: H2Answer) {
         *self.shared.answer.lock().unwrap_or_else(PoisonError::into_inner) = answer;
+    }
+
+    /// Returns the number of bytes of bodies that the frames have taken so far.
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.shared.taken_bytes.load(Ordering::Relaxed)
     }
 
     /// Returns the number of connections accepted so far.
@@ -166,7 +174,11 @@ impl Body for Pieces {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, std::io::Error>>> {
-        self.receiver.poll_recv(context).map(|piece| piece.map(|piece| piece.map(Frame::data)))
+        let piece = std::task::ready!(self.receiver.poll_recv(context));
+        if let Some(Ok(piece)) = &piece {
+            self.shared.taken_bytes.fetch_add(piece.len() as u64, Ordering::Relaxed);
+        }
+        Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
     }
 }
 

@@ -9,6 +9,7 @@ pub(crate) mod config;
 pub(crate) mod faults;
 pub(crate) mod figure;
 pub(crate) mod gateway;
+pub(crate) mod h2_frames;
 pub(crate) mod h2_upstream;
 pub(crate) mod memory;
 pub(crate) mod otlp;

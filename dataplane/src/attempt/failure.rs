@@ -115,21 +115,17 @@ pub(crate) fn secrets(provider: &ProviderInstance) -> Vec<&str> {
 pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
     match error {
-        SendError::Dial(DialError::Refused(address)) => {
-            tracing::warn!(provider.id = %id, %address, "the provider resolves to a forbidden address");
-            let message = format!(
-                "The provider '{id}' resolves to a link-local or metadata address, to \
-                                   which llmgw never connects."
-            );
-            let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
-            Failure { next: Next::FailOver, idle: true, ..failure }
-        }
-        SendError::Dial(DialError::Local(error)) | SendError::Local(error) => of_local_fault(error, provider),
         SendError::Dial(error) => {
-            tracing::warn!(provider.id = %id, error = %error, "cannot connect to the provider");
-            let message = format!("The provider '{id}' cannot be reached.");
-            let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
-            Failure { idle: true, ..failure }
+            log_dial_error(error, provider);
+            of_dial_error(error, provider)
+        }
+        // One of the requests that waited for the connection logs and counts its failure.
+        SendError::Followed(error) => {
+            Failure { evidence: Evidence::Nothing, ..of_dial_error(error, provider) }
+        }
+        SendError::Local(error) => {
+            log_local_fault(error, provider);
+            of_local_fault(error, provider)
         }
         SendError::Stale => {
             let message = format!("The connection to the provider '{id}' was closed before it answered.");
@@ -149,11 +145,46 @@ pub(crate) fn of_send_error(error: &SendError, provider: &ProviderInstance) -> F
     }
 }
 
+fn log_dial_error(error: &DialError, provider: &ProviderInstance) {
+    let id = &provider.id;
+    match error {
+        DialError::Refused(address) => {
+            tracing::warn!(provider.id = %id, %address, "the provider resolves to a forbidden address");
+        }
+        DialError::Local(error) => log_local_fault(error, provider),
+        error => tracing::warn!(provider.id = %id, error = %error, "cannot connect to the provider"),
+    }
+}
+
+fn log_local_fault(error: &io::Error, provider: &ProviderInstance) {
+    tracing::error!(provider.id = %provider.id, error = %error, "the gateway lacks a resource for a connection to \
+         the provider");
+}
+
+/// Returns the failure for a request without a connection.
+fn of_dial_error(error: &DialError, provider: &ProviderInstance) -> Failure {
+    let id = &provider.id;
+    match error {
+        DialError::Refused(_) => {
+            let message = format!(
+                "The provider '{id}' resolves to a link-local or metadata address, to \
+                                   which llmgw never connects."
+            );
+            let failure = Failure::new(StepResult::AddressRefused, ErrorKind::UpstreamUnreachable, message);
+            Failure { next: Next::FailOver, idle: true, ..failure }
+        }
+        DialError::Local(error) => of_local_fault(error, provider),
+        DialError::Io(_) | DialError::TimedOut => {
+            let message = format!("The provider '{id}' cannot be reached.");
+            let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
+            Failure { idle: true, ..failure }
+        }
+    }
+}
+
 /// Returns the failure for a lack of local resources for a connection or a write. The provider is not at fault.
 fn of_local_fault(error: &io::Error, provider: &ProviderInstance) -> Failure {
     let id = &provider.id;
-    tracing::error!(provider.id = %id, error = %error, "the gateway lacks a resource for a connection to \
-         the provider");
     let (lack, cure) = match Errno::from_io_error(error) {
         Some(Errno::MFILE | Errno::NFILE) => {
             ("file descriptors", "raise its limit of open files (ulimit -n)")

@@ -40,6 +40,20 @@ pub(crate) enum DialError {
 }
 
 impl DialError {
+    /// Returns the error for another request that waited for the same connection.
+    pub(super) fn again(&self) -> Self {
+        let copy = |error: &io::Error| match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), error.to_string()),
+        };
+        match self {
+            Self::Refused(address) => Self::Refused(*address),
+            Self::Io(error) => Self::Io(copy(error)),
+            Self::Local(error) => Self::Local(copy(error)),
+            Self::TimedOut => Self::TimedOut,
+        }
+    }
+
     /// Extracts the dial error from an error of the TLS connector.
     fn from_boxed(error: BoxError) -> Self {
         match error.downcast::<Self>() {

@@ -12,6 +12,8 @@ use super::dial::{DialError, is_local};
 pub(crate) enum SendError {
     /// The connection failed.
     Dial(DialError),
+    /// A connection failed that several requests waited for. Another of them has [`Self::Dial`], or has used the connection.
+    Followed(DialError),
     /// The connection broke.
     Broke(BoxError),
     /// A connection from the pool was closed after the request had been written, before a byte of an answer.
@@ -27,7 +29,7 @@ impl std::error::Error for SendError {}
 impl std::fmt::Display for SendError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Dial(error) => error.fmt(f),
+            Self::Dial(error) | Self::Followed(error) => error.fmt(f),
             Self::Broke(error) => error.fmt(f),
             Self::Stale => f.write_str("the connection closed while the request was being sent"),
             Self::Local(error) => error.fmt(f),

@@ -12,7 +12,7 @@ use shared::routing::{HttpVersion, Origin};
 
 use super::dial::{Tls, UpstreamIo, dial, dial_metadata};
 use super::http1::UpstreamConnection;
-use super::http2::SharedConnection;
+use super::http2::{SharedConnection, StreamLease};
 use super::request::{AGENT, SegmentedBody};
 use super::{Incomplete, SendError, UpstreamBody};
 
@@ -108,7 +108,7 @@ async fn send_http1(
 }
 
 async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<FetchedAnswer, BoxError> {
-    let mut shared = SharedConnection::handshake(io).await?;
+    let (mut shared, _) = SharedConnection::handshake(io).await?;
     let mut outgoing = Request::new(SegmentedBody::new(segments(request.body())));
     *outgoing.method_mut() = request.method().clone();
     *outgoing.uri_mut() = request.uri().clone();
@@ -116,7 +116,7 @@ async fn send_http2(io: UpstreamIo, request: Request<Bytes>) -> Result<FetchedAn
     *outgoing.headers_mut() = own_headers(request.headers());
     shared.sender.ready().await?;
     let (head, incoming) = shared.sender.send_request(outgoing).await?.into_parts();
-    let body = UpstreamBody::Http2 { incoming, _lease: shared.lease() };
+    let body = UpstreamBody::Http2 { incoming, _lease: StreamLease::of_single_request(&shared) };
     Ok((head.status, head.headers, body))
 }
 

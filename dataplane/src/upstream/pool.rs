@@ -5,11 +5,12 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use shared::routing::{HttpVersion, Origin};
 
 use super::http1::UpstreamConnection;
-use super::http2::SharedConnection;
+use super::http2::SharedConnections;
 
 /// Idle HTTP/1.1 and shared HTTP/2 connections of one worker.
 #[derive(Debug, Default)]
@@ -23,7 +24,7 @@ type Slots = BTreeMap<Box<str>, Slot>;
 #[derive(Debug, Default)]
 struct Slot {
     http1: Vec<Idle>,
-    http2: Vec<SharedConnection>,
+    http2: Option<Rc<SharedConnections>>,
 }
 
 #[derive(Debug)]
@@ -37,6 +38,8 @@ const IDLE_MAX: usize = 1_024;
 /// Seconds after which an idle connection is closed. Load balancers and servers usually close theirs after 60 s; the pool
 /// is earlier, so that a request does not meet the close.
 pub(super) const IDLE_SECONDS_MAX: u32 = 50;
+/// Maximum origins of one such combination that are remembered without a connection.
+const ORIGINS_MAX: usize = 1_024;
 /// Number of combinations of TLS and HTTP version.
 const SPEECHES: usize = 6;
 
@@ -61,11 +64,13 @@ impl Pool {
         self.with_slot(origin, |slot| slot.http1.pop().map(|idle| idle.connection))
     }
 
-    /// Returns a live HTTP/2 connection to `origin` that can take one more request.
-    pub(crate) fn share(&self, origin: &Origin) -> Option<SharedConnection> {
-        self.with_slot(origin, |slot| {
-            slot.http2.retain(SharedConnection::is_usable);
-            slot.http2.iter().find(|shared| shared.has_room()).cloned()
+    /// Returns the connections to `origin` that requests share.
+    pub(crate) fn shared(&self, origin: &Origin) -> Rc<SharedConnections> {
+        let known = self.with_slot(origin, |slot| slot.http2.clone());
+        known.unwrap_or_else(|| {
+            let shared = Rc::<SharedConnections>::default();
+            self.insert(origin, |slot| slot.http2 = Some(Rc::clone(&shared)));
+            shared
         })
     }
 
@@ -88,11 +93,6 @@ impl Pool {
         });
     }
 
-    /// Makes a new HTTP/2 connection available to later requests.
-    pub(crate) fn put_shared(&self, origin: &Origin, shared: SharedConnection) {
-        self.insert(origin, |slot| slot.http2.push(shared));
-    }
-
     fn insert(&self, origin: &Origin, f: impl FnOnce(&mut Slot)) {
         let mut slots = self.slots.borrow_mut();
         let Some(map) = slots.get_mut(speech(origin)) else { return };
@@ -105,12 +105,17 @@ impl Pool {
     /// Closes connections that have been idle for too long or were closed by their upstream. Called once a second.
     pub(crate) fn sweep(&self, now: u32) {
         for map in self.slots.borrow_mut().iter_mut() {
+            let is_known = map.len() <= ORIGINS_MAX;
             map.retain(|_, slot| {
                 slot.http1.retain_mut(|idle| {
                     now.wrapping_sub(idle.since) < IDLE_SECONDS_MAX && idle.connection.is_reusable()
                 });
-                slot.http2.retain(|shared| shared.is_usable() && !shared.is_idle(now, IDLE_SECONDS_MAX));
-                !slot.http1.is_empty() || !slot.http2.is_empty()
+                if let Some(shared) = &slot.http2 {
+                    shared.sweep(now, IDLE_SECONDS_MAX);
+                }
+                // A slot without a connection still knows what its origin speaks.
+                let is_shared = slot.http2.as_ref().is_some_and(|shared| is_known || !shared.is_empty());
+                is_shared || !slot.http1.is_empty()
             });
         }
     }

@@ -4,7 +4,7 @@ use shared::routing::{InstanceReach, Origin};
 
 use super::dial::dial;
 use super::http1::{Progress, Unanswered, UpstreamConnection};
-use super::http2::{NotSent, SharedConnection, send_http2};
+use super::http2::{NotSent, Place, may_be_shared, send_http2};
 use super::request::{RequestKind, UpstreamRequest};
 use super::{SendError, UpstreamBody, UpstreamResponse, Upstreams, echo, tap, voice};
 
@@ -51,29 +51,36 @@ async fn send_network(
     Box::pin(send_on_new_connection(upstreams, origin, request)).await
 }
 
-/// Sends over a shared HTTP/2 connection or over a new connection.
+/// Sends over a shared connection or over a new one. What a closing or overloaded connection has not processed is sent on
+/// another one, without being a failure of the provider.
 async fn send_on_new_connection(
     upstreams: &Upstreams,
     origin: &Origin,
     request: &UpstreamRequest<'_>,
 ) -> Result<UpstreamResponse, SendError> {
-    if let Some(shared) = upstreams.pool.share(origin) {
-        match send_http2(upstreams, shared.clone(), (origin, request)).await {
-            // The upstream is closing the connection, and the request was not sent.
-            Err(NotSent::Request) => shared.retire(),
-            Err(NotSent::Error(error)) => return Err(error),
-            Ok(answer) => return Ok(answer),
+    if !may_be_shared(origin) {
+        let (io, _) = dial(origin, &upstreams.tls).await.map_err(SendError::Dial)?;
+        let connection = Box::new(UpstreamConnection::handshake(io).await?);
+        return Ok(send_http1(upstreams, connection, (origin, request)).await?);
+    }
+    let shared = upstreams.pool.shared(origin);
+    for _ in 0..SENDS_MAX {
+        match shared.place(origin, &upstreams.tls).await? {
+            Place::Http1(connection) => {
+                return Ok(send_http1(upstreams, connection, (origin, request)).await?);
+            }
+            Place::Stream(lease) => match send_http2(upstreams, lease, (origin, request)).await {
+                Ok(answer) => return Ok(answer),
+                Err(NotSent::Failed(error)) => return Err(error),
+                Err(NotSent::Unprocessed) => {}
+            },
         }
     }
-    let (io, is_http2) = dial(origin, &upstreams.tls).await.map_err(SendError::Dial)?;
-    if is_http2 {
-        let shared = SharedConnection::handshake(io).await?;
-        upstreams.pool.put_shared(origin, shared.clone());
-        return send_http2(upstreams, shared, (origin, request)).await.map_err(SendError::from);
-    }
-    let connection = Box::new(UpstreamConnection::handshake(io).await?);
-    Ok(send_http1(upstreams, connection, (origin, request)).await?)
+    Err(SendError::Broke(format!("it processed the request on none of {SENDS_MAX} connections").into()))
 }
+
+/// Maximum connections on which a request is sent that is not processed.
+const SENDS_MAX: usize = 3;
 
 async fn send_http1(
     upstreams: &Upstreams,

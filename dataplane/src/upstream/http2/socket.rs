@@ -1,4 +1,4 @@
-//! The socket below hyper. It records that something was read, and limits interim answers (1xx). hyper skips these without
+//! The socket below hyper. It records that something was read, reports the settings of the upstream, and limits interim answers (1xx). hyper skips these without
 //! a limit, so they are counted here: each is a HEADERS frame without END_STREAM, and a stream has at most one other such
 //! frame.
 
@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
 
 use super::connection::SharedState;
 use crate::upstream::dial::UpstreamIo;
@@ -23,35 +24,53 @@ pub(super) struct Counted {
     io: UpstreamIo,
     frames: Frames,
     state: Rc<SharedState>,
+    /// Reports the arrival of the settings, once.
+    settled: Option<oneshot::Sender<()>>,
 }
 
 impl Counted {
-    /// Wraps `io`; what it observes is recorded in `state`.
-    pub(super) fn new(io: UpstreamIo, state: Rc<SharedState>) -> Self {
-        Self { io, frames: Frames::default(), state }
+    /// Wraps `io`; what it observes is recorded in `state`, and the arrival of the settings is sent to `settled`.
+    pub(super) fn new(io: UpstreamIo, state: Rc<SharedState>, settled: oneshot::Sender<()>) -> Self {
+        Self { io, frames: Frames::default(), state, settled: Some(settled) }
     }
 }
 
-/// Parser state within the frames, and the number of HEADERS frames per stream.
+/// Parser state within the frames, and what is observed of them.
 #[derive(Debug)]
 struct Frames {
     /// The header of the next frame, as far as it has arrived.
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     payload_left: usize,
+    settings: Settings,
     /// Stream number and its count of HEADERS frames. Streams that map to the same slot replace each other.
     streams: Box<[(u32, usize); PLACES]>,
+}
+
+/// How far the first settings of the upstream have arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settings {
+    Missing,
+    Arriving,
+    Complete,
 }
 
 const HEAD_BYTES: usize = 9;
 /// Number of slots: more than the concurrent streams of one connection.
 const PLACES: usize = 256;
 const HEADERS: u8 = 1;
+const SETTINGS: u8 = 4;
 const END_STREAM: u8 = 1;
 
 impl Default for Frames {
     fn default() -> Self {
-        Self { head: [0; HEAD_BYTES], head_bytes: 0, payload_left: 0, streams: Box::new([(0, 0); PLACES]) }
+        Self {
+            head: [0; HEAD_BYTES],
+            head_bytes: 0,
+            payload_left: 0,
+            settings: Settings::Missing,
+            streams: Box::new([(0, 0); PLACES]),
+        }
     }
 }
 
@@ -73,6 +92,9 @@ impl Frames {
                     return false;
                 }
             }
+            if self.payload_left == 0 && self.settings == Settings::Arriving {
+                self.settings = Settings::Complete;
+            }
         }
         true
     }
@@ -81,6 +103,9 @@ impl Frames {
     fn begin(&mut self) -> bool {
         let [a, b, c, kind, flags, stream @ ..] = self.head;
         self.payload_left = usize::try_from(u32::from_be_bytes([0, a, b, c])).unwrap_or(usize::MAX);
+        if kind == SETTINGS && self.settings == Settings::Missing {
+            self.settings = Settings::Arriving;
+        }
         if kind != HEADERS || flags & END_STREAM != 0 {
             return true;
         }
@@ -106,6 +131,11 @@ impl AsyncRead for Counted {
             self.state.reads.update(|reads| reads.wrapping_add(1));
         }
         if self.frames.pass(bytes) {
+            if self.frames.settings == Settings::Complete
+                && let Some(settled) = self.settled.take()
+            {
+                settled.send(()).ok();
+            }
             return Poll::Ready(Ok(()));
         }
         self.state.flooded.set(true);
@@ -145,6 +175,19 @@ mod tests {
 
     fn headers(stream: u32, flags: u8) -> Vec<u8> {
         [&[0, 0, 2, HEADERS, flags][..], &stream.to_be_bytes(), &[HEADERS; 2]].concat()
+    }
+
+    #[test]
+    fn the_first_settings_are_complete_with_their_last_byte() {
+        let settings = [&[0, 0, 6, SETTINGS, 0, 0, 0, 0, 0][..], &[0, 3, 0, 0, 0, 4]].concat();
+        for cut in 0..settings.len() {
+            let mut frames = Frames::default();
+            let (first, rest) = settings.split_at(cut);
+            assert!(frames.pass(first) && frames.settings != Settings::Complete, "{cut} bytes");
+            assert!(frames.pass(rest) && frames.settings == Settings::Complete, "after {cut} bytes");
+        }
+        let mut frames = Frames::default();
+        assert!(frames.pass(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]) && frames.settings == Settings::Complete);
     }
 
     #[test]

@@ -1,26 +1,38 @@
 //! Tests of the connections with an upstream on a real socket.
 
+use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::Request;
+use rustls::{ClientConfig, RootCertStore};
+use shared::alarm::Alarm;
+use shared::provider::path::Paths;
+use shared::routing::{HttpVersion, Origin};
 use tokio::io::AsyncWriteExt as _;
-use tokio::net::UnixStream;
-use tokio::task::LocalSet;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::{JoinSet, LocalSet};
 
 use super::connection::{Pings, SharedConnection};
-use crate::upstream::dial::UpstreamIo;
+use super::sharing::{Place, SharedConnections, StreamLease};
+use crate::upstream::SendError;
+use crate::upstream::dial::{Tls, UpstreamIo};
 use crate::upstream::pool::IDLE_SECONDS_MAX;
 use crate::upstream::request::SegmentedBody;
+use crate::upstream::resolve::Resolver;
 
 /// Pings that need not be waited for long.
 const SOON: Pings = Pings { after: Duration::from_millis(50), timeout: Duration::from_millis(50) };
 
+/// A SETTINGS frame without a setting.
+const NO_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+
 /// A connection, and the upstream's end of it, which has sent its settings.
 async fn connected() -> (SharedConnection, UnixStream) {
     let (near, mut far) = UnixStream::pair().unwrap();
-    let connection = SharedConnection::with_pings(UpstreamIo::Unix(near), SOON).await.unwrap();
-    far.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+    let (connection, _) = SharedConnection::with_pings(UpstreamIo::Unix(near), SOON).await.unwrap();
+    far.write_all(NO_SETTINGS).await.unwrap();
     (connection, far)
 }
 
@@ -58,7 +70,7 @@ async fn a_connection_is_idle_only_without_requests() {
         let (connection, _far) = connected().await;
         assert!(!connection.is_idle(5, IDLE_SECONDS_MAX), "it is idle from now on");
         assert!(!connection.is_idle(4 + IDLE_SECONDS_MAX, IDLE_SECONDS_MAX));
-        let lease = connection.lease();
+        let lease = StreamLease::of_single_request(&connection);
         assert!(!connection.is_idle(1_000, IDLE_SECONDS_MAX), "it has a request");
         drop(lease);
         assert!(!connection.is_idle(1_001, IDLE_SECONDS_MAX), "it had one until now");
@@ -66,4 +78,98 @@ async fn a_connection_is_idle_only_without_requests() {
         assert!(connection.is_idle(1_001 + IDLE_SECONDS_MAX, IDLE_SECONDS_MAX));
     };
     LocalSet::new().run_until(sweeping).await;
+}
+
+/// An origin behind a Unix socket that does not exist yet, and the path of the socket.
+fn origin(name: &str) -> (Origin, std::path::PathBuf) {
+    let path = std::env::temp_dir().join(format!("llmgw-{}-{name}", std::process::id()));
+    let origin = Origin {
+        tls: false,
+        authority: "upstream.example".parse().unwrap(),
+        host: "upstream.example".to_owned(),
+        port: 80,
+        socket: Some(path.to_str().unwrap().into()),
+        paths: Paths::default(),
+        lists: Vec::new(),
+        http: HttpVersion::Http2,
+    };
+    (origin, path)
+}
+
+fn tls() -> Arc<Tls> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().unwrap();
+    let config = config.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    Arc::new(Tls::new(&config, Resolver::start(&Alarm::default()).unwrap()))
+}
+
+/// Starts `count` requests that wait for a place.
+fn wait_for_places(
+    shared: &Rc<SharedConnections>,
+    origin: &Origin,
+    count: usize,
+) -> JoinSet<Result<Place, SendError>> {
+    let (mut waiting, tls) = (JoinSet::new(), tls());
+    for _ in 0..count {
+        let (shared, origin, tls) = (Rc::clone(shared), origin.clone(), Arc::clone(&tls));
+        waiting.spawn_local(async move { shared.place(&origin, &tls).await });
+    }
+    waiting
+}
+
+#[tokio::test]
+async fn one_of_the_requests_that_share_a_failed_dial_reports_it() {
+    let failing = async {
+        let (origin, _) = origin("absent");
+        let shared = Rc::default();
+        let outcomes = wait_for_places(&shared, &origin, 20).join_all().await;
+        let reports = outcomes.iter().filter(|outcome| matches!(outcome, Err(SendError::Dial(_)))).count();
+        let others = outcomes.iter().filter(|outcome| matches!(outcome, Err(SendError::Followed(_)))).count();
+        assert_eq!((reports, others), (1, 19));
+        assert!(shared.is_empty());
+    };
+    LocalSet::new().run_until(failing).await;
+}
+
+/// The request that began a dial may end before it: the others get the connection.
+#[tokio::test]
+async fn a_dial_outlives_the_request_that_began_it() {
+    let leaving = async {
+        let (origin, path) = origin("leaving");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared = Rc::default();
+        let first = wait_for_places(&shared, &origin, 1);
+        tokio::task::yield_now().await;
+        let mut second = wait_for_places(&shared, &origin, 1);
+        drop(first);
+        let (_far, _) = listener.accept().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(matches!(second.join_next().await, Some(Ok(Ok(Place::Stream(_))))));
+    };
+    LocalSet::new().run_until(leaving).await;
+}
+
+/// A place that becomes free goes to the request that has waited longest, before any dial has brought another.
+#[tokio::test]
+async fn the_place_of_an_ended_request_goes_to_a_waiting_one() {
+    let passing = async {
+        let (origin, path) = origin("passing");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared = Rc::default();
+        let mut first = wait_for_places(&shared, &origin, 1);
+        let (mut far, _) = listener.accept().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        // A connection without settings takes one request.
+        let place = first.join_next().await.unwrap().unwrap().unwrap();
+        let mut second = wait_for_places(&shared, &origin, 1);
+        tokio::task::yield_now().await;
+        assert!(second.try_join_next().is_none(), "there is no place yet");
+        drop(place);
+        let place = second.join_next().await.unwrap().unwrap().unwrap();
+        far.write_all(NO_SETTINGS).await.unwrap();
+        let more = wait_for_places(&shared, &origin, 5).join_all().await;
+        assert!(more.iter().all(Result::is_ok), "the upstream sets no limit");
+        drop(place);
+    };
+    LocalSet::new().run_until(passing).await;
 }

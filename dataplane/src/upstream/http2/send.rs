@@ -1,0 +1,80 @@
+//! Sends a request on a place of a shared connection.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use http::Request;
+use hyper::client::conn::TrySendError;
+use shared::routing::Origin;
+use tokio::time::Instant;
+
+use super::connection::SharedState;
+use super::sharing::StreamLease;
+use crate::upstream::error::INTERIM_WITHOUT_END;
+use crate::upstream::request::{SegmentedBody, UpstreamRequest};
+use crate::upstream::{SendError, UpstreamBody, UpstreamResponse, Upstreams, tap};
+
+/// Reason why a request has no answer.
+pub(in crate::upstream) enum NotSent {
+    /// The upstream has not processed the request, which may be sent again. The connection takes no further ones.
+    Unprocessed,
+    Failed(SendError),
+}
+
+/// Sends a request and waits for the head of its answer.
+pub(in crate::upstream) async fn send_http2(
+    upstreams: &Upstreams,
+    lease: StreamLease,
+    (origin, request): (&Origin, &UpstreamRequest<'_>),
+) -> Result<UpstreamResponse, NotSent> {
+    let signature = request.signature(origin).await;
+    let watch = SilenceWatch::new(&lease.connection.state, request.provider.timeout);
+    let mut sender = lease.connection.sender.clone();
+    let sent = sender.try_send_request(tap::noted(request, request.http2(origin, signature))).await;
+    drop(watch);
+    let (head, incoming) = sent.map_err(|error| unanswered(&lease, error))?.into_parts();
+    let kept = upstreams.keep(request, &head);
+    let body = UpstreamBody::Http2 { incoming, _lease: lease };
+    Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
+}
+
+fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody>>) -> NotSent {
+    let is_returned = error.take_message().is_some();
+    if is_returned {
+        lease.connection.retire();
+        return NotSent::Unprocessed;
+    }
+    NotSent::Failed(match lease.connection.state.flooded.get() {
+        true => SendError::Invalid(INTERIM_WITHOUT_END),
+        false => error.into_error().into(),
+    })
+}
+
+/// Silence of a connection after which a request that ends without the head of an answer retires it; half the
+/// provider's timeout if that is shorter.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
+
+/// Waits with a request for the head of its answer. If the request ends before, by a timeout or because its client
+/// leaves, and the connection has been silent since the request was sent, the connection is retired: a load balancer or
+/// a firewall may have forgotten it, and no request on it would ever be answered.
+struct SilenceWatch {
+    state: Rc<SharedState>,
+    reads: u32,
+    since: Instant,
+    patience: Duration,
+}
+
+impl SilenceWatch {
+    fn new(state: &Rc<SharedState>, timeout: Duration) -> Self {
+        let patience = SILENCE_MAX.min(timeout / 2);
+        Self { reads: state.reads.get(), state: Rc::clone(state), since: Instant::now(), patience }
+    }
+}
+
+impl Drop for SilenceWatch {
+    fn drop(&mut self) {
+        if self.state.reads.get() == self.reads && self.since.elapsed() >= self.patience {
+            self.state.retired.set(true);
+        }
+    }
+}
