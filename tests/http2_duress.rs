@@ -49,6 +49,13 @@ async fn all_served(burst: JoinSet<(u16, Option<String>)>) {
     assert!(failed.is_empty(), "{} of {}: {:?}", failed.len(), outcomes.len(), failed.first());
 }
 
+/// Returns the number of failures that the circuit of the provider counts.
+async fn failures(gateway: &Gateway) -> u64 {
+    let health = gateway.client().get("/admin/api/health/providers").await.unwrap().json();
+    assert!(health["data"][0]["circuit"]["failures"].is_u64(), "{health}");
+    health["data"][0]["circuit"]["failures"].as_u64().unwrap()
+}
+
 #[tokio::test]
 async fn a_cold_burst_shares_few_http2_connections() {
     const REQUESTS: usize = 300;
@@ -119,6 +126,60 @@ async fn the_stream_limit_of_an_upstream_is_respected() {
     );
     assert_eq!((counts.connections, counts.streams_at_once), (3, 4), "{counts:?}");
     assert_eq!(counts.unprocessed, 0);
+}
+
+/// RFC 9113, section 6.8: requests above the last stream of a GOAWAY were not processed.
+#[tokio::test]
+async fn requests_that_cross_a_goaway_are_sent_again() {
+    const REQUESTS: usize = 40;
+    const PROCESSED: usize = 14;
+    let upstream = FrameUpstream::start(|connection, request| match (connection, request) {
+        (0, PROCESSED..) => Reaction::GoAway,
+        _ => Reaction::Answer,
+    })
+    .await;
+    let gateway = one_worker(&http2(upstream.base_url(), "")).await;
+    all_served(burst(&gateway, 1)).await;
+    all_served(burst(&gateway, REQUESTS)).await;
+    let counts = upstream.counts();
+    figure(
+        "HTTP/2",
+        format!(
+            "{REQUESTS} requests cross a GOAWAY: {} not processed, {} connections, all served",
+            counts.unprocessed, counts.connections
+        ),
+    );
+    assert!(counts.unprocessed > 0 && counts.connections == 2, "{counts:?}");
+    assert_eq!(failures(&gateway).await, 0);
+}
+
+/// RFC 9113, section 8.7: a stream that was reset with REFUSED_STREAM was not processed.
+#[tokio::test]
+async fn refused_requests_are_sent_again() {
+    let upstream = FrameUpstream::start(|connection, request| match (connection, request) {
+        (0, 1..) => Reaction::Refuse,
+        _ => Reaction::Answer,
+    })
+    .await;
+    let gateway = one_worker(&http2(upstream.base_url(), "")).await;
+    for _ in 0..3 {
+        all_served(burst(&gateway, 1)).await;
+    }
+    let counts = upstream.counts();
+    assert_eq!((counts.connections, counts.unprocessed), (2, 1), "{counts:?}");
+    assert_eq!(failures(&gateway).await, 0);
+}
+
+/// An upstream that processes nothing has failed, after a bounded number of connections.
+#[tokio::test]
+async fn an_upstream_that_refuses_everything_has_failed() {
+    let upstream = FrameUpstream::start(|_, _| Reaction::Refuse).await;
+    let gateway = one_worker(&http2(upstream.base_url(), "")).await;
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unreachable"));
+    let counts = upstream.counts();
+    assert_eq!((counts.connections, counts.requests), (3, 3), "{counts:?}");
+    assert_eq!(failures(&gateway).await, 1);
 }
 
 /// A load balancer or a NAT has forgotten the connection: nothing is answered, and nothing closes it.

@@ -1,5 +1,6 @@
 //! Sends a request on a place of a shared connection.
 
+use std::error::Error as _;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -40,14 +41,28 @@ pub(in crate::upstream) async fn send_http2(
 
 fn unanswered(lease: &StreamLease, mut error: TrySendError<Request<SegmentedBody>>) -> NotSent {
     let is_returned = error.take_message().is_some();
-    if is_returned {
+    let error = error.into_error();
+    if is_returned || is_unprocessed(&error) {
         lease.connection.retire();
         return NotSent::Unprocessed;
     }
     NotSent::Failed(match lease.connection.state.flooded.get() {
         true => SendError::Invalid(INTERIM_WITHOUT_END),
-        false => error.into_error().into(),
+        false => error.into(),
     })
+}
+
+/// True if the upstream states that it has not processed the request: its stream is above the last one of a GOAWAY
+/// without an error (RFC 9113 section 6.8), or was reset with REFUSED_STREAM (section 8.7). A server that restarts, or that
+/// limits the requests of a connection, does both without being at fault.
+fn is_unprocessed(error: &hyper::Error) -> bool {
+    let Some(error) = error.source().and_then(|source| source.downcast_ref::<h2::Error>()) else {
+        return false;
+    };
+    let reason = error.reason();
+    error.is_remote()
+        && (error.is_go_away() && reason == Some(h2::Reason::NO_ERROR)
+            || error.is_reset() && reason == Some(h2::Reason::REFUSED_STREAM))
 }
 
 /// Silence of a connection after which a request that ends without the head of an answer retires it; half the
