@@ -1,11 +1,8 @@
-//! Connecting to upstreams: name resolution, address check, socket, TLS; or the Unix socket of an extension.
-//!
-//! Addresses are checked after the resolution and right before the connect (LIM-5): the address that a name had when it
-//! was configured may have changed since.
+//! Connecting to upstreams: TCP and TLS, or the Unix socket of an extension.
 
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,15 +12,14 @@ use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
 use rustls::ClientConfig;
-use shared::address::is_refused;
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpSocket, TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::client::TlsStream;
 use tower_service::Service;
 
+use super::connect::connect_tcp;
 use super::resolve::Resolver;
 
 /// Reason why a connection failed.
@@ -146,7 +142,8 @@ pub(crate) async fn dial(origin: &Origin, tls: &Tls) -> Result<(UpstreamIo, bool
     tokio::time::timeout(DIAL_TIMEOUT, connect).await.unwrap_or(Err(DialError::TimedOut))
 }
 
-/// Connects to the metadata server of the machine: the only exception to [`is_refused`]. Its address is fixed.
+/// Connects to the metadata server of the machine: the only exception to
+/// [`is_refused`](shared::address::is_refused). Its address is fixed.
 pub(crate) async fn dial_metadata() -> Result<UpstreamIo, DialError> {
     let server: Ipv4Addr =
         MetadataServer::ADDRESS.parse().map_err(|error| DialError::Io(io::Error::other(error)))?;
@@ -190,23 +187,6 @@ async fn connect_unix(path: &str) -> Result<UnixStream, DialError> {
         .map_err(|error| if is_local(&error) { DialError::Local(error) } else { DialError::Io(error) })
 }
 
-async fn connect_tcp(resolver: &Resolver, host: &str, port: u16) -> Result<TcpStream, DialError> {
-    let mut last = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    for address in addresses(resolver, host, port).await.map_err(of_lookup)? {
-        if is_refused(address.ip()) {
-            last = DialError::Refused(address.ip());
-            continue;
-        }
-        match connect_to(address).await {
-            Ok(tcp) => return Ok(tcp),
-            // Other addresses would fail as well, except possibly those of the other address family.
-            Err(error) if is_local(&error) => last = DialError::Local(error),
-            Err(error) => last = DialError::Io(error),
-        }
-    }
-    Err(last)
-}
-
 /// Returns true for errors caused by a resource shortage of this process or machine, not by the remote side.
 pub(crate) fn is_local(error: &io::Error) -> bool {
     matches!(
@@ -220,40 +200,6 @@ pub(crate) fn is_local(error: &io::Error) -> bool {
                 | Errno::ADDRINUSE
         )
     )
-}
-
-/// Converts a lookup error. A resolver without descriptors reports an unresolvable name, so a socket is opened to
-/// check.
-fn of_lookup(error: io::Error) -> DialError {
-    match TcpSocket::new_v4() {
-        Err(lack) if is_local(&lack) => DialError::Local(lack),
-        _ => DialError::Io(error),
-    }
-}
-
-pub(crate) async fn connect_to(address: SocketAddr) -> io::Result<TcpStream> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    socket.set_nodelay(true)?;
-    // While an upstream thinks, or a connection waits in the pool, a firewall on the way must not forget the connection,
-    // and one that it has forgotten must be detected.
-    SockRef::from(&socket).set_tcp_keepalive(&KEEPALIVE)?;
-    socket.connect(address).await
-}
-
-/// The first probe of a silent connection after 30 s, then one every 10 s; the third without an answer ends it.
-const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
-    .with_time(Duration::from_secs(30))
-    .with_interval(Duration::from_secs(10))
-    .with_retries(3);
-
-async fn addresses(resolver: &Resolver, host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-    // A literal address needs no resolver, and so no other thread.
-    if let Ok(address) = host.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(address, port)]);
-    }
-    let mut found = resolver.resolve(host).await?.to_vec();
-    found.iter_mut().for_each(|address| address.set_port(port));
-    Ok(found)
 }
 
 impl AsyncRead for UpstreamIo {
@@ -313,17 +259,5 @@ impl AsyncWrite for UpstreamIo {
             Self::Unix(io) => Pin::new(io).poll_shutdown(cx),
             Self::Tls(io) => Pin::new(&mut **io).poll_shutdown(cx),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn small_pieces_are_sent_at_once() {
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let stream = connect_to(listener.local_addr().unwrap()).await.unwrap();
-        assert!(stream.nodelay().unwrap());
     }
 }

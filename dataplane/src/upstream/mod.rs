@@ -6,6 +6,7 @@ use std::sync::Arc;
 use http::response;
 
 mod answer;
+mod connect;
 pub(crate) mod dial;
 mod echo;
 mod error;

@@ -48,7 +48,8 @@ impl Resolver {
         Self::over(|host| Ok((host, 0).to_socket_addrs()?.collect()), alarm)
     }
 
-    fn over(look_up: LookUp, alarm: &Alarm) -> io::Result<Self> {
+    /// Starts the thread over another resolver than the system's.
+    pub(super) fn over(look_up: LookUp, alarm: &Alarm) -> io::Result<Self> {
         let (sender, inbox) = mpsc::channel(MESSAGES_MAX);
         let desk = Lookups { running: HashMap::new(), results: sender.downgrade(), look_up };
         alarm.spawn("names", move || {
