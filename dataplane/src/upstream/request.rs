@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, USER_AGENT};
 use http::uri::PathAndQuery;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, Version};
@@ -27,6 +27,8 @@ pub(super) type Fields = Vec<(HeaderName, HeaderValue)>;
 
 /// Bytes of a body that are signed before other requests have their turn; this takes up to a millisecond.
 const SIGNED_BYTES_PER_TURN: usize = 128 << 10;
+/// Maximum bytes of a body that is sent as one segment: those of a frame of HTTP/2.
+const JOINED_BYTES_MAX: usize = 16 << 10;
 
 /// Method and repeatability of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +39,8 @@ pub(crate) enum RequestKind {
     PostSafe,
     /// `POST`.
     Post,
-    /// `POST` that must never be sent twice; it always uses a new connection.
+    /// `POST` that must never be processed twice. Over HTTP/1.1 it always uses a new connection, because the close of an
+    /// idle one would leave open what became of it.
     PostOnce,
 }
 
@@ -110,17 +113,34 @@ impl UpstreamRequest<'_> {
         parts.path_and_query = Some(self.path.clone());
         let mut headers = self.headers(origin, signature);
         headers.remove(HOST);
+        // The encoder of HTTP/2 keeps values for later requests to refer to; these never occur again, and would evict others.
+        for unique in [X_REQUEST_ID, TRACEPARENT] {
+            if let Some(value) = headers.get_mut(unique) {
+                value.set_sensitive(true);
+            }
+        }
         let mut request = self.request(Uri::from_parts(parts).unwrap_or_default(), headers);
         *request.version_mut() = Version::HTTP_2;
         request
     }
 
     fn request(&self, uri: Uri, headers: HeaderMap) -> Request<SegmentedBody> {
-        let mut request = Request::new(SegmentedBody::new(self.segments.clone()));
+        let mut request = Request::new(self.body());
         *request.method_mut() = self.kind.method();
         *request.uri_mut() = uri;
         *request.headers_mut() = headers;
         request
+    }
+
+    /// Returns the body. A short one is joined: over HTTP/2, each segment is a frame of its own.
+    fn body(&self) -> SegmentedBody {
+        let bytes: usize = self.segments.iter().map(Bytes::len).sum();
+        if self.segments.len() < 2 || bytes > JOINED_BYTES_MAX {
+            return SegmentedBody::new(self.segments.clone());
+        }
+        let mut joined = BytesMut::with_capacity(bytes);
+        self.segments.iter().for_each(|segment| joined.extend_from_slice(segment));
+        SegmentedBody::new(vec![joined.freeze()])
     }
 
     /// Returns the header fields. Those of the provider instance take precedence over all others.
@@ -357,6 +377,26 @@ mod tests {
         }
     }
 
+    /// A request with these segments as its body.
+    fn request_of<'a>(
+        provider: &Arc<ProviderInstance>,
+        request_id: &'a HeaderValue,
+        segments: Vec<Bytes>,
+    ) -> UpstreamRequest<'a> {
+        UpstreamRequest {
+            provider: Arc::clone(provider),
+            kind: RequestKind::Post,
+            path: PathAndQuery::from_static("/v1/x"),
+            forwarded: &[],
+            request_id,
+            trace: None,
+            tap: None,
+            content_type: &JSON,
+            accept: &ANYTHING,
+            segments,
+        }
+    }
+
     /// Sorted fields of a request with `forwarded` fields of its client.
     fn fields(
         provider: &Arc<ProviderInstance>,
@@ -366,18 +406,9 @@ mod tests {
     ) -> Vec<String> {
         let text = |(name, value): &(&str, &str)| (name.parse().unwrap(), value.parse().unwrap());
         let forwarded: Vec<(HeaderName, HeaderValue)> = forwarded.iter().map(text).collect();
-        let request = UpstreamRequest {
-            provider: Arc::clone(provider),
-            kind,
-            path: PathAndQuery::from_static("/v1/x"),
-            forwarded: &forwarded,
-            request_id: &id.parse().unwrap(),
-            trace: None,
-            tap: None,
-            content_type: &JSON,
-            accept: &ANYTHING,
-            segments: vec![Bytes::from_static(b"12345"); 2],
-        };
+        let id = id.parse().unwrap();
+        let request = request_of(provider, &id, vec![Bytes::from_static(b"12345"); 2]);
+        let request = UpstreamRequest { kind, forwarded: &forwarded, ..request };
         let request = request.http1(&origin(), Fields::new());
         let mut fields: Vec<_> = request
             .headers()
@@ -427,18 +458,8 @@ mod tests {
         let mut provider = fixture::echo("e", EchoOptions::default());
         provider.signer = ExtensionSigner::new(&secret, "msg_".to_owned()).map(RequestSigner::Extension);
         let body = Bytes::from(vec![b'x'; 64 << 20]);
-        let request = UpstreamRequest {
-            provider: Arc::new(provider),
-            kind: RequestKind::Post,
-            path: PathAndQuery::from_static("/v1/x"),
-            forwarded: &[],
-            request_id: &HeaderValue::from_static("1"),
-            trace: None,
-            tap: None,
-            content_type: &JSON,
-            accept: &ANYTHING,
-            segments: vec![body.slice(..5), body.slice(5..)],
-        };
+        let id = HeaderValue::from_static("1");
+        let request = request_of(&Arc::new(provider), &id, vec![body.slice(..5), body.slice(5..)]);
         let (origin, mut cx) = (origin(), Context::from_waker(Waker::noop()));
         let mut signing = pin!(request.signature(&origin));
         let mut turns = Vec::new();
@@ -459,5 +480,33 @@ mod tests {
         let text = |at: usize| signature[at].1.to_str().unwrap();
         let whole = WebhookKey::read(secret.expose()).unwrap();
         assert_eq!(text(2), whole.signature(text(0), text(1), std::iter::once(&body[..])));
+    }
+
+    #[test]
+    fn a_short_body_is_one_segment() {
+        let (provider, id) = (fixture::echo("e", EchoOptions::default()), HeaderValue::from_static("1"));
+        let provider = Arc::new(provider);
+        for (sizes, want) in [
+            (&[5, 6, 7][..], vec![18]),
+            (&[16_000, 384], vec![16_384]),
+            (&[16_000, 385], vec![16_000, 385]),
+            (&[40_000], vec![40_000]),
+            (&[], vec![]),
+        ] {
+            let segments = sizes.iter().map(|size| Bytes::from(vec![b'x'; *size])).collect();
+            let body = request_of(&provider, &id, segments).body();
+            let sent: Vec<usize> = body.segments.as_slice().iter().map(Bytes::len).collect();
+            assert_eq!((sent, body.bytes_left), (want.clone(), want.iter().sum::<usize>() as u64));
+        }
+    }
+
+    #[test]
+    fn unique_values_are_not_kept_by_the_encoder_of_http2() {
+        let (provider, id) = (fixture::echo("e", EchoOptions::default()), HeaderValue::from_static("1"));
+        let request = request_of(&Arc::new(provider), &id, Vec::new());
+        let sent = request.http2(&origin(), Fields::new());
+        let sensitive = sent.headers().iter().filter(|(_, value)| value.is_sensitive());
+        assert_eq!(sensitive.map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["x-request-id"]);
+        assert!(!request.http1(&origin(), Fields::new()).headers()[X_REQUEST_ID].is_sensitive());
     }
 }
