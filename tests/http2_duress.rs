@@ -182,6 +182,22 @@ async fn an_upstream_that_refuses_everything_has_failed() {
     assert_eq!(failures(&gateway).await, 1);
 }
 
+/// As over HTTP/1.1: the upstream closes a connection that was idle while the next request is on its way.
+#[tokio::test]
+async fn a_connection_that_closes_under_a_request_is_no_failure_of_the_provider() {
+    let upstream = FrameUpstream::start(|connection, request| match (connection, request) {
+        (0, 1..) => Reaction::Close,
+        _ => Reaction::Answer,
+    })
+    .await;
+    let yaml = http2(upstream.base_url(), "").policies("retry_max_attempts: 2\ncircuit_failure_threshold: 1");
+    let gateway = one_worker(&yaml).await;
+    all_served(burst(&gateway, 1)).await;
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!((answer.status, answer.header("x-llmgw-attempts")), (200, Some("2")), "{:?}", answer.body);
+    assert_eq!(failures(&gateway).await, 0);
+}
+
 /// A load balancer or a NAT has forgotten the connection: nothing is answered, and nothing closes it.
 #[tokio::test]
 async fn a_frozen_connection_costs_one_timeout() {

@@ -23,6 +23,8 @@ pub(crate) enum Reaction {
     Refuse,
     /// Sends GOAWAY(NO_ERROR): this request, and all later ones of the connection, are not processed.
     GoAway,
+    /// Closes the connection without a word.
+    Close,
     /// Reads and writes nothing more on this connection, and keeps it open.
     Freeze,
 }
@@ -210,6 +212,7 @@ async fn read_frames<S: AsyncRead>(
                 let last: u32 = last;
                 let _ = frames.send(frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat()));
             }
+            Reaction::Close => return Ok(()),
             Reaction::Freeze => std::future::pending().await,
         }
         if !leaving {

@@ -30,6 +30,8 @@ type Driver = http2::Connection<TokioIo<Counted>, SegmentedBody, LocalExecutor>;
 pub(super) struct SharedState {
     /// Number of requests on the connection.
     live: Cell<usize>,
+    /// True if a request on the connection has been answered.
+    has_answered: Cell<bool>,
     /// Number of reads that brought bytes; it wraps around.
     pub(super) reads: Cell<u32>,
     /// True if the connection was closed because of too many interim answers.
@@ -103,6 +105,16 @@ impl SharedConnection {
     /// True if the connection can take one more request.
     pub(super) fn has_room(&self) -> bool {
         self.is_usable() && self.state.live.get() < self.streams_max()
+    }
+
+    /// Records that a request has been answered.
+    pub(super) fn note_answer(&self) {
+        self.state.has_answered.set(true);
+    }
+
+    /// True if a request on the connection has been answered.
+    pub(super) fn has_answered(&self) -> bool {
+        self.state.has_answered.get()
     }
 
     /// True if there are requests on the connection.

@@ -17,7 +17,8 @@ use crate::upstream::{SendError, UpstreamBody, UpstreamResponse, Upstreams, tap}
 
 /// Reason why a request has no answer.
 pub(in crate::upstream) enum NotSent {
-    /// The upstream has not processed the request, which may be sent again. The connection takes no further ones.
+    /// The request may be sent again: the upstream has not processed it, or it is a safe one whose connection was closed. The
+    /// connection takes no further ones.
     Unprocessed,
     Failed(SendError),
 }
@@ -32,8 +33,18 @@ pub(in crate::upstream) async fn send_http2(
     let watch = SilenceWatch::new(&lease.connection.state, request.provider.timeout);
     let mut sender = lease.connection.sender.clone();
     let sent = sender.try_send_request(tap::noted(request, request.http2(origin, signature))).await;
+    let is_silent = watch.is_silent();
     drop(watch);
-    let (head, incoming) = sent.map_err(|error| unanswered(&lease, error))?.into_parts();
+    let answer = sent.map_err(|error| match unanswered(&lease, error) {
+        // The connection was idle, and the upstream has closed it as the request was sent.
+        NotSent::Failed(SendError::Broke(_)) if is_silent && lease.connection.has_answered() => {
+            lease.connection.retire();
+            if request.kind.is_safe() { NotSent::Unprocessed } else { NotSent::Failed(SendError::Stale) }
+        }
+        other => other,
+    })?;
+    lease.connection.note_answer();
+    let (head, incoming) = answer.into_parts();
     let kept = upstreams.keep(request, &head);
     let body = UpstreamBody::Http2 { incoming, _lease: lease };
     Ok(UpstreamResponse { status: head.status.as_u16(), head: kept, body })
@@ -84,11 +95,16 @@ impl SilenceWatch {
         let patience = SILENCE_MAX.min(timeout / 2);
         Self { reads: state.reads.get(), state: Rc::clone(state), since: Instant::now(), patience }
     }
+
+    /// True if nothing has been read from the connection since the request was sent.
+    fn is_silent(&self) -> bool {
+        self.state.reads.get() == self.reads
+    }
 }
 
 impl Drop for SilenceWatch {
     fn drop(&mut self) {
-        if self.state.reads.get() == self.reads && self.since.elapsed() >= self.patience {
+        if self.is_silent() && self.since.elapsed() >= self.patience {
             self.state.retired.set(true);
         }
     }
