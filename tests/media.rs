@@ -236,3 +236,40 @@ async fn an_image_stream_sends_partial_images_first() {
     let answer = gateway.client().post("/v1/images/generations", body).await;
     assert_eq!(answer.status, 502);
 }
+
+/// Reports: garrytan/gbrain #220, openclaw/openclaw #59048, openai/openai-node #2150, mudler/LocalAI #9135 (all of servers
+/// that ignore `encoding_format`), mem0ai/mem0 #5170 (zeros of a quarter of the dimensions).
+#[tokio::test]
+async fn embeddings_have_the_form_that_the_client_asked_for() {
+    let (gateway, first, _second) = pair(ONCE).await;
+    let answer = |vector: &str, count: usize| {
+        let entry =
+            |index: usize| format!(r#"{{"object":"embedding","index":{index},"embedding":{vector}}}"#);
+        let data: Vec<String> = (0..count).map(entry).collect();
+        let data = data.join(",");
+        format!(
+            r#"{{"object":"list","model":"m","data":[{data}],"usage":{{"prompt_tokens":5,"total_tokens":5}}}}"#
+        )
+    };
+    let (numbers, base64) = ("[0.5, -0.25]", "\"AAAAPwAAgL4=\"");
+    for count in [1, 3_000] {
+        for (asked, sent, want) in [
+            (r#","encoding_format":"base64""#, numbers, base64),
+            (r#","encoding_format":"base64""#, base64, base64),
+            (r#","encoding_format":"float""#, base64, "[0.5,-0.25]"),
+            ("", base64, "[0.5,-0.25]"),
+            ("", numbers, numbers),
+            (r#","encoding_format":"int8""#, base64, base64),
+        ] {
+            first.then(Answer::json(200, answer(sent, count)));
+            let got = gateway
+                .client()
+                .post("/v1/embeddings", format!(r#"{{"model":"line","input":"a"{asked}}}"#))
+                .await;
+            let text = String::from_utf8_lossy(&got.body).into_owned();
+            assert_eq!((got.status, text), (200, answer(want, count)), "{asked}: {count} of {sent}");
+            let record = gateway.record_of(got.header("x-request-id").unwrap()).await;
+            assert_eq!(record["tokens"]["input"], 5, "{record}");
+        }
+    }
+}

@@ -6,9 +6,11 @@ use shared::operation::Dialect;
 use shared::usage::TokenCounts;
 use wire::adapt::{self, Answers, BadAnswer, TranslatedAnswer};
 use wire::extras::Extras;
+use wire::media::embeddings::VectorRewriter;
 use wire::media::videos::Vendor;
 use wire::media::{Opaque, audio, images};
 use wire::native::{self, WholeScan};
+use wire::request::VectorForm;
 use wire::stream::{AnswerStream, StreamOptions};
 
 /// The way in which the answer of a target is read.
@@ -21,8 +23,9 @@ pub(crate) enum AnswerReader {
         /// True if the client requested the usage on its stream.
         include_usage: bool,
     },
-    /// The answer is not a conversation and passes unchanged, with any content type.
-    Proxied,
+    /// The answer is not a conversation and passes with any content type: unchanged, except for the form of the vectors
+    /// of embeddings.
+    Proxied(Option<VectorForm>),
     /// The answer starts a video; only the upstream's name of the operation is read.
     Started(Vendor),
     /// The answer is translated into the client's dialect.
@@ -43,7 +46,7 @@ impl AnswerReader {
     /// Returns the target's dialect if it differs from the client's.
     pub(crate) fn adapted_from(&self) -> Option<Dialect> {
         match self {
-            Self::Native { .. } | Self::Proxied | Self::Started(Vendor::OpenAi) => None,
+            Self::Native { .. } | Self::Proxied(_) | Self::Started(Vendor::OpenAi) => None,
             Self::Started(vendor @ Vendor::Google) => Some(vendor.dialect()),
             Self::Adapted { target, .. } => Some(*target),
         }
@@ -52,7 +55,7 @@ impl AnswerReader {
     /// Returns the names of the fields that the client sent and the adaptation dropped, joined by `, `.
     pub(crate) fn dropped(&self) -> Option<&HeaderValue> {
         match self {
-            Self::Native { .. } | Self::Proxied | Self::Started(_) => None,
+            Self::Native { .. } | Self::Proxied(_) | Self::Started(_) => None,
             Self::Adapted { dropped, .. } => dropped.as_deref(),
         }
     }
@@ -64,10 +67,10 @@ impl AnswerReader {
             Self::Native { dialect, include_usage } => {
                 native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
             }
-            Self::Proxied if is_events => {
+            Self::Proxied(_) if is_events => {
                 Box::new(audio::AudioStream::new(StreamOptions { drop_usage_only: false, secrets }))
             }
-            Self::Proxied | Self::Started(_) => Box::new(Opaque::default()),
+            Self::Proxied(_) | Self::Started(_) => Box::new(Opaque::default()),
             Self::Adapted { answers, .. } => answers.stream(secrets),
         }
     }
@@ -78,14 +81,19 @@ impl AnswerReader {
         match self {
             // Only the complete answer shows if the images are inline.
             Self::Native { dialect, .. } => *dialect != Dialect::Images,
-            Self::Proxied => true,
+            Self::Proxied(_) => true,
             Self::Started(_) | Self::Adapted { .. } => false,
         }
     }
 
     /// Returns the reader of a whole answer that is relayed.
     pub(crate) fn scan(&self) -> Box<WholeScan> {
-        Box::new(WholeScan::new(self.shape()))
+        Box::new(match self {
+            Self::Proxied(Some(form)) => WholeScan::of_embeddings(*form),
+            Self::Native { .. } | Self::Proxied(None) | Self::Started(_) | Self::Adapted { .. } => {
+                WholeScan::new(self.shape())
+            }
+        })
     }
 
     fn is_chat(&self) -> bool {
@@ -98,7 +106,7 @@ impl AnswerReader {
             Self::Native { dialect, .. } => *dialect,
             Self::Adapted { target, .. } => *target,
             // Usage and errors are at the same place as in a chat answer.
-            Self::Proxied | Self::Started(_) => Dialect::Chat,
+            Self::Proxied(_) | Self::Started(_) => Dialect::Chat,
         }
     }
 
@@ -106,7 +114,7 @@ impl AnswerReader {
     pub(crate) fn whole(&self, body: Bytes) -> Result<Box<TranslatedAnswer>, BadAnswer> {
         match self {
             Self::Native { dialect: Dialect::Images, .. } => images::whole(body).map(Box::new),
-            Self::Native { .. } | Self::Proxied => {
+            Self::Native { .. } | Self::Proxied(_) => {
                 let answer = native::whole_answer(self.shape(), &body);
                 match answer.error {
                     Some(error) => Err(BadAnswer::Error(error)),
@@ -116,8 +124,9 @@ impl AnswerReader {
                     }
                     None => {
                         let (usage, extras, finish) = (answer.usage, answer.extras, answer.finish);
-                        let body = match answer.unnamed_usage {
-                            Some(part) if self.is_chat() => native::with_usage_names(body, part),
+                        let body = match (answer.unnamed_usage, self) {
+                            (Some(part), _) if self.is_chat() => native::with_usage_names(body, part),
+                            (_, Self::Proxied(Some(form))) => VectorRewriter::new(*form).whole(body),
                             _ => body,
                         };
                         Ok(Box::new(TranslatedAnswer {
@@ -147,7 +156,7 @@ impl AnswerReader {
     pub(crate) fn collect(&self, stream: &[u8]) -> Result<Vec<u8>, BadAnswer> {
         match self {
             Self::Native { .. } | Self::Adapted { .. } => native::collect(self.shape(), stream),
-            Self::Proxied | Self::Started(_) => {
+            Self::Proxied(_) | Self::Started(_) => {
                 Err(BadAnswer::Invalid("it is a stream, which was not requested"))
             }
         }
@@ -165,7 +174,7 @@ impl AnswerReader {
             | Self::Adapted { client: dialect, include_usage, .. } => {
                 native::synthesize_stream(*dialect, &whole.body, *include_usage)
             }
-            Self::Proxied | Self::Started(_) => None,
+            Self::Proxied(_) | Self::Started(_) => None,
         }
     }
 }

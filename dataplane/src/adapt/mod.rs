@@ -139,8 +139,11 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             return Err(rejection);
         }
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
-        let reader =
-            if understood { AnswerReader::Native { dialect, include_usage } } else { AnswerReader::Proxied };
+        let reader = if understood {
+            AnswerReader::Native { dialect, include_usage }
+        } else {
+            AnswerReader::Proxied(head.vectors)
+        };
         let segments = fitted(segments, dialect, quirks.tool_ids);
         let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
             Some(voice) => with_voice(segments, voice),

@@ -84,7 +84,7 @@ pub(crate) async fn attempt(
     let KeptHeaders { content_type, processing_ms, rare, .. } = answer.head;
     let content_type = content_type.unwrap_or(UNKNOWN);
     let is_stream = STREAMS.iter().any(|stream| is(&content_type, stream));
-    if matches!(params.reader, AnswerReader::Proxied) {
+    if matches!(params.reader, AnswerReader::Proxied(_)) {
         if encoded {
             return Err(compressed(provider));
         }

@@ -112,7 +112,7 @@ impl<'a> Walk<'a> {
                 tap: job.tap.as_ref(),
                 content_type: job.content_type.as_ref().filter(|_| native).unwrap_or(&request::JSON),
                 accept: match reader {
-                    AnswerReader::Proxied => &request::ANYTHING,
+                    AnswerReader::Proxied(_) => &request::ANYTHING,
                     AnswerReader::Adapted { target: Dialect::Bedrock, .. } if job.head.stream => {
                         &request::AWS_EVENTS
                     }

@@ -468,11 +468,13 @@ impl Closable for RefCell<UpstreamBody> {
 
 /// Parses a piece of a whole answer and appends the bytes for a client of `dialect` to `out`.
 pub(crate) fn pass_whole(scan: &mut WholeScan, dialect: Dialect, piece: Bytes, out: &mut Vec<Bytes>) {
-    if dialect == Dialect::Chat {
-        scan.pass_chat(piece, out);
-    } else {
-        scan.push(&piece);
-        out.push(piece);
+    match dialect {
+        Dialect::Chat => scan.pass_chat(piece, out),
+        Dialect::Embeddings => scan.pass_embeddings(piece, out),
+        _ => {
+            scan.push(&piece);
+            out.push(piece);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The media operations: embeddings, speech, transcriptions, images, videos.
 
 pub mod audio;
+pub mod embeddings;
 mod events;
 pub mod images;
 mod opaque;

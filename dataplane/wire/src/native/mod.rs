@@ -7,7 +7,9 @@ use std::ops::Range;
 use bytes::Bytes;
 use shared::operation::Dialect;
 
+use crate::media::embeddings::VectorRewriter;
 use crate::media::images;
+use crate::request::VectorForm;
 use crate::stream::{AnswerStream, StreamOptions};
 use crate::{chat, messages, responses};
 
@@ -40,6 +42,8 @@ pub struct WholeScan(DialectScan);
 #[derive(Debug)]
 enum DialectScan {
     Chat(chat::ChatAnswerScan),
+    /// An embeddings answer, whose usage has the names of chat, and the rewriter of its vectors.
+    Embeddings(chat::ChatAnswerScan, Box<VectorRewriter>),
     Messages(messages::MessagesAnswerScan),
     Responses(responses::ResponsesAnswerScan),
 }
@@ -54,10 +58,16 @@ impl WholeScan {
         })
     }
 
+    /// Creates a scan for a new embeddings answer, whose vectors have to be in this form.
+    pub fn of_embeddings(form: VectorForm) -> Self {
+        let rewriter = Box::new(VectorRewriter::new(form));
+        Self(DialectScan::Embeddings(chat::ChatAnswerScan::default(), rewriter))
+    }
+
     /// Reads the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         match &mut self.0 {
-            DialectScan::Chat(scan) => scan.push(piece),
+            DialectScan::Chat(scan) | DialectScan::Embeddings(scan, _) => scan.push(piece),
             DialectScan::Messages(scan) => scan.push(piece),
             DialectScan::Responses(scan) => scan.push(piece),
         }
@@ -68,24 +78,36 @@ impl WholeScan {
     pub fn pass_chat(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
         match &mut self.0 {
             DialectScan::Chat(scan) => scan.pass(piece, out),
-            DialectScan::Messages(_) | DialectScan::Responses(_) => {
+            DialectScan::Embeddings(..) | DialectScan::Messages(_) | DialectScan::Responses(_) => {
                 self.push(&piece);
                 out.push(piece);
             }
         }
     }
 
+    /// Reads the next piece and appends the bytes for a client of embeddings to `out`: vectors in the form that was asked
+    /// for, everything else unchanged.
+    pub fn pass_embeddings(&mut self, piece: Bytes, out: &mut Vec<Bytes>) {
+        self.push(&piece);
+        match &mut self.0 {
+            DialectScan::Embeddings(_, vectors) => vectors.push(piece, out),
+            DialectScan::Chat(_) | DialectScan::Messages(_) | DialectScan::Responses(_) => out.push(piece),
+        }
+    }
+
     /// Ends the upstream's input: appends the bytes that are held back to `out`.
     pub fn release(&mut self, out: &mut Vec<Bytes>) {
-        if let DialectScan::Chat(scan) = &mut self.0 {
-            scan.release(out);
+        match &mut self.0 {
+            DialectScan::Chat(scan) => scan.release(out),
+            DialectScan::Embeddings(_, vectors) => vectors.release(out),
+            DialectScan::Messages(_) | DialectScan::Responses(_) => {}
         }
     }
 
     /// Ends the answer, returns its result and resets the scan for another answer.
     pub fn finish(&mut self) -> WholeAnswer {
         match &mut self.0 {
-            DialectScan::Chat(scan) => std::mem::take(scan).finish(),
+            DialectScan::Chat(scan) | DialectScan::Embeddings(scan, _) => std::mem::take(scan).finish(),
             DialectScan::Messages(scan) => std::mem::take(scan).finish(),
             DialectScan::Responses(scan) => std::mem::take(scan).finish(),
         }

@@ -59,6 +59,8 @@ pub struct Head {
     pub has_tier: bool,
     /// The requested properties of pictures and videos.
     pub media: Option<Box<MediaWish>>,
+    /// The form in which the client wants the vectors of embeddings, if it is one of OpenAI's.
+    pub vectors: Option<VectorForm>,
     /// The size of the conversation, the system text and the tools.
     pub input: Rc<InputSize>,
     /// True if the request asks for the state of an operation and starts none.
@@ -68,6 +70,15 @@ pub struct Head {
     pub(super) edits: Vec<BodyEdit>,
     pub(super) has_options: bool,
     pub(super) has_system: bool,
+}
+
+/// The form of a vector of embeddings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VectorForm {
+    /// A list of numbers.
+    Numbers,
+    /// 32-bit floats, little-endian, in base64.
+    Base64,
 }
 
 /// The requested properties of pictures or a video.
@@ -165,6 +176,7 @@ impl Head {
             count: None,
             has_tier: false,
             media: None,
+            vectors: None,
             input: Rc::new(match form.wave_ms {
                 Some(audio_ms) => InputSize { audio_ms, ..InputSize::default() },
                 None => InputSize { audio_bytes: form.bytes, ..InputSize::default() },
@@ -232,6 +244,7 @@ impl HeadScan {
             count: bounds.count.map(|count| count.try_into().unwrap_or(u32::MAX)),
             has_tier: fields.has_tier,
             media: media(fields),
+            vectors: vectors(self.dialect, fields),
             input: Rc::new(fields.input_size()),
             is_poll: fields.value(RequestMember::Operation).is_given(),
             state,
@@ -301,6 +314,20 @@ fn media(fields: &Fields) -> Option<Box<MediaWish>> {
     let size = size.map(String::into_boxed_str);
     let wish = MediaWish { picture, size, seconds: seconds(fields) };
     (wish.picture.is_some() || wish.size.is_some() || wish.seconds.is_some()).then(|| Box::new(wish))
+}
+
+/// Returns the form in which vectors are wanted. Numbers are the default.
+fn vectors(dialect: Dialect, fields: &Fields) -> Option<VectorForm> {
+    if dialect != Dialect::Embeddings {
+        return None;
+    }
+    let value = fields.value(RequestMember::VectorFormat);
+    match text(fields, value).as_deref() {
+        Some("float") => Some(VectorForm::Numbers),
+        Some("base64") => Some(VectorForm::Base64),
+        Some(_) => None,
+        None => (!value.is_given()).then_some(VectorForm::Numbers),
+    }
 }
 
 /// Returns the picture kind, unless the client leaves the choice to the target.

@@ -131,7 +131,10 @@ static RESPONSES: RequestShape = RequestShape {
 };
 
 static EMBEDDINGS: RequestShape = RequestShape {
-    named: input,
+    named: |name| match name {
+        b"encoding_format" => RequestMember::VectorFormat,
+        _ => input(name),
+    },
     conversation: "input",
     kinds: Kinds::TextOrArray,
     takes_tokens: true,

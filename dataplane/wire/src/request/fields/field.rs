@@ -96,6 +96,8 @@ pub(in crate::request) enum RequestMember {
     Include,
     /// The form in which images are returned. The gateway sets it for each target itself.
     ImageFormat,
+    /// The form in which embeddings are returned.
+    VectorFormat,
     Prompt,
     /// Refers to an operation that an earlier request started.
     Operation,
@@ -135,6 +137,7 @@ impl RequestMember {
                 | Self::PreviousResponse
                 | Self::StoredConversation
                 | Self::ImageFormat
+                | Self::VectorFormat
                 | Self::EndUser
         )
     }
