@@ -134,6 +134,7 @@ impl AnswerReader {
                             usage,
                             extras,
                             finish,
+                            dropped: Vec::new(),
                             output_bytes: answer.output_bytes,
                         }))
                     }

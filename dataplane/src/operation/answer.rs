@@ -88,7 +88,10 @@ fn answer(
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.start {
         AnswerStart::Whole(whole) => {
-            let TranslatedAnswer { body, usage, extras, finish, output_bytes } = *whole;
+            let TranslatedAnswer { body, usage, extras, finish, output_bytes, dropped } = *whole;
+            for kind in dropped {
+                response.headers_mut().append(X_DROPPED, HeaderValue::from_static(kind));
+            }
             record.note(|event| event.details.bytes_out = Some(body.len() as u64));
             record.report(Reported { tokens: usage, input: None, extras, finish, output_bytes });
             let closed = record.close(Outcome::Completed);

@@ -86,9 +86,11 @@ pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prep
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let mut client_side = (client.ask)(tape.as_value(), asking)?;
     fit(&mut client_side.request, asking.target).map_err(|rejection| traced(client, asking, rejection))?;
+    let dropped = with_images(client_side.dropped, client.pair.client, Dialect::Chat, &client_side.request);
+    client_side.request.messages.retain(|message| !message.has_only_images());
     let body = client_side.request.write(asking.target.model, asking.body.len());
     let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
-    Ok(Prepared { body: body.into(), answers, dropped: client_side.dropped })
+    Ok(Prepared { body: body.into(), answers, dropped })
 }
 
 /// Translates a chat client's request into the target's dialect.
@@ -100,7 +102,8 @@ pub(super) fn for_chat(target: &TargetSide, asking: &Asking<'_>) -> Result<Prepa
     fit(&mut request, asking.target)?;
     let translated = (target.ask)(&request, asking)?;
     let answers = Box::new(ThroughChat { target: translated.target, client: Box::new(translated.form) });
-    Ok(Prepared { body: translated.body.into(), answers, dropped: translated.dropped })
+    let dropped = with_images(translated.dropped, Dialect::Chat, target.dialect, &request);
+    Ok(Prepared { body: translated.body.into(), answers, dropped })
 }
 
 /// Translates the request into chat values, and these into the target's dialect.
@@ -131,7 +134,24 @@ pub(super) fn prepare(
         .and_then(|()| (target.ask)(&client_side.request, &Asking { target: &traits, ..asking }));
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
-    Ok(Prepared { body: translated.body.into(), answers, dropped: client_side.dropped })
+    let dropped = with_images(client_side.dropped, client.pair.client, target.dialect, &client_side.request);
+    Ok(Prepared { body: translated.body.into(), answers, dropped })
+}
+
+/// Adds to `dropped` the client's name of the images of earlier answers, if the request has any and the target takes
+/// none from the assistant.
+fn with_images(
+    mut dropped: Vec<String>,
+    client: Dialect,
+    target: Dialect,
+    request: &ChatRequest<'_, '_>,
+) -> Vec<String> {
+    if target != Dialect::Gemini && request.messages.iter().any(|message| !message.images.is_empty()) {
+        let name =
+            if client == Dialect::Responses { "input.image_generation_call" } else { "messages.images" };
+        dropped.push(name.to_owned());
+    }
+    dropped
 }
 
 /// Changes the parts of a request that the target rejects, whatever the client's dialect.

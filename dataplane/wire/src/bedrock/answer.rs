@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 use shared::usage::TokenCounts;
 
 use super::usage::{ConverseUsage, tier};
+use crate::chat::OutputMedia;
 use crate::extras::Extras;
 use crate::json::BorrowedText;
 
@@ -50,6 +51,29 @@ pub(crate) struct ConverseBlock<'a> {
     pub(crate) reasoning_content: Option<Reasoning<'a>>,
     #[serde(borrow)]
     pub(crate) citations_content: Option<Cited<'a>>,
+    #[serde(borrow)]
+    image: Option<ConverseMedia<'a>>,
+    #[serde(borrow)]
+    audio: Option<ConverseMedia<'a>>,
+    #[serde(borrow)]
+    video: Option<ConverseMedia<'a>>,
+    #[serde(borrow)]
+    document: Option<ConverseMedia<'a>>,
+}
+
+/// Media of an answer, or a piece of them.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ConverseMedia<'a> {
+    #[serde(borrow)]
+    pub(crate) format: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) source: Option<ConverseMediaSource<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct ConverseMediaSource<'a> {
+    #[serde(borrow)]
+    pub(crate) bytes: Option<BorrowedText<'a>>,
 }
 
 /// Text with citations of its sources.
@@ -127,6 +151,8 @@ pub(crate) struct ConverseEvent<'a> {
 pub(crate) struct ConverseBlockStart<'a> {
     #[serde(borrow)]
     pub(crate) tool_use: Option<ConverseToolUse<'a>>,
+    #[serde(borrow)]
+    pub(crate) image: Option<ConverseMedia<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -134,6 +160,8 @@ pub(crate) struct ConverseBlockStart<'a> {
 pub(crate) struct ConverseDelta<'a> {
     #[serde(borrow)]
     pub(crate) text: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    pub(crate) image: Option<ConverseMedia<'a>>,
     #[serde(borrow)]
     pub(crate) tool_use: Option<ConverseInputDelta<'a>>,
     #[serde(borrow)]
@@ -176,11 +204,35 @@ impl<'a> ConverseDelta<'a> {
     /// Returns the text, borrowed from the event, if the delta holds nothing else. `None` if the text contains
     /// escapes.
     pub(crate) fn only_text(&self) -> Option<&'a str> {
-        let alone = self.tool_use.is_none() && self.reasoning_content.is_none();
+        let alone = self.tool_use.is_none() && self.reasoning_content.is_none() && self.image.is_none();
         match self.text.as_ref().filter(|_| alone)?.0 {
             Cow::Borrowed(text) => Some(text),
             Cow::Owned(_) => None,
         }
+    }
+}
+
+impl<'a> ConverseBlock<'a> {
+    /// Returns the media of the block.
+    pub(crate) fn media(&mut self) -> impl Iterator<Item = OutputMedia<'a>> + use<'a> {
+        let kinds = [
+            ("image", self.image.take()),
+            ("audio", self.audio.take()),
+            ("video", self.video.take()),
+            ("application", self.document.take()),
+        ];
+        kinds.into_iter().filter_map(|(kind, media)| media?.output(kind, None))
+    }
+}
+
+impl<'a> ConverseMedia<'a> {
+    /// Returns the media, whose type begins with `kind`. `format` is that of an earlier event.
+    pub(crate) fn output(self, kind: &str, format: Option<&str>) -> Option<OutputMedia<'a>> {
+        let base64 = self.source?.bytes?.0;
+        let own = self.format.map(|format| format.0);
+        let format = own.as_deref().or(format).unwrap_or("png");
+        (!base64.is_empty())
+            .then(|| OutputMedia::Inline { media_type: format!("{kind}/{format}").into(), base64 })
     }
 }
 

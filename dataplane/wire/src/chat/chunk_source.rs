@@ -106,6 +106,7 @@ fn relay_choice(choice: &DocumentChoice<'_>, sink: &mut dyn ChatSink) {
     // The text of a chunk that ends a failed answer is perhaps that of the error.
     if let Some(message) = choice.message().filter(|_| !choice.failed()) {
         message.texts(|kind, text| sink.delta(0, ChatDelta::Text(kind, text)));
+        message.media(|media| sink.delta(0, ChatDelta::Media(media)));
         message.calls().for_each(|call| sink.delta(0, ChatDelta::Call(call)));
     }
     if !sink.has_ended() {

@@ -1,12 +1,14 @@
 //! Writes a streamed answer for a chat client, chunk by chunk.
 
+use std::borrow::Cow;
+
 use bytes::{BufMut as _, Bytes, BytesMut};
 
 use super::form::{ChatForm, in_old_words, put_usage, signed};
-use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage};
+use super::{ChatCallDelta, ChatDelta, ChatSink, ChatTextKind, ClientUsage, OutputMedia, escape};
 use crate::envelope::{StreamError, chat_stream_error, event_of};
 use crate::finish_word::finish;
-use crate::json::{meant_bytes, quote};
+use crate::json::{JsonWriter, meant_bytes, quote};
 use crate::stream::{StreamState, Trouble};
 
 /// Buffers chunks until they are flushed.
@@ -22,6 +24,8 @@ pub(crate) struct ChunkWriter {
     include_usage: bool,
     /// Calls are written in the legacy form (`function_call`), which can hold one call.
     functions: bool,
+    /// The number of images so far.
+    images: u64,
     secrets: Vec<String>,
     out: BytesMut,
     state: StreamState,
@@ -38,6 +42,7 @@ impl ChunkWriter {
             tail: if form.include_usage { "}],\"usage\":null}\n\n" } else { "}]}\n\n" },
             include_usage: form.include_usage,
             functions: form.functions,
+            images: 0,
             secrets,
             out: BytesMut::new(),
             state: StreamState::default(),
@@ -73,6 +78,23 @@ impl ChunkWriter {
             }
             self.put(&["}]"]);
         }
+        self.end_delta("null");
+    }
+
+    fn media(&mut self, choice: u64, media: &OutputMedia<'_>) {
+        self.state.content = true;
+        if !media.is_image() {
+            let mark = media.mark();
+            let mark = escape(Cow::Borrowed(&mark));
+            return self.chunk(choice, &[member(ChatTextKind::Content), &mark, "\""]);
+        }
+        let mut image = JsonWriter::default();
+        media.write(Some(self.images), &mut image);
+        self.images = self.images.saturating_add(1);
+        self.begin_delta(choice);
+        self.put(&["\"images\":["]);
+        self.out.put_slice(&image.finish());
+        self.put(&["]"]);
         self.end_delta("null");
     }
 
@@ -122,6 +144,7 @@ impl ChatSink for ChunkWriter {
                 }
             }
             ChatDelta::Call(call) => self.call(choice, &call),
+            ChatDelta::Media(media) => self.media(choice, &media),
             ChatDelta::Thinking(piece) => {
                 self.state.content = true;
                 // OpenAI's SDKs join the pieces by `index`.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use shared::usage::TokenCounts;
 
-use super::ClientUsage;
+use super::{ClientUsage, OutputMedia};
 use crate::extras::Extras;
 use crate::json::meant_bytes;
 
@@ -31,6 +31,7 @@ pub(crate) struct ChatChoice<'a> {
     pub(crate) reasoning: String,
     pub(crate) refusal: String,
     pub(crate) calls: Vec<ChatCall<'a>>,
+    pub(crate) media: Vec<OutputMedia<'a>>,
     /// Gemini's signature of the thoughts that precede the text; not escaped.
     pub(crate) signature: Option<Cow<'a, str>>,
     /// Anthropic's signed thoughts, if the client handles them.
@@ -61,6 +62,15 @@ pub(crate) enum ThinkingBlock<'a> {
 }
 
 impl ChatChoice<'_> {
+    /// Returns the kinds of the media that the client's protocol cannot express: those that `is_lost` selects.
+    pub(crate) fn lost_media(&self, is_lost: impl Fn(&OutputMedia<'_>) -> bool) -> Vec<&'static str> {
+        let mut kinds: Vec<_> =
+            self.media.iter().filter(|media| is_lost(media)).map(OutputMedia::kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
     /// Returns the length of the output in bytes.
     pub(crate) fn output_bytes(&self) -> u64 {
         let texts = [&self.content, &self.reasoning, &self.refusal];

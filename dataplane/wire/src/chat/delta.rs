@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use bytes::Bytes;
 use shared::usage::TokenCounts;
 
+use super::OutputMedia;
 use crate::envelope::StreamError;
 use crate::json::{quote, unescape_mended};
 use crate::stream::{StreamState, Trouble};
@@ -26,6 +27,7 @@ pub(crate) enum ChatDelta<'a> {
     Text(ChatTextKind, AnswerText<'a>),
     Call(ChatCallDelta<'a>),
     Thinking(ThinkingDelta<'a>),
+    Media(OutputMedia<'a>),
     /// Gemini's signature of the thoughts that precede a text.
     Signature(AnswerText<'a>),
 }

@@ -10,7 +10,7 @@ use shared::usage::TokenCounts;
 
 use super::{
     AnswerText, ChatCall, ChatCallDelta, ChatChoice, ChatCompletion, ChatTextKind, ChoiceEnd, ClientUsage,
-    UsageReader, thought_signature,
+    OutputMedia, UsageReader, thought_signature,
 };
 use crate::envelope::StreamError;
 use crate::extras::{Extras, term};
@@ -65,8 +65,24 @@ pub(super) struct DocumentMessage<'a> {
     reasoning_content: Option<&'a RawValue>,
     #[serde(borrow)]
     reasoning: Option<&'a RawValue>,
+    /// OpenRouter: the images of the answer, as `image_url` parts.
+    #[serde(borrow)]
+    images: Option<&'a RawValue>,
     #[serde(borrow)]
     tool_calls: Option<Vec<DocumentCall<'a>>>,
+}
+
+/// A part with an image.
+#[derive(Debug, Deserialize)]
+struct DocumentImage<'a> {
+    #[serde(borrow, default)]
+    image_url: Option<DocumentUrl<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DocumentUrl<'a> {
+    #[serde(borrow, default)]
+    url: Option<&'a RawValue>,
 }
 
 /// A tool call, or a fragment of one.
@@ -231,6 +247,16 @@ impl<'a> DocumentMessage<'a> {
         }
     }
 
+    /// Calls `each` with every image: those of `images`, and those among the parts of a `content` that is an array.
+    pub(super) fn media(&self, mut each: impl FnMut(OutputMedia<'a>)) {
+        let parts = self.content.filter(|content| content.get().starts_with('['));
+        for list in [self.images, parts].into_iter().flatten() {
+            let images: Vec<DocumentImage<'a>> = parse_raw(Some(list)).unwrap_or_default();
+            let urls = images.into_iter().filter_map(|image| image.image_url?.url).filter_map(inside_quotes);
+            urls.for_each(|url| each(OutputMedia::of_url(AnswerText::Escaped(url).plain())));
+        }
+    }
+
     /// Returns its calls, or the fragments of calls.
     pub(super) fn calls(&self) -> impl Iterator<Item = ChatCallDelta<'a>> {
         let calls = self.tool_calls.as_deref().unwrap_or_default();
@@ -245,7 +271,8 @@ impl<'a> DocumentMessage<'a> {
         ];
         let mut texts = texts.into_iter().filter_map(|(text, kind)| Some((text?, kind)));
         let (text, kind) = texts.next()?;
-        let alone = texts.next().is_none() && self.refusal.is_none() && self.tool_calls.is_none();
+        let others = self.refusal.is_some() || self.tool_calls.is_some() || self.images.is_some();
+        let alone = texts.next().is_none() && !others;
         Some((inside_quotes(text)?, kind)).filter(|_| alone)
     }
 }
@@ -293,6 +320,7 @@ impl<'a> ChatChoice<'a> {
             signature: call.signature,
         });
         choice.calls = calls.collect();
+        message.media(|media| choice.media.push(media));
         choice
     }
 }

@@ -1,8 +1,10 @@
 //! Writes complete answers for chat clients, and the parts that they share with chunks.
 
+use std::borrow::Cow;
+
 use bytes::BufMut;
 
-use super::{ChatCall, ChatChoice, ChatCompletion, ClientUsage, ThinkingBlock};
+use super::{ChatCall, ChatChoice, ChatCompletion, ClientUsage, OutputMedia, ThinkingBlock, escape};
 use crate::finish_word::finish;
 use crate::json::{JsonWriter, quote};
 use crate::translation::TranslatedAnswer;
@@ -52,6 +54,11 @@ impl ChatForm {
             body: json.finish().into(),
             usage: completion.counts,
             extras: completion.extras.clone(),
+            dropped: completion
+                .choices
+                .iter()
+                .flat_map(|choice| choice.lost_media(|media| !media.is_image()))
+                .collect(),
             finish: completion.choices.last().and_then(|choice| finish(choice.finish_reason.as_bytes())),
             output_bytes: completion
                 .choices
@@ -63,13 +70,23 @@ impl ChatForm {
 }
 
 impl ChatChoice<'_> {
+    /// Returns the escaped text, with marks for media that chat cannot express.
+    fn with_marks(&self) -> Cow<'_, str> {
+        let marks = self.media.iter().filter(|media| !media.is_image()).map(OutputMedia::mark);
+        marks.fold(Cow::Borrowed(&*self.content), |mut content, mark| {
+            content.to_mut().push_str(&escape(mark.into()));
+            content
+        })
+    }
+
     fn write(&self, functions: bool, json: &mut JsonWriter) {
         json.object().name("index").number(self.index).name("message").object();
         json.name("role").text("assistant").name("content");
-        if self.content.is_empty() && !(self.calls.is_empty() && self.refusal.is_empty()) {
+        let content = self.with_marks();
+        if content.is_empty() && !(self.calls.is_empty() && self.refusal.is_empty()) {
             json.raw(b"null");
         } else {
-            json.escaped(&self.content);
+            json.escaped(&content);
         }
         json.name("refusal");
         if self.refusal.is_empty() {
@@ -79,6 +96,11 @@ impl ChatChoice<'_> {
         }
         if !self.reasoning.is_empty() {
             json.name("reasoning_content").escaped(&self.reasoning);
+        }
+        if self.media.iter().any(OutputMedia::is_image) {
+            json.name("images").list();
+            self.media.iter().filter(|media| media.is_image()).for_each(|image| image.write(None, json));
+            json.end_list();
         }
         if !self.thinking_blocks.is_empty() {
             json.name("thinking_blocks").list();

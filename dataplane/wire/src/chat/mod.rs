@@ -10,6 +10,7 @@ mod delta;
 mod document;
 mod failed;
 mod form;
+mod media;
 mod prefilter;
 pub(crate) mod request;
 mod response;
@@ -29,6 +30,7 @@ pub(crate) use delta::{
 pub(crate) use document::read_completion;
 pub(crate) use failed::{ChoiceEnd, end_answer, end_choice};
 pub(crate) use form::ChatForm;
+pub(crate) use media::OutputMedia;
 pub(crate) use response::{ChatAnswerScan, has_choice, whole_answer, with_names};
 pub(crate) use signature::thought_signature;
 pub(crate) use source::{ChatSource, ChatStream};

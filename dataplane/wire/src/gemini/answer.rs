@@ -5,6 +5,7 @@ use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
 use super::usage::GeminiUsage;
+use crate::chat::OutputMedia;
 use crate::extras::Extras;
 use crate::json::{BorrowedText, parse_raw};
 
@@ -158,9 +159,19 @@ impl<'a> GeminiCandidate<'a> {
     /// Returns the only part, if it is text and the candidate holds nothing else.
     pub(crate) fn only_part(&self) -> Option<&GeminiPart<'a>> {
         let [part] = self.content.as_ref()?.parts.as_deref()? else { return None };
-        let is_text = part.function_call.is_none() && part.thought_signature.is_none();
+        let is_text =
+            part.function_call.is_none() && part.thought_signature.is_none() && part.inline_data.is_none();
         let alone = self.finish_reason.is_none() && self.grounding_metadata.is_none();
         (is_text && alone).then_some(part)
+    }
+}
+
+impl<'a> GeminiBlob<'a> {
+    /// Returns the media of an answer, unless it is empty.
+    pub(crate) fn media(self) -> Option<OutputMedia<'a>> {
+        let base64 = self.data?.0;
+        let media_type = self.mime_type.map(|media_type| media_type.0).unwrap_or_default();
+        (!base64.is_empty()).then_some(OutputMedia::Inline { media_type, base64 })
     }
 }
 

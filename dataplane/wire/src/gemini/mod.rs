@@ -4,6 +4,6 @@ mod answer;
 mod collect;
 mod usage;
 
-pub(crate) use answer::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, usage_in};
+pub(crate) use answer::{FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, usage_in};
 pub(crate) use collect::collect;
 pub(crate) use usage::GeminiUsage;

@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use crate::chat::{AnswerText, OutputMedia};
 use crate::json::{inside_quotes, parse_raw};
 
 /// Any stream event, or a complete answer: both have a `type` and may be an error.
@@ -57,6 +58,8 @@ pub(crate) struct MessagesBlock<'a> {
     #[serde(borrow)]
     pub(crate) partial_json: Option<&'a RawValue>,
     #[serde(borrow)]
+    source: Option<&'a RawValue>,
+    #[serde(borrow)]
     pub(crate) stop_reason: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(crate) stop_details: Option<&'a RawValue>,
@@ -67,6 +70,30 @@ pub(crate) struct MessagesBlock<'a> {
 struct StopDetails<'a> {
     #[serde(borrow)]
     explanation: Option<&'a RawValue>,
+}
+
+/// The source of an image.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct BlockSource<'a> {
+    #[serde(borrow)]
+    media_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
+    #[serde(borrow)]
+    url: Option<&'a RawValue>,
+}
+
+impl<'a> MessagesBlock<'a> {
+    /// Returns the media of a block with a source.
+    pub(crate) fn media(&self) -> Option<OutputMedia<'a>> {
+        let source: BlockSource<'a> = object(self.source)?;
+        if let Some(url) = inner(source.url) {
+            return Some(OutputMedia::of_url(AnswerText::Escaped(url).plain()));
+        }
+        let base64 = AnswerText::Escaped(inner(source.data)?).plain();
+        Some(OutputMedia::Inline { media_type: word(source.media_type), base64 })
+    }
 }
 
 /// Parses an object. Serde alone would also accept a list.

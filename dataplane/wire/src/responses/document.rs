@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use shared::usage::{TokenCounts, Units};
 
 use super::ResponseToolUse;
-use crate::chat::UsageReader;
+use crate::chat::{AnswerText, OutputMedia, UsageReader};
 use crate::extras::{Extras, term};
 use crate::finish_word::failed_end;
 use crate::json::{inside_quotes, parse_raw};
@@ -97,6 +97,10 @@ pub(crate) struct ResponseItem<'a> {
     summary: Option<&'a RawValue>,
     #[serde(borrow)]
     action: Option<&'a RawValue>,
+    #[serde(borrow)]
+    result: Option<&'a RawValue>,
+    #[serde(borrow)]
+    output_format: Option<&'a RawValue>,
 }
 
 /// A part of a message or of reasoning.
@@ -117,6 +121,7 @@ pub(crate) enum ItemKind {
     Reasoning,
     Function,
     Custom,
+    Image,
     Other,
 }
 
@@ -229,6 +234,7 @@ impl<'a> ResponseItem<'a> {
             "reasoning" => ItemKind::Reasoning,
             "function_call" => ItemKind::Function,
             "custom_tool_call" => ItemKind::Custom,
+            "image_generation_call" => ItemKind::Image,
             _ => ItemKind::Other,
         }
     }
@@ -250,6 +256,15 @@ impl<'a> ResponseItem<'a> {
 
     pub(crate) fn name(&self) -> &'a str {
         bare(self.name)
+    }
+
+    /// Returns the image of an `image_generation_call`, once it is complete.
+    pub(crate) fn image(&self) -> Option<OutputMedia<'a>> {
+        let base64 = AnswerText::Escaped(bare(self.result)).plain();
+        let format = bare(self.output_format);
+        let format = if format.is_empty() { "png" } else { format };
+        let media_type = format!("image/{format}").into();
+        (!base64.is_empty()).then_some(OutputMedia::Inline { media_type, base64 })
     }
 
     /// Returns the arguments, or the free text of a custom tool call.

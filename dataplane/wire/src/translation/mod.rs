@@ -23,6 +23,8 @@ pub struct TranslatedAnswer {
     pub extras: Extras,
     /// The reason for which the model ended its output.
     pub finish: Option<Finish>,
+    /// The kinds of output that the client's dialect cannot express, such as `image`. A mark in the text takes their place.
+    pub dropped: Vec<&'static str>,
     /// The length of the output text in bytes.
     pub output_bytes: u64,
 }

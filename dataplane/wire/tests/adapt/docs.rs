@@ -86,8 +86,8 @@ This page lists, for each pair of client protocol and target protocol, what happ
 speak the client's protocol can serve the request where this page has the pair. A field that the target's protocol cannot express is
 rejected before anything is sent: status 400, with the path of the field.
 
-The answer has the header `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that no protocol defines. Its `model` is the target's
-own name of the model, as in a native answer.
+The answer has the header `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that no protocol defines and the content that the
+other protocol cannot hold. Its `model` is the target's own name of the model, as in a native answer.
 
 | Fate | Meaning |
 |---|---|

@@ -86,7 +86,9 @@ fn unknown_request_members_are_listed_as_dropped() {
         let file = fixture_json(&format!("loss/{first}.json"));
         let dropped = |request: &Value, target: &Value| {
             let prepared = prepare(pair, request.to_string().as_bytes(), &traits(target));
-            prepared.map(|prepared| prepared.dropped).unwrap_or_default()
+            let dropped = prepared.map(|prepared| prepared.dropped).unwrap_or_default();
+            // Content that was left out is named by its path.
+            dropped.into_iter().filter(|name| !name.contains('.')).collect::<Vec<_>>()
         };
         for case in file["cases"].as_array().unwrap().iter().filter(|case| case["field"] != "*") {
             let mut request = file["base"].clone();

@@ -53,7 +53,8 @@ impl ChatTarget for BedrockTarget {
 }
 
 impl BedrockTarget {
-    fn block<'a>(&self, block: ConverseBlock<'a>, choice: &mut ChatChoice<'a>) {
+    fn block<'a>(&self, mut block: ConverseBlock<'a>, choice: &mut ChatChoice<'a>) {
+        choice.media.extend(block.media());
         let cited = block.citations_content.and_then(|cited| cited.content).into_iter().flatten();
         for text in block.text.into_iter().chain(cited.filter_map(|piece| piece.text)) {
             choice.content.push_str(&escape(text.0));

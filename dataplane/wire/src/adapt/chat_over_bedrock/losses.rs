@@ -33,6 +33,10 @@ pub(super) static LOSSES: &[Loss] = &[
     ),
     hint("messages.*.reasoning_content", "dropped: a target accepts only reasoning that it has signed"),
     hint("messages.*.reasoning", "dropped, as `reasoning_content`"),
+    hint(
+        "messages.*.images",
+        "dropped, and named in `X-LLMGW-Dropped`: an assistant message of the target contains no images",
+    ),
     hint("messages.*.reasoning_details", "dropped, as `reasoning_content`"),
     hint("messages.*.annotations", "dropped"),
     hint("messages.*.extra_content", "dropped: only another vendor uses it"),

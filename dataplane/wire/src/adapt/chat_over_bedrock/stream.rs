@@ -41,6 +41,8 @@ struct ConverseReader {
     calls: u64,
     /// Calls whose blocks have not ended.
     open: Vec<Open>,
+    /// The format of the open image.
+    image_format: Option<String>,
     /// The client handles signed thinking blocks.
     thinking_blocks: bool,
     /// The block index of the open thinking block. `thoughts` counts the thinking blocks so far.
@@ -63,6 +65,7 @@ impl BedrockSource {
             alike: Alike::new(Varying::ShortPadding),
             calls: 0,
             open: Vec::new(),
+            image_format: None,
             thinking_blocks: target.thinking_blocks,
             thought: None,
             thoughts: 0,
@@ -134,7 +137,9 @@ impl ConverseReader {
                 event.delta.into_iter().for_each(|delta| self.delta(block, delta, sink));
             }
             "contentBlockStart" => {
-                if let Some(call) = event.start.and_then(|start| start.tool_use) {
+                let Some(start) = event.start else { return };
+                self.image_format = start.image.and_then(|image| Some(image.format?.0.into_owned()));
+                if let Some(call) = start.tool_use {
                     self.call_begins(block, call, sink);
                 }
             }
@@ -163,6 +168,10 @@ impl ConverseReader {
         }
         if let Some(reasoning) = delta.reasoning_content {
             self.reasoning(block, &reasoning, sink);
+        }
+        if let Some(image) = delta.image.and_then(|image| image.output("image", self.image_format.as_deref()))
+        {
+            sink.delta(0, ChatDelta::Media(image));
         }
         let fragment = delta.tool_use.and_then(|call| call.input);
         if let Some(fragment) = fragment.filter(|fragment| !fragment.0.is_empty())

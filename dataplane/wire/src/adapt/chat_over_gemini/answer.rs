@@ -11,7 +11,7 @@ use crate::chat::{
 };
 use crate::envelope::StreamError;
 use crate::finish_word::in_chat_words;
-use crate::gemini::{FunctionCall, GeminiAnswer, GeminiCandidate, GeminiPart, GeminiUsage};
+use crate::gemini::{FunctionCall, GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiPart, GeminiUsage};
 use crate::json::{BorrowedText, compact};
 
 /// Reads the answers to one request.
@@ -68,6 +68,13 @@ impl GeminiTarget {
                 continue;
             }
             let is_thought = part.is_thought();
+            if let Some(media) = part.inline_data.and_then(GeminiBlob::media) {
+                // A draft among the thoughts is no part of the answer.
+                match is_thought {
+                    true => choice.reasoning.push_str(&escape(media.mark().into())),
+                    false => choice.media.push(media),
+                }
+            }
             let text = escape(part.text.map(|text| text.0).unwrap_or_default());
             if is_thought {
                 choice.reasoning.push_str(&text);

@@ -116,7 +116,7 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
             match part.text() {
                 Some("") => {}
                 Some(text) => drop(self.part("user").name("text").text(text).end_object()),
-                None => self.inline(&part.body, path)?,
+                None => self.inline("user", &part.body, path)?,
             }
             Ok(())
         })
@@ -126,13 +126,18 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
     fn media(&mut self, message: &ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
         message.each_part(path, |part, path| match part.text() {
             Some(_) => Ok(()),
-            None => self.inline(&part.body, path),
+            None => self.inline("user", &part.body, path),
         })
     }
 
-    fn inline(&mut self, part: &PartBody<'_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
+    fn inline(
+        &mut self,
+        role: &'static str,
+        part: &PartBody<'_>,
+        path: &MemberPath<'_>,
+    ) -> Result<(), Rejection> {
         let media = media(part, path, LOSSES)?;
-        let json = self.part("user").name("inlineData").object();
+        let json = self.part(role).name("inlineData").object();
         json.name("mimeType").text(&media.media_type).name("data").text(media.base64);
         json.end_object().end_object();
         Ok(())
@@ -157,6 +162,11 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
                 json.name("thoughtSignature").text(signature);
             }
             json.end_object();
+        }
+        let images = path.member("images");
+        for (position, url) in message.images.iter().enumerate() {
+            let image = PartBody::Image { url: Some(*url), detail: None };
+            self.inline("model", &image, &images.at(position))?;
         }
         self.calls(message, path)
     }

@@ -34,6 +34,10 @@ pub(super) static LOSSES: &[Loss] = &[
     hint("messages.*.reasoning", "dropped, as `reasoning_content`"),
     hint("messages.*.reasoning_details", "dropped, as `reasoning_content`"),
     hint("messages.*.thinking_blocks", "dropped: they are signed by another vendor"),
+    mapped(
+        "messages.*.images",
+        "`inlineData` of the model, from data URIs in base64; anything else is rejected",
+    ),
     hint("messages.*.annotations", "dropped"),
     rejected(AUDIO_REFERENCE, "refers to audio stored by another provider."),
     mapped("messages.*.extra_content", "`google.thought_signature` as `thoughtSignature` of the last text"),

@@ -15,7 +15,7 @@ use crate::chat::{
 };
 use crate::envelope::StreamError;
 use crate::finish_word::{failed_end, in_chat_words};
-use crate::gemini::{GeminiAnswer, GeminiCandidate, GeminiUsage};
+use crate::gemini::{GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiUsage};
 use crate::passthrough::{Alike, Varying};
 use crate::sse::EventFinder;
 
@@ -151,6 +151,17 @@ impl GeminiReader {
             let (is_thought, kind) = (part.is_thought(), kind_of(&part));
             if let Some(text) = part.text {
                 sink.delta(index, ChatDelta::Text(kind, AnswerText::Plain(&text.0)));
+            }
+            if let Some(media) = part.inline_data.and_then(GeminiBlob::media) {
+                // A draft among the thoughts is no part of the answer.
+                let mark = media.mark();
+                sink.delta(
+                    index,
+                    match is_thought {
+                        true => ChatDelta::Text(kind, AnswerText::Plain(&mark)),
+                        false => ChatDelta::Media(media),
+                    },
+                );
             }
             if let Some(signature) = part.thought_signature.filter(|_| !is_thought) {
                 sink.delta(index, ChatDelta::Signature(AnswerText::Plain(&signature.0)));

@@ -85,8 +85,8 @@ impl MessagesTarget {
                     ..ChatCall::default()
                 });
             }
-            // Tools that the target ran itself, and block types that are not known yet.
-            _ => {}
+            // An image, a tool that the target ran itself, or a block type that is not known yet.
+            _ => choice.media.extend(block.media()),
         }
         Ok(())
     }

@@ -179,8 +179,13 @@ impl MessagesReader {
                 }
             }
             "tool_use" => self.call_begins(block, begun, sink),
-            // Tools that the target runs itself, and block types that are not known yet.
-            _ => {}
+            // An image, a tool that the target runs itself, or a block type that is not known yet.
+            _ => {
+                if let Some(media) = begun.media() {
+                    self.begin(sink);
+                    sink.delta(0, ChatDelta::Media(media));
+                }
+            }
         }
     }
 

@@ -73,6 +73,7 @@ impl ResponsesTarget {
                 custom: kind == ItemKind::Custom,
                 signature: None,
             }),
+            ItemKind::Image => choice.media.extend(item.image()),
             ItemKind::Other => {}
         }
     }

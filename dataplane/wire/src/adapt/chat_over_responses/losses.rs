@@ -25,6 +25,10 @@ pub(super) static LOSSES: &[Loss] = &[
         "the call's ID; one that the target would reject is replaced, in the call as well",
     ),
     hint("messages.*.name", "a Responses target does not support names of participants"),
+    hint(
+        "messages.*.images",
+        "dropped, and named in `X-LLMGW-Dropped`: an assistant message of the target contains no images",
+    ),
     hint("messages.*.reasoning_content", "dropped: messages and calls stay"),
     rejected("messages.*.audio", "refers to audio stored by a provider. Send its transcript as text."),
     mapped("messages.*.function_call", "a `function_call` with an ID that the gateway generates"),

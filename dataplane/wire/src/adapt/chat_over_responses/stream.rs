@@ -228,7 +228,7 @@ impl ResponseReader {
         let custom = match item.kind() {
             ItemKind::Function => false,
             ItemKind::Custom => true,
-            ItemKind::Message | ItemKind::Reasoning | ItemKind::Other => return Ok(()),
+            ItemKind::Message | ItemKind::Reasoning | ItemKind::Image | ItemKind::Other => return Ok(()),
         };
         if self.calls.iter().any(|call| call.output_index == output_index) {
             return Ok(());
@@ -284,6 +284,12 @@ impl ResponseReader {
                     let is_refusal = part.is_refusal();
                     let kind = if is_refusal { ChatTextKind::Refusal } else { ChatTextKind::Content };
                     self.whole_part(kind, (index, position), part.text(), sink)?;
+                }
+            }
+            ItemKind::Image => {
+                if let Some(image) = item.image() {
+                    self.begin(sink);
+                    sink.delta(0, ChatDelta::Media(image));
                 }
             }
             ItemKind::Reasoning | ItemKind::Other => {}

@@ -48,6 +48,7 @@ pub(super) fn whole(
         extras: completion.extras.clone(),
         finish,
         output_bytes: choice.output_bytes(),
+        dropped: choice.lost_media(|_| true),
     })
 }
 
@@ -60,6 +61,9 @@ fn write_texts(form: &MessagesForm, choice: &ChatChoice<'_>, json: &mut JsonWrit
     }
     for text in [&choice.content, &choice.refusal].into_iter().filter(|text| !text.is_empty()) {
         json.object().name("type").text("text").name("text").escaped(text).end_object();
+    }
+    for media in &choice.media {
+        json.object().name("type").text("text").name("text").text(&media.mark()).end_object();
     }
 }
 

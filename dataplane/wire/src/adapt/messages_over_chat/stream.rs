@@ -14,7 +14,7 @@ use shared::usage::{Finish, TokenCounts};
 use super::calls::{StreamedCalls, TooMuch, WAITING_BYTES_MAX};
 use super::event::{MessagesEventWriter, OpenBlock};
 use super::{Ending, MessagesForm};
-use crate::chat::{ChatDelta, ChatSink, ChatTextKind, ClientUsage, ThinkingDelta, ThinkingPart};
+use crate::chat::{ChatDelta, ChatSink, ChatTextKind, ClientUsage, ThinkingDelta, ThinkingPart, escape};
 use crate::envelope::{StreamError, error_event, messages_stream_error};
 use crate::finish_word::finish;
 use crate::stream::{StreamState, Trouble};
@@ -176,6 +176,12 @@ impl MessagesSink {
                     self.flush_late();
                 }
                 Ok(())
+            }
+            ChatDelta::Media(media) => {
+                // A block of an answer cannot hold media.
+                let mark = escape(media.mark().into());
+                let gap = if self.out.open() == Some(OpenBlock::Text) { r"\n\n" } else { "" };
+                self.text(&[gap, &mark].concat())
             }
             ChatDelta::Signature(_) => Ok(()),
         }

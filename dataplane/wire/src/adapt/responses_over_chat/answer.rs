@@ -11,6 +11,7 @@ use crate::adapt::tool_names::ToolNames;
 use crate::adapt::{BadAnswer, TranslatedAnswer};
 use crate::chat::{
     AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ClientUsage,
+    OutputMedia, escape,
 };
 use crate::envelope::StreamError;
 use crate::finish_word::finish;
@@ -46,6 +47,7 @@ impl ChatClient for ResponsesForm {
             extras: completion.extras.clone(),
             finish: finish(choice.finish_reason.as_bytes()),
             output_bytes: sink.state.output_bytes,
+            dropped: choice.lost_media(|media| !media.is_image()),
         })
     }
 
@@ -163,6 +165,18 @@ impl ResponsesSink {
                 let lengths = [call.input, call.name].map(|text| meant_bytes(text.escaped().as_bytes()));
                 self.seen(lengths.iter().sum());
             }
+            ChatDelta::Media(media) => {
+                match media {
+                    OutputMedia::Inline { media_type, base64 } if media.is_image() => {
+                        self.output.image(media_type, base64)?;
+                    }
+                    OutputMedia::Inline { .. } | OutputMedia::Url(_) => {
+                        let mark = escape(media.mark().into());
+                        self.output.message(PartKind::Text, mark.as_bytes())?;
+                    }
+                }
+                self.seen(0);
+            }
             ChatDelta::Thinking(_) | ChatDelta::Signature(_) => {}
         }
         Ok(())
@@ -176,6 +190,9 @@ impl ResponsesSink {
             (ChatTextKind::Refusal, &choice.refusal),
         ] {
             self.put(&ChatDelta::Text(kind, AnswerText::Escaped(text)))?;
+        }
+        for media in &choice.media {
+            self.put(&ChatDelta::Media(media.clone()))?;
         }
         for (position, call) in choice.calls.iter().enumerate() {
             self.put(&ChatDelta::Call(ChatCallDelta {

@@ -10,7 +10,7 @@ use super::calls::{FunctionCallItem, FunctionCallItems};
 use super::echo::EchoedRequest;
 use super::event_writer::{ResponseEventWriter, Status, event_head, number, write_response};
 use crate::adapt::tool_names::ToolNames;
-use crate::chat::ChatCallDelta;
+use crate::chat::{ChatCallDelta, escape};
 
 /// The maximum number of bytes kept of one answer.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -53,6 +53,11 @@ enum ItemBody {
     Message(Vec<OutputPart>),
     /// The position of the call in [`FunctionCallItems`].
     Call(usize),
+    /// An image: its format, and its bytes in base64.
+    Image {
+        format: String,
+        base64: BytesMut,
+    },
 }
 
 #[derive(Debug)]
@@ -163,6 +168,24 @@ impl OutputItems {
         }
     }
 
+    /// Adds an image, as the item that OpenAI's image tool returns.
+    pub(super) fn image(&mut self, media_type: &str, base64: &str) -> Result<(), OutputFull> {
+        self.close_reasoning();
+        self.close_message();
+        self.keep(base64.len())?;
+        let format = escape(media_type.trim_start_matches("image/").into()).into_owned();
+        let base64 = BytesMut::from(escape(base64.into()).as_bytes());
+        let index = self.add(ItemBody::Image { format, base64 })?;
+        for step in ["in_progress", "generating", "completed"] {
+            let seed = &self.echo.seed;
+            self.feed.event(&format!("response.image_generation_call.{step}"), |out| {
+                put_place(seed, "ig", index, out);
+            });
+        }
+        self.close(index, "completed");
+        Ok(())
+    }
+
     /// Announces the item of a call, followed by the input that has arrived so far.
     fn announce(&mut self, place: usize) -> Result<(), OutputFull> {
         let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
@@ -203,7 +226,7 @@ impl OutputItems {
                 Some(OutputPart { kind: PartKind::Refusal, text }) => (text, b"\""),
                 None => return Ok(()),
             },
-            ItemBody::Call(_) => return Ok(()),
+            ItemBody::Call(_) | ItemBody::Image { .. } => return Ok(()),
         };
         text.extend_from_slice(raw);
         if self.head_of != Some((index, part)) {
@@ -222,7 +245,7 @@ impl OutputItems {
         match self.items.get(index).map(|item| &item.body) {
             Some(ItemBody::Message(parts)) => parts.len(),
             Some(ItemBody::Reasoning(_)) => 1,
-            Some(ItemBody::Call(_)) | None => 0,
+            Some(ItemBody::Call(_) | ItemBody::Image { .. }) | None => 0,
         }
     }
 
@@ -299,7 +322,7 @@ impl OutputItems {
                 }
                 None => return,
             },
-            ItemBody::Call(_) => return,
+            ItemBody::Call(_) | ItemBody::Image { .. } => return,
         };
         let (seed, prefix) = (&self.echo.seed, item.body.prefix(&self.calls));
         self.feed.event(name, |out| {
@@ -325,7 +348,7 @@ impl OutputItems {
                         part.put(out);
                     }
                 }
-                ItemBody::Call(_) => {}
+                ItemBody::Call(_) | ItemBody::Image { .. } => {}
             }
         });
     }
@@ -421,6 +444,15 @@ impl OutputItem {
                     call.put(out);
                 }
             }
+            ItemBody::Image { format, base64 } => {
+                out.put_slice(b",\"type\":\"image_generation_call\"");
+                if self.status == IN_PROGRESS {
+                    out.put_slice(b",\"result\":null");
+                } else {
+                    put_raw_text("output_format", format.as_bytes(), out);
+                    put_raw_text("result", base64, out);
+                }
+            }
         }
         out.put_u8(b'}');
     }
@@ -432,6 +464,7 @@ impl ItemBody {
             Self::Reasoning(_) => "rs",
             Self::Message(_) => "msg",
             Self::Call(place) => calls.get(*place).map_or("fc", FunctionCallItem::prefix),
+            Self::Image { .. } => "ig",
         }
     }
 }

@@ -75,6 +75,10 @@ pub(super) static LOSSES: &[Loss] = &[
         "input.*[custom_tool_call_output]",
         "a `tool` message, if the target supports custom tools; otherwise rejected",
     ),
+    hint(
+        "input.*[image_generation_call]",
+        "an image of an earlier answer: `inlineData` at Gemini; elsewhere dropped, and named in `X-LLMGW-Dropped`",
+    ),
     hint("input.*[reasoning]", "dropped: messages and calls stay"),
     rejected(
         "input.*[reasoning].encrypted_content",

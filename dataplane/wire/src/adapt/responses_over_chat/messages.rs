@@ -37,6 +37,7 @@ struct AssistantTurn<'i> {
     text: Option<Cow<'i, str>>,
     refusal: Cow<'i, str>,
     calls: Vec<InputCall<'i>>,
+    images: Vec<MediaUrl<'i>>,
 }
 
 #[derive(Debug)]
@@ -138,6 +139,7 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
                 }
                 Some(_) | None => Ok(()),
             },
+            "image_generation_call" => self.image(position, item),
             "item_reference" => Err(refuse("input.*[item_reference]", path() + ".type")),
             _ => Err(refuse("input.*.type", path() + ".type")),
         }
@@ -231,6 +233,24 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         Ok(())
     }
 
+    /// Adds an image of an earlier answer.
+    fn image(&mut self, position: usize, item: &Object<'_, 'i>) -> Result<(), Rejection> {
+        let base64 = read::needed_text(item, "result", || format!("input.{position}"))?;
+        let format = member_text(item, "output_format").unwrap_or("png");
+        let known =
+            [("png", "image/png"), ("jpeg", "image/jpeg"), ("webp", "image/webp"), ("gif", "image/gif")];
+        let known = known.iter().find(|(name, _)| *name == format);
+        let (_, media_type) = known.ok_or_else(|| {
+            let param = format!("input.{position}.output_format");
+            Rejection::malformed(param, "must be 'png', 'jpeg', 'webp' or 'gif'.")
+        })?;
+        self.add_lifted();
+        let turn =
+            self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        turn.images.push(MediaUrl::Inline { media_type, base64 });
+        Ok(())
+    }
+
     fn output(&mut self, position: usize, item: &Object<'t, 'i>) -> Result<(), Rejection> {
         let id = read::needed_text(item, "call_id", || format!("input.{position}"))?;
         let output = needed(item, "output", position)?;
@@ -277,8 +297,8 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
 
     /// Adds the open assistant message, if there is one.
     fn end_turn(&mut self) {
-        let Some(AssistantTurn { item, text, refusal, calls }) = self.turn.take() else { return };
-        if text.is_none() && refusal.is_empty() && calls.is_empty() {
+        let Some(AssistantTurn { item, text, refusal, calls, images }) = self.turn.take() else { return };
+        if text.is_none() && refusal.is_empty() && calls.is_empty() && images.is_empty() {
             return;
         }
         let beside = self.target.refusals;
@@ -292,6 +312,7 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
             content: (!texts.is_empty()).then(|| ChatContent::text(joined(texts, "\n\n"))),
             refusal: refusal.filter(|_| beside),
             calls,
+            images,
             ..ChatMessage::default()
         });
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::value::RawValue;
 
-use super::content::{CacheMark, ChatContent, ChatPart};
+use super::content::{CacheMark, ChatContent, ChatPart, MediaUrl};
 use super::thought::{SignedThought, signed_thoughts};
 use super::tools::ToolKind;
 use crate::json::{self, Tree};
@@ -30,6 +30,8 @@ pub(crate) struct ChatMessage<'t, 'i> {
     pub(crate) thoughts: Vec<SignedThought<'i>>,
     /// Gemini's signature of the thoughts that precede the text.
     pub(crate) signature: Option<Cow<'i, str>>,
+    /// The images of an earlier answer, as OpenRouter's clients send them back.
+    pub(crate) images: Vec<MediaUrl<'i>>,
     /// True if the message refers to audio of an earlier answer.
     pub(crate) refers_to_audio: bool,
 }
@@ -132,6 +134,7 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
             function_call: call,
             thoughts: signed_thoughts(lists.flat_map(|list| list.iter().collect::<Vec<_>>())),
             signature: thought_signature(members).map(Cow::Borrowed),
+            images: answer_images(members),
             refers_to_audio: read::member(members, "audio").is_some(),
             ..self
         })
@@ -175,6 +178,12 @@ impl<'t, 'i> ChatMessage<'t, 'i> {
         }
         let path = path.member("tool_calls");
         self.calls.iter().enumerate().try_for_each(|(position, call)| each(call, &path.at(position)))
+    }
+
+    /// True if the message has nothing but images of an earlier answer.
+    pub(crate) fn has_only_images(&self) -> bool {
+        let is_empty = self.content.is_none() && self.refusal.is_none() && self.reasoning.is_none();
+        is_empty && !self.has_calls() && self.thoughts.is_empty() && !self.images.is_empty()
     }
 
     /// True if the message has calls.
@@ -271,6 +280,16 @@ impl<'t, 'i> CallInput<'t, 'i> {
             Self::Absent | Self::Malformed => None,
         }
     }
+}
+
+/// Returns the images of an earlier answer: `images`, a list of `image_url` parts.
+fn answer_images<'i>(members: &Object<'_, 'i>) -> Vec<MediaUrl<'i>> {
+    let list = read::member(members, "images").and_then(|list| list.as_array());
+    let url = |image: Tree<'_, 'i>| {
+        let image = read::member(&image.as_object()?, "image_url")?.as_object()?;
+        read::member_text(&image, "url").map(MediaUrl::Url)
+    };
+    list.iter().flatten().filter_map(url).collect()
 }
 
 /// True if `text` is a JSON object.
