@@ -28,6 +28,7 @@ mod images_over_gemini;
 mod losses;
 mod messages_over_chat_meaning;
 mod normal;
+mod nothing_is_lost;
 mod pair;
 mod recorded;
 mod repeated_event;
