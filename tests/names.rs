@@ -1,20 +1,24 @@
-//! Upstream names that do not resolve (LIM-5): a provider's name server that hangs affects only that provider. The
-//! resolver is the system's, overridden by a library in which some names hang.
+//! Upstream names that do not resolve, or whose first address is dead (LIM-5): a provider's name server that hangs affects
+//! only that provider. The resolver is the system's, overridden by a library in which some names hang.
 
 use std::io::Write as _;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use bytes::Bytes;
 use rustix::process::Signal;
+use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
 use tokio::task::JoinSet;
 
 use crate::support::client::{Failure, Whole};
+use crate::support::figure::{figure, times};
 use crate::support::gateway::Setup;
 use crate::support::{Answer, Gateway, Upstream, Yaml, chat, faults, wait};
 
 /// While the file NAMES_HANG exists, look-ups of names that begin with `hangs` do not return, and are logged to
-/// NAMES_ASKED; every name below `test` resolves to this machine.
+/// NAMES_ASKED; every name below `test` resolves to this machine, and those that begin with `two` to 127.0.0.2 before it.
 const NAMES: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,8 +35,13 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
         close(open(getenv("NAMES_ASKED"), O_CREAT | O_WRONLY, 0600));
         while (access(getenv("NAMES_HANG"), F_OK) == 0) usleep(10000);
     }
+    const char *first = node && strncmp(node, "two", 3) == 0 ? "127.0.0.2" : NULL;
     if (node && strstr(node, ".test")) node = "127.0.0.1";
-    return real(node, service, hints, res);
+    int result = first ? real(first, service, hints, res) : 0;
+    if (!first || result) return first ? result : real(node, service, hints, res);
+    struct addrinfo *last = *res;
+    while (last->ai_next) last = last->ai_next;
+    return real(node, service, hints, &last->ai_next);
 }
 "#;
 
@@ -128,4 +137,43 @@ async fn a_hung_name_server_does_not_delay_the_stop() {
     rig.gateway.signal(Signal::TERM);
     assert!(rig.gateway.exit().await.success());
     drop(hung);
+}
+
+/// Returns a listener whose queue is full, and the connections in it: the kernel drops the packets of further ones.
+fn black_hole(address: SocketAddr) -> Vec<Socket> {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.bind(&address.into()).unwrap();
+    listener.listen(0).unwrap();
+    let mut sockets = vec![listener];
+    for _ in 0..4 {
+        let client = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        client.set_nonblocking(true).unwrap();
+        client.connect(&address.into()).ok();
+        sockets.push(client);
+    }
+    sockets
+}
+
+#[tokio::test]
+async fn a_dead_address_does_not_hide_the_next_one_of_its_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let library = faults::compile(dir.path(), "names", NAMES).expect("a C compiler");
+    let upstream = Upstream::start().await;
+    // Each request needs a new connection.
+    upstream.always(Answer::completion("ok").close());
+    let _hole = black_hole(SocketAddr::from(([127, 0, 0, 2], upstream.address().port())));
+    let yaml = Yaml::one(upstream.base_url().replace("127.0.0.1", "two.test"));
+    let gateway = Setup::new(&yaml).env("LD_PRELOAD", library.to_str().unwrap()).start().await;
+    let mut waits = Vec::new();
+    for _ in 0..3 {
+        let began = Instant::now();
+        let answer = gateway.client().chat(chat::request("m")).await;
+        assert_eq!(answer.status, 200, "{:?}", answer.body);
+        waits.push(began.elapsed());
+    }
+    assert_eq!(upstream.connections(), 3);
+    figure(
+        "LIM-5",
+        format!("a name whose first address is dead, a new connection each: {}", times(&mut waits)),
+    );
 }
