@@ -60,6 +60,23 @@ async fn a_disconnect_before_the_head_closes_the_upstream_connection() {
     .await;
 }
 
+/// Bytes behind the body are an empty line, as some clients send, or requests that wait for their turn.
+#[tokio::test]
+async fn a_disconnect_behind_further_bytes_closes_the_upstream_connection() {
+    let next =
+        format!("GET /health HTTP/1.1\r\nhost: gateway.test\r\nx-filling: {}\r\n\r\n", "x".repeat(1_000));
+    for behind in ["\r\n".to_owned(), "G".to_owned(), next.repeat(10)] {
+        expect_released("behind further bytes", Answer::hang_forever(), async |gateway, upstream, round| {
+            let mut client = Raw::open(gateway.address()).await;
+            client.send(raw::post(ADMIN_KEY, "", &chat::request("line")) + &behind).await;
+            upstream.request(round).await;
+            drop(client);
+            Instant::now()
+        })
+        .await;
+    }
+}
+
 #[tokio::test]
 async fn a_client_reset_closes_the_upstream_connection() {
     expect_released(

@@ -78,8 +78,10 @@ struct Shutdown {
 const PLACEHOLDER_REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: refused\r\nconnection: close\r\n\r\n";
 /// Minimum buffer space for each read of a head that arrives in parts, in bytes.
 const READ_BYTES_MIN: usize = 4 << 10;
-/// Maximum bytes of a request that are read while the one before it is served.
-const WATCHED_BYTES_MAX: usize = 256;
+/// Maximum bytes behind a request that are read while it is served.
+const WATCHED_BYTES_MAX: usize = 16 << 10;
+/// Maximum bytes of one of these reads.
+const WATCHED_READ_BYTES_MAX: usize = 256;
 /// Time that a client gets to read the last answer before its connection is closed.
 const LINGER: Duration = Duration::from_secs(1);
 /// Maximum bytes of a request's rest that are read and discarded during the shutdown.
@@ -287,28 +289,32 @@ impl<Io: AsyncRead + AsyncWrite + Unpin> Gate<Io> {
     }
 
     /// Fails if the client disconnects while its request is served: then the answer has no reader. hyper does not read
-    /// meanwhile, because it would hold a buffer for that. The first bytes of a request behind this one are kept, and
-    /// end the watch.
+    /// meanwhile, because it would hold a buffer for that. Bytes behind this request, such as the next one, are kept; the
+    /// watch ends when they exceed [`WATCHED_BYTES_MAX`].
     fn watch(&mut self, cx: &mut Context<'_>) -> io::Result<()> {
         let is_served = self.next == Next::Head && !self.gate_state.has_pending_head();
         let turn = Some(self.gate_state.turn());
-        if !is_served || self.watched == turn || !self.unread.is_empty() || self.state.phase() != Phase::Busy
-        {
+        if !is_served || self.watched == turn || self.state.phase() != Phase::Busy {
             return Ok(());
         }
-        let mut room = [const { MaybeUninit::uninit() }; WATCHED_BYTES_MAX];
-        let mut buf = ReadBuf::uninit(&mut room);
-        match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
-            Poll::Pending => {
-                self.watched = turn;
-                Ok(())
-            }
-            Poll::Ready(Ok(())) if buf.filled().is_empty() => Err(io::ErrorKind::ConnectionAborted.into()),
-            Poll::Ready(read) => {
-                self.unread.extend_from_slice(buf.filled());
-                read
+        while self.unread.len() < WATCHED_BYTES_MAX {
+            let mut room = [const { MaybeUninit::uninit() }; WATCHED_READ_BYTES_MAX];
+            let mut buf = ReadBuf::uninit(&mut room);
+            match Pin::new(&mut self.io).poll_read(cx, &mut buf) {
+                Poll::Pending => {
+                    self.watched = turn;
+                    break;
+                }
+                Poll::Ready(Ok(())) if buf.filled().is_empty() => {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                Poll::Ready(read) => {
+                    self.unread.extend_from_slice(buf.filled());
+                    read?;
+                }
             }
         }
+        Ok(())
     }
 
     /// Reads and discards what the client still sends.
