@@ -16,6 +16,16 @@ pub fn of_rfc3339(text: &str) -> Option<u64> {
     u64::try_from(time.as_millisecond()).ok()
 }
 
+/// Returns the wall time of the process's start plus the time since then, in milliseconds since the Unix epoch. It never
+/// jumps, so it differs from the wall time after that was set.
+pub fn steady_unix_ms() -> u64 {
+    let (began, unix_ms) = &*STARTED;
+    unix_ms.saturating_add(u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The first use of the steady clock, on both clocks.
+static STARTED: LazyLock<(Instant, u64)> = LazyLock::new(|| (Instant::now(), unix_ms()));
+
 /// Returns milliseconds on the process's monotonic clock. Circuits use it in both planes.
 pub fn monotonic_ms() -> u64 {
     u64::try_from(BEGAN.elapsed().as_millis()).unwrap_or(u64::MAX)

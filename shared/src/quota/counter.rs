@@ -18,6 +18,7 @@ use arc_swap::ArcSwap;
 
 use super::minute::Minute;
 use super::{Ask, Full, Ledger, Period};
+use crate::clock;
 
 /// The counter of one quota. It outlives snapshots.
 #[derive(Debug)]
@@ -31,8 +32,12 @@ pub struct Counter {
 #[derive(Debug)]
 enum Kind {
     Calendar(Period, ArcSwap<Window>),
-    Sliding(Box<Minute>),
+    Sliding(Box<Minute>, SteadyClock),
 }
+
+/// The clock of a sliding minute. The wall clock may jump ahead and be set back: what is taken in between would count in one
+/// second far ahead, until the clock is there again. The argument is the wall time, for tests.
+type SteadyClock = fn(u64) -> u64;
 
 /// A calendar window.
 #[derive(Debug)]
@@ -72,9 +77,14 @@ pub struct Reading {
 impl Counter {
     /// Creates an empty counter. It covers everything that began at `since_ms` or later.
     pub fn new(period: Period, since_ms: u64) -> Self {
+        Self::on_clock(period, since_ms, |_| clock::steady_unix_ms())
+    }
+
+    /// Like [`Counter::new`], with the clock of a sliding minute.
+    pub(super) fn on_clock(period: Period, since_ms: u64, clock: SteadyClock) -> Self {
         let kind = match period.window(since_ms) {
             Some(window) => Kind::Calendar(period, ArcSwap::from_pointee(Window::new(window))),
-            None => Kind::Sliding(Box::default()),
+            None => Kind::Sliding(Box::default(), clock),
         };
         Self { since_ms, kind, is_short: AtomicBool::new(false) }
     }
@@ -99,7 +109,10 @@ impl Counter {
                     grow(&window.taken, amount);
                 }
             }
-            Kind::Sliding(minute) => minute.add(at_ms, amount, now_ms),
+            Kind::Sliding(minute, clock) => {
+                let steady_ms = clock(now_ms);
+                minute.add(on_steady_clock(at_ms, now_ms, steady_ms), amount, steady_ms);
+            }
         }
     }
 
@@ -117,7 +130,9 @@ impl Counter {
                     shrink(&window.taken, amount);
                 }
             }
-            Kind::Sliding(minute) => minute.take_back(at_ms, amount),
+            Kind::Sliding(minute, clock) => {
+                minute.take_back(on_steady_clock(at_ms, now_ms, clock(now_ms)), amount);
+            }
         }
     }
 
@@ -125,7 +140,12 @@ impl Counter {
     pub fn read(&self, now_ms: u64) -> Reading {
         match &self.kind {
             Kind::Calendar(..) => self.window(now_ms).map(|window| window.read()).unwrap_or_default(),
-            Kind::Sliding(minute) => minute.read(now_ms),
+            Kind::Sliding(minute, clock) => {
+                let steady_ms = clock(now_ms);
+                let reading = minute.read(steady_ms);
+                let left_ms = reading.resets_at_ms.map(|end_ms| end_ms.saturating_sub(steady_ms));
+                Reading { resets_at_ms: left_ms.map(|left_ms| now_ms.saturating_add(left_ms)), ..reading }
+            }
         }
     }
 
@@ -141,7 +161,7 @@ impl Counter {
         }
         match &self.kind {
             Kind::Calendar(..) => reading.resets_at_ms.map(|end| end.saturating_sub(now_ms)),
-            Kind::Sliding(minute) => Some(minute.wait_ms(amount, limit, now_ms)),
+            Kind::Sliding(minute, clock) => Some(minute.wait_ms(amount, limit, clock(now_ms))),
         }
     }
 
@@ -154,8 +174,8 @@ impl Counter {
                 grow(&window.reserved, amount);
                 (amount, Place::Window(window))
             }
-            Kind::Sliding(minute) => {
-                let (second, amount) = minute.take(ask, now_ms)?;
+            Kind::Sliding(minute, clock) => {
+                let (second, amount) = minute.take(ask, clock(now_ms))?;
                 (amount, Place::Second(second))
             }
         };
@@ -175,6 +195,15 @@ impl Counter {
             current.compare_and_swap(&*window, next);
         }
     }
+}
+
+/// Returns the steady time of a wall time. Differences below half a second are not applied: a clock that is slowly
+/// corrected moves no amount to another second.
+fn on_steady_clock(at_ms: u64, now_ms: u64, steady_ms: u64) -> u64 {
+    let whole_seconds = |ms: u64| ms.saturating_add(500) / 1_000 * 1_000;
+    let ahead_ms = whole_seconds(now_ms.saturating_sub(steady_ms));
+    let behind_ms = whole_seconds(steady_ms.saturating_sub(now_ms));
+    at_ms.saturating_sub(ahead_ms).saturating_add(behind_ms)
 }
 
 impl Ledger for Counter {
@@ -203,7 +232,7 @@ impl Ledger for Counter {
                 shrink(&window.reserved, hold.amount);
                 correct(&window.taken, hold.amount, used);
             }
-            (Place::Second(second), Kind::Sliding(minute)) => minute.settle(second, hold.amount, used),
+            (Place::Second(second), Kind::Sliding(minute, _)) => minute.settle(second, hold.amount, used),
             (Place::Second(_), Kind::Calendar(..)) => {
                 debug_assert!(false, "a hold goes back where it came from")
             }

@@ -12,6 +12,11 @@ use crate::usage::{Outcome, TokenCounts};
 /// A time in the middle of an hour, a day and a month.
 const NOON: u64 = 1_795_262_400_000;
 
+/// Returns a counter whose sliding minute follows the times that the test passes.
+fn counter_on_wall_clock(period: Period, since_ms: u64) -> Counter {
+    Counter::on_clock(period, since_ms, |now_ms| now_ms)
+}
+
 fn exactly(amount: u64, limit: u64) -> Ask {
     Ask { least: amount, wanted: amount, limit: Some(limit) }
 }
@@ -25,7 +30,7 @@ fn quota(metric: Metric, limit: u64, is_hard: bool) -> Arc<Quota> {
         period: Some(Period::Hour),
         limit,
         is_hard,
-        counter: Arc::new(Counter::new(Period::Hour, NOON)),
+        counter: Arc::new(counter_on_wall_clock(Period::Hour, NOON)),
     })
 }
 
@@ -145,7 +150,7 @@ proptest! {
         steps in prop::collection::vec(step(), 1..80),
     ) {
         const LIMIT: u64 = 100;
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let mut model = Model::default();
         let mut holds: Vec<(Hold, usize)> = Vec::new();
         // The index of the entry whose hold is smaller than wanted.
@@ -210,14 +215,14 @@ fn each_quota_window_ends_at_its_calendar_boundary() {
         (Period::Month, 820_799_999, 820_800_000),
         (Period::Minute, 60_999, 61_000),
     ] {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let hold = counter.take(exactly(10, 10), NOON).unwrap();
         assert_eq!(counter.take(exactly(1, 10), NOON + last).err(), Some(Full), "{period:?}");
         counter.settle(hold, 10);
         assert_eq!(counter.wait_ms(1, 10, NOON), Some(next), "{period:?}");
         assert!(counter.take(exactly(10, 10), NOON + next).is_ok(), "{period:?}");
     }
-    let total = Counter::new(Period::Total, NOON);
+    let total = counter_on_wall_clock(Period::Total, NOON);
     let hold = total.take(exactly(10, 10), NOON).unwrap();
     total.settle(hold, 10);
     assert_eq!((total.wait_ms(1, 10, NOON), total.read(NOON).resets_at_ms), (None, None));
@@ -226,7 +231,7 @@ fn each_quota_window_ends_at_its_calendar_boundary() {
 #[test]
 fn the_wait_for_a_reserved_amount_is_zero() {
     for period in Period::ALL {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let hold = counter.take(exactly(10, 10), NOON).unwrap();
         assert_eq!(counter.wait_ms(1, 10, NOON), Some(0), "{period:?}");
         assert_eq!(counter.wait_ms(11, 10, NOON), None, "{period:?} never leaves so much");
@@ -235,10 +240,36 @@ fn the_wait_for_a_reserved_amount_is_zero() {
     }
 }
 
+/// The wall clock jumps an hour ahead and is corrected: the minute goes on by the steady clock.
+#[test]
+fn a_sliding_minute_expires_in_time_though_the_clock_jumped_ahead() {
+    static STEADY_MS: AtomicU64 = AtomicU64::new(NOON);
+    let counter = Counter::on_clock(Period::Minute, NOON, |_| STEADY_MS.load(Ordering::Relaxed));
+    let later = |ms: u64| STEADY_MS.fetch_add(ms, Ordering::Relaxed);
+    let ahead_ms = NOON + 3_600_000;
+    counter.take(exactly(1, 4), ahead_ms).unwrap();
+    counter.add(ahead_ms, 1, ahead_ms);
+    // Corrected, and a second later.
+    later(1_000);
+    counter.take(exactly(1, 4), NOON + 1_000).unwrap();
+    counter.add(NOON + 1_000, 1, NOON + 1_000);
+    counter.take(exactly(1, 4), NOON + 1_000).unwrap_err();
+    assert_eq!(counter.read(NOON + 1_000).resets_at_ms, Some(NOON + 62_000));
+    later(60_000);
+    assert_eq!(counter.read(NOON + 61_000).used, 1, "what was used before the correction has expired");
+    counter.take(exactly(1, 4), NOON + 61_000).unwrap();
+    later(1_000);
+    assert_eq!(counter.read(NOON + 62_000).used, 0);
+    // An amount is taken back from the second in which it was counted.
+    counter.add(NOON + 62_000, 2, NOON + 62_000);
+    counter.correct(NOON + 62_000 + ahead_ms - NOON, -2, NOON + 62_000 + ahead_ms - NOON);
+    assert_eq!(counter.read(NOON + 62_000).used, 0);
+}
+
 #[test]
 fn a_clock_set_back_frees_no_quota() {
     for period in Period::ALL {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let later = NOON + 40 * 86_400_000;
         let hold = counter.take(exactly(10, 10), later).unwrap();
         assert_eq!(counter.take(exactly(1, 10), NOON).err(), Some(Full), "{period:?}");
@@ -249,7 +280,7 @@ fn a_clock_set_back_frees_no_quota() {
 
 #[test]
 fn a_settled_hold_counts_in_the_window_it_was_taken_in() {
-    let counter = Counter::new(Period::Hour, NOON);
+    let counter = counter_on_wall_clock(Period::Hour, NOON);
     let early = counter.take(exactly(60, 100), NOON).unwrap();
     let next = NOON + 3_600_000;
     let late = counter.take(exactly(100, 100), next).unwrap();
@@ -263,7 +294,7 @@ fn a_settled_hold_counts_in_the_window_it_was_taken_in() {
 #[test]
 fn absurd_amounts_do_not_overflow() {
     for period in Period::ALL {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let ask = Ask { least: u64::MAX, wanted: u64::MAX, limit: None };
         let holds: Vec<Hold> = (0..40).map(|_| counter.take(ask, NOON).unwrap()).collect();
         for hold in holds {
@@ -278,7 +309,7 @@ fn absurd_amounts_do_not_overflow() {
 fn threads_never_take_more_than_the_limit_together() {
     const LIMIT: u64 = 1_000;
     for period in Period::ALL {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let (clock, stop) = (AtomicU64::new(NOON), AtomicBool::new(false));
         let attempts = AtomicU64::new(0);
         let spent = thread::scope(|scope| {
@@ -414,7 +445,7 @@ fn a_quota_is_displayed_as_a_phrase() {
 #[test]
 fn only_one_hold_may_be_smaller_than_requested() {
     for period in Period::ALL {
-        let counter = Counter::new(period, NOON);
+        let counter = counter_on_wall_clock(period, NOON);
         let ask = Ask { least: 1, wanted: 60, limit: Some(100) };
         let whole = counter.take(ask, NOON).unwrap();
         let part = counter.take(ask, NOON).unwrap();
