@@ -10,7 +10,7 @@ use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::id::EndpointName;
-use shared::quota::{Exceeded, Metric, Quota, Reservation};
+use shared::quota::{Exceeded, Metric, Period, Quota, Reservation};
 use shared::routing::Target;
 
 use super::demand::Demand;
@@ -168,19 +168,26 @@ fn headers_of<'a>(
     now_ms: u64,
     notices: &mut Notices,
 ) {
-    let left = |quota: &Arc<Quota>| {
+    let left = |quota: &'a Arc<Quota>| {
         let reading = quota.counter.read(now_ms);
-        (quota.limit.saturating_sub(reading.used).saturating_sub(reading.reserved), quota.limit, reading)
+        (quota.limit.saturating_sub(reading.used).saturating_sub(reading.reserved), quota, reading)
     };
-    let Some((left, limit, reading)) = quotas.map(left).min_by_key(|(left, ..)| *left) else { return };
+    let Some((left, quota, reading)) = quotas.map(left).min_by_key(|(left, ..)| *left) else { return };
     let [limit_name, left_name, reset_name] = names;
-    notices.push((limit_name, HeaderValue::from(limit)));
+    notices.push((limit_name, HeaderValue::from(quota.limit)));
     notices.push((left_name, HeaderValue::from(left)));
     if let Some(end_ms) = reading.resets_at_ms
-        && let Ok(text) = HeaderValue::from_str(&spoken(end_ms.saturating_sub(now_ms)))
+        && let Ok(text) = HeaderValue::from_str(&spoken(reset_ms(quota, end_ms, now_ms)))
     {
         notices.push((reset_name, text));
     }
+}
+
+/// Returns the time in which everything counted expires, at most the window of a sliding minute: that counts by whole
+/// seconds, so an amount may count for up to a second longer.
+fn reset_ms(quota: &Quota, end_ms: u64, now_ms: u64) -> u64 {
+    let left_ms = end_ms.saturating_sub(now_ms);
+    if quota.period == Some(Period::Minute) { left_ms.min(60_000) } else { left_ms }
 }
 
 /// Formats a duration like OpenAI: `20ms`, `1s`, `6m0s`, `2h0m1s`.
