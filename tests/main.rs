@@ -79,6 +79,7 @@ mod recorded;
 mod reported;
 mod request_records;
 mod responses;
+mod retention;
 mod run;
 mod running;
 mod search;

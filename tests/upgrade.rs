@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rustix::process::Signal;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::support::admin::Admin;
 use crate::support::figure::figure;
 use crate::support::gateway::Setup;
-use crate::support::{Gateway, Yaml, wait};
+use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
 
 const NOTHING: &str = "http://127.0.0.1:9/v1";
 
@@ -121,6 +122,61 @@ async fn a_state_of_every_schema_version_is_upgraded_and_rolled_back() {
         assert!(output.contains("has no snapshot of an upgrade"), "{output}");
     }
     figure("upgrades", format!("{} schema versions opened, and rolled back to the same bytes", versions - 1));
+}
+
+/// Unpacks a state that the binary of an earlier release has made in use, and returns what its makers know of it. It has a
+/// principal, a project with a key, a connection with a sealed credential and an endpoint of the API, a limit of the key,
+/// and eight requests with that key; a kill ended the process that served the last three.
+fn unpack(setup: &Setup, version: u32) -> Value {
+    let folder = setup.state().parent().unwrap().to_owned();
+    let archive = format!("{}/tests/states/{version:04}.tar.gz", env!("CARGO_MANIFEST_DIR"));
+    let unpacked = std::process::Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(&folder).status();
+    assert!(unpacked.unwrap().success());
+    serde_json::from_slice(&std::fs::read(folder.join("facts.json")).unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_state_that_an_older_binary_filled_and_a_kill_left_goes_on() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let setup = Setup::new(&Yaml::new()).env("LLMGW_RETENTION_USAGE_DAYS", "36500");
+    let facts = unpack(&setup, 25);
+    let text = |name: &str| facts[name].as_str().unwrap();
+    let gateway = setup.start().await;
+    assert!(gateway.log().contains("the state has version 25; it is copied"), "{}", gateway.log());
+    let admin = Admin(gateway.client());
+    // Every request, those in the journal of the killed process too, and what they used.
+    let records = gateway.records(8).await;
+    assert_eq!(records.len(), 8);
+    assert!(records.iter().all(|record| record["outcome"] == "completed" && record["key"] == text("key_id")));
+    let quota = admin.done("GET", &format!("quotas/{}", text("quota")), Value::Null).await;
+    assert_eq!((&quota["used"], &quota["limit"]), (&json!(80), &json!(1_000)), "{quota}");
+    let names = admin.done("GET", "principals", Value::Null).await.to_string();
+    assert!(names.contains(text("principal")) && names.contains("Ada"), "{names}");
+    // The connection serves with the credential that was sealed then, the key of then, through the endpoint.
+    let moved = Admin(gateway.client().with("if-match", "\"1\""))
+        .call("PATCH", "providers/own", json!({"base_url": upstream.base_url()}))
+        .await;
+    assert_eq!(moved.status, 200, "{moved:?}");
+    let client = Client::new(gateway.address(), Some(text("key")));
+    assert_eq!(client.chat(chat::request("line")).await.status, 200);
+    let authorization = upstream.request(0).await.header("authorization").map(str::to_owned);
+    assert_eq!(authorization.as_deref(), Some("Bearer secret-of-an-older-release"));
+    wait::eventually("the quota follows", async || {
+        let used = admin.done("GET", &format!("quotas/{}", text("quota")), Value::Null).await;
+        (used["used"].as_u64() > Some(80) && used["reserved"] == 0).then_some(())
+    })
+    .await;
+    let mut gateway = gateway;
+    gateway.signal(Signal::TERM);
+    gateway.exit().await;
+    let setup = gateway.kill().await;
+    for check in [["audit", "verify"], ["credentials", "verify"]] {
+        setup.output_of(&check, 0).await;
+    }
+    // The way back.
+    setup.output_of(&["rollback"], 0).await;
+    assert_eq!(version_of(&setup.state().join("gateway.db")), 25);
 }
 
 #[tokio::test]

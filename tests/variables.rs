@@ -100,14 +100,11 @@ const PROOFS: &[(&str, Test)] = &[
     ("LLMGW_PRICES_URL", Test("prices.rs", "a_newer_price_list_is_fetched_at_the_start_and_kept")),
     (
         "LLMGW_RETENTION_USAGE_DAYS",
-        Test(
-            "../control/src/usage/retention/mod.rs",
-            "retention_deletes_records_by_day_and_keeps_day_sums_longer",
-        ),
+        Test("retention.rs", "rows_older_than_the_days_of_their_variable_are_deleted"),
     ),
     (
         "LLMGW_RETENTION_AUDIT_DAYS",
-        Test("../control/src/usage/retention/mod.rs", "a_large_retention_backlog_is_deleted_in_short_steps"),
+        Test("retention.rs", "rows_older_than_the_days_of_their_variable_are_deleted"),
     ),
     (
         "LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS",
