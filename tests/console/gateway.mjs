@@ -30,7 +30,8 @@ export class Gateway {
 
   async stop() {
     const ended = once(this.child, "exit");
-    this.child.kill("SIGTERM");
+    // Without the delay of SIGTERM.
+    this.child.kill("SIGINT");
     await ended;
   }
 

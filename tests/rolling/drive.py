@@ -155,8 +155,13 @@ class Gateway:
         self.process, _ = self._start()
 
     def _start(self):
-        secrets = {"LLMGW_CREDENTIAL_ENCRYPTION_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}
-        return start_gateway(self.binary, CONFIG, KEY, self.folder, {"LLMGW_PORT": str(self.port), **secrets})
+        settings = {
+            "LLMGW_PORT": str(self.port),
+            "LLMGW_CREDENTIAL_ENCRYPTION_KEY": "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=",
+            # An empty value is the default.
+            "LLMGW_DRAIN_DELAY_SECONDS": "",
+        }
+        return start_gateway(self.binary, CONFIG, KEY, self.folder, settings)
 
     def restart(self):
         """Returns the exit code and how long the stop and the start took."""

@@ -91,6 +91,8 @@ def start_gateway(binary, config, key, directory, settings=None):
         "LLMGW_STATE_DIR": str(pathlib.Path(directory, "state")),
         "LLMGW_CONFIG": str(path),
         "LLMGW_PORT": "0",
+        # So that a stop at the end of a test is quick.
+        "LLMGW_DRAIN_DELAY_SECONDS": "0",
         **(settings or {}),
     }
     gateway = Process("the gateway", [binary, "serve"], env)
