@@ -186,7 +186,7 @@ impl Answers for ThroughChat {
     fn whole(&self, body: &[u8]) -> Result<TranslatedAnswer, BadAnswer> {
         // JSON is UTF-8. Invalid bytes are replaced, as in a stream.
         let body = crate::sse::lossy_text(body);
-        self.client.whole(&self.target.whole(&body)?)
+        self.client.whole(&self.target.whole(&json::without_surrogates(&body))?)
     }
 
     fn stream(&self, secrets: Vec<String>) -> Box<dyn AnswerStream> {

@@ -23,7 +23,7 @@ pub(crate) use raw::{BorrowedText, inside_quotes, parse_raw};
 pub(crate) use scalar::{whole_decimal, whole_number};
 pub use scan::{Scanner, StrictScanner};
 pub use sink::{JsonPlace, JsonSink, JsonText, JsonWord};
-pub(crate) use surrogate::without_surrogates;
+pub(crate) use surrogate::{mend_surrogates, without_surrogates};
 pub(crate) use text::{escaped, unescape_mended};
 pub use text::{quote, unescape, unescape_owned};
 pub(crate) use text_end::text_length;

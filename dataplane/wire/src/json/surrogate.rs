@@ -9,7 +9,7 @@
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-use memchr::memmem::Finder;
+use memchr::memmem::{self, Finder};
 
 use super::block::ends_escaping;
 
@@ -43,8 +43,11 @@ pub(crate) fn mend_surrogates(json: &mut [u8]) -> bool {
 
 /// Returns `json` without unpaired surrogates.
 pub(crate) fn without_surrogates(json: &str) -> Cow<'_, str> {
+    if memmem::find(json.as_bytes(), ESCAPE).is_none() {
+        return Cow::Borrowed(json);
+    }
     let mut bytes = json.as_bytes().to_vec();
-    if !json.contains("\\u") || !mend_surrogates(&mut bytes) {
+    if !mend_surrogates(&mut bytes) {
         return Cow::Borrowed(json);
     }
     // Only ASCII has been replaced, by ASCII.

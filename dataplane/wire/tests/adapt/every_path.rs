@@ -1,11 +1,12 @@
 //! Adaptations of every client to every target: what one path knows, all of them know. Images of tool results, unions at
-//! the root of a tool's schema, and halves of surrogate pairs.
+//! the root of a tool's schema, halves of surrogate pairs, and images of answers.
 
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, Flaw, Rejection, Traits};
 
-use crate::pair::prepare;
+use crate::chat_over_bedrock::frame;
+use crate::pair::{prepare, relay};
 
 const PNG: &str = "iVBORw0KGgo=";
 
@@ -196,5 +197,141 @@ fn half_of_an_emoji_in_the_arguments_of_a_call_is_replaced() {
         let is_text = matches!(pair.target, Dialect::Chat | Dialect::Responses);
         let want = if is_text { r#"{\"q\":\"\\ud83d\"}"# } else { r#"{"q":"\ufffd"}"# };
         assert!(body.contains(want), "{:?} over {:?}: {body}", pair.client, pair.target);
+    }
+}
+
+/// Returns a Gemini answer with these parts, and the same answer as a stream of one event a part.
+fn gemini(parts: &[Value]) -> (String, Vec<u8>) {
+    let answer = |parts: &[Value], reason: Value| {
+        json!({"candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": reason}],
+            "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}})
+    };
+    let mut events: Vec<Value> =
+        parts.iter().map(|part| answer(std::slice::from_ref(part), Value::Null)).collect();
+    events.push(answer(&[], json!("STOP")));
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    (answer(parts, json!("STOP")).to_string(), stream.into_bytes())
+}
+
+/// Returns the answer to a client, whole and as the data of its events, and what is named as dropped.
+fn answered(client: Dialect, parts: &[Value]) -> (Value, Vec<Value>, Vec<&'static str>) {
+    let pair = conversations().find(|pair| (pair.client, pair.target) == (client, Dialect::Gemini)).unwrap();
+    let answers = |stream: bool| {
+        let mut request = screenshot(client);
+        request["stream"] = json!(stream);
+        prepare(pair, request.to_string().as_bytes(), &target(pair)).unwrap().answers
+    };
+    let (whole, stream) = gemini(parts);
+    let translated = answers(false).whole(whole.as_bytes()).unwrap();
+    let (events, state) = relay(&*answers(true), &[&stream]);
+    assert!(state.done && state.content, "{state:?}");
+    let events = String::from_utf8(events).unwrap();
+    let data = events.lines().filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok());
+    (serde_json::from_slice(&translated.body).unwrap(), data.collect(), translated.dropped)
+}
+
+/// Reports: inference-gateway/inference-gateway #274, mozilla-ai/any-llm #1333 (an answer of images alone),
+/// agentgateway/agentgateway #3438, maximhq/bifrost #7032 (whole and streamed), Wei-Shaw/sub2api #4803.
+#[test]
+fn an_image_of_an_answer_reaches_chat_clients_as_openrouter_sends_it() {
+    let part = json!({"inlineData": {"mimeType": "image/png", "data": PNG}});
+    let url = format!("data:image/png;base64,{PNG}");
+    let (whole, events, dropped) = answered(Dialect::Chat, &[part]);
+    let message = &whole["choices"][0]["message"];
+    assert_eq!(message["images"], json!([{"type": "image_url", "image_url": {"url": url}}]), "{whole}");
+    assert_eq!((&message["content"], dropped), (&json!(""), vec![]));
+    let images: Vec<&Value> =
+        events.iter().filter_map(|event| event["choices"][0]["delta"].get("images")).collect();
+    assert_eq!(
+        images,
+        [&json!([{"index": 0, "type": "image_url", "image_url": {"url": url}}])],
+        "{events:?}"
+    );
+}
+
+#[test]
+fn an_image_of_an_answer_is_an_item_for_responses_clients() {
+    let parts = [json!({"text": "here"}), json!({"inlineData": {"mimeType": "image/webp", "data": PNG}})];
+    let (whole, events, _) = answered(Dialect::Responses, &parts);
+    let item = &whole["output"][1];
+    assert_eq!((&item["type"], &item["result"]), (&json!("image_generation_call"), &json!(PNG)), "{whole}");
+    assert_eq!((&item["output_format"], &item["status"]), (&json!("webp"), &json!("completed")));
+    let kinds: Vec<&str> = events
+        .iter()
+        .filter(|event| event["output_index"] == 1)
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    let step = |name: &str| format!("response.image_generation_call.{name}");
+    let want = [
+        "response.output_item.added".to_owned(),
+        step("in_progress"),
+        step("generating"),
+        step("completed"),
+        "response.output_item.done".to_owned(),
+    ];
+    assert_eq!(kinds, want);
+    let last = events.last().unwrap();
+    assert_eq!(last["response"]["output"][1]["result"], PNG, "{last}");
+}
+
+#[test]
+fn media_that_a_client_cannot_hold_are_marked_and_named() {
+    let image = json!({"inlineData": {"mimeType": "image/png", "data": PNG}});
+    let (whole, events, dropped) = answered(Dialect::Messages, &[json!({"text": "here"}), image.clone()]);
+    assert_eq!(whole["content"][1], json!({"type": "text", "text": "[image]"}), "{whole}");
+    assert_eq!(dropped, ["image"]);
+    assert!(events.iter().any(|event| event["delta"]["text"] == "\n\n[image]"), "{events:?}");
+    // Speech of an audio model, which bifrost #7032 lost as well.
+    let audio = json!({"inlineData": {"mimeType": "audio/pcm", "data": PNG}});
+    let (whole, events, dropped) = answered(Dialect::Chat, &[audio]);
+    assert_eq!(whole["choices"][0]["message"]["content"], "[audio]");
+    assert_eq!(dropped, ["audio"]);
+    assert!(events.iter().any(|event| event["choices"][0]["delta"]["content"] == "[audio]"), "{events:?}");
+    // A draft among the thoughts is no image of the answer.
+    let mut draft = image;
+    draft["thought"] = json!(true);
+    let (whole, _, _) = answered(Dialect::Chat, &[draft, json!({"text": "done"})]);
+    let message = &whole["choices"][0]["message"];
+    assert_eq!((&message["reasoning_content"], message.get("images")), (&json!("[image]"), None), "{whole}");
+}
+
+#[test]
+fn half_of_an_emoji_in_an_answer_is_no_reason_to_fail() {
+    let cut = |text: String| text.replace("CUT", r"cut \ud83d");
+    for pair in conversations().filter(|pair| matches!(pair.target, Dialect::Gemini | Dialect::Bedrock)) {
+        let (whole, stream) = if pair.target == Dialect::Gemini {
+            let (whole, stream) = gemini(&[json!({"text": "CUT"})]);
+            (cut(whole), cut(String::from_utf8(stream).unwrap()).into_bytes())
+        } else {
+            let usage = json!({"inputTokens": 1, "outputTokens": 1, "totalTokens": 2});
+            let whole = json!({"output": {"message": {"role": "assistant", "content": [{"text": "CUT"}]}},
+                "stopReason": "end_turn", "usage": usage});
+            let events = [
+                ("messageStart", json!({"role": "assistant"})),
+                ("contentBlockDelta", json!({"contentBlockIndex": 0, "delta": {"text": "CUT"}})),
+                ("messageStop", json!({"stopReason": "end_turn"})),
+                ("metadata", json!({"usage": usage})),
+            ];
+            let framed = events.iter().flat_map(|(kind, payload)| {
+                frame(&[(":message-type", "event"), (":event-type", kind)], &cut(payload.to_string()))
+            });
+            (cut(whole.to_string()), framed.collect())
+        };
+        let answers = |stream: bool| {
+            let mut request = screenshot(pair.client);
+            request["stream"] = json!(stream);
+            prepare(pair, request.to_string().as_bytes(), &target(pair)).unwrap().answers
+        };
+        let translated = answers(false).whole(whole.as_bytes()).unwrap();
+        let (streamed, state) = relay(&*answers(true), &[&stream]);
+        assert!(state.error.is_none() && state.done, "{state:?}");
+        for text in [translated.body.to_vec(), streamed] {
+            assert!(
+                String::from_utf8(text).unwrap().contains("cut \u{fffd}"),
+                "{:?} over {:?}",
+                pair.client,
+                pair.target
+            );
+        }
     }
 }

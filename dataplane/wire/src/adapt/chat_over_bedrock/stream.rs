@@ -18,6 +18,7 @@ use crate::chat::{
 use crate::envelope::StreamError;
 use crate::eventstream::{EventStreamDecoder, EventStreamMessage};
 use crate::finish_word::in_chat_words;
+use crate::json::mend_surrogates;
 use crate::passthrough::{Alike, Varying};
 
 /// Maximum number of calls whose arguments may be incomplete at once.
@@ -121,7 +122,8 @@ impl ConverseReader {
             sink.delta(0, ChatDelta::Text(ChatTextKind::Content, AnswerText::Escaped(like.text)));
             return;
         }
-        let Ok(event) = serde_json::from_slice::<ConverseEvent<'_>>(payload) else {
+        let mut mended = Vec::new();
+        let Some(event) = parsed(payload, &mut mended) else {
             sink.fail(&StreamError::unreadable_stream("an event is not a ConverseStream event"));
             return;
         };
@@ -240,6 +242,15 @@ impl ConverseReader {
             }
         }
     }
+}
+
+/// Returns the event. One with half of a surrogate pair is parsed from `mended`, where the half has been replaced.
+fn parsed<'a>(payload: &'a [u8], mended: &'a mut Vec<u8>) -> Option<ConverseEvent<'a>> {
+    if let Ok(event) = serde_json::from_slice(payload) {
+        return Some(event);
+    }
+    mended.extend_from_slice(payload);
+    if mend_surrogates(mended) { serde_json::from_slice(mended).ok() } else { None }
 }
 
 /// Ends the answer with the usage reported so far.

@@ -16,6 +16,7 @@ use crate::chat::{
 use crate::envelope::StreamError;
 use crate::finish_word::{failed_end, in_chat_words};
 use crate::gemini::{GeminiAnswer, GeminiBlob, GeminiCandidate, GeminiUsage};
+use crate::json::mend_surrogates;
 use crate::passthrough::{Alike, Varying};
 use crate::sse::EventFinder;
 
@@ -108,9 +109,22 @@ impl GeminiReader {
                 note_usage(&answer, sink);
                 fail_odd(data, sink);
             }
-            Err(_) => fail_odd(data, sink),
+            Err(_) => self.odd(data, sink),
         }
         !sink.has_ended()
+    }
+
+    /// Handles an event that cannot be parsed: it contains half of a surrogate pair, or is an error.
+    #[cold]
+    fn odd(&mut self, data: &[u8], sink: &mut dyn ChatSink) {
+        let mut mended = data.to_vec();
+        if mend_surrogates(&mut mended)
+            && let Ok(answer) = serde_json::from_slice::<GeminiAnswer<'_>>(&mended)
+            && answer.error.is_none()
+        {
+            return self.answer(answer, sink);
+        }
+        fail_odd(data, sink);
     }
 
     fn answer(&mut self, answer: GeminiAnswer<'_>, sink: &mut dyn ChatSink) {
