@@ -84,7 +84,13 @@ async fn assumed_faults_are_explained_through_retries_and_timeouts() {
     let mut short = body("line");
     short["fallback_timeout_ms"] = json!(25_000);
     let path = rig.path(json!({"faults": hanging, "body": short})).await;
-    assert_eq!(path, ["a 2 timed_out 20500", "b 1 budget_exhausted 25000"]);
+    assert_eq!(path, ["a 2 timed_out 12500", "b 1 timed_out 18750", "c 1 budget_exhausted 25000"]);
+    let limited = json!([status("a", 429), status("b", 401)]);
+    let path = rig.path(json!({"faults": limited, "body": body("line")})).await;
+    assert_eq!(path, ["a 1 status 0", "b 1 status 0", "c 1 served 0"], "a rate limit moves on at once");
+    let limited = json!([status("a", 429), status("b", 401), status("c", 401)]);
+    let path = rig.path(json!({"faults": limited, "body": body("line")})).await;
+    assert_eq!(path, ["a 1 status 0", "b 1 status 0", "c 1 status 0", "a 1 status 500"]);
     let mut streamed = body("line");
     streamed["stream"] = json!(true);
     let path = rig.path(json!({"faults": [fault("a", "cut")], "body": streamed})).await;

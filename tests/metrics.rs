@@ -116,7 +116,8 @@ async fn every_metric_is_documented_with_its_type_and_labels() {
     first.then(Answer::completion("without a price"));
     assert_eq!(gateway.client().chat(chat::request("line")).await.status, 200);
     assert_eq!(gateway.client().chat(chat::request("nothing")).await.status, 404);
-    // An attempt is in flight.
+    // A model rests, and an attempt is in flight.
+    first.then(Answer::whole(429, &[("retry-after", "60")], chat::error("slow down", "rate")));
     let gate = Gate::new();
     second.then(Answer::stream().chunk(chat::content("a")).wait(&gate).chunk(chat::done()).end());
     let mut running = gateway.client().chat_flow(chat::stream_request("line")).await;

@@ -22,7 +22,7 @@ async fn a_pause_between_attempts_is_in_the_trace_and_not_in_gateway_time() {
     let (first, second) = (Upstream::start().await, Upstream::start().await);
     let error = chat::error("over capacity, sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789", "busy");
     let headers = [("content-type", "application/json"), ("retry-after-ms", "300")];
-    first.always(Answer::whole(503, &headers, error));
+    first.always(Answer::whole(500, &headers, error));
     second.always(Answer::completion("ok"));
     let policies = "retry_max_attempts: 2\ncircuit_failure_threshold: 0";
     let yaml = Yaml::line(&[first.base_url(), second.base_url()]).policies(policies);

@@ -50,6 +50,8 @@ pub enum ErrorKind {
     UpgradeRequired,
     /// The caller's quota is used up.
     QuotaExceeded,
+    /// The upstreams of all targets limit the rate of requests.
+    RateLimited,
     /// Too many failed sign-ins from one address.
     TooManySignIns,
     /// The route is specified but not implemented in this release.
@@ -116,6 +118,7 @@ impl ErrorKind {
             Self::UnsupportedEncoding => (415, INVALID, "unsupported_encoding", INVALID),
             Self::UpgradeRequired => (426, INVALID, "upgrade_required", INVALID),
             Self::QuotaExceeded => (429, "rate_limit_error", "quota_exceeded", "rate_limit_error"),
+            Self::RateLimited => (429, "rate_limit_error", "rate_limited", "rate_limit_error"),
             Self::TooManySignIns => (429, "rate_limit_error", "too_many_sign_ins", "rate_limit_error"),
             Self::NotImplemented => (501, INVALID, "not_implemented", INVALID),
             Self::NoEligibleTarget => (503, SERVER, "no_eligible_target", "overloaded_error"),

@@ -35,18 +35,20 @@ impl RetryPolicy {
     }
 }
 
-/// The settings of a provider instance's circuit (FAIL-5).
+/// The settings of a provider instance's circuit (FAIL-5), and of the rests of its models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitPolicy {
     /// Consecutive failures that open the circuit; 0 disables it.
     pub failure_threshold: u32,
     /// The time for which an open circuit rejects requests before one probe may pass.
     pub cooldown: Duration,
+    /// The longest rest of a model after a rate limit; zero disables rests.
+    pub rest_max: Duration,
 }
 
 impl Default for CircuitPolicy {
     fn default() -> Self {
-        Self { failure_threshold: 4, cooldown: Duration::from_secs(30) }
+        Self { failure_threshold: 4, cooldown: Duration::from_secs(30), rest_max: Duration::from_secs(600) }
     }
 }
 

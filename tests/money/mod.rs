@@ -158,7 +158,7 @@ fn configuration(upstream: &Upstream) -> Value {
     }
     let line = plan::LINE.map(|provider| json!({"provider": provider.id, "model": "m"}));
     let defaults = json!({"circuit_failure_threshold": 0, "retry_initial_backoff_seconds": 0.001,
-        "retry_max_backoff_seconds": 0.001});
+        "retry_max_backoff_seconds": 0.001, "rate_limit_rest_max_seconds": 0});
     json!({
         "providers": providers, "endpoints": {"line": {"failover": line}},
         "policies": {"defaults": defaults, "overrides": attempts},

@@ -189,6 +189,8 @@ impl Exchange {
                 }
             }
             55..=66 if may_be_lost => Fate::Lost(usage(speaks, dice)),
+            // A rate limit at a line is followed by the next target, and perhaps later by the same one again.
+            55..=74 if self.is_line() => Fate::Status(dice.pick(&[500, 503, 502])),
             55..=74 => Fate::Status(dice.pick(&[500, 503, 429])),
             75..=79 => Fate::Unanswered { is_begun: dice.chance(50) },
             _ if !stream => Fate::Served(usage(speaks, dice)),

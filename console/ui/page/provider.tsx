@@ -267,6 +267,10 @@ export function priceOf(model: Model, kind: "input" | "output"): string {
 /** What stands for the credential of a provider that has none of its own. */
 const CREDENTIALS: Record<string, string> = { local: "none needed", oauth: "the sign-in of its owner" };
 
+/** The models that rest because of a rate limit, and for how long; null if none does. */
+const restsOf = (health: ProviderHealth | undefined): string | null =>
+  health?.rests.map(({ model, wait_ms }) => `${model} for ${duration(wait_ms * 1000)}`).join(", ") || null;
+
 function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
   const { credential } = of;
   const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
@@ -276,6 +280,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
         rows={[
           ["State", <ProviderStateMark key="s" of={of} />],
           ["Circuit", health && <CircuitMark key="c" circuit={health.circuit} />],
+          ["Resting", restsOf(health)],
           ["Served", health && `${plural(health.recent.requests, "request")} since ${moment(health.recent.since_ms)}`],
           ["First token", health && `${duration(health.recent.first_content_us_avg)} on average`],
           [

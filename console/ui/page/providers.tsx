@@ -5,7 +5,7 @@ import type { Circuit, Evidence, Page as PageOf, Provider, ProviderHealth } from
 import { href, param, setParams } from "../app/router";
 import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
-import { ago, count, duration, moment, UNKNOWN } from "../part/format";
+import { ago, count, duration, moment, plural, UNKNOWN } from "../part/format";
 import { Icon, Mark, type MarkKind, State } from "../part/icon";
 import { Card, Page, Tabs } from "../part/page";
 import { Table } from "../part/table";
@@ -22,6 +22,8 @@ const STATES: Record<Provider["state"], [MarkKind, string]> = {
 
 export function ProviderStateMark({ of, health }: { of: Provider; health?: ProviderHealth | undefined }) {
   if (of.state === "ready" && health && health.circuit.state !== "closed") return <CircuitMark circuit={health.circuit} />;
+  if (of.state === "ready" && health?.rests.length)
+    return <State kind="warn" word={`ready, ${plural(health.rests.length, "model")} resting`} />;
   const [kind, word] = STATES[of.state];
   return (
     <span title={of.reason ?? undefined}>

@@ -30,7 +30,7 @@ export function RoutesPage() {
   const search = new URLSearchParams({ group_by: "endpoint", from: usePeriod("24h") });
   const uses = useResource<SeriesAnswer>(`series?${search}`).data.value;
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data ?? [];
-  const circuits = new Map(health.map(({ provider, circuit }) => [provider, circuit]));
+  const byProvider = new Map(health.map((found) => [found.provider, found]));
   return (
     <Page
       title="Routes"
@@ -74,7 +74,7 @@ export function RoutesPage() {
                 </a>
               ),
             },
-            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} circuits={circuits} /> },
+            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} health={byProvider} /> },
             { head: "State", width: 120, cell: (endpoint) => <EndpointState of={endpoint} /> },
             { head: "First target, 24 h", width: 128, number: true, cell: ({ name }) => firstShare(uses, name) },
             { head: "Requests, 24 h", width: 116, number: true, cell: ({ name }) => <Uses of={uses} name={name} /> },
@@ -108,18 +108,20 @@ function Uses({ of, name }: { of: SeriesAnswer | null; name: string }) {
 }
 
 /** The mark of a target, and what it stands for unless the target works. */
-export function standingOf(isPassedOver: boolean, circuit: Circuit | undefined): [MarkKind, string | null] {
+export function standingOf(isPassedOver: boolean, circuit: Circuit | undefined, isResting = false): [MarkKind, string | null] {
   if (isPassedOver) return ["off", "passed over"];
-  if (!circuit || circuit.state === "closed") return ["ok", null];
+  if (!circuit || circuit.state === "closed") return isResting ? ["warn", "resting"] : ["ok", null];
   return [circuit.state === "open" ? "bad" : "warn", "failing"];
 }
 
-function Targets({ of, circuits }: { of: Endpoint; circuits: Map<string, Circuit> }) {
+function Targets({ of, health }: { of: Endpoint; health: Map<string, ProviderHealth> }) {
   return (
     <>
       {of.failover.map((target, i) => {
         const passed = of.passed_over.find((other) => sameTarget(other, target));
-        const [kind, word] = standingOf(passed !== undefined, circuits.get(target.provider));
+        const found = health.get(target.provider);
+        const isResting = found?.rests.some(({ model }) => model === target.model);
+        const [kind, word] = standingOf(passed !== undefined, found?.circuit, isResting);
         return (
           <span key={`${target.provider}/${target.model}`} title={passed ? `passed over: ${passed.reason}` : (word ?? undefined)}>
             {i > 0 && <span class="faint"> → </span>}

@@ -21,6 +21,7 @@ export function OutcomeMark({ of }: { of: Pick<RequestRecord, "outcome" | "statu
 /** Why a target was passed over. */
 const PASSED: Record<string, string> = {
   circuit_open: "its circuit is open",
+  resting: "it rests because of a rate limit",
   no_vision: "it takes no images",
   no_dialect: "it does not speak the protocol",
   unsupported: "its protocol cannot say this request",
@@ -35,6 +36,7 @@ const PASSED: Record<string, string> = {
 /** The same in one or two words, for a cell of a table. */
 const PASSED_SHORT: Record<string, string> = {
   circuit_open: "circuit open",
+  resting: "resting",
   no_vision: "no images",
   no_dialect: "other protocol",
   unsupported: "unsupported",

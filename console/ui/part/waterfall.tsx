@@ -235,7 +235,7 @@ function wordsOf(bar: Bar, record: FullRecord): string {
   if (bar.kind === "unrecorded") return `${duration(bar.until - bar.from)}, not recorded when`;
   if (!step) return duration(bar.until - bar.from);
   if (bar.kind === "passed") {
-    const wait = step.circuit_wait_ms;
+    const wait = step.circuit_wait_ms ?? step.wait_ms;
     return wait === undefined ? stepWords(step) : `${stepWords(step)}, next try in ${duration(wait * 1000)}`;
   }
   if (bar.kind === "served")

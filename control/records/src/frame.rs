@@ -244,7 +244,7 @@ fn step_of(step: &TraceStep) -> RecordStep<'_> {
         start_us: step.start_us.map(bounded),
         message: step.message.as_deref().unwrap_or(""),
         retry_after_ms: step.retry_after_ms.map(bounded),
-        circuit_wait_ms: step.circuit_wait_ms.map(bounded),
+        skip_wait_ms: step.skip_wait_ms.map(bounded),
     }
 }
 

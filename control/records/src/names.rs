@@ -28,6 +28,7 @@ pub fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::UnsupportedEncoding => "unsupported_encoding",
         ErrorKind::UpgradeRequired => "upgrade_required",
         ErrorKind::QuotaExceeded => "quota_exceeded",
+        ErrorKind::RateLimited => "rate_limited",
         ErrorKind::TooManySignIns => "too_many_sign_ins",
         ErrorKind::NotImplemented => "not_implemented",
         ErrorKind::NoEligibleTarget => "no_eligible_target",
@@ -66,7 +67,7 @@ mod tests {
     fn record_names_match_the_serde_names() {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
-        check(StepResult::name, 21);
-        check(error, 34);
+        check(StepResult::name, 22);
+        check(error, 35);
     }
 }

@@ -124,6 +124,8 @@ struct ShownPolicy {
     circuit_failure_threshold: u32,
     /// The time for which a circuit stays open, in seconds.
     circuit_cooldown_seconds: f64,
+    /// The longest time for which a model receives no requests after a rate limit of its upstream, in seconds; 0 disables it.
+    rate_limit_rest_max_seconds: f64,
 }
 
 impl ShownPolicy {
@@ -135,6 +137,7 @@ impl ShownPolicy {
             retry_backoff_multiplier: retry.multiplier,
             circuit_failure_threshold: circuit.failure_threshold,
             circuit_cooldown_seconds: circuit.cooldown.as_secs_f64(),
+            rate_limit_rest_max_seconds: circuit.rest_max.as_secs_f64(),
         }
     }
 }

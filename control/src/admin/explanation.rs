@@ -85,7 +85,8 @@ struct PassedOverTarget {
     target: ExplainedTarget,
     #[cfg_attr(test, schemars(with = "crate::shared_shapes::StepResult"))]
     reason: StepResult,
-    /// The rest of the cooldown, in milliseconds; absent unless `reason` is `circuit_open`.
+    /// The remaining time of the cooldown or of the rest, in milliseconds; absent unless `reason` is `circuit_open` or
+    /// `resting`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     wait_ms: Option<u64>,
     /// The field that the target's protocol cannot express; absent unless `reason` is `unsupported` because of a field.

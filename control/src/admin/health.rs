@@ -1,5 +1,6 @@
-//! `GET /admin/api/health/providers`: the circuit of each provider instance, its last failure, its running and recent
-//! requests, and the limits that its upstream reports. Circuits are local to this process and are lost at a restart.
+//! `GET /admin/api/health/providers`: the circuit of each provider instance, its last failure, the models that rest because
+//! of a rate limit, its running and recent requests, and the limits that its upstream reports. Circuits and rests are local
+//! to this process and are lost at a restart.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +8,7 @@ use std::time::{Duration, Instant};
 use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
-use shared::health::{self, CircuitState, ReportedLimit, Trouble};
+use shared::health::{self, CircuitState, ReportedLimit, ShownRest, Trouble};
 use shared::policy::CircuitPolicy;
 use shared::port::Body;
 use shared::routing::ProviderInstance;
@@ -89,7 +90,9 @@ struct Health<'a> {
     /// Null if there was none since the start.
     last_failure: Option<ShownFailure>,
     /// Models with a circuit that is not closed because the upstream does not serve them.
-    models: Vec<Resting>,
+    models: Vec<FailingModel>,
+    /// Models that rest because the upstream limits the rate of requests.
+    rests: Vec<RestingModel>,
     recent: RecentRequests,
     /// The limits that the upstream reported last, read at most once a second; empty if it reports none.
     limits: Vec<ShownLimit>,
@@ -157,14 +160,36 @@ impl From<ReportedLimit> for ShownLimit {
     }
 }
 
-/// A model that is temporarily not used.
+/// A model that the upstream does not serve.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-#[cfg_attr(test, schemars(rename = "RestingModel"))]
-struct Resting {
+struct FailingModel {
     model: String,
     circuit: ShownCircuit,
     last_failure: Option<ShownFailure>,
+}
+
+/// A model that receives no requests which another target can serve.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct RestingModel {
+    model: String,
+    /// The beginning of the rest, in milliseconds since the Unix epoch.
+    since_ms: u64,
+    /// The end of the rest, in milliseconds since the Unix epoch.
+    ends_at_ms: u64,
+    /// The time until then, in milliseconds.
+    wait_ms: u64,
+    /// The status of the last refusal; null if an answer reported that nothing is left of a limit.
+    status: Option<u16>,
+}
+
+impl From<ShownRest> for RestingModel {
+    fn from(rest: ShownRest) -> Self {
+        let ShownRest { model, wait_ms, since_ms, status } = rest;
+        let ends_at_ms = unix_ms().saturating_add(wait_ms);
+        Self { model: model.to_string(), since_ms, ends_at_ms, wait_ms, status }
+    }
 }
 
 /// Requests that this instance answered in the current and the previous hour.
@@ -193,12 +218,13 @@ impl<'a> Health<'a> {
             last_failure: circuit.trouble().map(ShownFailure::of),
             models: models
                 .iter()
-                .map(|(model, circuit)| Resting {
+                .map(|(model, circuit)| FailingModel {
                     model: model.to_string(),
                     circuit: ShownCircuit::of(circuit, now_ms, policy),
                     last_failure: circuit.trouble().map(ShownFailure::of),
                 })
                 .collect(),
+            rests: provider.circuits.rests().all(now_ms).into_iter().map(RestingModel::from).collect(),
             recent,
             limits: provider.circuits.limits().load(unix_ms()).into_iter().map(ShownLimit::from).collect(),
         }

@@ -190,7 +190,7 @@ fn stranded(snapshot: &Snapshot, endpoint: &Endpoint) -> Option<StrandedEndpoint
     let rests = |target: &Target| {
         let provider = &target.provider;
         provider.unready.is_some()
-            || provider.circuits.rests_ms(&target.model.id, now_ms, &provider.circuit_policy).is_some()
+            || provider.circuits.open_ms(&target.model.id, now_ms, &provider.circuit_policy).is_some()
     };
     if !endpoint.targets.iter().all(rests) {
         return None;

@@ -357,4 +357,7 @@ pub(super) struct Policy {
     /// How long an open circuit rejects attempts.
     #[schemars(range(min = 0, max = 86_400))]
     pub(super) circuit_cooldown_seconds: Option<f64>,
+    /// Longest time for which a model receives no requests after a rate limit of its upstream; 0: off.
+    #[schemars(range(min = 0, max = 86_400))]
+    pub(super) rate_limit_rest_max_seconds: Option<f64>,
 }

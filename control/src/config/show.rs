@@ -49,13 +49,15 @@ fn write_policy(name: &str, retry: RetryPolicy, circuit: CircuitPolicy, out: &mu
     writeln!(
         out,
         "  {name}: retry_max_attempts {}, retry_initial_backoff_seconds {}, retry_max_backoff_seconds {}, \
-         retry_backoff_multiplier {}, circuit_failure_threshold {}, circuit_cooldown_seconds {}",
+         retry_backoff_multiplier {}, circuit_failure_threshold {}, circuit_cooldown_seconds {}, \
+         rate_limit_rest_max_seconds {}",
         retry.attempts_max,
         retry.initial_backoff.as_secs_f64(),
         retry.backoff_max.as_secs_f64(),
         retry.multiplier,
         circuit.failure_threshold,
         circuit.cooldown.as_secs_f64(),
+        circuit.rest_max.as_secs_f64(),
     )
 }
 

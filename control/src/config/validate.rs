@@ -154,6 +154,7 @@ fn merge((retry, circuit): (RetryPolicy, CircuitPolicy), raw: &raw::Policy) -> (
     let circuit = CircuitPolicy {
         failure_threshold: raw.circuit_failure_threshold.unwrap_or(circuit.failure_threshold),
         cooldown: pause(raw.circuit_cooldown_seconds, circuit.cooldown),
+        rest_max: pause(raw.rate_limit_rest_max_seconds, circuit.rest_max),
     };
     (retry, circuit)
 }

@@ -19,7 +19,7 @@ use wire::retry;
 
 use super::AttemptParams;
 use super::timeouts::AttemptTimeouts;
-use super::verdict::{Next, refuses_token, sort};
+use super::verdict::{Next, after_wait, refuses_token, sort};
 use crate::adapt::AnswerReader;
 use crate::record::{FailedStep, Used};
 use crate::upstream::dial::DialError;
@@ -212,11 +212,11 @@ pub(super) async fn of_status(
     params: &AttemptParams<'_>,
     answer: &mut UpstreamResponse,
     provider: &ProviderInstance,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
 ) -> Failure {
     let status = answer.status;
     let mut body = Vec::new();
-    let silence = provider.stream_idle_timeout;
+    let silence = provider.stream_idle_timeout.min(provider.timeout);
     while let Ok(Some(Ok(bytes))) = timeouts.wait(silence, pin!(answer.body.data())).await {
         let left = ERROR_BYTES_MAX - body.len();
         body.extend_from_slice(bytes.split_at(bytes.len().min(left)).0);
@@ -233,31 +233,36 @@ pub(super) async fn of_status(
         let failure = Failure::new(StepResult::Invalid, ErrorKind::UpstreamInvalid, message);
         return Failure { next: Next::FailOver, idle: true, status: Some(status), ..failure };
     }
-    let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
     let kind = answer.head.rare.as_ref().and_then(|rare| rare.error_type.as_ref()?.to_str().ok());
     let body = match kind {
         Some(kind) => envelope::with_error_type(&body, kind),
         None => body,
     };
-    let failure = Failure {
-        retry_after: wait_hint(&answer.head).or_else(|| retry::retry_info(&body)),
-        ..of_error_answer(params, provider, status, content_type, &body)
-    };
+    let failure = of_error_answer(params, provider, status, Some(&answer.head), &body);
     failure.having_used(params.reader.usage_in(&body))
 }
 
-/// Returns the failure for an upstream's error: classified, sanitized and in our envelope.
+/// Returns the failure for an upstream's error: classified, sanitized and in our envelope. `head` is `None` for an error
+/// inside a stream.
 fn of_error_answer(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     status: u16,
-    content_type: Option<&str>,
+    head: Option<&KeptHeaders>,
     body: &[u8],
 ) -> Failure {
     let secrets = secrets(provider);
+    let content_type = match head {
+        Some(head) => head.content_type.as_ref().and_then(|value| value.to_str().ok()),
+        None => Some("application/json"),
+    };
+    let retry_after = head.and_then(wait_hint).or_else(|| retry::retry_info(body));
     let upstream = UpstreamAnswer { status, content_type, body, secrets: &secrets };
     let mut error = upstream.diagnosis();
-    let (next, evidence) = sort(status, &error);
+    let (next, evidence) = match retry_after {
+        Some(wait) if !wait.is_zero() => after_wait(sort(status, &error), status, &error),
+        _ => sort(status, &error),
+    };
     let renewing = refuses_token(status, &error) && provider.renew.as_ref().is_some_and(Renew::call);
     let message = error.message.clone();
     if let AnswerReader::Adapted { client, target, .. } = &params.reader {
@@ -271,6 +276,7 @@ fn of_error_answer(
         idle: matches!(status, 400..=407 | 409..=499),
         renewing,
         status: Some(status),
+        retry_after,
         body: Some(envelope::diagnosed(EnvelopeFamily::of(params.dialect), status, error, params.request_id)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, message)
     }
@@ -284,6 +290,7 @@ pub(crate) fn wait_hint(head: &KeptHeaders) -> Option<Duration> {
     text(&rare.retry_after_ms)
         .and_then(|value| retry::retry_after_ms(&value))
         .or_else(|| text(&rare.retry_after).and_then(|value| retry::retry_after(&value, now_ms)))
+        .or(rare.spent_wait)
 }
 
 pub(super) fn broke_off(provider: &ProviderInstance) -> Failure {
@@ -303,7 +310,7 @@ pub(super) fn of_stream_error(
         "message": error.message, "type": error.kind, "code": error.code, "param": error.param,
     }});
     let body = document.to_string();
-    let failure = of_error_answer(params, provider, status, Some("application/json"), body.as_bytes());
+    let failure = of_error_answer(params, provider, status, None, body.as_bytes());
     // An image must not be generated twice at one target, because the target bills each.
     let next = if params.dialect == Dialect::Images { Next::FailOver } else { failure.next };
     Failure { result: StepResult::StreamError, next, ..failure }

@@ -20,6 +20,8 @@ pub(super) struct Reasons {
     worst: Option<Box<Failure>>,
     /// The time until the first open circuit lets a request pass.
     pub(super) shortest_wait_ms: u64,
+    /// The time until the first of the candidates that rest may be tried, if any rests.
+    pub(super) shortest_rest_ms: Option<u64>,
     /// The rejection by the first target into whose dialect the request cannot be translated.
     pub(super) rejection: Option<Box<Rejection>>,
     /// True if there was no memory to translate the request into another dialect.
@@ -35,6 +37,7 @@ impl Reasons {
         Self {
             worst: None,
             shortest_wait_ms: u64::MAX,
+            shortest_rest_ms: None,
             rejection: None,
             no_memory: false,
             no_slot: false,
@@ -44,10 +47,9 @@ impl Reasons {
 
     /// Keeps `failure` if it is the most informative one for the client.
     pub(super) fn keep(&mut self, failure: Failure) {
-        let retry_after = match (&self.worst, failure.retry_after) {
-            (Some(worst), wait) => wait.max(worst.retry_after),
-            (None, wait) => wait,
-        };
+        // The first target that serves again suffices.
+        let waits = [self.worst.as_ref().and_then(|worst| worst.retry_after), failure.retry_after];
+        let retry_after = waits.into_iter().flatten().min();
         match &mut self.worst {
             Some(worst) if meaning(worst) > meaning(&failure) => worst.retry_after = retry_after,
             worst => *worst = Some(Box::new(Failure { retry_after, ..failure })),
@@ -76,6 +78,7 @@ impl Reasons {
             }
             (None, _) if self.no_slot => quota::no_slot(),
             (None, _) if self.no_memory => Fault::from(MemoryExhausted),
+            (None, _) if let Some(wait_ms) = self.shortest_rest_ms => all_resting(wait_ms),
             (None, _) if let Some(over) = self.over_quota => over.0,
             // A target with an open circuit could serve the request later.
             (None, Some(rejection)) if self.shortest_wait_ms == u64::MAX => adapt::refusal(*rejection),
@@ -94,6 +97,15 @@ pub(crate) fn all_cooling_down(wait_ms: u64) -> Fault {
     let message = "Every model that could serve this request has failed too often and is cooling down.";
     let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
     Fault::new(ErrorKind::NoEligibleTarget, message).retry_after(wait)
+}
+
+/// Returns the error for a request whose candidates all rest because of rate limits of their upstreams; the first of them
+/// may be tried after `wait_ms`.
+pub(crate) fn all_resting(wait_ms: u64) -> Fault {
+    let message =
+        "The providers of every model that could serve this request limit the rate of requests now.";
+    let wait = Duration::from_millis(wait_ms).min(CLIENT_WAIT_MAX);
+    Fault::new(ErrorKind::RateLimited, message).retry_after(wait)
 }
 
 /// The longest wait that is reported to a client: Anthropic's SDK obeys any.

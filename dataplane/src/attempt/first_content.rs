@@ -32,14 +32,14 @@ pub(super) async fn first_content(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut opening: Opening,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
     is_events: bool,
 ) -> Result<AnswerStart, Failure> {
     let secrets = secrets(provider).into_iter().map(str::to_owned).collect();
     let mut stream = params.reader.stream(secrets, is_events);
     let mut held = Vec::with_capacity(2);
     let failure = loop {
-        let ended = match opening.next(provider, timeouts).await {
+        let ended = match opening.next(timeouts).await {
             Ok(Some(Ok(bytes))) => {
                 stream.push(bytes, &mut held);
                 false
@@ -85,7 +85,7 @@ pub(super) async fn whole(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut opening: Opening,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
 ) -> Result<AnswerStart, Failure> {
     let passes = params.reader.passes();
     let bytes_max = if passes { WHOLE_BYTES_MAX } else { UNDERSTOOD_BYTES_MAX };
@@ -116,14 +116,14 @@ async fn read(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     opening: &mut Opening,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
     bytes_max: usize,
 ) -> Result<Pieces, Failure> {
     let mut held: Vec<Bytes> = Vec::with_capacity(1);
     let mut held_bytes = 0;
     let mut memory = None;
     while held_bytes <= bytes_max {
-        match opening.next(provider, timeouts).await? {
+        match opening.next(timeouts).await? {
             Some(Ok(bytes)) => {
                 held_bytes += bytes.len();
                 held.push(bytes);
@@ -236,7 +236,7 @@ pub(super) async fn synthesize(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut opening: Opening,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
 ) -> Result<AnswerStart, Failure> {
     let pieces = read(params, provider, &mut opening, timeouts, UNDERSTOOD_BYTES_MAX).await?;
     if !pieces.is_all {
@@ -260,7 +260,7 @@ pub(super) async fn collect(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
     mut opening: Opening,
-    timeouts: &mut AttemptTimeouts,
+    timeouts: &mut AttemptTimeouts<'_>,
 ) -> Result<AnswerStart, Failure> {
     let Pieces { held, memory, is_all } =
         read(params, provider, &mut opening, timeouts, COLLECTED_BYTES_MAX).await?;

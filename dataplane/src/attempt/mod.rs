@@ -1,6 +1,7 @@
 //! Walks the plan: retries at one target, then moves to the next, under the request's budget, while no output
 //! has started (FAIL-1 to FAIL-4).
 
+mod budget;
 mod failure;
 mod final_error;
 mod first_content;
@@ -8,11 +9,11 @@ mod one_attempt;
 mod opening;
 mod timeouts;
 mod verdict;
+mod waiting;
 mod walk;
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use http::{HeaderName, HeaderValue};
 use shared::access::Access;
@@ -22,12 +23,14 @@ use shared::routing::Target;
 use shared::snapshot::Route;
 use wire::request::Head;
 
+pub(crate) use self::budget::FailoverBudget;
 pub(crate) use self::failure::{ERROR_BYTES_MAX, Failure, of_send_error, secrets, wait_hint};
-pub(crate) use self::final_error::{all_cooling_down, wait_of};
+pub(crate) use self::final_error::{all_cooling_down, all_resting, wait_of};
 pub(crate) use self::one_attempt::{AnswerStart, AttemptParams, Success};
 pub(crate) use self::verdict::{Next, next_after};
+pub(crate) use self::waiting::{Waiting, rest_of};
 
-use self::walk::{Step, Walk};
+use self::walk::Walk;
 use crate::adapt::RoutedRequest;
 use crate::admit::demand::Demand;
 use crate::admit::quota::{self, Notices};
@@ -55,7 +58,7 @@ pub(crate) struct Job {
     pub(crate) request_id: HeaderValue,
     /// Observes what is exchanged with upstreams.
     pub(crate) tap: Option<Arc<dyn ExchangeTap>>,
-    pub(crate) budget: Duration,
+    pub(crate) budget: FailoverBudget,
 }
 
 impl Job {
@@ -107,25 +110,15 @@ pub(crate) async fn run(job: &Job, record: &mut Record) -> Result<Served, Box<Un
             return Err(Box::new(Unserved { fault, target: None, attempts: 0, notices }));
         }
     };
-    let budget_end = far(record.started(), job.budget);
-    let mut walk = Walk::new(job, demand, budget_end);
-    for target in candidates {
-        match walk.target(target, record).await {
-            Step::Served { success, adapted_from } => {
-                return Ok(walk.served(target, success, adapted_from, record));
-            }
-            Step::Moved => {}
-            Step::Stopped => {
-                walk.renewing = None;
-                break;
-            }
-        }
+    let mut walk = Walk::new(job, demand, record.started());
+    if let Some(served) = walk.candidates(&candidates, record).await {
+        return Ok(served);
     }
     // No other target could serve the request, but a token is being renewed.
-    if let Some(target) = Box::pin(walk.renewed(record)).await
-        && let Step::Served { success, adapted_from } = Box::pin(walk.target(&target, record)).await
+    if walk.renewing.is_some()
+        && let Some(served) = Box::pin(walk.renewed(record)).await
     {
-        return Ok(walk.served(&target, success, adapted_from, record));
+        return Ok(served);
     }
     let unserved = Box::new(walk.unserved());
     record.fail(&unserved.fault);
@@ -159,9 +152,4 @@ pub(crate) fn needs<'a>(
         },
         access,
     }
-}
-
-/// Returns the end of a budget that began with the request; at most a day later.
-fn far(started: Instant, budget: Duration) -> tokio::time::Instant {
-    tokio::time::Instant::from_std(started) + budget.min(Duration::from_secs(86_400))
 }

@@ -13,10 +13,12 @@ use shared::routing::{ProviderInstance, Target};
 use wire::adapt::TranslatedAnswer;
 use wire::answer_shape::AnswerShape;
 
+use super::budget::AttemptLimits;
 use super::failure::{self, Failure, of_send_error};
 use super::first_content;
 use super::opening::{Opening, compressed};
 use super::timeouts::AttemptTimeouts;
+use super::waiting::let_rest;
 use crate::adapt::AnswerReader;
 use crate::record::Record;
 use crate::relay::Scan;
@@ -35,8 +37,7 @@ pub(crate) struct AttemptParams<'a> {
     /// True if the client requested a stream.
     pub(crate) stream: bool,
     pub(crate) request_id: &'a str,
-    /// The end of the failover budget.
-    pub(crate) budget_end: tokio::time::Instant,
+    pub(crate) limits: AttemptLimits<'a>,
 }
 
 /// An answer that is ready for the client.
@@ -68,15 +69,13 @@ pub(crate) async fn attempt(
     began: Instant,
 ) -> Result<Box<Success>, Failure> {
     let provider = &*target.provider;
-    let mut timeouts = AttemptTimeouts::new(params.worker, params.budget_end, began);
+    let mut timeouts = AttemptTimeouts::new(params.worker, params.limits, began);
     let sent = timeouts
         .wait(provider.timeout, pin!(upstream::send(&params.worker.upstreams, &params.request)))
         .await;
     let mut answer = sent?.map_err(|error| of_send_error(&error, provider))?;
     record.head(answer.status, began, timeouts.now());
-    if let Some(id) = answer.head.upstream_id.take().filter(|id| !holds_secret(provider, id)) {
-        record.note(|event| event.upstream_id = Some(id));
-    }
+    note_head(target, &mut answer.head, record);
     if !(200..300).contains(&answer.status) {
         return Err(Box::pin(failure::of_status(params, &mut answer, provider, &mut timeouts)).await);
     }
@@ -89,7 +88,9 @@ pub(crate) async fn attempt(
             return Err(compressed(provider));
         }
         let opening = Opening::unread(answer.body);
-        let start = match is(&content_type, b"application/json") {
+        let is_whole = is(&content_type, b"application/json");
+        timeouts.head(provider, !is_whole);
+        let start = match is_whole {
             true => first_content::whole(params, provider, opening, &mut timeouts).await?,
             false => {
                 first_content::first_content(params, provider, opening, &mut timeouts, is_stream).await?
@@ -105,6 +106,7 @@ pub(crate) async fn attempt(
             dropped: None,
         }));
     }
+    timeouts.head(provider, params.stream);
     let opening = Opening::read(answer.body, provider, &mut timeouts).await?;
     let is_stream = match opening.shape {
         AnswerShape::Events | AnswerShape::BinaryEvents => true,
@@ -131,6 +133,16 @@ pub(crate) async fn attempt(
     let dropped = params.reader.dropped().cloned().map(Box::new);
     record.served(began, timeouts.now());
     Ok(Box::new(Success { start, content_type, processing_ms, turn_state, dropped }))
+}
+
+/// Records the ID of an answer, and lets the target rest if nothing is left of one of its limits.
+fn note_head(target: &Target, head: &mut KeptHeaders, record: &mut Record) {
+    if let Some(id) = head.upstream_id.take().filter(|id| !holds_secret(&target.provider, id)) {
+        record.note(|event| event.upstream_id = Some(id));
+    }
+    if let Some(wait) = head.spent_wait() {
+        let_rest(target, Some(wait), None);
+    }
 }
 
 /// Returns true if `text`, a header value of the upstream, contains a secret of the requests.

@@ -1,7 +1,5 @@
 //! The first bytes of an answer, which decide what it is. Its content type decides only where they do not.
 
-use std::pin::pin;
-
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
 use shared::routing::ProviderInstance;
@@ -34,11 +32,11 @@ impl Opening {
     pub(super) async fn read(
         mut body: UpstreamBody,
         provider: &ProviderInstance,
-        timeouts: &mut AttemptTimeouts,
+        timeouts: &mut AttemptTimeouts<'_>,
     ) -> Result<Self, Failure> {
         let mut first = Bytes::new();
         loop {
-            let bytes = match timeouts.wait(provider.stream_idle_timeout, pin!(body.data())).await? {
+            let bytes = match timeouts.piece(&mut body).await? {
                 Some(Ok(bytes)) => bytes,
                 Some(Err(Broken)) => return Err(broke_off(provider)),
                 None => break,
@@ -57,12 +55,11 @@ impl Opening {
     /// Returns the next piece of the answer, or `None` after its end.
     pub(super) async fn next(
         &mut self,
-        provider: &ProviderInstance,
-        timeouts: &mut AttemptTimeouts,
+        timeouts: &mut AttemptTimeouts<'_>,
     ) -> Result<Option<Result<Bytes, Broken>>, Failure> {
         match self.first.take() {
             Some(first) => Ok(Some(Ok(first))),
-            None => timeouts.wait(provider.stream_idle_timeout, pin!(self.body.data())).await,
+            None => timeouts.piece(&mut self.body).await,
         }
     }
 

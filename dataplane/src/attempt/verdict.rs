@@ -16,11 +16,12 @@ pub(crate) enum Next {
 
 /// Returns the next step after an error status, and the conclusion about the target's health (FAIL-4).
 pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
-    use Evidence::{Alive, InstanceFailed, ModelFailed};
+    use Evidence::{Alive, InstanceFailed, ModelFailed, RateLimited};
     match status {
         400 | 403 | 404 | 410 | 422 if refuses_model(error) => (Next::FailOver, ModelFailed),
         429 if has_phrase(error, QUOTA) => (Next::FailOver, InstanceFailed),
-        408 | 429 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
+        429 => (Next::Retry, RateLimited),
+        408 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
         401..=403 => (Next::FailOver, InstanceFailed),
         // 424: the model behind Bedrock failed; the request is valid.
         404 | 424 => (Next::FailOver, ModelFailed),
@@ -29,6 +30,21 @@ pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
         _ => (Next::FailOver, InstanceFailed),
     }
 }
+
+/// Returns the verdict on an error that names a wait, for which [`sort`] returned `verdict`: an upstream that will serve
+/// after it limits the rate of requests. Vendors word a limit per minute like used-up credit, but credit has no wait.
+pub(super) fn after_wait(verdict: (Next, Evidence), status: u16, error: &StreamError) -> (Next, Evidence) {
+    let names = [error.code.as_deref(), error.kind.as_deref()];
+    let is_credit = names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(NO_CREDIT));
+    match (status, verdict) {
+        (429, _) if !is_credit => (Next::Retry, Evidence::RateLimited),
+        (503 | 529, (next, Evidence::InstanceFailed)) => (next, Evidence::RateLimited),
+        _ => verdict,
+    }
+}
+
+/// The error code for used-up credit.
+const NO_CREDIT: &str = "insufficient_quota";
 
 /// Returns the next step after an error status without a known error text, and the conclusion about the target's health.
 pub(crate) fn next_after(status: u16) -> (Next, Evidence) {
@@ -48,13 +64,8 @@ pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
 const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
 
 /// The account's credit or quota is used up: waiting does not help, another provider may.
-const QUOTA: &[&str] = &[
-    "insufficient_quota",
-    "billing",
-    "exceeded your current quota",
-    "credit balance",
-    "insufficient balance",
-];
+const QUOTA: &[&str] =
+    &[NO_CREDIT, "billing", "exceeded your current quota", "credit balance", "insufficient balance"];
 
 /// Error codes and phrases about one model, as vendors word them.
 const MODEL: &[&str] = &[
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn every_status_has_its_verdict() {
-        use Evidence::{Alive, InstanceFailed, ModelFailed};
+        use Evidence::{Alive, InstanceFailed, ModelFailed, RateLimited};
         use Next::{FailOver, Retry, Stop};
         let table: &[(u16, &str, Next, Evidence)] = &[
             (400, "bad field", Stop, Alive),
@@ -136,7 +147,7 @@ mod tests {
             (413, "prompt is too long", FailOver, Alive),
             (422, "", Stop, Alive),
             (424, "", FailOver, ModelFailed),
-            (429, "slow down", Retry, InstanceFailed),
+            (429, "slow down", Retry, RateLimited),
             (429, "You exceeded your current quota", FailOver, InstanceFailed),
             (500, "", Retry, InstanceFailed),
             (501, "", FailOver, InstanceFailed),
@@ -150,6 +161,25 @@ mod tests {
         for (status, message, next, evidence) in table {
             let error = StreamError { message: (*message).to_owned(), ..StreamError::default() };
             assert_eq!(sort(*status, &error), (*next, *evidence), "{status} {message}");
+        }
+    }
+
+    #[test]
+    fn an_error_with_a_wait_is_a_rate_limit_unless_credit_is_used_up() {
+        use Evidence::{InstanceFailed, RateLimited};
+        use Next::{FailOver, Retry};
+        for (status, code, message, want) in [
+            (429, "", "slow down", (Retry, RateLimited)),
+            (429, "", "You exceeded your current quota, please check your plan", (Retry, RateLimited)),
+            (429, "insufficient_quota", "You exceeded your current quota", (FailOver, InstanceFailed)),
+            (503, "", "overloaded", (Retry, RateLimited)),
+            (529, "", "Overloaded", (Retry, RateLimited)),
+            (500, "", "broken", (Retry, InstanceFailed)),
+            (402, "", "pay", (FailOver, InstanceFailed)),
+        ] {
+            let code = Some(code.to_owned());
+            let error = StreamError { message: message.to_owned(), code, ..StreamError::default() };
+            assert_eq!(after_wait(sort(status, &error), status, &error), want, "{status} {message}");
         }
     }
 

@@ -1,20 +1,24 @@
 //! The walk over the candidates: attempts and retries at one target, its circuits, its quotas, and the translation of
 //! the request into its dialect.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use shared::clock::monotonic_ms;
-use shared::health::{Admission, Failed, Opened, Refused};
+use shared::health::{Admission, Evidence, Failed, Opened, Refused};
 use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 use shared::usage::StepResult;
 use wire::responses;
 
+use super::budget::{AttemptLimits, NextCandidates};
 use super::final_error::Reasons;
 use super::one_attempt;
+use super::timeouts::exhausted;
+use super::waiting::{Waiting, let_rest, random_fraction, rest_of};
 use super::{AnswerStart, AttemptParams, Failure, Job, Next, Served, Success, Unserved};
 use crate::adapt::{self, AnswerReader, TargetRequest};
 use crate::admit::demand::Demand;
@@ -29,9 +33,17 @@ use crate::upstream::request::{self, RequestKind, UpstreamRequest};
 
 /// The result of trying one target.
 #[derive(Debug)]
-pub(super) enum Step {
-    Served { success: Box<Success>, adapted_from: Option<Dialect> },
+enum Step {
+    Served {
+        success: Box<Success>,
+        adapted_from: Option<Dialect>,
+    },
     Moved,
+    /// The upstream limits the rate of requests; the target may be tried again after `wait`.
+    Limited {
+        attempts: u32,
+        wait: Duration,
+    },
     Stopped,
 }
 
@@ -40,7 +52,8 @@ pub(super) enum Step {
 pub(super) struct Walk<'a> {
     job: &'a Job,
     demand: Demand<'a>,
-    budget_end: tokio::time::Instant,
+    /// The beginning of the request.
+    started: Instant,
     attempts: u32,
     reasons: Reasons,
     last: Option<Target>,
@@ -49,11 +62,100 @@ pub(super) struct Walk<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub(super) fn new(job: &'a Job, demand: Demand<'a>, budget_end: tokio::time::Instant) -> Self {
-        Self { job, demand, budget_end, attempts: 0, reasons: Reasons::new(), last: None, renewing: None }
+    pub(super) fn new(job: &'a Job, demand: Demand<'a>, started: Instant) -> Self {
+        Self { job, demand, started, attempts: 0, reasons: Reasons::new(), last: None, renewing: None }
     }
 
-    pub(super) fn served(
+    /// Tries the candidates in order, and those that rest after the others. Returns `None` if none serves the request.
+    pub(super) async fn candidates(&mut self, candidates: &[&Target], record: &mut Record) -> Option<Served> {
+        let mut waiting = Waiting::default();
+        for (place, target) in candidates.iter().enumerate() {
+            if candidates.len() > 1
+                && let Some(rest) = rest_of(target)
+            {
+                record.skip_resting(target, rest.wait_ms);
+                waiting.rests(target, rest, monotonic_ms());
+                continue;
+            }
+            if place > 0 && self.left().is_zero() {
+                self.reasons.keep(exhausted());
+                return None;
+            }
+            let after = candidates.get(place + 1..).unwrap_or_default();
+            if let ControlFlow::Break(end) = self.candidate((target, 0), after, &mut waiting, record).await {
+                return end;
+            }
+        }
+        if waiting.is_empty() { None } else { Box::pin(self.waiting(waiting, record)).await }
+    }
+
+    /// Tries the candidates that are left, the first to be ready first.
+    async fn waiting(&mut self, mut waiting: Waiting<'_>, record: &mut Record) -> Option<Served> {
+        waiting.settle();
+        while let Some((next, wait)) = waiting.take(monotonic_ms()) {
+            if self.left() <= wait {
+                break;
+            }
+            if !wait.is_zero() {
+                record.pause();
+                tokio::time::sleep(wait).await;
+                record.resume();
+            }
+            let turn = (next.target, next.attempts);
+            if let ControlFlow::Break(end) = self.candidate(turn, &[], &mut waiting, record).await {
+                return end;
+            }
+        }
+        self.reasons.shortest_rest_ms = waiting.shortest_ms(monotonic_ms());
+        None
+    }
+
+    /// Tries one candidate, at which this request has made `before` attempts. Breaks with the answer, or without one if no
+    /// other candidate may be tried.
+    async fn candidate<'t>(
+        &mut self,
+        (target, before): (&'t Target, u32),
+        after: &[&Target],
+        waiting: &mut Waiting<'t>,
+        record: &mut Record,
+    ) -> ControlFlow<Option<Served>> {
+        let next = self.next_candidates(after, waiting);
+        match self.target((target, before), next, record).await {
+            Step::Served { success, adapted_from } => {
+                ControlFlow::Break(Some(self.served(target, success, adapted_from, record)))
+            }
+            Step::Moved => ControlFlow::Continue(()),
+            Step::Limited { attempts, wait } => {
+                waiting.limited(target, attempts, wait, monotonic_ms());
+                ControlFlow::Continue(())
+            }
+            Step::Stopped => {
+                self.renewing = None;
+                ControlFlow::Break(None)
+            }
+        }
+    }
+
+    /// Tries a target whose access token was rejected, after the token has been renewed. Waits at most once per request.
+    pub(super) async fn renewed(&mut self, record: &mut Record) -> Option<Served> {
+        let target = self.renewed_target(record).await?;
+        let mut waiting = Waiting::default();
+        self.candidate((&target, 0), &[], &mut waiting, record).await.break_value().flatten()
+    }
+
+    /// Returns what is left of the budget.
+    fn left(&self) -> Duration {
+        self.job.budget.time().saturating_sub(self.started.elapsed())
+    }
+
+    fn next_candidates<'n>(&self, after: &'n [&'n Target], waiting: &'n Waiting<'n>) -> NextCandidates<'n>
+    where
+        'a: 'n,
+    {
+        NextCandidates { job: self.job, demand: self.demand, started: self.started, after, waiting }
+    }
+
+    fn served(
         &self,
         target: &Target,
         success: Box<Success>,
@@ -66,8 +168,8 @@ impl<'a> Walk<'a> {
         Served { affinity, success, target: target.clone(), adapted_from, attempts: self.attempts, notices }
     }
 
-    /// Waits until a rejected token is renewed, and returns its target with the new token. Waits at most once per request.
-    pub(super) async fn renewed(&mut self, record: &mut Record) -> Option<Target> {
+    /// Waits until a rejected token is renewed, and returns its target with the new token.
+    async fn renewed_target(&mut self, record: &mut Record) -> Option<Target> {
         let old = self.renewing.take()?;
         record.pause();
         let renewed = self.renewal_of(&old).await;
@@ -77,7 +179,7 @@ impl<'a> Walk<'a> {
 
     async fn renewal_of(&self, old: &Target) -> Option<Target> {
         let serial = old.provider.renew.as_ref()?.serial;
-        let end = self.budget_end.min(tokio::time::Instant::now() + RENEWAL_TIME_MAX);
+        let end = tokio::time::Instant::now() + RENEWAL_TIME_MAX.min(self.left());
         let snapshots = &self.job.worker.process.snapshots;
         loop {
             let snapshot = snapshots.load();
@@ -94,8 +196,17 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn params(&self, target: &Target, request: TargetRequest) -> AttemptParams<'a> {
-        let (job, TargetRequest { reader, path, segments }) = (self.job, request);
+    fn params<'n>(
+        &self,
+        target: &Target,
+        request: TargetRequest,
+        next: NextCandidates<'n>,
+    ) -> AttemptParams<'n>
+    where
+        'a: 'n,
+    {
+        let job = self.job;
+        let TargetRequest { reader, path, segments } = request;
         let native = reader.adapted_from().is_none();
         AttemptParams {
             worker: &job.worker,
@@ -126,33 +237,43 @@ impl<'a> Walk<'a> {
             reader,
             dialect: job.head.dialect,
             request_id: job.request_id.to_str().unwrap_or_default(),
-            budget_end: self.budget_end,
+            limits: AttemptLimits::unset(next),
         }
     }
 
     /// Tries one target. Holds the quotas that depend on the target while it is tried.
-    pub(super) async fn target(&mut self, target: &Target, record: &mut Record) -> Step {
+    async fn target(
+        &mut self,
+        (target, before): (&Target, u32),
+        next: NextCandidates<'_>,
+        record: &mut Record,
+    ) -> Step {
         let Job { access, route, .. } = self.job;
         if let Err(fault) = quota::reserve_target(access, route.endpoint(), self.demand, target, record) {
             self.reasons.keep_over_quota(fault, target);
             record.skip(target, StepResult::OverQuota);
             return Step::Moved;
         }
-        let step = self.attempts(target, record).await;
+        let step = self.attempts((target, before), next, record).await;
         if !matches!(step, Step::Served { .. }) {
             record.leave_target();
         }
         step
     }
 
-    async fn attempts(&mut self, target: &Target, record: &mut Record) -> Step {
+    async fn attempts(
+        &mut self,
+        (target, before): (&Target, u32),
+        next: NextCandidates<'_>,
+        record: &mut Record,
+    ) -> Step {
         let provider = &target.provider;
         // If the client leaves, for example, dropping the admission without an outcome releases the probe slot.
         let mut admission = match self.admit(target) {
             Ok(admission) => admission,
             Err(Refused { wait_ms }) => {
                 self.reasons.shortest_wait_ms = self.reasons.shortest_wait_ms.min(wait_ms);
-                record.skip_resting(target, wait_ms);
+                record.skip_open(target, wait_ms);
                 return Step::Moved;
             }
         };
@@ -171,7 +292,7 @@ impl<'a> Walk<'a> {
             Ok(request) => {
                 let rendered = request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
-                self.params(target, request)
+                self.params(target, request, next)
             }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
@@ -181,17 +302,13 @@ impl<'a> Walk<'a> {
         };
         record.adapted(params.reader.adapted_from(), params.reader.dropped());
         self.last = Some(target.clone());
-        for attempt in 1..=provider.retry.attempts_max.max(1) {
-            let Some(began) = record.begin_step(target) else {
-                self.reasons.no_slot = true;
-                return Step::Stopped;
-            };
-            params.request.trace = self.trace_headers(target, record);
-            self.attempts += 1;
-            add(&self.job.worker.counters.attempts, 1);
+        let mut reached = None;
+        for attempt in before + 1..=provider.retry.attempts_max.max(1) {
+            let Some(began) = self.begin(target, &mut params, record) else { return Step::Stopped };
+            params.limits = AttemptLimits::new((began, *reached.get_or_insert(began)), target, next);
             let failure = match one_attempt::attempt(&params, target, record, began).await {
                 Ok(success) => {
-                    admission.served();
+                    admission.served(monotonic_ms);
                     return Step::Served { success, adapted_from: params.reader.adapted_from() };
                 }
                 Err(failure) if params.request.kind == RequestKind::PostOnce => failure.once(),
@@ -199,7 +316,7 @@ impl<'a> Walk<'a> {
             };
             record.end_step(failure.step(), began.elapsed());
             self.count(target, &failure, &mut admission);
-            let next = failure.next;
+            let (next, is_limited) = (failure.next, failure.evidence == Evidence::RateLimited);
             let wait = back_off(target, attempt, &failure);
             if failure.renewing {
                 self.renewing.get_or_insert_with(|| target.clone());
@@ -207,7 +324,8 @@ impl<'a> Walk<'a> {
             self.reasons.keep(failure);
             match (next, wait) {
                 (Next::Stop, _) => return Step::Stopped,
-                (Next::Retry, Some(wait)) if self.may_wait(&admission, wait) => {
+                (Next::Retry, Some(wait)) if is_limited => return Step::Limited { attempts: attempt, wait },
+                (Next::Retry, Some(wait)) if self.may_wait(&admission, wait, params.limits.share_end) => {
                     record.pause();
                     tokio::time::sleep(wait).await;
                     record.resume();
@@ -216,6 +334,23 @@ impl<'a> Walk<'a> {
             }
         }
         Step::Moved
+    }
+
+    /// Records the beginning of an attempt and returns its time, or `None` if it cannot be noted although a hard quota
+    /// applies.
+    fn begin(
+        &mut self,
+        target: &Target,
+        params: &mut AttemptParams<'_>,
+        record: &mut Record,
+    ) -> Option<Instant> {
+        let began = record.begin_step(target);
+        self.reasons.no_slot |= began.is_none();
+        let began = began?;
+        params.request.trace = self.trace_headers(target, record);
+        self.attempts += 1;
+        add(&self.job.worker.counters.attempts, 1);
+        Some(began)
     }
 
     /// Returns the trace headers of the attempt that has begun, if the target receives any.
@@ -237,6 +372,9 @@ impl<'a> Walk<'a> {
     fn count(&self, target: &Target, failure: &Failure, admission: &mut Admission<'_>) {
         add(&self.job.worker.counters.attempt_failures, 1);
         let Target { provider, model } = target;
+        if failure.evidence == Evidence::RateLimited {
+            let_rest(target, failure.retry_after, failure.status);
+        }
         let now_ms = monotonic_ms();
         let at_ms = shared::clock::unix_ms();
         let failed = Failed { at_ms, result: failure.result, status: failure.status };
@@ -256,8 +394,14 @@ impl<'a> Walk<'a> {
 
     /// Returns true if another attempt at the same target makes sense after `wait`: the budget must last longer, and
     /// the failures so far must not have opened a circuit.
-    fn may_wait(&self, admission: &Admission<'_>, wait: Duration) -> bool {
-        tokio::time::Instant::now() + wait < self.budget_end && !admission.is_open(monotonic_ms())
+    fn may_wait(
+        &self,
+        admission: &Admission<'_>,
+        wait: Duration,
+        share_end: Option<tokio::time::Instant>,
+    ) -> bool {
+        let is_in_share = share_end.is_none_or(|end| tokio::time::Instant::now() + wait < end);
+        wait < self.left() && is_in_share && !admission.is_open(monotonic_ms())
     }
 
     pub(super) fn unserved(self) -> Unserved {
@@ -322,11 +466,4 @@ fn back_off(target: &Target, attempt: u32, failure: &Failure) -> Option<Duration
         Some(wait) => Some(wait),
         None => Some(target.provider.retry.backoff_bound(attempt).mul_f64(random_fraction())),
     }
-}
-
-/// Returns a uniformly distributed number from 0 to 1.
-fn random_fraction() -> f64 {
-    use std::hash::BuildHasher as _;
-    let bits = std::hash::RandomState::new().hash_one(0_u8) >> 32;
-    f64::from(u32::try_from(bits).unwrap_or(u32::MAX)) / f64::from(u32::MAX)
 }

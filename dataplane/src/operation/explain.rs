@@ -10,17 +10,17 @@
 //!   "refusal": null, "path": null }
 //! ```
 //!
-//! `candidates` is in the order of the attempts; `adapted` is absent for targets that speak the client's protocol. `reason` is one of the results in a record's trace. `refusal` is the
+//! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
+//! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol. `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
 //! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
 //! candidates if faults are assumed, otherwise it is null.
-
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
 use http::{HeaderValue, Response};
 use serde_json::{Value, json};
+use shared::health::Rest;
 use shared::operation::{Dialect, Operation};
 use shared::port::AssumedFault;
 use shared::routing::Target;
@@ -29,7 +29,7 @@ use shared::usage::StepResult;
 use wire::adapt::Rejection;
 
 use crate::adapt;
-use crate::attempt;
+use crate::attempt::{self, FailoverBudget, Waiting};
 use crate::error::Fault;
 use crate::operation::rehearsal::{RehearsedRequest, rehearse};
 use crate::plan::{self, Needs};
@@ -42,7 +42,7 @@ pub(crate) struct ExplainQuestion<'a> {
     pub(crate) selector: &'a str,
     pub(crate) stream: bool,
     pub(crate) needs: Needs<'a>,
-    pub(crate) budget: Duration,
+    pub(crate) budget: FailoverBudget,
     /// The request goes to the one target that it names, even if its circuit is open.
     pub(crate) forced: bool,
     /// Current time on the circuits' clock, in milliseconds.
@@ -87,12 +87,20 @@ pub(crate) fn plan(
     let over = over.unwrap_or_default();
     passed_over.extend(over.iter().map(|(target, _)| passed(target, StepResult::OverQuota, None)));
     let starts_at = question.needs.affinity_key.zip(candidates.first().map(|target| named(target)));
-    let resting = take_resting(question, &mut candidates);
+    let planned = candidates.len();
+    let open = take_out(&mut candidates, &|target| open_ms(question, target));
     passed_over
-        .extend(resting.iter().map(|(target, wait)| passed(target, StepResult::CircuitOpen, Some(*wait))));
-    let shortest = resting.iter().map(|(_, wait_ms)| *wait_ms).min();
+        .extend(open.iter().map(|(target, wait)| passed(target, StepResult::CircuitOpen, Some(*wait))));
+    let shortest = open.iter().map(|(_, wait_ms)| *wait_ms).min();
+    let is_alone = planned < 2 || question.forced;
+    let resting = take_out(&mut candidates, &|target| attempt::rest_of(target).filter(|_| !is_alone));
+    let rests = resting.iter().map(|(target, rest)| passed(target, StepResult::Resting, Some(rest.wait_ms)));
+    passed_over.extend(rests);
+    let rest_ms = if candidates.is_empty() { put_back(question, &resting, &mut candidates) } else { None };
     let over = over.into_iter().map(|(_, fault)| fault).min_by_key(attempt::wait_of);
-    if let (true, Some(fault)) = (candidates.is_empty(), over) {
+    if let (true, Some(wait_ms)) = (candidates.is_empty(), rest_ms) {
+        refusal = Some(attempt::all_resting(wait_ms));
+    } else if let (true, Some(fault)) = (candidates.is_empty(), over) {
         refusal = Some(fault);
     } else if let (true, Some(wait_ms)) = (candidates.is_empty(), shortest) {
         refusal = Some(attempt::all_cooling_down(wait_ms));
@@ -114,7 +122,7 @@ pub(crate) fn plan(
         "resolved": route.as_ref().map(resolved),
         "candidates": candidates.into_iter().map(|target| candidate(target, dialect)).collect::<Vec<_>>(),
         "passed_over": passed_over,
-        "budget_ms": u64::try_from(question.budget.as_millis()).unwrap_or(u64::MAX),
+        "budget_ms": u64::try_from(question.budget.time().as_millis()).unwrap_or(u64::MAX),
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
         "refusal": refusal.as_ref().map(refused),
         "path": path,
@@ -153,20 +161,27 @@ fn take_out<'a, T>(
     taken
 }
 
-/// Removes the candidates whose circuit is open, and returns them with the remaining milliseconds of their cooldowns.
-fn take_resting<'a>(
+/// Returns the rest of a cooldown for which the target would be skipped, in milliseconds.
+fn open_ms(question: &ExplainQuestion<'_>, target: &Target) -> Option<u64> {
+    let Target { provider, model } = target;
+    let wait_ms = provider.circuits.open_ms(&model.id, question.now_ms, &provider.circuit_policy);
+    wait_ms.filter(|_| !question.forced)
+}
+
+/// Puts those of the resting candidates back that are tried although no other is left. Returns the time until the first
+/// of the others may be tried.
+fn put_back<'a>(
     question: &ExplainQuestion<'_>,
+    resting: &[(&'a Target, Rest)],
     candidates: &mut Vec<&'a Target>,
-) -> Vec<(&'a Target, u64)> {
-    let mut resting = Vec::new();
-    candidates.retain(|target| {
-        let Target { provider, model } = target;
-        let wait_ms = provider.circuits.rests_ms(&model.id, question.now_ms, &provider.circuit_policy);
-        let rests = wait_ms.filter(|_| !question.forced);
-        resting.extend(rests.map(|wait_ms| (*target, wait_ms)));
-        rests.is_none()
-    });
-    resting
+) -> Option<u64> {
+    let mut waiting = Waiting::default();
+    resting.iter().for_each(|(target, rest)| waiting.rests(target, *rest, question.now_ms));
+    waiting.settle();
+    while let Some((next, _)) = waiting.take(question.now_ms) {
+        candidates.push(next.target);
+    }
+    waiting.shortest_ms(question.now_ms)
 }
 
 fn resolved(route: &Route) -> Value {

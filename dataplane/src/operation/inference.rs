@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
@@ -10,7 +10,6 @@ use shared::access::Access;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
-use shared::policy::FAILOVER_BUDGET_DEFAULT;
 use shared::port::Insider;
 use shared::routing::Target;
 use shared::snapshot::{Route, Snapshot};
@@ -20,7 +19,7 @@ use wire::request::{Head, HeadScan, ScanError};
 use crate::adapt;
 use crate::admit::labels;
 use crate::admit::quota;
-use crate::attempt::{self, Job};
+use crate::attempt::{self, FailoverBudget, Job};
 use crate::caller::Exchange;
 use crate::error::Fault;
 use crate::operation::answer;
@@ -98,7 +97,7 @@ pub(crate) async fn explain(
         selector: &head.model,
         stream: head.stream,
         needs: attempt::needs(worker, &head, &body, authorized.access),
-        budget: budget(&head),
+        budget: FailoverBudget::of(head.fallback_timeout_ms),
         forced,
         now_ms: clock::monotonic_ms(),
         faults: authorized
@@ -118,12 +117,6 @@ pub(crate) async fn explain(
         refusal.filter(|_| !head.is_poll)
     };
     Ok(explain::plan(&question, selected, &TargetChecks { refuses: &refuses, is_over: &is_over }))
-}
-
-fn budget(head: &Head) -> Duration {
-    // Zero is invalid, as it would fail every request, and means the default.
-    let given = head.fallback_timeout_ms.filter(|&ms| ms > 0);
-    given.map_or(FAILOVER_BUDGET_DEFAULT, Duration::from_millis)
 }
 
 impl AuthorizedRequest<'_> {
@@ -182,7 +175,7 @@ impl AuthorizedRequest<'_> {
             access: Arc::clone(self.access),
             route,
             forced,
-            budget: budget(&head),
+            budget: FailoverBudget::of(head.fallback_timeout_ms),
             head,
             body,
             content_type: self.form_type(),

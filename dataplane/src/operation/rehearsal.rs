@@ -11,7 +11,7 @@ use shared::port::{AssumedFault, FaultKind};
 use shared::routing::Target;
 use shared::usage::StepResult;
 
-use crate::attempt::{Next, next_after};
+use crate::attempt::{FailoverBudget, Next, next_after};
 
 /// The attempts at one candidate.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -49,7 +49,7 @@ struct RehearsedAttempt {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RehearsedRequest<'a> {
     pub(crate) faults: &'a [AssumedFault],
-    pub(crate) budget: Duration,
+    pub(crate) budget: FailoverBudget,
     pub(crate) stream: bool,
     /// True for an operation that is started only once, because each start is billed.
     pub(crate) once: bool,
@@ -67,6 +67,8 @@ struct RehearsedWalk<'a> {
 enum Turn {
     /// The next candidate is tried.
     Next,
+    /// The candidate limits the rate of requests: the next one is tried, and this one again not before `ready`.
+    Limited { attempts: u32, ready: Duration },
     /// The request has its answer or its error.
     End,
 }
@@ -78,18 +80,36 @@ pub(crate) fn rehearse<'a>(
 ) -> Vec<RehearsedTarget<'a>> {
     let mut walk = RehearsedWalk { request, now: Duration::ZERO, failures: HashMap::new() };
     let mut path = Vec::new();
-    for target in candidates {
-        let (rehearsed, turn) = walk.target(target);
+    // Candidates that may be tried again, with the number of attempts and the time.
+    let mut limited = Vec::new();
+    let mut next = candidates.iter().copied();
+    loop {
+        let (target, before) = match (next.next(), limited.is_empty()) {
+            (Some(target), _) => (target, 0),
+            (None, true) => return path,
+            (None, false) => {
+                limited.sort_by_key(|(_, _, ready)| *ready);
+                let (target, before, ready) = limited.remove(0);
+                walk.now = walk.now.max(ready);
+                if walk.now >= request.budget.time() {
+                    return path;
+                }
+                (target, before)
+            }
+        };
+        let has_next = !limited.is_empty() || next.clone().any(|target| !walk.is_open(target));
+        let (rehearsed, turn) = walk.target((target, before), has_next);
         path.push(rehearsed);
-        if matches!(turn, Turn::End) {
-            break;
+        match turn {
+            Turn::Next => {}
+            Turn::Limited { attempts, ready } => limited.push((target, attempts, ready)),
+            Turn::End => return path,
         }
     }
-    path
 }
 
 impl<'a> RehearsedWalk<'a> {
-    fn target(&mut self, target: &'a Target) -> (RehearsedTarget<'a>, Turn) {
+    fn target(&mut self, (target, before): (&'a Target, u32), has_next: bool) -> (RehearsedTarget<'a>, Turn) {
         let Target { provider, model } = target;
         let mut rehearsed = RehearsedTarget {
             target: NamedTarget { provider: &provider.id, model: &model.id },
@@ -108,10 +128,11 @@ impl<'a> RehearsedWalk<'a> {
             rehearsed.status = Some(status);
         }
         let attempts_max = provider.retry.attempts_max.max(1);
-        for attempt in 1..=attempts_max {
+        let share_end = has_next.then(|| FailoverBudget::share_end(self.request.budget.time(), self.now));
+        for attempt in before + 1..=attempts_max {
             let start = self.now;
-            let (result, next, evidence) = self.attempt(target, fault);
-            rehearsed.attempts = attempt;
+            let (result, next, evidence) = self.attempt(target, fault, share_end);
+            rehearsed.attempts = attempt - before;
             rehearsed.result = result;
             rehearsed.ends_at_ms = ms(self.now);
             rehearsed.tries.push(RehearsedAttempt {
@@ -126,7 +147,13 @@ impl<'a> RehearsedWalk<'a> {
             let pause = provider.retry.backoff_bound(attempt);
             match next {
                 Next::Stop => return (rehearsed, Turn::End),
-                Next::Retry if attempt < attempts_max && self.may_wait(target, pause) => self.now += pause,
+                Next::Retry if attempt < attempts_max && evidence == Evidence::RateLimited => {
+                    let ready = self.now.saturating_add(pause);
+                    return (rehearsed, Turn::Limited { attempts: attempt, ready });
+                }
+                Next::Retry if attempt < attempts_max && self.may_wait(target, pause, share_end) => {
+                    self.now += pause;
+                }
                 Next::Retry | Next::FailOver => break,
             }
         }
@@ -134,9 +161,14 @@ impl<'a> RehearsedWalk<'a> {
     }
 
     /// Advances the time to the end of an attempt, and returns its result and consequences.
-    fn attempt(&mut self, target: &Target, fault: Option<FaultKind>) -> (StepResult, Next, Evidence) {
-        let RehearsedRequest { budget, stream, once, .. } = self.request;
-        if self.now >= budget {
+    fn attempt(
+        &mut self,
+        target: &Target,
+        fault: Option<FaultKind>,
+        share_end: Option<Duration>,
+    ) -> (StepResult, Next, Evidence) {
+        let RehearsedRequest { stream, once, .. } = self.request;
+        if self.now >= self.request.budget.time() {
             return (StepResult::BudgetExhausted, Next::Stop, Evidence::Nothing);
         }
         let (result, next, evidence) = match fault {
@@ -146,12 +178,11 @@ impl<'a> RehearsedWalk<'a> {
                 (StepResult::Status, next, evidence)
             }
             Some(FaultKind::Hang) => {
-                let end = self.now.saturating_add(target.provider.timeout);
-                self.now = end.min(budget);
-                if end >= budget {
+                let next = self.hang(target.provider.timeout, share_end);
+                if next == Next::Stop {
                     return (StepResult::BudgetExhausted, Next::Stop, Evidence::Nothing);
                 }
-                (StepResult::TimedOut, Next::Retry, Evidence::InstanceFailed)
+                (StepResult::TimedOut, next, Evidence::InstanceFailed)
             }
             Some(FaultKind::Cut) => {
                 let result = if stream { StepResult::StreamEnded } else { StepResult::Unreachable };
@@ -162,12 +193,25 @@ impl<'a> RehearsedWalk<'a> {
         (result, if once && !is_rejected { Next::Stop } else { next }, evidence)
     }
 
+    /// Advances the time to the end of an attempt without an answer.
+    fn hang(&mut self, timeout: Duration, share_end: Option<Duration>) -> Next {
+        let budget = self.request.budget;
+        let timeout_end = self.now.saturating_add(timeout);
+        let end = budget.attempt_end(budget.time(), self.now, timeout);
+        self.now = share_end.unwrap_or(end).min(end).min(timeout_end);
+        match budget {
+            FailoverBudget::Set(_) if self.now == end => Next::Stop,
+            _ if self.now == timeout_end => Next::Retry,
+            _ => Next::FailOver,
+        }
+    }
+
     fn count(&mut self, target: &'a Target, evidence: Evidence) {
         let provider = &target.provider.id;
         let failed = match evidence {
             Evidence::InstanceFailed => (provider, None),
             Evidence::ModelFailed => (provider, Some(&target.model.id)),
-            Evidence::Served | Evidence::Alive | Evidence::Nothing => return,
+            Evidence::Served | Evidence::Alive | Evidence::RateLimited | Evidence::Nothing => return,
         };
         *self.failures.entry(failed).or_insert_with(|| known_failures(target, evidence)) += 1;
     }
@@ -179,8 +223,9 @@ impl<'a> RehearsedWalk<'a> {
         threshold > 0 && failures(None).max(failures(Some(&target.model.id))) >= threshold
     }
 
-    fn may_wait(&self, target: &Target, pause: Duration) -> bool {
-        self.now.saturating_add(pause) < self.request.budget && !self.is_open(target)
+    fn may_wait(&self, target: &Target, pause: Duration, share_end: Option<Duration>) -> bool {
+        let end = share_end.unwrap_or_else(|| self.request.budget.time());
+        self.now.saturating_add(pause) < end && !self.is_open(target)
     }
 }
 
@@ -188,7 +233,11 @@ impl<'a> RehearsedWalk<'a> {
 fn known_failures(target: &Target, evidence: Evidence) -> u32 {
     match evidence {
         Evidence::InstanceFailed => target.provider.circuits.instance().failures(),
-        Evidence::Served | Evidence::Alive | Evidence::ModelFailed | Evidence::Nothing => 0,
+        Evidence::Served
+        | Evidence::Alive
+        | Evidence::ModelFailed
+        | Evidence::RateLimited
+        | Evidence::Nothing => 0,
     }
 }
 

@@ -208,8 +208,17 @@ impl Record {
     }
 
     /// Records that a target was skipped because its circuit is open for another `wait_ms`.
+    pub(crate) fn skip_open(&mut self, target: &Target, wait_ms: u64) {
+        self.skip_for(target, StepResult::CircuitOpen, wait_ms);
+    }
+
+    /// Records that a target was skipped because it rests for another `wait_ms`.
     pub(crate) fn skip_resting(&mut self, target: &Target, wait_ms: u64) {
-        let step = TraceStep { circuit_wait_ms: Some(wait_ms), ..step(target, StepResult::CircuitOpen) };
+        self.skip_for(target, StepResult::Resting, wait_ms);
+    }
+
+    fn skip_for(&mut self, target: &Target, result: StepResult, wait_ms: u64) {
+        let step = TraceStep { skip_wait_ms: Some(wait_ms), ..step(target, result) };
         self.note(|event| event.trace.push(step));
     }
 }

@@ -1,10 +1,12 @@
 //! The answer of an upstream: the header fields that are kept, and the body, whatever it comes from.
 
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue};
 use hyper::body::Incoming;
+use shared::clock::unix_ms;
 use shared::routing::{InstanceReach, ProviderInstance};
 
 use super::echo::EchoBody;
@@ -13,7 +15,7 @@ use super::http2::StreamLease;
 use super::incoming::poll_incoming;
 use super::tap::TappedBody;
 use super::voice::VoiceBody;
-use super::{Upstreams, request};
+use super::{Upstreams, limits, request};
 
 /// The head of an upstream's answer, and its body, which is read piece by piece.
 #[derive(Debug)]
@@ -34,9 +36,11 @@ pub(crate) struct KeptHeaders {
     pub(crate) rare: Option<Box<RareHeaders>>,
     /// True if the answer is compressed, although this was not requested.
     pub(crate) encoded: bool,
+    /// True if the answer reports a limit of which nothing is left.
+    is_spent: bool,
 }
 
-/// Header fields of errors and redirects, and of answers to Codex.
+/// Header fields of errors and redirects, of answers that use up a limit, and of answers to Codex.
 #[derive(Debug, Default)]
 pub(crate) struct RareHeaders {
     pub(crate) retry_after: Option<HeaderValue>,
@@ -47,6 +51,8 @@ pub(crate) struct RareHeaders {
     pub(crate) location: Option<HeaderValue>,
     /// What Codex sends back with the other requests of its turn.
     pub(crate) turn_state: Option<HeaderValue>,
+    /// The time until a limit of which nothing is left is reset.
+    pub(crate) spent_wait: Option<Duration>,
 }
 
 impl KeptHeaders {
@@ -59,6 +65,11 @@ impl KeptHeaders {
     pub(super) fn asking_to_wait(mut self, seconds: impl Into<HeaderValue>) -> Self {
         self.rare().retry_after = Some(seconds.into());
         self
+    }
+
+    /// Returns the time until a limit of which nothing is left is reset, if the answer reports one.
+    pub(crate) fn spent_wait(&self) -> Option<Duration> {
+        self.rare.as_ref().filter(|_| self.is_spent)?.spent_wait
     }
 
     /// Keeps one field if it is known. The length of its name rules out nearly every other field.
@@ -98,6 +109,10 @@ impl KeptHeaders {
         let mut kept = Self::default();
         for (name, value) in headers {
             kept.field(name.as_str(), value.as_bytes());
+            kept.is_spent |= value.as_bytes().first() == Some(&b'0') && limits::is_spent(name, value);
+        }
+        if kept.is_spent {
+            kept.rare().spent_wait = limits::spent_wait(headers, unix_ms());
         }
         kept
     }

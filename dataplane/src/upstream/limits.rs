@@ -4,8 +4,8 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
 use http::header::RETRY_AFTER;
+use http::{HeaderMap, HeaderName, HeaderValue};
 use shared::clock::{of_rfc3339, unix_ms};
 use shared::health::ReportedLimit;
 use shared::routing::ProviderInstance;
@@ -17,6 +17,20 @@ pub(super) fn keep(provider: &ProviderInstance, headers: &HeaderMap, now_s: u32)
     if limits.is_due(now_s) {
         limits.store(read(headers, unix_ms()));
     }
+}
+
+/// Returns true if the header says that nothing is left of a limit.
+pub(super) fn is_spent(name: &HeaderName, value: &HeaderValue) -> bool {
+    let is_remaining = || matches!(parts(name.as_str()), Some((_, Part::Remaining)));
+    is_remaining() && value.to_str().ok().and_then(|value| number(value.trim())) == Some(0)
+}
+
+/// Returns the time until every limit of which nothing is left has been reset. A limit of 0 is none.
+pub(super) fn spent_wait(headers: &HeaderMap, now_ms: u64) -> Option<Duration> {
+    let limits = read(headers, now_ms);
+    let spent = limits.iter().filter(|limit| limit.remaining == Some(0) && limit.limit != Some(0));
+    let end_ms = spent.filter_map(|limit| limit.resets_at_ms).max()?;
+    Some(Duration::from_millis(end_ms.saturating_sub(now_ms))).filter(|wait| !wait.is_zero())
 }
 
 /// Returns the limits of an answer in the order of its headers.
@@ -102,8 +116,6 @@ const UNIX_MS_MIN: u64 = 1_000_000_000_000;
 
 #[cfg(test)]
 mod tests {
-    use http::{HeaderName, HeaderValue};
-
     use super::*;
 
     /// 2026-11-22T03:00:00Z.
@@ -164,6 +176,41 @@ mod tests {
         ] {
             let fields = [("x-ratelimit-limit", "10.0, 10;w=60"), ("x-ratelimit-reset", reset)];
             assert_eq!(of(&fields), [limit("requests", Some(10), None, want)], "{reset}");
+        }
+    }
+
+    #[test]
+    fn a_limit_of_which_nothing_is_left_names_its_wait_in_every_form() {
+        let requests = |left: &'static str, reset| {
+            vec![("x-ratelimit-remaining-requests", left), ("x-ratelimit-reset-requests", reset)]
+        };
+        let plain =
+            |left: &'static str, reset| vec![("x-ratelimit-remaining", left), ("x-ratelimit-reset", reset)];
+        let tokens = [("x-ratelimit-remaining-tokens", "9"), ("x-ratelimit-reset-tokens", "9s")];
+        let anthropic = vec![
+            ("anthropic-ratelimit-requests-remaining", "0"),
+            ("anthropic-ratelimit-requests-reset", "2026-11-22T03:00:30Z"),
+            ("anthropic-ratelimit-tokens-remaining", "0"),
+            ("anthropic-ratelimit-tokens-reset", "2026-11-22T03:00:20Z"),
+        ];
+        for (fields, want_ms) in [
+            (requests("0", "6m0s"), Some(360_000)),
+            (requests("0", "120ms"), Some(120)),
+            (plain("0", "1795316460"), Some(60_000)),
+            (plain("0.0", "7.5"), Some(7_500)),
+            (anthropic, Some(30_000)),
+            ([&tokens[..], &requests("0", "2s")].concat(), Some(2_000)),
+            (requests("01", "2s"), None),
+            (requests("0", "0s"), None),
+            (vec![("x-ratelimit-remaining-requests", "0")], None),
+            ([&[("x-ratelimit-limit", "0")], &plain("0", "9")[..]].concat(), None),
+        ] {
+            let field = |(name, value): &(&str, &str)| {
+                (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap())
+            };
+            let headers: HeaderMap = fields.iter().map(field).collect();
+            let wait = spent_wait(&headers, NOW_MS).filter(|_| headers.iter().any(|(n, v)| is_spent(n, v)));
+            assert_eq!(wait, want_ms.map(Duration::from_millis), "{fields:?}");
         }
     }
 

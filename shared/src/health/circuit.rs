@@ -115,7 +115,7 @@ impl Circuit {
     }
 
     /// Returns the remaining milliseconds for which no request passes, or `None` if a request would pass. Starts no probe.
-    pub fn rests_ms(&self, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
+    pub fn open_ms(&self, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
         let left = self.open_until_ms.load(Ordering::Acquire).saturating_sub(now_ms);
         (left > 0 && policy.failure_threshold > 0).then_some(left)
     }

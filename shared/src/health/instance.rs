@@ -1,30 +1,27 @@
 //! The circuits of one provider instance: one for the upstream and its credential, and one for each model that the
 //! upstream has failed to serve, so that a retired model does not block the instance for the other models.
 //!
-//! Models without failures have no circuit: a request costs one atomic load while no model has failed.
+//! Models without failures have no circuit: a request costs one atomic load while no model has failed. Rate limits are no
+//! failures: they make a model rest.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
-
-use arc_swap::ArcSwap;
 
 use super::circuit::{Circuit, CircuitState, Pass, Refused};
 use super::limits::ReportedLimits;
+use super::per_model::PerModel;
+use super::rests::Rests;
 use crate::id::ModelId;
 use crate::policy::CircuitPolicy;
 use crate::usage::StepResult;
 
-/// The circuits of one provider instance and credential, and the limits that its upstream reports.
+/// The circuits of one provider instance and credential, the rests of its models, and the limits that its upstream
+/// reports.
 #[derive(Debug, Default)]
 pub struct Circuits {
     instance: Circuit,
-    /// False while `models` is empty.
-    any_model: AtomicBool,
-    /// Models that have failed since they were last served, sorted by id.
-    models: ArcSwap<Vec<(ModelId, Arc<Circuit>)>>,
-    /// Held while `models` is replaced.
-    replacing: Mutex<()>,
+    /// Models that have failed since they were last served. Failures of further models than fit are not counted.
+    models: PerModel<Circuit>,
+    rests: Rests,
     limits: ReportedLimits,
 }
 
@@ -39,6 +36,8 @@ pub enum Evidence {
     ModelFailed,
     /// The upstream cannot be reached, fails, or rejects the credential.
     InstanceFailed,
+    /// The upstream is healthy, and limits the rate of requests.
+    RateLimited,
     /// No conclusion.
     Nothing,
 }
@@ -73,9 +72,6 @@ pub struct Admission<'a> {
     model: Option<Pass<Arc<Circuit>>>,
 }
 
-/// The maximum number of models of one instance with a circuit; failures of further models are not counted.
-const MODELS_MAX: usize = 1_024;
-
 impl Circuits {
     /// Requests permission to try `model`. `now_ms` is called only if a circuit is not closed.
     pub fn ask<'a>(
@@ -85,7 +81,7 @@ impl Circuits {
         policy: &CircuitPolicy,
     ) -> Result<Admission<'a>, Refused> {
         let instance = Circuit::ask(&self.instance, &now_ms, policy)?;
-        let model = match self.model(model_id) {
+        let model = match self.models.get(model_id) {
             Some(circuit) => Some(Circuit::ask(circuit, &now_ms, policy)?),
             None => None,
         };
@@ -94,14 +90,19 @@ impl Circuits {
 
     /// Returns an admission for an attempt that ignores the state of the circuits.
     pub fn unchecked<'a>(&'a self, model_id: &'a ModelId) -> Admission<'a> {
-        let model = self.model(model_id).map(Pass::unchecked);
+        let model = self.models.get(model_id).map(Pass::unchecked);
         Admission { circuits: self, model_id, instance: Pass::unchecked(&self.instance), model }
     }
 
     /// Returns the remaining milliseconds for which `model` is refused, or `None` if it is not. Starts no probe.
-    pub fn rests_ms(&self, model_id: &ModelId, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
-        let model = self.model(model_id).and_then(|circuit| circuit.rests_ms(now_ms, policy));
-        self.instance.rests_ms(now_ms, policy).max(model)
+    pub fn open_ms(&self, model_id: &ModelId, now_ms: u64, policy: &CircuitPolicy) -> Option<u64> {
+        let model = self.models.get(model_id).and_then(|circuit| circuit.open_ms(now_ms, policy));
+        self.instance.open_ms(now_ms, policy).max(model)
+    }
+
+    /// Returns the rests of the models.
+    pub fn rests(&self) -> &Rests {
+        &self.rests
     }
 
     /// Returns the limits that the upstream reports for this credential.
@@ -116,60 +117,29 @@ impl Circuits {
 
     /// Returns the circuits that are not closed, by model.
     pub fn models(&self, now_ms: u64, policy: &CircuitPolicy) -> Vec<(ModelId, Arc<Circuit>)> {
-        let models = self.models.load();
+        let models = self.models.all();
         let open = models.iter().filter(|(_, circuit)| circuit.state(now_ms, policy) != CircuitState::Closed);
         open.cloned().collect()
     }
 
-    fn model(&self, model_id: &ModelId) -> Option<Arc<Circuit>> {
-        if !self.any_model.load(Ordering::Acquire) {
-            return None;
-        }
-        let models = self.models.load();
-        let place = models.binary_search_by(|(id, _)| id.cmp(model_id)).ok()?;
-        models.get(place).map(|(_, circuit)| Arc::clone(circuit))
-    }
-
-    /// Returns the circuit of a model. Creates it if it does not exist and there is room.
-    fn model_or_new(&self, model_id: &ModelId) -> Option<Arc<Circuit>> {
-        self.replace(|models| match models.binary_search_by(|(id, _)| id.cmp(model_id)) {
-            Ok(place) => models.get(place).map(|(_, circuit)| Arc::clone(circuit)),
-            Err(_) if models.len() >= MODELS_MAX => None,
-            Err(place) => {
-                let circuit = Arc::<Circuit>::default();
-                models.insert(place, (model_id.clone(), Arc::clone(&circuit)));
-                Some(circuit)
-            }
-        })
-    }
-
     /// Closes and removes the circuit of a model.
-    fn model_served(&self, model_id: &ModelId) {
-        if let Some(circuit) = self.model(model_id) {
+    fn model_served(&self, model_id: &ModelId, now_ms: impl FnOnce() -> u64) {
+        if let Some(circuit) = self.models.get(model_id) {
             circuit.close();
-            self.replace(|models| models.retain(|(id, _)| id != model_id));
+            self.models.remove(model_id);
         }
-    }
-
-    fn replace<T>(&self, change: impl FnOnce(&mut Vec<(ModelId, Arc<Circuit>)>) -> T) -> T {
-        let _alone = self.replacing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut models = Vec::clone(&self.models.load());
-        let result = change(&mut models);
-        let any = !models.is_empty();
-        self.models.store(Arc::new(models));
-        self.any_model.store(any, Ordering::Release);
-        result
+        self.rests.served(model_id, now_ms);
     }
 }
 
 impl Admission<'_> {
-    /// Reports that the target answered the request: its circuits close.
-    pub fn served(&mut self) {
+    /// Reports that the target answered the request: its circuits close. `now_ms` is called only if the model has rested.
+    pub fn served(&mut self, now_ms: impl FnOnce() -> u64) {
         self.instance.succeed();
         if let Some(model) = &mut self.model {
             model.succeed();
         }
-        self.circuits.model_served(self.model_id);
+        self.circuits.model_served(self.model_id, now_ms);
     }
 
     /// Reports a failed attempt. Returns the circuit that it opened, if any.
@@ -181,7 +151,7 @@ impl Admission<'_> {
     ) -> Option<Opened> {
         let Failed { at_ms, result, status } = failed;
         match evidence {
-            Evidence::Served | Evidence::Alive => {
+            Evidence::Served | Evidence::Alive | Evidence::RateLimited => {
                 self.instance.succeed();
                 None
             }
@@ -194,7 +164,8 @@ impl Admission<'_> {
             Evidence::ModelFailed => {
                 self.instance.succeed();
                 if self.model.is_none() {
-                    self.model = self.circuits.model_or_new(self.model_id).map(Pass::unchecked);
+                    self.model =
+                        self.circuits.models.get_or_new(self.model_id, |_| false).map(Pass::unchecked);
                 }
                 let model = self.model.as_mut()?;
                 let opened = model.fail(now_ms, policy);

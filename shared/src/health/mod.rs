@@ -1,5 +1,5 @@
-//! Circuits: the process-local failure memory of provider instances and of their models (FAIL-4, FAIL-5); and the limits
-//! that their upstreams report.
+//! Circuits: the process-local failure memory of provider instances and of their models (FAIL-4, FAIL-5); the rests of models
+//! whose upstream limits the rate of requests; and the limits that upstreams report.
 //!
 //! The data plane writes them, both planes read them, and no request blocks another.
 
@@ -11,10 +11,13 @@ use crate::id::ProviderId;
 mod circuit;
 mod instance;
 mod limits;
+mod per_model;
+mod rests;
 
 pub use self::circuit::{Circuit, CircuitState, Refused, Trouble};
 pub use self::instance::{Admission, Circuits, Evidence, Failed, Opened};
 pub use self::limits::{ReportedLimit, ReportedLimits};
+pub use self::rests::{RateLimit, Rest, Rests, ShownRest};
 
 /// A digest of address and headers that identifies an upstream and its credential.
 pub type UpstreamIdentity = [u8; 32];

@@ -10,8 +10,11 @@ use crate::policy::CircuitPolicy;
 use crate::usage::StepResult;
 
 const COOLDOWN: u64 = 100;
-const POLICY: CircuitPolicy =
-    CircuitPolicy { failure_threshold: 2, cooldown: Duration::from_millis(COOLDOWN) };
+const POLICY: CircuitPolicy = CircuitPolicy {
+    failure_threshold: 2,
+    cooldown: Duration::from_millis(COOLDOWN),
+    rest_max: Duration::ZERO,
+};
 const FAILED: Failed = Failed { at_ms: 7_000, result: StepResult::Status, status: Some(503) };
 
 fn model(name: &str) -> ModelId {
@@ -28,7 +31,7 @@ fn attempt(
     let mut admission = circuits.ask(id, || now_ms, &POLICY)?;
     Ok(match evidence {
         Evidence::Served => {
-            admission.served();
+            admission.served(|| now_ms);
             None
         }
         other => admission.failed((other, FAILED), now_ms, &POLICY),
@@ -42,8 +45,8 @@ fn opens_at_the_threshold_and_lets_one_probe_through() {
     assert_eq!(fails(1_000), Ok(None), "below the threshold");
     assert_eq!(fails(1_000), Ok(Some(Opened::Instance)), "the second failure opens it");
     assert_eq!(circuits.ask(&m, || 1_050, &POLICY).unwrap_err(), Refused { wait_ms: 50 });
-    assert_eq!(circuits.rests_ms(&m, 1_050, &POLICY), Some(50));
-    assert_eq!(circuits.rests_ms(&m, 1_100, &POLICY), None, "looking starts no probe");
+    assert_eq!(circuits.open_ms(&m, 1_050, &POLICY), Some(50));
+    assert_eq!(circuits.open_ms(&m, 1_100, &POLICY), None, "looking starts no probe");
     let mut probe = circuits.ask(&m, || 1_100, &POLICY).unwrap();
     assert_eq!(circuits.ask(&m, || 1_100, &POLICY).unwrap_err(), Refused { wait_ms: 100 }, "only one probe");
     assert_eq!(probe.failed((Evidence::InstanceFailed, FAILED), 1_110, &POLICY), None, "it was open already");
@@ -62,8 +65,8 @@ fn a_retired_model_does_not_open_the_circuit_of_its_instance() {
     }
     assert!(circuits.ask(&retired, || 1_010, &POLICY).is_err());
     assert_eq!(attempt(&circuits, &fine, 1_010, Evidence::Served), Ok(None));
-    assert_eq!(circuits.rests_ms(&fine, 1_010, &POLICY), None);
-    assert_eq!(circuits.rests_ms(&retired, 1_010, &POLICY), Some(90));
+    assert_eq!(circuits.open_ms(&fine, 1_010, &POLICY), None);
+    assert_eq!(circuits.open_ms(&retired, 1_010, &POLICY), Some(90));
     assert_eq!(circuits.models(1_010, &POLICY).len(), 1);
     assert_eq!(attempt(&circuits, &retired, 1_100, Evidence::Served), Ok(None), "it is back");
     assert!(circuits.ask(&retired, || 1_101, &POLICY).is_ok());
@@ -120,7 +123,7 @@ fn attempts_that_began_before_the_circuit_closed_count_no_more() {
     assert_eq!((fail(1_000), fail(1_000)), (None, Some(Opened::Instance)));
     assert_eq!(fail(1_090), None);
     assert_eq!(
-        circuits.rests_ms(&m, 1_090, &POLICY),
+        circuits.open_ms(&m, 1_090, &POLICY),
         Some(10),
         "a late failure does not prolong the cooldown"
     );
@@ -187,9 +190,34 @@ fn board_keeps_circuits_by_instance_and_credential() {
     assert_eq!(failures("b", 1), 0);
     assert_eq!(failures("a", 2), 0, "another credential");
     assert_eq!(failures("a", 1), 0, "forgotten");
+    let rest_ms = |identity| {
+        board
+            .circuits(&ProviderId::new("a"), [identity; 32])
+            .rests()
+            .of(&model("m"), || 1)
+            .map(|rest| rest.wait_ms)
+    };
+    let limit = RateLimit { wait: Some(Duration::from_secs(9)), status: Some(429), at_ms: 1 };
+    let circuits = board.circuits(&ProviderId::new("a"), [1; 32]);
+    circuits.rests().limit(&model("m"), limit, 1, (Duration::from_secs(600), 0.0));
+    assert_eq!(rest_ms(1), Some(9_000), "a rest survives a publication");
+    assert_eq!(rest_ms(2), None, "another credential");
     fail("b", 1);
     board.keep([]);
     assert_eq!(failures("b", 1), 0, "gone and come back");
+}
+
+#[test]
+fn a_rate_limit_proves_that_the_upstream_lives() {
+    let (circuits, m) = (Circuits::default(), model("m"));
+    for _ in 0..9 {
+        assert_eq!(attempt(&circuits, &m, 1_000, Evidence::RateLimited), Ok(None));
+    }
+    assert_eq!(circuits.instance().failures(), 0);
+    attempt(&circuits, &m, 1_000, Evidence::InstanceFailed).unwrap();
+    attempt(&circuits, &m, 1_000, Evidence::InstanceFailed).unwrap();
+    assert_eq!(attempt(&circuits, &m, 1_100, Evidence::RateLimited), Ok(None), "the probe");
+    assert_eq!(circuits.instance().state(1_100, &POLICY), CircuitState::Closed);
 }
 
 const MODELS: usize = 3;
@@ -282,7 +310,7 @@ impl<'a> World<'a> {
             (true, ..) => Evidence::InstanceFailed,
             (false, true, _) => Evidence::Alive,
             (false, false, true) => Evidence::ModelFailed,
-            (false, false, false) => return walk.admission.served(),
+            (false, false, false) => return walk.admission.served(|| self.now_ms),
         };
         walk.admission.failed((evidence, FAILED), self.now_ms, &POLICY);
         let failed = match evidence {
@@ -328,7 +356,7 @@ proptest! {
         }
         for id in &ids {
             prop_assert!(attempt(&circuits, id, now_ms, Evidence::Served).is_ok());
-            prop_assert_eq!(circuits.rests_ms(id, now_ms, &POLICY), None, "healthy, and served at once");
+            prop_assert_eq!(circuits.open_ms(id, now_ms, &POLICY), None, "healthy, and served at once");
         }
         prop_assert!(circuits.models(now_ms, &POLICY).is_empty());
     }

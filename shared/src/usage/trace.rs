@@ -32,9 +32,9 @@ pub struct TraceStep {
     /// The wait that the upstream asked for, in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// The rest of the cooldown of the target's circuit, in milliseconds; absent unless the target was skipped for it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub circuit_wait_ms: Option<u64>,
+    /// The remaining time of the cooldown or the rest for which the target was skipped, in milliseconds.
+    #[serde(default, rename = "circuit_wait_ms", skip_serializing_if = "Option::is_none")]
+    pub skip_wait_ms: Option<u64>,
     /// The consumption of the attempt, if its answer did not serve the request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Box<Lost>>,
@@ -56,7 +56,7 @@ impl TraceStep {
             start_us: None,
             message: None,
             retry_after_ms: None,
-            circuit_wait_ms: None,
+            skip_wait_ms: None,
             lost: None,
         }
     }
@@ -96,6 +96,8 @@ pub enum StepResult {
     Served,
     /// Skipped: its circuit is open.
     CircuitOpen,
+    /// Skipped: it rests, because its upstream limits the rate of requests.
+    Resting,
     /// Skipped: it does not accept images (CHAT-2).
     NoVision,
     /// Skipped: it does not support the dialect.
@@ -138,9 +140,10 @@ pub enum StepResult {
 
 impl StepResult {
     /// Every result.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::Served,
         Self::CircuitOpen,
+        Self::Resting,
         Self::NoVision,
         Self::NoDialect,
         Self::Unsupported,
@@ -167,6 +170,7 @@ impl StepResult {
         match self {
             Self::Served => "served",
             Self::CircuitOpen => "circuit_open",
+            Self::Resting => "resting",
             Self::NoVision => "no_vision",
             Self::NoDialect => "no_dialect",
             Self::Unsupported => "unsupported",
@@ -209,6 +213,7 @@ impl StepResult {
             | Self::Cancelled
             | Self::BudgetExhausted => true,
             Self::CircuitOpen
+            | Self::Resting
             | Self::NoVision
             | Self::NoDialect
             | Self::Unsupported

@@ -394,7 +394,7 @@ mod tests {
         start_us: None,
         message: "",
         retry_after_ms: None,
-        circuit_wait_ms: None,
+        skip_wait_ms: None,
     };
 
     #[test]

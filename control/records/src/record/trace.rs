@@ -1,7 +1,7 @@
 //! The steps of a record's trace.
 //!
 //! ```text
-//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [circuit wait,] [message]]
+//!  provider, model, result, status, head, spent, [which, [start,] [retry after,] [skip wait,] [message]]
 //! ```
 //!
 //! Earlier releases wrote steps without the part in the outer brackets; a bit of the record's `status` marks steps that
@@ -26,8 +26,8 @@ pub struct RecordStep<'a> {
     /// The error of a failed attempt, or empty.
     pub message: &'a str,
     pub retry_after_ms: Option<u64>,
-    /// The rest of the cooldown for which the target was skipped.
-    pub circuit_wait_ms: Option<u64>,
+    /// The remaining time of the cooldown or the rest for which the target was skipped.
+    pub skip_wait_ms: Option<u64>,
 }
 
 /// The texts of a step: provider, model and result.
@@ -64,7 +64,7 @@ impl RecordStep<'_> {
         put_option(out, self.head_us);
         put_option(out, self.spent_us);
         varint::put(out, self.which());
-        let numbers = [self.start_us, self.retry_after_ms, self.circuit_wait_ms];
+        let numbers = [self.start_us, self.retry_after_ms, self.skip_wait_ms];
         numbers.into_iter().flatten().for_each(|number| varint::put(out, number));
         if !self.message.is_empty() {
             text(out, MESSAGE_PLACE, self.message);
@@ -75,7 +75,7 @@ impl RecordStep<'_> {
         let flag = |is_there: bool, bit: u64| if is_there { bit } else { 0 };
         flag(self.start_us.is_some(), START)
             | flag(self.retry_after_ms.is_some(), RETRY_AFTER)
-            | flag(self.circuit_wait_ms.is_some(), CIRCUIT_WAIT)
+            | flag(self.skip_wait_ms.is_some(), SKIP_WAIT)
             | flag(!self.message.is_empty(), MESSAGE)
     }
 }
@@ -105,7 +105,7 @@ impl<'a> Iterator for Trace<'a> {
             for (bit, number) in [
                 (START, &mut step.start_us),
                 (RETRY_AFTER, &mut step.retry_after_ms),
-                (CIRCUIT_WAIT, &mut step.circuit_wait_ms),
+                (SKIP_WAIT, &mut step.skip_wait_ms),
             ] {
                 if which & bit != 0 {
                     *number = Some(varint::take(bytes)?);
@@ -122,7 +122,7 @@ impl<'a> Iterator for Trace<'a> {
 const START: u64 = 1;
 const RETRY_AFTER: u64 = 1 << 1;
 const MESSAGE: u64 = 1 << 2;
-const CIRCUIT_WAIT: u64 = 1 << 3;
+const SKIP_WAIT: u64 = 1 << 3;
 
 /// Number of different texts of a step.
 pub(super) const STEP_TEXTS: usize = 4;
@@ -147,7 +147,7 @@ mod tests {
         start_us: None,
         message: "",
         retry_after_ms: None,
-        circuit_wait_ms: None,
+        skip_wait_ms: None,
     };
 
     #[test]
@@ -157,7 +157,7 @@ mod tests {
             RecordStep { start_us: Some(0), ..FIXED },
             RecordStep { message: "over capacity", ..FIXED },
             RecordStep { retry_after_ms: Some(u64::MAX), ..FIXED },
-            RecordStep { circuit_wait_ms: Some(18_000), message: "m", ..FIXED },
+            RecordStep { skip_wait_ms: Some(18_000), message: "m", ..FIXED },
             RecordStep { start_us: Some(u64::MAX), message: "m", retry_after_ms: Some(0), ..FIXED },
             FIXED,
         ];

@@ -1,7 +1,7 @@
 //! Metrics of what is in memory: the process, running exchanges, circuits, the usage store, jobs, and the disk.
 
 use shared::clock::monotonic_ms;
-use shared::health::CircuitState;
+use shared::health::{CircuitState, ShownRest};
 use shared::routing::ProviderInstance;
 use shared::running::RunningExchanges;
 use shared::snapshot::Snapshot;
@@ -17,6 +17,7 @@ pub(super) fn write(app: &App, text: &mut MetricsText) {
     log_lines(&app.log_lines, text);
     usage_store(app.journal.gauge(), text);
     circuits(&app.snapshot.load(), text);
+    rests(&app.snapshot.load(), text);
     jobs(&app.jobs, text);
     disk(app, text);
     telemetry(app, text);
@@ -85,6 +86,17 @@ fn circuits(snapshot: &Snapshot, text: &mut MetricsText) {
     text.begin("llmgw_open_circuits", "gauge", "Circuits of a provider and its models that are not closed.");
     for provider in snapshot.providers.iter().take(PROVIDERS_MAX) {
         text.value("llmgw_open_circuits", &[("provider", provider.id.as_str())], open_circuits(provider));
+    }
+}
+
+fn rests(snapshot: &Snapshot, text: &mut MetricsText) {
+    text.begin("llmgw_rest_seconds", "gauge", "Time for which a model still rests because of a rate limit.");
+    let now_ms = monotonic_ms();
+    for provider in snapshot.providers.iter() {
+        for ShownRest { model, wait_ms, .. } in provider.circuits.rests().all(now_ms) {
+            let labels = [("provider", provider.id.as_str()), ("model", model.as_str())];
+            text.value("llmgw_rest_seconds", &labels, wait_ms.div_ceil(1_000));
+        }
     }
 }
 

@@ -134,7 +134,7 @@ fn details_are_shown_and_a_record_of_an_earlier_release_lacks_them() {
         ..Details::default()
     };
     let skipped = TraceStep {
-        circuit_wait_ms: Some(18_000),
+        skip_wait_ms: Some(18_000),
         ..TraceStep::new(ProviderId::new("a"), ModelId::new("m"), StepResult::CircuitOpen)
     };
     let failed = TraceStep {

@@ -47,7 +47,7 @@ endpoints:
       - {provider: groq, model: llama-3.3-70b}
       - {provider: off, model: gpt}
 policies:
-  defaults: {retry_max_attempts: 0, circuit_cooldown_seconds: 1.5}
+  defaults: {retry_max_attempts: 0, circuit_cooldown_seconds: 1.5, rate_limit_rest_max_seconds: 7}
   overrides:
     groq: {retry_max_attempts: 4, circuit_failure_threshold: 0}
 "#;
@@ -125,7 +125,7 @@ fn policies_inherit_field_by_field() {
     let config = full();
     let (retry, circuit) = config.policies.of(&ProviderId::new("local"));
     assert_eq!((retry.attempts_max, circuit.failure_threshold), (1, 4), "0 attempts means no retry");
-    assert_eq!(circuit.cooldown, Duration::from_millis(1_500));
+    assert_eq!((circuit.cooldown, circuit.rest_max), (Duration::from_millis(1_500), Duration::from_secs(7)));
     let (retry, circuit) = config.policies.of(&ProviderId::new("groq"));
     assert_eq!((retry.attempts_max, retry.multiplier), (4, 2.0));
     assert_eq!((circuit.failure_threshold, circuit.cooldown), (0, Duration::from_millis(1_500)));
@@ -171,7 +171,7 @@ fn a_configuration_may_hold_ten_thousand_endpoints() {
     }
     let config = Place::with(&yaml).config(&[]);
     assert_eq!(config.routing.endpoints.len(), 10_000);
-    assert_eq!(provider(&config, "a").models.len(), 10_000);
+    assert_eq!(provider(&config, "a").models.len(), 10_000 + 1, "and its own model");
 }
 
 #[test]

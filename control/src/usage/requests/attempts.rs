@@ -12,8 +12,8 @@ pub(crate) struct AttemptSummary {
     pub(crate) attempts: u64,
     /// The number of targets that were skipped, whatever the reason.
     pub(crate) passed_over: u64,
-    /// True if another target was tried, or skipped because of an open circuit or a used-up quota, before the target that
-    /// was tried last.
+    /// True if another target was tried, or skipped because of an open circuit, a rest or a used-up quota, before the
+    /// target that was tried last.
     pub(crate) failed_over: bool,
     /// The results of the last steps of the trace, at most 16, in order.
     pub(crate) results: Vec<String>,
@@ -130,7 +130,7 @@ pub(super) fn numbers(trace: Trace<'_>) -> impl Iterator<Item = Option<u32>> {
 }
 
 /// The reasons for skipping a target that make the next one a failover.
-const GIVES_WAY: [StepResult; 2] = [StepResult::CircuitOpen, StepResult::OverQuota];
+const GIVES_WAY: [StepResult; 3] = [StepResult::CircuitOpen, StepResult::Resting, StepResult::OverQuota];
 const RESULTS_MAX: usize = 16;
 
 #[cfg(test)]
@@ -157,6 +157,7 @@ mod tests {
             (&[("a", "status"), ("a", "served")], 2, 0, false),
             (&[("a", "status"), ("b", "served")], 2, 0, true),
             (&[("a", "circuit_open"), ("b", "served")], 1, 1, true),
+            (&[("a", "resting"), ("b", "served")], 1, 1, true),
             (&[("a", "over_quota"), ("b", "status")], 1, 1, true),
             (&[("b", "no_vision"), ("a", "served")], 1, 1, false),
             (&[("a", "circuit_open"), ("b", "circuit_open")], 0, 2, false),

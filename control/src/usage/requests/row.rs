@@ -165,6 +165,9 @@ pub(crate) struct RequestStep {
     /// `circuit_open`, and in records of earlier releases.
     #[serde(skip_serializing_if = "Option::is_none")]
     circuit_wait_ms: Option<u64>,
+    /// The time until the target's rest ends, in milliseconds; absent unless `result` is `resting`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    wait_ms: Option<u64>,
     /// The consumption of a failed attempt; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     lost: Option<LostShown>,
@@ -332,7 +335,8 @@ fn steps(record: &Record<'_>, trace: Trace<'_>) -> Vec<RequestStep> {
         attempt,
         message: Some(step.message.to_owned()).filter(|message| !message.is_empty()),
         retry_after_ms: step.retry_after_ms,
-        circuit_wait_ms: step.circuit_wait_ms,
+        circuit_wait_ms: step.skip_wait_ms.filter(|_| step.result == StepResult::CircuitOpen.name()),
+        wait_ms: step.skip_wait_ms.filter(|_| step.result == StepResult::Resting.name()),
         lost: None,
     };
     let mut steps: Vec<RequestStep> = trace.zip(attempts::numbers(trace)).map(step).collect();
