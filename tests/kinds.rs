@@ -464,7 +464,7 @@ async fn chat_is_adapted_to_responses_only_where_configured() {
         "usage": {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4},
     });
     upstream.always(Answer::json(200, body.to_string()));
-    for (forced, status) in [(false, 503), (true, 200)] {
+    for (forced, status) in [(false, 400), (true, 200)] {
         let settings = json!({
             "type": "openai", "base_url": upstream.base_url(), "api_key": "k", "force_api_support": forced,
             "models": [{"id": "m", "protocols": ["responses"]}],

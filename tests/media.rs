@@ -149,7 +149,13 @@ async fn a_target_without_the_operation_is_not_called() {
     let yaml = Yaml::new().provider_with("up", upstream.base_url(), "protocols: [chat]");
     let gateway = Gateway::start(&yaml).await;
     let answer = gateway.client().post("/v1/embeddings", r#"{"model":"up/m","input":"a"}"#).await;
-    assert_eq!((answer.status, answer.error_code().as_str()), (503, "no_eligible_target"));
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "unsupported_route"));
+    assert_eq!(answer.header("x-should-retry"), Some("false"));
+    let error = &answer.json()["error"];
+    assert_eq!(error["param"], "model", "{error}");
+    let message = "'up/m' does not support the embeddings protocol. Use /v1/chat/completions, /v1/responses or \
+                   /v1/messages, or name another model.";
+    assert_eq!(error["message"], message);
     assert!(upstream.requests().is_empty());
 }
 

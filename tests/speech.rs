@@ -84,7 +84,7 @@ async fn bad_requests_are_refused_by_name_and_the_voices_are_listed() {
     let models = gateway.client().get("/v1/models").await.unwrap().json();
     assert!(models["data"].as_array().unwrap().iter().any(|model| model["id"] == "voice/pico"), "{models}");
     let answer = gateway.client().chat(r#"{"model":"voice/pico","messages":[]}"#).await;
-    assert_eq!((answer.status, answer.error_code().as_str()), (503, "no_eligible_target"));
+    assert_eq!((answer.status, answer.error_code().as_str()), (400, "unsupported_route"));
 }
 
 #[tokio::test]

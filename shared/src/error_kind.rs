@@ -13,6 +13,8 @@ pub enum ErrorKind {
     InvalidRequest,
     /// The body contains a field or value that no target of the selector supports (MSG-2, CHAT-6, RESP-2).
     UnsupportedField,
+    /// No target of the selector can ever serve this route.
+    UnsupportedRoute,
     /// The key is missing, wrong, expired or disabled.
     InvalidKey,
     /// The key is valid but is not permitted to do this.
@@ -100,6 +102,7 @@ impl ErrorKind {
             Self::BadHttp => (400, INVALID, "bad_http", INVALID),
             Self::InvalidRequest => (400, INVALID, "invalid_request", INVALID),
             Self::UnsupportedField => (400, INVALID, "unsupported_parameter", INVALID),
+            Self::UnsupportedRoute => (400, INVALID, "unsupported_route", INVALID),
             Self::InvalidKey => (401, INVALID, "invalid_api_key", "authentication_error"),
             Self::Forbidden => (403, "permission_error", "forbidden", "permission_error"),
             Self::NotAllowed => (403, "permission_error", "not_allowed", "permission_error"),

@@ -269,7 +269,7 @@ async fn the_bare_video_path_works_and_kinds_without_video_are_rejected() {
     let gateway = Setup::new(&Yaml::new()).yaml(config.to_string()).start().await;
     for selector in ["a/m", "z/m", "c/m"] {
         let answer = post(&gateway.client(), json!({"model": selector, "prompt": "a cat"})).await;
-        assert_eq!((answer.status, answer.error_code().as_str()), (503, "no_eligible_target"), "{selector}");
+        assert_eq!((answer.status, answer.error_code().as_str()), (400, "unsupported_route"), "{selector}");
         assert!(answer.json()["error"]["message"].as_str().unwrap().contains("videos"), "{selector}");
     }
     assert!(upstream.requests().is_empty());

@@ -10,6 +10,7 @@ pub fn error(kind: ErrorKind) -> &'static str {
         ErrorKind::BadHttp => "bad_http",
         ErrorKind::InvalidRequest => "invalid_request",
         ErrorKind::UnsupportedField => "unsupported_field",
+        ErrorKind::UnsupportedRoute => "unsupported_route",
         ErrorKind::InvalidKey => "invalid_key",
         ErrorKind::Forbidden => "forbidden",
         ErrorKind::NotAllowed => "not_allowed",
@@ -68,6 +69,6 @@ mod tests {
         check(Outcome::name, 5);
         check(Provenance::name, 4);
         check(StepResult::name, 22);
-        check(error, 35);
+        check(error, 36);
     }
 }

@@ -55,7 +55,7 @@ pub(crate) struct ReportedError {
 /// any `Retry-After`, even hours.
 fn is_final(fault: &Fault) -> bool {
     match fault.kind {
-        ErrorKind::NotImplemented | ErrorKind::Cancelled => true,
+        ErrorKind::NotImplemented | ErrorKind::UnsupportedRoute | ErrorKind::Cancelled => true,
         ErrorKind::QuotaExceeded => fault.retry_after.is_none_or(|wait| wait > WORTH_WAITING),
         _ => false,
     }

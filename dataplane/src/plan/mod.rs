@@ -5,7 +5,7 @@ use std::sync::Arc;
 use shared::access::Access;
 use shared::error_kind::ErrorKind;
 use shared::id::{EndpointName, ModelId, ProviderId};
-use shared::operation::Dialect;
+use shared::operation::{Dialect, Operation};
 use shared::routing::{Endpoint, Target};
 use shared::snapshot::{Route, Snapshot};
 use shared::usage::StepResult;
@@ -78,7 +78,7 @@ pub(crate) fn order<'a>(
 ) -> Result<Vec<&'a Target>, Fault> {
     let endpoint = route.endpoint().map(EndpointName::as_str);
     let listed = route.targets();
-    let listed = listed.get(..1).filter(|_| needs.single).unwrap_or(listed);
+    let listed = needs.considered(listed);
     let mut candidates = Vec::with_capacity(listed.len());
     // If all targets are skipped, the error reports the reason that ranks highest.
     let mut nearest = None;
@@ -113,7 +113,8 @@ pub(crate) fn order<'a>(
         }
     }
     if candidates.is_empty() {
-        return Err(nearest.unwrap_or(Nearest::Nothing).fault(route, needs.dialect));
+        let nearest = nearest.unwrap_or(Nearest::Nothing);
+        return Err(nearest.refined(&needs, route).fault(route, &needs));
     }
     if let Some(key) = needs.affinity_key {
         affinity::rotate(&mut candidates, key);
@@ -128,6 +129,11 @@ const NOT_YOURS: &str =
 const AWAY: &str = "No target of this selector has the account that created it. Send the conversation without it, in 'input'.";
 
 impl Needs<'_> {
+    /// Returns the targets that the request may use.
+    fn considered<'t>(&self, listed: &'t [Target]) -> &'t [Target] {
+        listed.get(..1).filter(|_| self.single).unwrap_or(listed)
+    }
+
     /// Returns the error for provider state that no target has, in OpenAI's words and codes: by them clients recognise
     /// that they have to send the whole conversation. `why` is added to the words; `of_conversation` is the kind for an
     /// ID in `conversation`.
@@ -187,7 +193,18 @@ impl Nearest {
         }
     }
 
-    fn fault(self, route: &Route, dialect: Dialect) -> Fault {
+    /// Distinguishes "not now" from "never": a target that is not ready may serve the protocol later.
+    fn refined(self, needs: &Needs<'_>, route: &Route) -> Self {
+        let serves_later =
+            |target: &Target| target.provider.unready.is_some() && target.serves(needs.dialect);
+        match self {
+            Self::NoDialect if needs.considered(route.targets()).iter().any(serves_later) => Self::NotReady,
+            other => other,
+        }
+    }
+
+    fn fault(self, route: &Route, needs: &Needs<'_>) -> Fault {
+        let dialect = needs.dialect;
         let name = || match (route.endpoint(), route.targets().first()) {
             (Some(name), _) => name.to_string(),
             (None, Some(target)) => format!("{}/{}", target.provider.id, target.model.id),
@@ -214,10 +231,9 @@ impl Nearest {
                     route.targets().iter().find_map(|target| target.provider.unready).unwrap_or_default();
                 (ErrorKind::NoEligibleTarget, format!("'{}' cannot be used: {why}.", name()))
             }
-            Self::NoDialect => (
-                ErrorKind::NoEligibleTarget,
-                format!("None of the models of this selector supports the {} protocol.", dialect.name()),
-            ),
+            Self::NoDialect => {
+                (ErrorKind::UnsupportedRoute, never(&name(), dialect, needs.considered(route.targets())))
+            }
             Self::NoVision => (
                 ErrorKind::InvalidRequest,
                 "The request contains an image, and none of the eligible models accepts image input."
@@ -234,10 +250,25 @@ impl Nearest {
         };
         let fault = Fault::new(kind, message);
         match self {
-            Self::NotAllowed | Self::Private | Self::NoPrice => fault.param("model"),
+            Self::NotAllowed | Self::Private | Self::NoPrice | Self::NoDialect => fault.param("model"),
             Self::NoVision if dialect == Dialect::Responses => fault.param("input"),
             Self::NoVision => fault.param("messages"),
-            Self::Nothing | Self::NotReady | Self::NoDialect => fault,
+            Self::Nothing | Self::NotReady => fault,
         }
     }
+}
+
+/// Returns the message for a request in a protocol that no target supports. It names the routes that they do support.
+fn never(selector: &str, dialect: Dialect, targets: &[Target]) -> String {
+    let serves = |operation: &Operation| {
+        let dialect = operation.dialect().filter(|_| *operation != Operation::CountTokens);
+        dialect.is_some_and(|dialect| targets.iter().any(|target| target.serves(dialect)))
+    };
+    let paths: Vec<&str> = Operation::GRANTABLE.into_iter().filter(serves).map(Operation::path).collect();
+    let advice = match &*paths {
+        [] => "Name another model.".to_owned(),
+        [path] => format!("Use {path}, or name another model."),
+        [first @ .., last] => format!("Use {} or {last}, or name another model.", first.join(", ")),
+    };
+    format!("'{selector}' does not support the {} protocol. {advice}", dialect.name())
 }
