@@ -68,6 +68,7 @@ impl ProviderReader<'_> {
         let kept_key = self.kept_key(kind, entry, auth);
         let dialects = self.dialects(kind, entry, origin.as_ref());
         self.warn_of_unpriced(kind, &dialects, &models);
+        self.models_speak(&dialects);
         if auth != ConnectionAuth::Oauth {
             self.machine_tokens_stay_at_home(kind, api_key.as_ref(), origin.as_ref());
         }
@@ -222,6 +223,25 @@ impl ProviderReader<'_> {
                     model.id,
                     gaps.join(", ")
                 ));
+            }
+        }
+    }
+
+    /// Checks that the instance supports the protocols of its models: a model with others would serve nothing.
+    fn models_speak(&mut self, dialects: &[Dialect]) {
+        let known: Vec<_> = dialects.iter().map(|dialect| dialect.name()).collect();
+        for (index, raw) in self.raw.models.iter().enumerate() {
+            let raw::Model::Described(described) = raw else { continue };
+            for (place, raw::Protocol(dialect)) in described.protocols.iter().flatten().enumerate() {
+                if !dialects.contains(dialect) {
+                    let at = [key("models"), YamlStep::Item(index), key("protocols"), YamlStep::Item(place)];
+                    let message = format!(
+                        "the provider does not support {}; it supports {}",
+                        dialect.name(),
+                        known.join(", ")
+                    );
+                    self.note(&at, message);
+                }
             }
         }
     }

@@ -114,6 +114,10 @@ fn each_provider_kind_has_its_own_validation_rules() {
             vec!["protocols[1]: type anthropic has no address for responses; it has one for messages, chat"],
         ),
         (
+            json!({"type": "anthropic", "api_key": "k", "models": ["a", {"id": "b", "protocols": ["messages", "responses"]}]}),
+            vec!["models[1].protocols[1]: the provider does not support responses; it supports messages"],
+        ),
+        (
             json!({"type": "anthropic", "api_key": "k", "headers": {"X-Api-Key": "k"}}),
             vec!["api_key: api_key and the header x-api-key cannot be combined"],
         ),
