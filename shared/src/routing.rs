@@ -188,6 +188,10 @@ pub struct EchoOptions {
     pub fail_every: Option<u32>,
     /// Never respond.
     pub hang: bool,
+    /// Send the response head and nothing after it.
+    pub hang_after_head: bool,
+    /// Send the first event of a stream and this many content chunks, and nothing after them.
+    pub hang_after_chunks: Option<u32>,
 }
 
 /// A model of a provider instance and its known properties. `None` means unknown.

@@ -69,5 +69,7 @@ pub(super) fn echo(raw: &raw::Echo) -> EchoOptions {
         error_after_chunks: raw.error_after_chunks,
         fail_every: raw.fail_every,
         hang: raw.hang,
+        hang_after_head: raw.hang_after_head,
+        hang_after_chunks: raw.hang_after_chunks,
     }
 }

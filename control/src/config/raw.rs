@@ -303,6 +303,10 @@ pub(super) struct Echo {
     pub(super) fail_every: Option<u32>,
     /// Never answer.
     pub(super) hang: bool,
+    /// Send the response head and nothing after it.
+    pub(super) hang_after_head: bool,
+    /// Send the first event of a stream and this many content chunks, and nothing after them.
+    pub(super) hang_after_chunks: Option<u32>,
 }
 
 /// A named, ordered failover list.

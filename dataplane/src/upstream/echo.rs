@@ -50,7 +50,11 @@ pub(super) async fn answer(
     let Some(prompt) = offload::run(bytes, move || Prompt::read(&segments)).await else {
         return failure(provider, 400, None);
     };
-    if prompt.stream { stream(prompt, options) } else { whole(&prompt) }
+    let mut answer = if prompt.stream { stream(prompt, options) } else { whole(&prompt) };
+    if options.hang_after_head {
+        answer.body = EchoBody::silent();
+    }
+    answer
 }
 
 /// The parts of a request that the echo uses.
@@ -200,11 +204,13 @@ fn whole(prompt: &Prompt) -> UpstreamResponse {
 }
 
 fn stream(prompt: Prompt, options: &EchoOptions) -> UpstreamResponse {
-    let limit = options.cut_after_chunks.or(options.error_after_chunks);
-    let end = match (options.cut_after_chunks, options.error_after_chunks) {
-        (_, Some(_)) => EchoEnd::Error,
-        (Some(_), None) => EchoEnd::Cut,
-        (None, None) => EchoEnd::Complete,
+    let EchoOptions { hang_after_chunks, cut_after_chunks, error_after_chunks, .. } = *options;
+    let limit = hang_after_chunks.or(cut_after_chunks).or(error_after_chunks);
+    let end = match (hang_after_chunks, cut_after_chunks, error_after_chunks) {
+        (Some(_), ..) => EchoEnd::Silence,
+        (None, _, Some(_)) => EchoEnd::Error,
+        (None, Some(_), None) => EchoEnd::Cut,
+        (None, None, None) => EchoEnd::Complete,
     };
     let chunks = EchoChunks {
         prompt,
@@ -232,6 +238,8 @@ pub(crate) struct EchoBody {
 #[derive(Debug)]
 enum EchoPieces {
     Whole(Option<Bytes>),
+    /// Nothing ever comes.
+    Silence,
     Chunks(EchoChunks),
 }
 
@@ -258,6 +266,8 @@ enum EchoChunk {
     Error,
     /// The stream breaks off.
     Cut,
+    /// Nothing more comes.
+    Silence,
 }
 
 /// The end of a stream.
@@ -266,6 +276,7 @@ enum EchoEnd {
     Complete,
     Error,
     Cut,
+    Silence,
 }
 
 impl EchoBody {
@@ -275,11 +286,21 @@ impl EchoBody {
         UpstreamBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None }))
     }
 
+    /// Returns a body of which nothing ever comes.
+    fn silent() -> UpstreamBody {
+        let pieces = EchoPieces::Silence;
+        UpstreamBody::Echo(Box::new(Self { pieces, pace: Duration::ZERO, sleep: None }))
+    }
+
     pub(super) fn poll_data(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Broken>>> {
         let chunks = match &mut self.pieces {
             EchoPieces::Whole(body) => return Poll::Ready(body.take().map(Ok)),
+            EchoPieces::Silence => return Poll::Pending,
             EchoPieces::Chunks(chunks) => chunks,
         };
+        if matches!(chunks.next, Some(EchoChunk::Silence)) {
+            return Poll::Pending;
+        }
         if !self.pace.is_zero() && !matches!(chunks.next, Some(EchoChunk::Cut) | None) {
             let pace = self.pace;
             let sleep = self.sleep.get_or_insert_with(|| Box::pin(tokio::time::sleep(pace)));
@@ -320,6 +341,7 @@ impl Iterator for EchoChunks {
                 None,
             ),
             EchoChunk::Cut => return Some(Err(Broken)),
+            EchoChunk::Silence => return None,
         };
         self.next = next;
         Some(Ok(Bytes::from(format!("data: {text}\n\n"))))
@@ -334,6 +356,7 @@ impl EchoChunks {
             EchoEnd::Complete => EchoChunk::Finish,
             EchoEnd::Error => EchoChunk::Error,
             EchoEnd::Cut => EchoChunk::Cut,
+            EchoEnd::Silence => EchoChunk::Silence,
         }
     }
 

@@ -157,6 +157,10 @@ struct ShownEcho {
     fail_every: Option<u32>,
     /// True if there is never an answer.
     hang: bool,
+    /// True if nothing follows the response head.
+    hang_after_head: bool,
+    /// The content chunks after which a stream falls silent; null if it does not.
+    hang_after_chunks: Option<u32>,
 }
 
 /// Returns the effective settings of an instance, without its secrets.
@@ -249,6 +253,8 @@ impl ShownEcho {
             error_after_chunks: echo.error_after_chunks,
             fail_every: echo.fail_every,
             hang: echo.hang,
+            hang_after_head: echo.hang_after_head,
+            hang_after_chunks: echo.hang_after_chunks,
         }
     }
 }

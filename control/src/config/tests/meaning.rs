@@ -38,7 +38,7 @@ providers:
   lab:
     type: echo
     echo: {delay_ms: 5, chunk_delay_ms: 6, status: 503, retry_after: 7, cut_after_chunks: 8,
-           error_after_chunks: 9, fail_every: 10, hang: true}
+           error_after_chunks: 9, fail_every: 10, hang: true, hang_after_head: true, hang_after_chunks: 11}
 endpoints:
   fast:
     preamble: Be brief.
@@ -104,6 +104,7 @@ fn kinds_have_their_own_defaults() {
     assert!(lab.origin.is_none());
     assert_eq!((lab.echo.delay, lab.echo.chunk_delay), (Duration::from_millis(5), Duration::from_millis(6)));
     assert_eq!((lab.echo.status, lab.echo.retry_after, lab.echo.hang), (Some(503), Some(7), true));
+    assert_eq!((lab.echo.hang_after_head, lab.echo.hang_after_chunks), (true, Some(11)));
     let counts = (lab.echo.cut_after_chunks, lab.echo.error_after_chunks, lab.echo.fail_every);
     assert_eq!(counts, (Some(8), Some(9), Some(10)));
 }
