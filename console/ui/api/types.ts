@@ -608,6 +608,10 @@ export type EchoSettings = {
   fail_every: number | null;
   /** True if there is never an answer. */
   hang: boolean;
+  /** The content chunks after which a stream falls silent; null if it does not. */
+  hang_after_chunks: number | null;
+  /** True if nothing follows the response head. */
+  hang_after_head: boolean;
   /** The `Retry-After` that accompanies `status`, in seconds; null for none. */
   retry_after: number | null;
   /** The status of each answer, with an error body; null for an answer. */
@@ -664,6 +668,8 @@ export type Endpoint = {
   updated_at_ms?: number;
   /** Null for an endpoint of the configuration file. */
   version: number | null;
+  /** Settings that keep the endpoint from failing over, or from failing over in time. Empty in an answer to a write. */
+  warnings: string[];
 };
 
 /** The new content of an endpoint. */
@@ -930,6 +936,13 @@ export type FailedReport = {
   lease: string;
   /** The shortest pause before the next try, from 0 to 3,600 seconds. */
   retry_after_seconds?: number;
+};
+
+/** A model that the upstream does not serve. */
+export type FailingModel = {
+  circuit: Circuit;
+  last_failure: CircuitFailure | null;
+  model: string;
 };
 
 /** A failed check. */
@@ -1788,7 +1801,7 @@ export type PassedOverTarget = {
   /** The ID of the provider. */
   provider: string;
   reason: StepResult;
-  /** The rest of the cooldown, in milliseconds; absent unless `reason` is `circuit_open`. */
+  /** The remaining time of the cooldown or of the rest, in milliseconds; absent unless `reason` is `circuit_open` or `resting`. */
   wait_ms?: number;
 };
 
@@ -1814,6 +1827,8 @@ export type Policy = {
   circuit_cooldown_seconds: number;
   /** Consecutive failures that open the circuit; 0 disables it. */
   circuit_failure_threshold: number;
+  /** The longest time for which a model receives no requests after a rate limit of its upstream, in seconds; 0 disables it. */
+  rate_limit_rest_max_seconds: number;
   /** The factor by which the pause grows from retry to retry. */
   retry_backoff_multiplier: number;
   /** The pause before the first retry, in seconds. */
@@ -2129,10 +2144,12 @@ export type ProviderHealth = {
   /** The limits that the upstream reported last, read at most once a second; empty if it reports none. */
   limits: UpstreamLimit[];
   /** Models with a circuit that is not closed because the upstream does not serve them. */
-  models: RestingModel[];
+  models: FailingModel[];
   /** The ID of the provider. */
   provider: string;
   recent: RecentRequests;
+  /** Models that rest because the upstream limits the rate of requests. */
+  rests: RestingModel[];
   /** Attempts in flight. */
   running: number;
   /** The kind of provider. */
@@ -2455,7 +2472,7 @@ export type RequestRecord = {
   endpoint: string | null;
   /** The code of the error; null without one. */
   error: string | null;
-  /** True if another target was tried, or skipped because of an open circuit or a used-up quota, before the target that was tried last. */
+  /** True if another target was tried, or skipped because of an open circuit, a rest or a used-up quota, before the target that was tried last. */
   failed_over?: boolean;
   /** The reason for which the model ended its output; null if it did not, or no target reported one. */
   finish?: string | null;
@@ -2547,11 +2564,17 @@ export type ResolvedSelector = {
   name: string | null;
 };
 
-/** A model that is temporarily not used. */
+/** A model that receives no requests which another target can serve. */
 export type RestingModel = {
-  circuit: Circuit;
-  last_failure: CircuitFailure | null;
+  /** The end of the rest, in milliseconds since the Unix epoch. */
+  ends_at_ms: number;
   model: string;
+  /** The beginning of the rest, in milliseconds since the Unix epoch. */
+  since_ms: number;
+  /** The status of the last refusal; null if an answer reported that nothing is left of a limit. */
+  status: number | null;
+  /** The time until then, in milliseconds. */
+  wait_ms: number;
 };
 
 /** Records deleted since the start because their retention period had ended. */
@@ -2949,10 +2972,12 @@ export type Step = {
   start_us?: number;
   /** The status of the upstream's answer; absent without one. */
   status?: number;
+  /** The time until the target's rest ends, in milliseconds; absent unless `result` is `resting`. */
+  wait_ms?: number;
 };
 
 /** The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt. */
-export type StepResult = "served" | "circuit_open" | "no_vision" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
+export type StepResult = "served" | "circuit_open" | "resting" | "no_vision" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";

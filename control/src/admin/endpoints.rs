@@ -8,12 +8,15 @@ use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
+use shared::snapshot::Snapshot;
 
 use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
+
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
+use crate::config;
 use crate::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
 use crate::db::endpoints::StoredMember;
 
@@ -54,9 +57,10 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     };
     let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
     let known = view.found(&call.app.catalog.known());
+    let snapshot = call.app.snapshot.load();
     json(
         &ListPage::page(found, &page, |listed: &&ListedEndpoint| &listed.place)
-            .map(|listed| shown(listed, &known)),
+            .map(|listed| shown(listed, &known, &snapshot)),
     )
 }
 
@@ -70,17 +74,24 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         .iter()
         .find(|listed| listed.name == call.argument() && source.is_none_or(|source| source == listed.source));
     let listed = found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no such endpoint."))?;
-    let shown = shown(listed, &view.found(&call.app.catalog.known()));
+    let shown = shown(listed, &view.found(&call.app.catalog.known()), &call.app.snapshot.load());
     match listed.version() {
         Some(version) => json_of_version(&shown, version),
         None => json(&shown),
     }
 }
 
-fn shown(listed: &ListedEndpoint, known: &HashMap<&str, RoutedProvider>) -> ShownEndpoint {
+fn shown(
+    listed: &ListedEndpoint,
+    known: &HashMap<&str, RoutedProvider>,
+    snapshot: &Snapshot,
+) -> ShownEndpoint {
     let find = |provider: &str| Ok::<_, Infallible>(known.get(provider).cloned());
     let passed_over = listed.passed_over(find).unwrap_or_else(|never| match never {});
-    listed.shown(passed_over)
+    let used = snapshot.endpoints.iter().find(|endpoint| endpoint.name.as_str() == listed.name);
+    let warnings =
+        used.filter(|_| listed.shadow.is_none()).map(|endpoint| config::failover_gaps(&endpoint.targets));
+    listed.shown(passed_over).with_warnings(warnings.unwrap_or_default())
 }
 
 /// An endpoint to create.

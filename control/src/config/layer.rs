@@ -10,7 +10,7 @@ use super::fault::{ConfigError, ConfigFault};
 use super::file::{self, FileReading, Notes, Version};
 use super::model::{Config, Routing};
 use super::seed::Seed;
-use super::{identity, otlp, plain_secrets, schema, serving, validate};
+use super::{failover_gaps, identity, otlp, plain_secrets, schema, serving, validate};
 use crate::regular_file;
 
 /// A valid configuration and its warnings.
@@ -101,6 +101,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let policies = validate::policies(&raw, &mut notes, &mut warnings);
     let mut routing = validate::routing(&raw, environment, &mut notes, &mut warnings);
     plain_secrets::fill(&mut routing, &state_dir, &mut warnings);
+    warnings.extend(failover_gaps::of_routing(&routing, &policies));
     let lifetimes = identity::lifetimes(&mut layers);
     let usage_db = layers.flag("LLMGW_USAGE_DB", None);
     let prices_url = layers.optional("LLMGW_PRICES_URL", None);

@@ -8,6 +8,7 @@ mod credential;
 mod describe;
 mod descriptors;
 mod env;
+mod failover_gaps;
 mod fault;
 mod file;
 mod identity;
@@ -35,6 +36,7 @@ pub(crate) mod yaml;
 
 pub(crate) use address::{BaseUrl, check_url};
 pub use env::{Environment, Schedule, VARIABLES, Variable};
+pub(crate) use failover_gaps::failover_gaps;
 pub use fault::{ConfigError, ConfigFault, FaultPlace};
 pub use file::Version;
 pub use layer::{Loaded, Reread, Setting, SettingSource, listens_at, load, places_of};

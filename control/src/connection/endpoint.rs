@@ -91,11 +91,19 @@ impl ListedEndpoint {
             shadowed: self.shadow.is_some(),
             failover: self.failover.clone(),
             passed_over,
+            warnings: Vec::new(),
             preamble: self.preamble.clone(),
             version: self.version(),
             created_at_ms,
             updated_at_ms,
         }
+    }
+}
+
+impl ShownEndpoint {
+    /// Adds the warnings about its settings.
+    pub(crate) fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
     }
 }
 
@@ -112,6 +120,8 @@ pub(crate) struct ShownEndpoint {
     failover: Vec<StoredMember>,
     /// Targets that receive no requests at the moment.
     passed_over: Vec<PassedOver>,
+    /// Settings that keep the endpoint from failing over, or from failing over in time. Empty in an answer to a write.
+    warnings: Vec<String>,
     /// The system text put before that of every request; null if there is none.
     preamble: Option<String>,
     /// Null for an endpoint of the configuration file.

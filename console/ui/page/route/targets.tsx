@@ -60,6 +60,9 @@ export function TargetsCard({ of, draft, before, models, usage, onDraft }: Props
       >
         {member}
       </Reorder>
+      {of.warnings.map((warning) => (
+        <Warning key={warning}>{warning}</Warning>
+      ))}
       <div class="add">
         <Combobox
           label="Add a target"

@@ -200,6 +200,15 @@ fn a_policy_override_may_name_a_provider_of_the_api() {
 }
 
 #[test]
+fn an_endpoint_that_cannot_fail_over_is_a_warning() {
+    let yaml = "providers: {a: {type: echo}}\nendpoints: {line: {failover: [{provider: a, model: echo}, \
+                {provider: a, model: other}]}}\n";
+    let warning =
+        "endpoints.line: all targets are models of the provider 'a': while it fails, no target is left";
+    assert_eq!(Place::with(yaml).load(&[]).unwrap().warnings, [warning]);
+}
+
+#[test]
 fn a_missing_api_key_is_read_from_secrets_json_or_reported() {
     let yaml = "providers:\n  a: {registry_id: groq}\n  b: {type: compatible, base_url: 'http://127.0.0.1:1/v1'}\n  \
                 c: {type: openai, api_key: of-the-file}\n  d: {type: openai, disabled: true}\n  \
