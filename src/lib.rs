@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use control::config::{Config, OtlpTraces};
 use control::log_lines::LogLines;
-use control::{Control, OpenError, OpenParams, State, regular_file};
+use control::{AffinityFile, Control, OpenError, OpenParams, State, regular_file};
 use dataplane::{Dataplane, Settings, tls};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
@@ -39,6 +39,7 @@ pub const BUILD: BuildIdentity = BuildIdentity {
 pub struct Gateway {
     dataplane: Dataplane,
     control: Control,
+    affinity: Arc<AffinityFile>,
     address: SocketAddr,
     signals: Signals,
 }
@@ -135,8 +136,10 @@ impl Gateway {
             upstream_tls,
             alarm: signals.alarm.clone(),
             capture: config.logging.bodies.then(|| state.capture()),
+            affinity_key: state.affinity_key(),
         })
         .map_err(StartError::System)?;
+        let affinity = Arc::new(state.keep_affinity(&config.state_dir, dataplane.kept_tables()));
         let control = control::start(control::Params {
             state,
             config: Arc::new(config),
@@ -151,6 +154,7 @@ impl Gateway {
             exchanges: dataplane.exchanges(),
             adaptations: dataplane::adaptations(),
             activity: dataplane.activity(),
+            affinity: Arc::clone(&affinity),
             asset,
             build: BUILD,
         })
@@ -158,7 +162,7 @@ impl Gateway {
         // Before the first request is served: from then on a signal starts the drain.
         signals.hold_stop().map_err(StartError::System)?;
         let address = dataplane.serve(listener, control.handler()).map_err(StartError::System)?;
-        Ok(Self { dataplane, control, address, signals })
+        Ok(Self { dataplane, control, affinity, address, signals })
     }
 
     /// Returns the address of the listener.
@@ -170,7 +174,7 @@ impl Gateway {
     /// delay, unless a second signal ends it; streams in flight finish or are cut, and every record is stored. Returns an
     /// error at once if a thread has died; the usage recorded so far is in the journal.
     pub fn run_until_stopped(self) -> Result<(), ThreadDied> {
-        let Self { dataplane, control, mut signals, .. } = self;
+        let Self { dataplane, control, affinity, mut signals, .. } = self;
         let Some(stop) = signals.until_stopped(|| control.reload()) else {
             // Nothing is dropped: the state stays locked until the process ends.
             std::mem::forget((dataplane, control));
@@ -191,6 +195,7 @@ impl Gateway {
             std::mem::forget(control);
             return Err(ThreadDied::of(&signals.alarm));
         }
+        affinity.end();
         control.stop();
         if signals.alarm.cause().is_some() {
             return Err(ThreadDied::of(&signals.alarm));

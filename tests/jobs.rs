@@ -37,6 +37,7 @@ async fn every_periodic_job_is_listed_with_its_interval() {
         .collect();
     listed.sort();
     let want = [
+        ("affinity_file", "every minute"),
         ("alert_evaluation", "every 2 s"),
         ("backup", "30 3 * * *"),
         ("catalog_sync", "daily"),

@@ -50,6 +50,7 @@ mod http2_duress;
 mod images;
 mod interrupted;
 mod jobs;
+mod kept_affinity;
 mod keys;
 mod kinds;
 mod labels;

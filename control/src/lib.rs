@@ -6,6 +6,7 @@
 
 mod actor;
 mod admin;
+mod affinity_file;
 mod alert_watch;
 mod alerts;
 mod anonymous;
@@ -55,6 +56,7 @@ mod verdict;
 mod webhook;
 mod writer;
 
+pub use affinity_file::AffinityFile;
 pub use checks::{verify_audit, verify_credentials};
 pub use console::Asset;
 pub use db::chain::{ChainBroken, ChainHolds};

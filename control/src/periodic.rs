@@ -8,6 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::admin::App;
 use crate::admin::backups::jobs::{Rehearsals, ScheduledBackups};
+use crate::affinity_file;
 use crate::alert_watch::AlertWatch;
 use crate::anonymous::{self, AnonymousAutomation};
 use crate::background::{JobTasks, Jobs};
@@ -35,6 +36,7 @@ pub(crate) fn start(app: &Arc<App>, alarm: &Alarm) -> Vec<JoinHandle<()>> {
         spawn_vital(alarm, "the evaluation of alerts", AlertWatch::new(Arc::clone(app)).run()),
         spawn_vital(alarm, "the sync of catalogs", catalog_sync(app).run()),
         spawn_vital(alarm, "the file of prices", price_file(app).run()),
+        spawn_vital(alarm, "the file of affinity", affinity(app)),
         spawn_vital(alarm, "the end of recordings", async move { recorded.recordings.run().await }),
     ];
     let optional = [
@@ -144,6 +146,11 @@ fn price_file(app: &App) -> PriceFile {
         job: app.jobs.register("price_file", "every 10 s"),
         seen: (None, Ok(())),
     }
+}
+
+/// Returns the job that writes the file of affinity.
+fn affinity(app: &App) -> impl Future<Output = ()> + Send + 'static {
+    affinity_file::keep(Arc::clone(&app.affinity), app.jobs.register("affinity_file", "every minute"))
 }
 
 /// Builds the job that fetches prices, if an address is configured.

@@ -28,6 +28,7 @@ use crate::admin::observer::Observer;
 use crate::admin::run::recording::Recordings;
 use crate::admin::usage::export::Exports;
 use crate::admin::{self, App, RequestId};
+use crate::affinity_file::AffinityFile;
 use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
 use crate::config::Config;
@@ -80,6 +81,8 @@ pub struct Params {
     pub adaptations: Vec<AdaptationTable>,
     /// The activity of the data plane.
     pub activity: Arc<Activity>,
+    /// The file that keeps the data plane's tables of affinity.
+    pub affinity: Arc<AffinityFile>,
     /// Looks up a file of the console by name.
     pub asset: fn(&str) -> Option<Asset>,
     /// The version and build of this binary.
@@ -146,12 +149,11 @@ pub fn start(params: Params) -> io::Result<Control> {
     let state = WriterState { meter, publisher, keys: Arc::clone(&keys), retention };
     let writer = Writer::start(state, &params.alarm)?;
     let reloader = reloader(params.config, writer.handle());
-    let gate = gate(&config, &keys, params.reader.clone());
     let observer = Arc::new(Observer::new(&params.reader, &readers, (&journal, recent), params.activity));
     let outgoing = OutgoingWork { otlp: Arc::default(), refreshes };
     let app = App {
+        gate: gate(&config, &keys, params.reader.clone()),
         snapshot: params.reader,
-        gate,
         readers,
         keys,
         counters,
@@ -181,6 +183,7 @@ pub fn start(params: Params) -> io::Result<Control> {
         plane: params.plane,
         exchanges: params.exchanges,
         adaptations: params.adaptations,
+        affinity: params.affinity,
         recordings: Recordings::default(),
         telemetry,
         http: params.http,

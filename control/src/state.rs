@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use rusqlite::Connection;
 use serde::Serialize;
-use shared::port::Capture;
+use shared::port::{Capture, KeptTables};
 use shared::quota::Counters;
 use shared::secret::Secret;
 use shared::usage::UsageLog;
 
+use crate::affinity_file::AffinityFile;
 use crate::db::error::OpenError;
 use crate::db::files::Files;
 use crate::db::lock::StateLock;
@@ -93,6 +94,16 @@ impl State {
     /// Returns the port through which exchanges are captured into this state.
     pub fn capture(&self) -> Arc<dyn Capture> {
         self.telemetry.capture()
+    }
+
+    /// Returns the key of the hashes in the data plane's tables of affinity.
+    pub fn affinity_key(&self) -> Secret<[u8; 32]> {
+        self.keys.derived_bytes("hashes of affinity")
+    }
+
+    /// Reads the file of affinity into `tables`, which it keeps from then on.
+    pub fn keep_affinity(&self, dir: &Path, tables: Arc<dyn KeptTables>) -> AffinityFile {
+        AffinityFile::load(dir, self.keys.derived("file of affinity"), tables)
     }
 
     pub(crate) fn into_parts(self) -> Parts {

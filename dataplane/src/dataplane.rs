@@ -13,7 +13,8 @@ use shared::activity::{Activity, Draining};
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::clock::unix_ms;
-use shared::port::{Capture, Exchanges, Handler, HttpClient};
+use shared::port::{Capture, Exchanges, Handler, HttpClient, KeptTables};
+use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 use shared::usage::UsageLog;
 use socket2::{Domain, Socket, Type};
@@ -23,6 +24,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::in_process::InProcess;
 use crate::inbox::{Message, WorkerHandle};
+use crate::plan::response_affinity::ResponseAffinity;
 use crate::process::{Process, ProcessParams};
 use crate::relay::LateUsageQueue;
 use crate::server::accept;
@@ -48,6 +50,8 @@ pub struct Params {
     pub alarm: Alarm,
     /// Captures the exchanges of clients; `None` captures nothing.
     pub capture: Option<Arc<dyn Capture>>,
+    /// The key of the hashes in the tables that control keeps.
+    pub affinity_key: Secret<[u8; 32]>,
 }
 
 impl std::fmt::Debug for Params {
@@ -86,6 +90,7 @@ pub fn new(params: Params) -> io::Result<Dataplane> {
         tls,
         alarm: params.alarm.clone(),
         capture: params.capture,
+        affinity_key: params.affinity_key,
     };
     let process = Arc::new(Process::new(params.settings, shared, workers)?);
     let mut dataplane =
@@ -198,6 +203,11 @@ impl Dataplane {
     /// Returns the activity of this data plane, for the control service.
     pub fn activity(&self) -> Arc<Activity> {
         Arc::clone(&self.process.activity)
+    }
+
+    /// Returns the tables that a restart should keep.
+    pub fn kept_tables(&self) -> Arc<dyn KeptTables> {
+        Arc::<ResponseAffinity>::clone(&self.process.response_affinity)
     }
 
     /// Returns a client for outgoing HTTP requests.

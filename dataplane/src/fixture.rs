@@ -134,6 +134,7 @@ impl Fixture {
             upstream_tls: crate::tls::client(None, false).unwrap(),
             alarm: Alarm::default(),
             capture: None,
+            affinity_key: Secret::new([9; 32]),
         })
         .unwrap();
         Self { dataplane, events }

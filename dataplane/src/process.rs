@@ -9,6 +9,7 @@ use shared::activity::Activity;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
 use shared::port::{Capture, Handler};
+use shared::secret::Secret;
 use shared::snapshot::SnapshotReader;
 
 use crate::memory_budget::MemoryBudget;
@@ -27,6 +28,8 @@ pub(crate) struct ProcessParams {
     pub(crate) tls: Tls,
     pub(crate) alarm: Alarm,
     pub(crate) capture: Option<Arc<dyn Capture>>,
+    /// The key of the hashes in `response_affinity`.
+    pub(crate) affinity_key: Secret<[u8; 32]>,
 }
 
 /// State shared by all workers of the process.
@@ -60,7 +63,7 @@ impl std::fmt::Debug for Process {
 
 impl Process {
     pub(crate) fn new(settings: Settings, params: ProcessParams, workers: usize) -> io::Result<Self> {
-        let ProcessParams { build, snapshots, tls, alarm, capture } = params;
+        let ProcessParams { build, snapshots, tls, alarm, capture, affinity_key } = params;
         let activity = Arc::<Activity>::default();
         let memory = Arc::new(MemoryBudget::new(settings.held_bytes_max));
         let body_limits = BodyLimits {
@@ -71,7 +74,7 @@ impl Process {
         Ok(Self {
             body_limits,
             memory,
-            response_affinity: Arc::new(ResponseAffinity::new()),
+            response_affinity: Arc::new(ResponseAffinity::new(&affinity_key)),
             voices: Arc::new(Voices::new(settings.voice_folder.clone())),
             settings: Arc::new(settings),
             build,

@@ -56,6 +56,19 @@ pub trait Exchanges: fmt::Debug + Send + Sync {
     fn cancel(&self, request_id: &str) -> BoxFuture<bool>;
 }
 
+/// Tables of the data plane that a restart should keep. The data plane implements it, and the control service stores
+/// them: it alone uses files.
+pub trait KeptTables: fmt::Debug + Send + Sync {
+    /// Returns a number that is another one after each change of the tables.
+    fn changes(&self) -> u64;
+
+    /// Returns the content of the tables.
+    fn content(&self) -> Vec<u8>;
+
+    /// Adds `content`, which an earlier process returned. Returns false, and adds nothing, if it has another layout.
+    fn restore(&self, content: &[u8]) -> bool;
+}
+
 /// A request extension of an in-process request: the request is authorized by `access` instead of a key. A request
 /// from the network never has this extension.
 #[derive(Clone, Debug)]

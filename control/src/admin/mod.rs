@@ -84,6 +84,7 @@ use self::reference::{Reference, Shape};
 pub(crate) use self::request_checks::{expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
+use crate::affinity_file::AffinityFile;
 use crate::background::{Job, Jobs};
 use crate::catalog::cache::CatalogCache;
 use crate::catalog::test_completion::TIME_MAX;
@@ -155,6 +156,8 @@ pub(crate) struct App {
     pub(crate) exchanges: Arc<dyn Exchanges>,
     /// The adaptations of the data plane.
     pub(crate) adaptations: Vec<AdaptationTable>,
+    /// The file that keeps the data plane's tables of affinity.
+    pub(crate) affinity: Arc<AffinityFile>,
     pub(crate) recordings: run::recording::Recordings,
     pub(crate) telemetry: Telemetry,
 }

@@ -19,8 +19,7 @@ pub(super) struct Recent {
 
 impl Recent {
     pub(super) fn put(&self, hash: u64, number: u16) {
-        let places = self.places.get_or_init(|| (0..1 << PLACE_BITS).map(|_| Default::default()).collect());
-        let Some(ways) = place(hash).and_then(|place| places.get(place)) else { return };
+        let Some(ways) = place(hash).and_then(|place| self.places().get(place)) else { return };
         if find(ways, hash) == Some(number) {
             return;
         }
@@ -33,6 +32,27 @@ impl Recent {
 
     pub(super) fn get(&self, hash: u64) -> Option<u16> {
         find(self.places.get()?.get(place(hash)?)?, hash)
+    }
+}
+
+impl Recent {
+    /// Returns every entry with its place.
+    pub(super) fn entries(&self) -> impl Iterator<Item = (u32, u64)> {
+        let ways = self.places.get().into_iter().flatten().flatten();
+        (0_u32..).zip(ways.map(|way| way.load(Ordering::Relaxed))).filter(|(_, entry)| *entry != 0)
+    }
+
+    /// Stores an entry at its place.
+    pub(super) fn restore(&self, place: u32, entry: u64) {
+        let place = usize::try_from(place).unwrap_or(usize::MAX);
+        let way = self.places().get(place / WAYS).and_then(|ways| ways.get(place % WAYS));
+        if let Some(way) = way {
+            way.store(entry, Ordering::Relaxed);
+        }
+    }
+
+    fn places(&self) -> &[[AtomicU64; WAYS]] {
+        self.places.get_or_init(|| (0..1 << PLACE_BITS).map(|_| Default::default()).collect())
     }
 }
 

@@ -29,7 +29,7 @@ use http_body_util::BodyExt as _;
 use serde_json::Value;
 use shared::alarm::Alarm;
 use shared::build::BuildIdentity;
-use shared::port::{Body, BoxError, BoxFuture, Exchanges, Handler, HttpClient, HttpLimits, full};
+use shared::port::{Body, BoxError, BoxFuture, Exchanges, Handler, HttpClient, HttpLimits, KeptTables, full};
 use shared::running::RunningExchanges;
 use shared::snapshot::{self, SnapshotPublisher, SnapshotReader};
 use shared::usage::UsageLog;
@@ -65,6 +65,20 @@ impl Exchanges for Nowhere {
 
     fn cancel(&self, _: &str) -> BoxFuture<bool> {
         Box::pin(async { false })
+    }
+}
+
+impl KeptTables for Nowhere {
+    fn changes(&self) -> u64 {
+        0
+    }
+
+    fn content(&self) -> Vec<u8> {
+        Vec::new()
+    }
+
+    fn restore(&self, _: &[u8]) -> bool {
+        false
     }
 }
 
@@ -106,6 +120,7 @@ impl Gateway {
         .unwrap();
         let log = state.usage_log().unwrap();
         let (publisher, reader) = snapshot::channel();
+        let affinity = Arc::new(state.keep_affinity(&dir, Arc::new(Nowhere)));
         let control = start(Params {
             state,
             config: Arc::new(config),
@@ -120,6 +135,7 @@ impl Gateway {
             exchanges: Arc::new(Nowhere),
             adaptations: Vec::new(),
             activity: Arc::default(),
+            affinity,
             asset,
             build: BuildIdentity { version: "1.2.3", commit: "abc", built_at: "today", target: "here" },
         })

@@ -7,9 +7,11 @@
 //! try that account first, and if it is unknown, the targets are tried in their usual order.
 //!
 //! Only hashes and token counts of answers are kept, in lock-free tables of fixed size in which new entries replace old
-//! ones. The tables are empty after a restart.
+//! ones. The hashes are keyed with a secret of the state, so control can store the tables over a restart (`kept.rs`).
 
-use std::hash::{BuildHasher as _, RandomState};
+mod kept;
+
+use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
@@ -17,9 +19,11 @@ use bytes::Bytes;
 use memchr::memmem::{Finder, FinderRev};
 use shared::access::Access;
 use shared::routing::{InstanceReach, Target};
+use shared::secret::Secret;
 use shared::usage::TokenCounts;
 use wire::request::Head;
 
+use self::kept::KeyedHasher;
 use super::recent::Recent;
 
 /// Number of slots for reasoning items, and for the token counts of responses.
@@ -39,7 +43,9 @@ pub(crate) struct ResponseAffinity {
     stored: Recent,
     /// Half of a response's hash, and its token count.
     tokens: Box<[AtomicU64]>,
-    hasher: RandomState,
+    /// The number of changes of the tables.
+    changes: AtomicU64,
+    hasher: KeyedHasher,
 }
 
 impl std::fmt::Debug for ResponseAffinity {
@@ -68,9 +74,17 @@ pub(crate) struct ResponseHash(u64);
 pub(crate) struct AccountHash(u16);
 
 impl ResponseAffinity {
-    pub(crate) fn new() -> Self {
+    /// Returns empty tables whose hashes are keyed with `key`.
+    pub(crate) fn new(key: &Secret<[u8; 32]>) -> Self {
         let empty = || (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
-        Self { slots: empty(), stored: Recent::default(), tokens: empty(), hasher: RandomState::new() }
+        let hasher = KeyedHasher::new(key);
+        Self {
+            slots: empty(),
+            stored: Recent::default(),
+            tokens: empty(),
+            changes: AtomicU64::new(0),
+            hasher,
+        }
     }
 
     /// Returns the hash of the account that `target` uses. Keys are rotated and headers change while the account stays,
@@ -95,6 +109,7 @@ impl ResponseAffinity {
         account: AccountHash,
     ) -> ResponseHash {
         let response = self.response(id, caller);
+        self.changed();
         self.stored.put(response, account.0);
         if let Some(conversation) = &head.state.conversation {
             self.stored.put(self.conversation(conversation, Some(caller)), account.0);
@@ -107,6 +122,7 @@ impl ResponseAffinity {
     pub(crate) fn note_reasoning(&self, answer: &[u8], account: AccountHash) {
         for at in ENCRYPTED.find_iter(answer) {
             if let Some(sample) = sample(answer, at) {
+                self.changed();
                 self.put(self.hasher.hash_one(sample), account);
             }
         }
@@ -116,6 +132,7 @@ impl ResponseAffinity {
     pub(crate) fn note_tokens(&self, ResponseHash(response): ResponseHash, tokens: u64) {
         if let Some(slot) = self.place(response).and_then(|place| self.tokens.get(place)) {
             slot.store(half(response) | tokens.min(TOKENS_MAX), Ordering::Relaxed);
+            self.changed();
         }
     }
 
@@ -148,6 +165,10 @@ impl ResponseAffinity {
         let last = segments.find_map(|segment| sample(segment, ENCRYPTED_LAST.rfind(segment.as_ref())?));
         let account = last.and_then(|last| self.get(self.hasher.hash_one(last)));
         account.map_or(StateReference::Nothing, StateReference::At)
+    }
+
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Hashes a response id with its owner, so that other owners cannot find it.
