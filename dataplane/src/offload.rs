@@ -16,6 +16,11 @@ pub(crate) async fn run<T: Send + 'static>(bytes: usize, work: impl FnOnce() -> 
     }
 }
 
+/// True if work on a body of `bytes` bytes leaves the worker.
+pub(crate) fn is_large(bytes: u64) -> bool {
+    bytes > HERE_BYTES_MAX as u64
+}
+
 /// The maximum bytes of a body that is handled on the worker itself.
 const HERE_BYTES_MAX: usize = 256 << 10;
 

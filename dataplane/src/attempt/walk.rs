@@ -12,6 +12,7 @@ use shared::operation::Dialect;
 use shared::policy::RETRY_AFTER_MAX;
 use shared::routing::Target;
 use shared::usage::StepResult;
+use wire::adapt::Rejection;
 use wire::responses;
 
 use super::budget::{AttemptLimits, NextCandidates};
@@ -25,6 +26,7 @@ use crate::admit::demand::Demand;
 use crate::admit::quota;
 use crate::memory_budget::MemoryReservation;
 use crate::metrics::add;
+use crate::offload;
 use crate::plan::response_affinity::AffinityRecorder;
 use crate::record::Record;
 use crate::relay::Scan;
@@ -284,9 +286,10 @@ impl<'a> Walk<'a> {
             self.reasons.no_memory = true;
             return Step::Stopped;
         }
-        let (mut memory, request) = match adapt::draft(self.job.routed(), target) {
-            Ok(draft) => draft.complete(memory).await,
-            Err(rejection) => (memory, Err(rejection)),
+        let (mut memory, request) = if is_adapted && offload::is_large(self.job.body.bytes()) {
+            Box::pin(self.translated_elsewhere(target, memory)).await
+        } else {
+            (memory, adapt::target_request(self.job.routed(), target))
         };
         let mut params = match request {
             Ok(request) => {
@@ -351,6 +354,18 @@ impl<'a> Walk<'a> {
         self.attempts += 1;
         add(&self.job.worker.counters.attempts, 1);
         Some(began)
+    }
+
+    /// Translates a large request for `target` on a blocking thread. Returns the memory that is reserved for it, too.
+    async fn translated_elsewhere(
+        &self,
+        target: &Target,
+        memory: MemoryReservation,
+    ) -> (MemoryReservation, Result<TargetRequest, Rejection>) {
+        match adapt::draft(self.job.routed(), target) {
+            Ok(draft) => draft.complete(memory).await,
+            Err(rejection) => (memory, Err(rejection)),
+        }
     }
 
     /// Returns the trace headers of the attempt that has begun, if the target receives any.
