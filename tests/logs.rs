@@ -148,6 +148,16 @@ async fn requests_are_logged_without_their_content_and_only_on_demand() {
 }
 
 #[tokio::test]
+async fn the_filter_determines_which_lines_are_logged() {
+    let setup = Setup::new(&Yaml::new()).env("LLMGW_LOG", "warn,llmgw::cli::serve=info");
+    let mut gateway = setup.start().await;
+    gateway.signal(Signal::TERM);
+    assert!(gateway.exit().await.success());
+    let log = gateway.log();
+    assert!(log.contains("listening on") && !log.contains("stopping:"), "{log}");
+}
+
+#[tokio::test]
 async fn there_are_no_log_files_by_default() {
     let gateway = Gateway::start(&Yaml::one("http://127.0.0.1:9/v1")).await;
     assert!(!gateway.state().join("logs").exists());

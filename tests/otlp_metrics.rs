@@ -78,6 +78,7 @@ async fn a_stop_exports_the_metrics_once_more() {
     let (collector, upstream) = upstreams().await;
     let setup = Setup::new(&Yaml::one(upstream.base_url()))
         .env("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", format!("http://{}/own/metrics", collector.address()))
+        .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{}/own/traces", collector.address()))
         .env("OTEL_TRACES_EXPORTER", "none");
     let mut gateway = setup.start().await;
     let answer = gateway.client().chat(chat::request("m")).await;

@@ -4,11 +4,13 @@
 use std::net::SocketAddr;
 
 use rustix::process::Signal;
+use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 use crate::http2;
+use crate::support::admin::Admin;
 use crate::support::gateway::{ADMIN_KEY, Setup};
 use crate::support::raw::{Raw, post};
 use crate::support::{Answer, Client, Gateway, Upstream, Yaml, chat, wait};
@@ -45,6 +47,9 @@ async fn after_sigterm_new_and_idle_connections_are_served_for_the_delay() {
     }
     let mut multiplexed = http2::connect(&gateway).await;
     begin_to_stop(&gateway).await;
+    let state = Admin(gateway.client()).done("GET", "state", Value::Null).await;
+    let left_ms = state["verdict"]["reasons"][0]["figures"]["left_ms"].as_u64();
+    assert!(left_ms > Some(3_000_000), "the delay is an hour: {state}");
     // A connection from before gets an answer, which is its last one.
     used.send(request()).await;
     let reply = used.reply().await;

@@ -44,6 +44,16 @@ fn two_workers(upstream: &Upstream) -> Setup {
 }
 
 #[tokio::test]
+async fn the_data_plane_has_as_many_threads_as_workers() {
+    let workers = std::thread::available_parallelism().unwrap().get() + 1;
+    let setup = Setup::new(&Yaml::new()).env("LLMGW_WORKERS", workers.to_string());
+    let gateway = setup.start().await;
+    let threads = std::fs::read_dir(format!("/proc/{}/task", gateway.pid())).unwrap().flatten();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("data-")).count(), workers);
+}
+
+#[tokio::test]
 async fn a_worker_that_dies_ends_the_process_with_an_error() {
     let upstream = Upstream::start().await;
     upstream.always(Answer::completion("hello"));

@@ -312,10 +312,12 @@ async fn a_stop_exports_what_waits() {
         .env("OTEL_BSP_SCHEDULE_DELAY", "600000")
         .env("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", format!("http://{}/own/path?x=1", collector.address()));
     let gateway = setup.start().await;
-    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    let answer = gateway.client().chat(chat::request("m")).await;
+    gateway.record_of(answer.header("x-request-id").unwrap()).await;
     end(gateway).await;
     assert_eq!(spans(&collector.request(0).await).1.len(), 2);
     assert_eq!(collector.request(0).await.head.lines().next(), Some("POST /own/path?x=1 HTTP/1.1"));
+    assert_eq!(collector.requests().len(), 1, "metrics are not exported");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
-//! Every variable of the table has an effect. A new row fails the first test until its proof is added here.
+//! Every variable of the table has an effect. A new row fails the first test until its proof is added here, and
+//! `scripts/prove-variables` checks that each proof fails without its variable.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -29,14 +30,14 @@ const PROOFS: &[(&str, Test)] = &[
         Test("credentials.rs", "a_rekey_replaces_the_key_and_the_old_one_opens_nothing"),
     ),
     ("LLMGW_HOST", Test("access.rs", "the_local_mode_is_refused_on_an_open_address")),
-    ("LLMGW_PORT", Test("process.rs", "the_healthcheck_succeeds_only_while_the_gateway_runs")),
+    ("LLMGW_PORT", Test("process.rs", "the_gateway_listens_on_the_host_and_port_of_its_environment")),
     ("LLMGW_STATE_DIR", Test("process.rs", "an_impossible_state_directory_is_rejected")),
     ("LLMGW_CONFIG", Test("variables.rs", "a_seed_becomes_the_configuration")),
     ("LLMGW_CONFIG_SEED", Test("variables.rs", "a_seed_becomes_the_configuration")),
     ("LLMGW_MAX_REQUEST_BODY_BYTES", Test("limits.rs", "the_body_limit_is_exact_to_the_byte")),
     ("LLMGW_MAX_BODY_MEMORY_BYTES", Test("limits.rs", "an_adapted_body_counts_in_memory_in_both_dialects")),
     ("LLMGW_MAX_CONNECTIONS", Test("variables.rs", "one_connection_too_many_is_refused")),
-    ("LLMGW_WORKERS", Test("supervision.rs", "a_worker_that_dies_ends_the_process_with_an_error")),
+    ("LLMGW_WORKERS", Test("supervision.rs", "the_data_plane_has_as_many_threads_as_workers")),
     ("LLMGW_DRAIN_SECONDS", Test("process.rs", "a_stop_cuts_streams_that_do_not_finish")),
     (
         "LLMGW_DRAIN_DELAY_SECONDS",
@@ -63,7 +64,7 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_TRUST_SYSTEM_ROOTS",
         Test("variables.rs", "system_certificate_authorities_are_trusted_if_configured"),
     ),
-    ("LLMGW_LOG", Test("providers.rs", "secrets_are_in_no_response_file_or_log")),
+    ("LLMGW_LOG", Test("logs.rs", "the_filter_determines_which_lines_are_logged")),
     ("LLMGW_LOG_FORMAT", Test("logs.rs", "a_selector_cannot_forge_fields_in_the_json_log")),
     ("LLMGW_LOG_FILE", Test("logs.rs", "log_files_contain_the_lines_of_stderr_to_the_last")),
     ("LLMGW_LOG_REQUESTS", Test("access.rs", "administrators_are_shown_by_the_names_of_their_keys")),
@@ -118,12 +119,12 @@ const PROOFS: &[(&str, Test)] = &[
     ("LLMGW_BACKUP_SCHEDULE", Test("backup.rs", "scheduled_backups_and_rehearsals_are_in_the_table_of_jobs")),
     ("LLMGW_BACKUP_KEEP", Test("backup.rs", "the_api_creates_lists_and_prunes_backups")),
     ("OTEL_SDK_DISABLED", Test("traces.rs", WRONG_EXPORT)),
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", Test("traces.rs", "traced")),
+    ("OTEL_EXPORTER_OTLP_ENDPOINT", Test("traces.rs", STREAMED_TRACE)),
     ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", Test("traces.rs", "a_stop_exports_what_waits")),
     ("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT", Test("otlp_metrics.rs", OTLP_METRICS)),
     ("OTEL_METRIC_EXPORT_INTERVAL", Test("otlp_metrics.rs", OTLP_METRICS)),
     ("OTEL_TRACES_EXPORTER", Test("otlp_metrics.rs", "a_stop_exports_the_metrics_once_more")),
-    ("OTEL_METRICS_EXPORTER", Test("traces.rs", "traced")),
+    ("OTEL_METRICS_EXPORTER", Test("traces.rs", "a_stop_exports_what_waits")),
     ("OTEL_EXPORTER_OTLP_PROTOCOL", Test("traces.rs", WRONG_EXPORT)),
     ("OTEL_EXPORTER_OTLP_HEADERS", Test("traces.rs", "the_headers_of_the_collector_are_shown_nowhere")),
     ("OTEL_EXPORTER_OTLP_TIMEOUT", Test("traces.rs", HANGING_COLLECTOR)),
@@ -156,6 +157,9 @@ fn every_variable_has_an_effect() {
         assert!(text.contains(&format!("fn {test}")), "{name}: {file} has no {test}");
         let sets = file.starts_with("..") || *file == "usage_db.rs" || text.contains(&format!("\"{name}\""));
         assert!(sets, "{name}: {file} does not set it");
+        // For scripts/prove-variables, which runs each proof without its variable.
+        let module = file.trim_end_matches(".rs").replace('/', "::");
+        println!("proof {name} {module}::{test}");
     }
 }
 

@@ -109,6 +109,9 @@ impl Setup {
             .envs(&self.environment)
             .stdin(Stdio::null())
             .kill_on_drop(true);
+        if let Some(name) = without() {
+            command.env_remove(name);
+        }
         command.current_dir(self.directory.as_deref().unwrap_or_else(|| Path::new(".")));
         command
     }
@@ -144,6 +147,12 @@ impl Setup {
         let address = log.address().await;
         Gateway { setup: self, child, log, address }
     }
+}
+
+/// Returns the variable that no gateway gets: `scripts/prove-variables` runs the proof of each variable without it.
+#[expect(clippy::disallowed_methods, reason = "a test's own switch, no setting of the gateway")]
+fn without() -> Option<std::ffi::OsString> {
+    std::env::var_os("LLMGW_TEST_WITHOUT")
 }
 
 /// A running gateway. It is killed when dropped.

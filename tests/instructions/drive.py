@@ -1,0 +1,188 @@
+"""Counts instructions and allocations of the native path under callgrind, and compares them with bounds.json."""
+
+import argparse
+import base64
+import collections
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent / "sdk")]
+
+from checks import Checks  # noqa: E402
+
+KEY = "administrator-key-of-the-instruction-counts"
+CONFIG = 'providers:\n  up: {{type: compatible, base_url: "{url}", api_key: k, models: [m]}}\n'
+USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
+WHOLE = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion",
+    "model": "m",
+    "choices": [{"index": 0, "message": {"role": "assistant", "content": "word " * 150}, "finish_reason": "stop"}],
+    "usage": USAGE,
+}
+# Requests of a shorter and a longer run; their difference is what the requests cost, without the start and the first ones.
+FEW, MANY = 8, 40
+# Pieces of the streams of two runs; their difference is what the pieces cost.
+SHORT, LONG = 4, 36
+STREAMS = 16
+
+
+class Upstream(http.server.BaseHTTPRequestHandler):
+    """Answers with a whole answer, or with as many pieces as the request's `max_tokens`, one after the other."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        request = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if not request.get("stream"):
+            return self.answer("application/json", [json.dumps(WHOLE).encode()])
+        delta = lambda content: {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]}
+        pieces = [delta(f"word {number} ") for number in range(request["max_tokens"])]
+        pieces.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": USAGE})
+        events = [f"data: {json.dumps(piece)}\n\n".encode() for piece in pieces]
+        return self.answer("text/event-stream", [*events, b"data: [DONE]\n\n"], pause=0.02)
+
+    def answer(self, kind, pieces, pause=0.0):
+        self.send_response(200)
+        self.send_header("content-type", kind)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        for piece in pieces:
+            self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+            # So that each piece is a read of its own.
+            time.sleep(pause)
+        self.wfile.write(b"0\r\n\r\n")
+
+    def log_message(self, *_):
+        pass
+
+
+class Gateway:
+    """The gateway under callgrind, which counts from its start to its end."""
+
+    def __init__(self, binary, folder, url):
+        self.folder = pathlib.Path(folder)
+        (self.folder / "config.yaml").write_text(CONFIG.format(url=url))
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": folder,
+            "LLMGW_API_KEY": KEY,
+            "LLMGW_CREDENTIAL_ENCRYPTION_KEY": base64.b64encode(secrets.token_bytes(32)).decode(),
+            "LLMGW_STATE_DIR": f"{folder}/state",
+            "LLMGW_CONFIG": f"{folder}/config.yaml",
+            "LLMGW_PORT": "0",
+            "LLMGW_WORKERS": "1",
+            "LLMGW_DRAIN_DELAY_SECONDS": "0",
+        }
+        command = ["valgrind", "--tool=callgrind", "--separate-threads=yes", f"--callgrind-out-file={folder}/out"]
+        with open(self.folder / "log", "w") as log:
+            self.child = subprocess.Popen([*command, binary, "serve"], env=environment, stderr=log)
+        deadline = time.monotonic() + 120
+        while not (found := re.search(r"listening on http://127\.0\.0\.1:(\d+)", self.log())):
+            if self.child.poll() is not None or time.monotonic() > deadline:
+                self.child.kill()
+                raise SystemExit(f"the gateway does not listen:\n{self.log()}")
+            time.sleep(0.1)
+        self.connection = http.client.HTTPConnection("127.0.0.1", int(found.group(1)), timeout=120)
+
+    def log(self):
+        return (self.folder / "log").read_text()
+
+    def request(self, pieces):
+        stream = {"stream": True, "max_tokens": pieces} if pieces else {}
+        body = {"model": "m", "messages": [{"role": "user", "content": "Tell me something. " * 20}], **stream}
+        headers = {"authorization": f"Bearer {KEY}", "content-type": "application/json"}
+        self.connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+        answer = self.connection.getresponse()
+        text = answer.read()
+        if answer.status != 200:
+            raise OSError(f"status {answer.status}: {text[:300]!r}")
+
+    def stop(self):
+        self.connection.close()
+        self.child.send_signal(signal.SIGTERM)
+        try:
+            return self.child.wait(60)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            return self.child.wait()
+
+
+def profile(binary, url, requests, pieces):
+    """Returns what the thread of the data plane did in a run with so many requests, for streams of so many pieces."""
+    with tempfile.TemporaryDirectory() as folder:
+        gateway = Gateway(binary, folder, url)
+        try:
+            for _ in range(requests):
+                gateway.request(pieces)
+        except OSError as error:
+            raise SystemExit(f"{error}; the log of the gateway:\n{gateway.log()}") from error
+        finally:
+            code = gateway.stop()
+        if code != 0:
+            raise SystemExit(f"the gateway ended with code {code}:\n{gateway.log()}")
+        served = max((Profile(path) for path in gateway.folder.glob("out-*")), key=lambda one: one.serves)
+        if not served.serves:
+            raise SystemExit("no thread has served requests")
+        return served
+
+
+class Profile:
+    """What one dump of a thread says: its instructions, and the calls of the allocator."""
+
+    # The functions by which Rust's code allocates, of the gateway's allocator.
+    ALLOCATES = re.compile(r"<mimalloc::MiMalloc as core::alloc::global::GlobalAlloc>::(alloc|alloc_zeroed|realloc)")
+
+    def __init__(self, path):
+        self.instructions, self.allocations, self.serves = 0, 0, 0
+        names, callee = {}, None
+        for line in path.read_text(errors="replace").splitlines():
+            if line.startswith(("summary:", "totals:")):
+                self.instructions = max(self.instructions, int(line.split()[1]))
+            elif found := re.match(r"c?fn=\((\d+)\)(?: (.*))?", line):
+                number, name = found.groups()
+                if name:
+                    names[number] = name
+                callee = names.get(number, "")
+            elif line.startswith("calls="):
+                calls = int(line[6:].split()[0])
+                self.allocations += calls if self.ALLOCATES.search(callee) else 0
+                self.serves += calls if "exchange" in callee else 0
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gateway", required=True)
+    options = parser.parse_args()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Upstream)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    bounds, checks, figures = json.loads((HERE / "bounds.json").read_text()), Checks(), collections.OrderedDict()
+    run = lambda requests, pieces: profile(options.gateway, f"http://127.0.0.1:{server.server_port}/v1", requests, pieces)
+    few, many, short, long = run(FEW, 0), run(MANY, 0), run(STREAMS, SHORT), run(STREAMS, LONG)
+    for name in ["instructions", "allocations"]:
+        of = lambda more, less: getattr(more, name) - getattr(less, name)
+        figures[f"{name} of a whole request"] = round(of(many, few) / (MANY - FEW), 1)
+        figures[f"{name} of a piece of a stream"] = round(of(long, short) / STREAMS / (LONG - SHORT), 1)
+    for name, figure in figures.items():
+        bound = bounds[name]
+        print(f"figure {name}: {figure} (expected {bound['expected']})", flush=True)
+        limit = bound["expected"] * bound["factor_max"]
+        checks.check(f"{name}: {figure} is more than {limit:.1f}, {bound['factor_max']} times what is expected", 0 < figure <= limit)
+    print(f"instructions: {checks.passed} passed, {checks.failed} failed", flush=True)
+    sys.exit(1 if checks.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
