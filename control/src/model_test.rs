@@ -17,7 +17,7 @@ use crate::catalog::sync::save;
 use crate::catalog::test_completion::{Trial, run};
 use crate::catalog::test_request::{TestProtocol, TestQuestion};
 use crate::db::readers::Readers;
-use crate::usage::requests::{self, RequestRow};
+use crate::usage::requests::{self, NamedRequest, RequestRow};
 use crate::writer::{FLUSH_TIME_MAX, WriterHandle};
 
 /// The dependencies of a test.
@@ -73,9 +73,9 @@ impl ModelTester<'_> {
 
     /// Returns the record of a test, as soon as it is stored.
     pub(crate) async fn record_of(&self, trial: &Trial) -> Option<RequestRow> {
-        let id = trial.request_id.clone();
+        let named = NamedRequest::newest(trial.request_id.as_str());
         self.writer.flush(FLUSH_TIME_MAX).await;
-        let row = self.readers.ask(move |db| requests::row(db, &id)).await;
+        let row = self.readers.ask(move |db| requests::row(db, &named)).await;
         row.ok().flatten()
     }
 

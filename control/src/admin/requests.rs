@@ -16,7 +16,7 @@ use crate::recorded::RecordedExchange;
 use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
-    Bounds, Column, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
+    Bounds, Column, NamedRequest, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
 };
 use crate::writer::FLUSH_TIME_MAX;
 
@@ -27,7 +27,10 @@ pub(super) static ROUTES: &[Route] = &[
         .filters(FILTERS)
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
-        .answers::<RequestRow>("Shows the record of a request, with its trace.")
+        .answers::<RequestRow>(
+            "Shows the record of a request, with its trace; of several with its ID, the newest one.",
+        )
+        .query(&["started_at_ms"])
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}/exchange", |call| Box::pin(exchange(call)))
         .answers::<RecordedExchange>(
@@ -123,14 +126,17 @@ fn sessions(app: &App, query: &mut Query) -> Vec<String> {
 
 const BOOLEAN: [(&str, bool); 2] = [("true", true), ("false", false)];
 
-/// Returns the newest exchange with this id, including its trace.
+/// Returns the newest exchange with this id that the caller may see, or that of a time, including its trace.
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    call.no_query()?;
-    let (app, id) = (call.app, call.argument().to_owned());
+    let (app, mut query) = (call.app, call.query()?);
+    let wanted = NamedRequest {
+        request_id: call.argument().to_owned(),
+        started_at_ms: query.number("started_at_ms", 0, u64::MAX)?,
+        scope: call.usage_scope(),
+    };
+    query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
-    let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &id)).await?;
-    let scope = call.usage_scope();
-    let found = found.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()));
+    let found: Option<RequestRow> = app.readers.ask(move |db| row(db, &wanted)).await?;
     let found =
         found.ok_or_else(|| ApiError::new(ErrorKind::NotFound, "There is no record of this request."))?;
     match call.standing.human() {

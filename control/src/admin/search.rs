@@ -22,7 +22,7 @@ use crate::usage::dimension::{Dimension, Marks};
 use crate::usage::occurrences::occurrences;
 use crate::usage::report::calendar::Calendar;
 use crate::usage::report::{ReportGroup, ReportQuestion, sums};
-use crate::usage::requests::{Bounds, Column, RequestFilter, page, row};
+use crate::usage::requests::{Bounds, Column, NamedRequest, RequestFilter, page, row};
 use crate::usage::scope::UsageScope;
 use crate::writer::FLUSH_TIME_MAX;
 
@@ -130,9 +130,8 @@ fn requests(db: &Connection, text: &str, scope: UsageScope) -> rusqlite::Result<
         subtitle: None,
         rank,
     };
-    let request = row(db, text)?;
-    if let Some(request) = request.filter(|row| scope.has_project(row.project.as_deref().unwrap_or_default()))
-    {
+    let named = NamedRequest { scope: scope.clone(), ..NamedRequest::newest(text) };
+    if let Some(request) = row(db, &named)? {
         return Ok(vec![found(request.request_id, 0)]);
     }
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');

@@ -312,6 +312,40 @@ fn usage_and_requests_are_those_of_the_humans_projects_in_every_report() {
     gateway.stop();
 }
 
+/// Clients choose request IDs, so another project can repeat one.
+#[test]
+fn a_repeated_request_id_hides_no_record_of_another_project() {
+    let mut gateway = Gateway::with_sso();
+    let Team { project, other_project, people, keys } = gateway.team();
+    for (n, (project, key)) in [(&project, &keys[1]), (&other_project, &keys[4])].into_iter().enumerate() {
+        let event = UsageEvent {
+            request_id: "req-same".into(),
+            key: KeyId::new(key.as_str()),
+            project: Some(ProjectId::new(project.as_str())),
+            ..event(n as u64)
+        };
+        assert!(gateway.log.append(&event));
+    }
+    gateway.wait_stored(2);
+    let shown = |person: &Person, query: &str| {
+        let path = format!("requests/req-same{query}");
+        gateway.ask((Method::GET, &path), &person.headers, &Value::Null)
+    };
+    let (viewer, stranger) = (&people[3], &people[4]);
+    let (_, ours) = shown(viewer, "");
+    assert_eq!(ours["project"], project.as_str(), "{ours}");
+    assert_eq!(shown(stranger, "").1["project"], other_project.as_str());
+    let (_, found) = gateway.ask((Method::GET, "search?q=req-same"), &viewer.headers, &Value::Null);
+    assert_eq!(found["data"][0]["id"], "req-same", "{found}");
+    let started = |at: &Value| format!("?started_at_ms={at}");
+    let theirs = gateway.done(Method::GET, "requests/req-same", &Value::Null);
+    assert_eq!(theirs["project"], other_project.as_str(), "the newest one");
+    assert_eq!(shown(viewer, &started(&theirs["started_at_ms"])).0, 404);
+    let path = format!("requests/req-same{}", started(&ours["started_at_ms"]));
+    assert_eq!(gateway.done(Method::GET, &path, &Value::Null)["project"], project.as_str());
+    gateway.stop();
+}
+
 #[test]
 fn a_human_mints_and_changes_keys_as_the_role_permits_and_never_as_another_human() {
     let gateway = Gateway::with_sso();

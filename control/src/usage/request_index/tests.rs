@@ -13,7 +13,7 @@ use crate::db::migrate::{MIGRATIONS, migrate};
 use crate::db::open::open;
 use crate::db::packed_row::put;
 use crate::db::relocate::settle;
-use crate::usage::requests;
+use crate::usage::requests::{self, NamedRequest};
 use crate::usage::retention::tables;
 use crate::usage::tests::{Process, event};
 
@@ -71,11 +71,12 @@ fn assert_found(db: &Connection, rows: std::ops::RangeInclusive<i64>) {
     for id in rows {
         for place in [0, 17, 49] {
             assert_eq!(rows_with(db, &name(id, place)).unwrap(), [id]);
-            let found = requests::row(db, &name(id, place)).unwrap().expect("it is stored");
+            let found =
+                requests::row(db, &NamedRequest::newest(name(id, place))).unwrap().expect("it is stored");
             assert_eq!(found.request_id, name(id, place));
         }
     }
-    assert!(requests::row(db, "unknown").unwrap().is_none());
+    assert!(requests::row(db, &NamedRequest::newest("unknown")).unwrap().is_none());
 }
 
 #[test]
@@ -153,8 +154,8 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     let long = Instant::now() + Duration::from_secs(60);
     tables::usage(&db, event(499).started_at_ms + 1, long).unwrap();
     assert_eq!(runs(&db), 0, "their rows are gone");
-    assert!(requests::row(&db, "req-3").unwrap().is_none());
-    assert!(requests::row(&db, "req-550").unwrap().is_some());
+    assert!(requests::row(&db, &NamedRequest::newest("req-3")).unwrap().is_none());
+    assert!(requests::row(&db, &NamedRequest::newest("req-550")).unwrap().is_some());
     while make_run(&mut db, i64::MAX, 10).unwrap() == RunStep::Complete {}
     let covered_now = covered(&db).unwrap();
     assert!(covered_now > last);
@@ -166,7 +167,7 @@ fn runs_are_deleted_with_their_rows_and_row_ids_are_never_reused() {
     log.append(&event(700));
     process.settle();
     assert!(process.sql("SELECT min(id) FROM usage") > covered_now);
-    assert!(requests::row(&db, "req-700").unwrap().is_some());
+    assert!(requests::row(&db, &NamedRequest::newest("req-700")).unwrap().is_some());
     tables::usage(&db, u64::MAX, long).unwrap();
     assert_eq!(runs(&db), 0);
 }

@@ -11,6 +11,7 @@ use crate::db::names::{Labels, OwnerNames};
 use crate::db::packed_row::{PackedRow, unless_damaged};
 use crate::db::signed;
 use crate::usage::request_index;
+use crate::usage::scope::UsageScope;
 
 pub(crate) mod attempts;
 pub(crate) mod exchange_end;
@@ -121,12 +122,35 @@ impl RequestRows {
     }
 }
 
-/// Returns the newest exchange with this request id, with its trace.
-pub(crate) fn row(db: &Connection, request_id: &str) -> rusqlite::Result<Option<RequestRow>> {
+/// The exchanges with a request id, which clients choose: several may have the same one, also of different projects.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NamedRequest {
+    pub(crate) request_id: String,
+    /// The start of one of them, in milliseconds since the Unix epoch; `None` for the newest one.
+    pub(crate) started_at_ms: Option<u64>,
+    /// Those that the caller may see. Others do not hide them.
+    pub(crate) scope: UsageScope,
+}
+
+impl NamedRequest {
+    /// Names the newest exchange with this id, of any project.
+    pub(crate) fn newest(request_id: impl Into<String>) -> Self {
+        Self { request_id: request_id.into(), ..Self::default() }
+    }
+
+    fn is(&self, record: &Record<'_>) -> bool {
+        record.request_id == self.request_id
+            && self.started_at_ms.is_none_or(|at_ms| record.started_at_ms == at_ms)
+            && self.scope.has(record)
+    }
+}
+
+/// Returns the newest exchange that `wanted` names, with its trace.
+pub(crate) fn row(db: &Connection, wanted: &NamedRequest) -> rusqlite::Result<Option<RequestRow>> {
     let mut found: Option<RequestRow> = None;
-    for id in request_index::rows_with(db, request_id)? {
+    for id in request_index::rows_with(db, &wanted.request_id)? {
         let after_ms = found.as_ref().map(|row| row.started_at_ms);
-        let candidate = newest_of(db, id, request_id, after_ms)?;
+        let candidate = newest_of(db, id, wanted, after_ms)?;
         found = candidate.or(found);
     }
     Ok(found)
@@ -155,11 +179,11 @@ pub(crate) fn stored<'a>(
     Ok(stored)
 }
 
-/// Returns the newest exchange with this request id in one block, if it started after `after_ms`.
+/// Returns the newest exchange that `wanted` names in one block, if it started after `after_ms`.
 fn newest_of(
     db: &Connection,
     id: i64,
-    request_id: &str,
+    wanted: &NamedRequest,
     after_ms: Option<u64>,
 ) -> rusqlite::Result<Option<RequestRow>> {
     let mut statement = db.prepare_cached(BLOCK)?;
@@ -168,7 +192,7 @@ fn newest_of(
     let row = PackedRow::read(block)?;
     let rows = block::rows(row.rows()?, &row.names).flatten();
     let newest = rows
-        .filter(|(record, _)| record.request_id == request_id)
+        .filter(|(record, _)| wanted.is(record))
         .filter(|(record, _)| after_ms.is_none_or(|after_ms| after_ms < record.started_at_ms))
         .max_by_key(|(record, _)| record.started_at_ms);
     let row = |(record, trace): (Record<'_>, Trace<'_>)| {
