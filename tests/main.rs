@@ -111,3 +111,4 @@ mod usage_grace;
 mod usage_names;
 mod variables;
 mod videos;
+mod wrong_keys;

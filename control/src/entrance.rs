@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts as Head;
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use http_body::Body as _;
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use shared::error_kind::ErrorKind;
@@ -66,6 +66,18 @@ impl Handler for Entrance {
             let answer = entrance.enter(head, body, peer).await.unwrap_or_else(|error| error.response(&id));
             admin::finish(&method, answer)
         })
+    }
+
+    fn wrong_key(&self, (method, id): (&Method, &str), peer: SocketAddr) -> Result<(), Duration> {
+        let noted = self.gate.note_wrong_key(peer.ip());
+        let reason = if noted.is_ok() { ErrorKind::InvalidKey } else { ErrorKind::TooManySignIns };
+        self.refusals.report(RefusedRequest {
+            address: peer.ip(),
+            reason: reason.row().code,
+            route: format!("{method} of the data plane"),
+            request_id: Some(id.to_owned()),
+        });
+        noted
     }
 }
 

@@ -10,14 +10,18 @@ use http::header::{CONNECTION, UPGRADE};
 use http::request::Parts;
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 use http_body_util::BodyExt as _;
+use shared::access::Access;
 use shared::answer_head::X_REQUEST_ID;
 use shared::clock;
 use shared::error_kind::ErrorKind;
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, KeyHolder, RUN_PATH, full};
+use shared::snapshot::Snapshot;
 use wire::envelope::EnvelopeFamily;
 
-use crate::admit::authenticate::{LastKey, authenticate, is_administrator, still_live};
+use crate::admit::authenticate::{
+    LastKey, authenticate, is_administrator, presents_foreign_key, still_live, too_many_wrong_keys,
+};
 use crate::admit::authorize;
 use crate::admit::labels::{FieldLabels, LastClient};
 use crate::caller::{Caller, Exchange};
@@ -167,7 +171,7 @@ impl Exchange {
         let snapshot = process.snapshots.load();
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => authenticate(&snapshot, &self.caller.last_key, parts).map_err(Fault::closing)?,
+            None => self.authenticated(&snapshot, parts)?,
         };
         authorize::operation(&access, operation).map_err(Fault::closing)?;
         match operation {
@@ -210,6 +214,18 @@ impl Exchange {
         }
     }
 
+    /// Authenticates the caller. Wrong keys are counted with those of the admin API, which takes the same ones.
+    fn authenticated(&self, snapshot: &Snapshot, parts: &Parts) -> Result<Arc<Access>, Fault> {
+        let refuse = |fault: Fault| {
+            let control = self.worker().process.fallback.get().filter(|_| presents_foreign_key(parts));
+            match control.map(|control| control.wrong_key((&parts.method, self.id()), self.caller.peer)) {
+                Some(Err(wait)) => too_many_wrong_keys(wait).closing(),
+                Some(Ok(())) | None => fault.closing(),
+            }
+        };
+        authenticate(snapshot, &self.caller.last_key, parts).map_err(refuse)
+    }
+
     /// Returns the response to a request that an administrator has cancelled.
     fn cancelled(&self, running: &RunningEntry, dialect: Dialect) -> Response<ResponseBody> {
         let fault = Fault { close: running.is_reading(), ..Fault::cancelled() };
@@ -220,7 +236,8 @@ impl Exchange {
     /// the provider that has the response. Asking each provider would disclose one provider's IDs to another.
     fn stored(&self, parts: &Parts) -> Fault {
         let snapshot = self.worker().process.snapshots.load();
-        let known = authenticate(&snapshot, &self.caller.last_key, parts)
+        let known = self
+            .authenticated(&snapshot, parts)
             .and_then(|access| authorize::operation(&access, Operation::Responses));
         match known {
             Ok(()) => Fault::new(ErrorKind::NotFound, STORED).closing(),
@@ -234,8 +251,7 @@ impl Exchange {
         let process = &self.worker().process;
         let access = match &self.caller.insider {
             Some(insider) => still_live(&insider.access)?,
-            None => authenticate(&process.snapshots.load(), &self.caller.last_key, parts)
-                .map_err(Fault::closing)?,
+            None => self.authenticated(&process.snapshots.load(), parts)?,
         };
         let Some(fallback) = process.fallback.get() else {
             return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());

@@ -33,6 +33,16 @@ pub trait Handler: fmt::Debug + Send + Sync {
         request: http::Request<Body>,
         peer: std::net::SocketAddr,
     ) -> BoxFuture<http::Response<Body>>;
+
+    /// Notes that `peer` presented a key that nobody has, and that is no key of the format that the gateway issues, in the
+    /// request with this method and ID. Returns the time to wait if it has presented too many. Never called for a right key.
+    fn wrong_key(
+        &self,
+        _request: (&http::Method, &str),
+        _peer: std::net::SocketAddr,
+    ) -> Result<(), Duration> {
+        Ok(())
+    }
 }
 
 /// Makes HTTP requests to upstreams with the data plane's connections, TLS and address rules.

@@ -98,7 +98,8 @@ impl ShownSso {
         let (user, problem) = match parts.extensions.get() {
             Some(Asserted::Human(identity)) => (Some(identity.shown().to_owned()), None),
             Some(Asserted::Invalid(reason)) => (None, Some(*reason)),
-            Some(Asserted::Nobody) | None => (None, None),
+            Some(Asserted::TooMany(_)) => (None, Some(TOO_MANY_SECRETS)),
+            Some(Asserted::Nobody | Asserted::WrongSecret) | None => (None, None),
         };
         Some(Self { user, problem, sign_out_url: sso.sign_out_url.clone() })
     }
@@ -245,3 +246,5 @@ async fn sign_out(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 pub(super) const PATH: &str = "session";
+
+const TOO_MANY_SECRETS: &str = "The single sign-on proxy sent too many wrong secrets. Try again in a while.";

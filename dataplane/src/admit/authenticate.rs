@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::net::IpAddr;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use http::header::{HOST, ORIGIN};
 use http::request::Parts;
@@ -10,6 +11,7 @@ use http::{HeaderValue, Uri};
 use shared::access::{Access, Role, presented};
 use shared::clock;
 use shared::error_kind::ErrorKind;
+use shared::key_format::is_well_formed;
 use shared::key_table::AccessTable;
 use shared::secret::Secret;
 use shared::snapshot::Snapshot;
@@ -81,6 +83,22 @@ impl LastKey {
             access: Arc::clone(access),
         });
     }
+}
+
+/// Returns true if the request presents a key that is not of the format that the gateway issues: one that may be meant as
+/// an administrator's. Issued keys cannot be guessed, and a client with a revoked one is told so each time.
+pub(crate) fn presents_foreign_key(request: &Parts) -> bool {
+    let presented = presented(&request.headers).ok().flatten();
+    presented.is_some_and(|key| !std::str::from_utf8(key).is_ok_and(is_well_formed))
+}
+
+/// Returns the error for a caller that has presented too many wrong keys.
+pub(crate) fn too_many_wrong_keys(wait: Duration) -> Fault {
+    let message = format!(
+        "Too many wrong keys. Try again in {} s; a correct key is accepted at any time.",
+        wait.as_millis().div_ceil(1_000)
+    );
+    Fault::new(ErrorKind::TooManySignIns, message).retry_after(wait)
 }
 
 const NOT_VALID: &str = "The API key is wrong, expired or disabled.";

@@ -2,6 +2,7 @@
 //! secret; from any other sender, and after they have been read, identity headers are removed from a request.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use ring::hmac;
@@ -25,6 +26,10 @@ pub(crate) enum Asserted {
     Human(Identity),
     /// The proxy's headers cannot be believed, for this reason.
     Invalid(&'static str),
+    /// The secret of the proxy is missing or wrong.
+    WrongSecret,
+    /// There were too many wrong secrets; the next one is looked at after this time.
+    TooMany(Duration),
 }
 
 /// A human whom the proxy has signed in.
@@ -83,10 +88,7 @@ impl IdentityBoundary {
             );
         }
         if !self.is_secret(sso, headers) {
-            return Asserted::Invalid(
-                "The secret of the single sign-on proxy in X-LLMGW-SSO-Secret is missing or wrong. It must be the value \
-                 of LLMGW_SSO_SHARED_SECRET.",
-            );
+            return Asserted::WrongSecret;
         }
         match identity(sso, headers) {
             Ok(identity) => Asserted::Human(identity),

@@ -84,10 +84,22 @@ impl Gate {
         Ok(actor(who, parts, address))
     }
 
+    /// Counts a wrong key. Returns the time to wait if there are too many.
+    pub(crate) fn note_wrong_key(&self, address: IpAddr) -> Result<(), Duration> {
+        self.wrong_keys.note(address, monotonic_ms()).map_err(Duration::from_millis)
+    }
+
     /// Moves the identity that a trusted proxy asserts from the headers of a request to its extensions. Identity headers
     /// from other senders are removed.
     pub(crate) fn take_identity(&self, parts: &mut Parts, peer: IpAddr) {
-        let asserted = self.boundary.take(&mut parts.headers, peer);
+        let asserted = match self.boundary.take(&mut parts.headers, peer) {
+            // Guesses come through the proxy's address, or from another process of its machine.
+            Asserted::WrongSecret => match self.note_wrong_key(peer) {
+                Ok(()) => Asserted::Invalid(WRONG_SECRET),
+                Err(wait) => Asserted::TooMany(wait),
+            },
+            other => other,
+        };
         parts.extensions.insert(asserted);
     }
 
@@ -166,7 +178,7 @@ impl Gate {
         let snapshot = self.snapshot.load();
         let hash = snapshot.key_hasher.hash(key);
         let Some(access) = snapshot.access.keys.get(&hash) else {
-            self.wrong_keys.note(address, monotonic_ms()).map_err(too_many)?;
+            self.note_wrong_key(address).map_err(too_many)?;
             return Err(invalid("The key is not valid."));
         };
         if access.expires_at_ms.is_some_and(|at| at <= unix_ms()) {
@@ -182,8 +194,10 @@ impl Gate {
 
     /// Returns the caller of an open session, if the request comes from a page of the console.
     fn page(&self, parts: &Parts) -> Result<Who, ApiError> {
-        if let Some(Asserted::Invalid(reason)) = parts.extensions.get() {
-            return Err(invalid(reason));
+        match parts.extensions.get() {
+            Some(Asserted::Invalid(reason)) => return Err(invalid(reason)),
+            Some(Asserted::TooMany(wait)) => return Err(too_many(*wait)),
+            Some(Asserted::Nobody | Asserted::Human(_) | Asserted::WrongSecret) | None => {}
         }
         if cookies(parts).next().is_none() {
             return Err(invalid(
@@ -300,7 +314,8 @@ pub(super) fn arriving<'a>(parts: &'a Parts, body: &Bytes) -> Result<Option<&'a 
     match parts.extensions.get() {
         Some(Asserted::Human(identity)) => Ok(Some(identity)),
         Some(Asserted::Invalid(reason)) => Err(invalid(reason)),
-        Some(Asserted::Nobody) | None => Err(invalid(
+        Some(Asserted::TooMany(wait)) => Err(too_many(*wait)),
+        Some(Asserted::Nobody | Asserted::WrongSecret) | None => Err(invalid(
             "This request has no identity from single sign-on. Open the console at the address of its proxy.",
         )),
     }
@@ -368,13 +383,15 @@ fn foreign() -> ApiError {
     ApiError::new(ErrorKind::ForbiddenOrigin, "The admin API rejects requests of pages of another origin.")
 }
 
-fn too_many(wait_ms: u64) -> ApiError {
-    let seconds = wait_ms.div_ceil(1_000);
+fn too_many(wait: Duration) -> ApiError {
+    let seconds = u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
     let message =
         format!("Too many wrong keys. Try again in {seconds} s; a correct key is accepted at any time.");
     ApiError::new(ErrorKind::TooManySignIns, message).retry_after(seconds)
 }
 
+const WRONG_SECRET: &str = "The secret of the single sign-on proxy in X-LLMGW-SSO-Secret is missing or wrong. It must be the value of \
+                            LLMGW_SSO_SHARED_SECRET.";
 const COOKIE_NAME: &str = "llmgw_session";
 /// Only the admin API needs the cookie; it must not be sent to the data plane.
 const PATH: &str = "/admin/api";
