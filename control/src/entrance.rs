@@ -16,6 +16,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::admin::authorize::{Caller, authorize};
 use crate::admin::gate::Gate;
+use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::{self, ApiError, RequestId};
 use crate::db::readers::WeakReaders;
 use crate::refusals::{Refusals, RefusedRequest};
@@ -31,10 +32,11 @@ pub(crate) struct Entrance {
 }
 
 /// Limits on concurrent requests, by stage and by kind of caller. Unauthenticated requests have their own limit, and
-/// a body is read before its request takes a slot, so neither can use up the slots of administrators.
+/// a body is read before its request takes a slot, so neither can use up the slots of administrators. Each authenticated caller
+/// has a share of its own.
 #[derive(Clone, Debug)]
 struct Slots {
-    administrators: Arc<Semaphore>,
+    callers: CallerShares,
     /// Requests for public paths: the files of the console.
     public: Arc<Semaphore>,
     /// Requests of key holders about their own keys; these queue for a slot.
@@ -42,9 +44,9 @@ struct Slots {
     /// Readers of the metrics.
     scrapes: Arc<Semaphore>,
     /// Runs whose answer has not begun.
-    runs: Arc<Semaphore>,
+    runs: CallerShares,
     /// Bodies that are being received.
-    bodies: Arc<Semaphore>,
+    bodies: CallerShares,
 }
 
 /// A request for the control thread.
@@ -53,7 +55,26 @@ pub(crate) struct AdmittedRequest {
     pub(crate) request: admin::Request,
     pub(crate) reply: oneshot::Sender<Response<Body>>,
     /// Held until the response is ready.
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) permit: Permit,
+}
+
+/// A slot of a request.
+#[derive(Debug)]
+pub(crate) enum Permit {
+    Slot { _slot: OwnedSemaphorePermit },
+    Share { _share: CallerShare },
+}
+
+impl From<OwnedSemaphorePermit> for Permit {
+    fn from(slot: OwnedSemaphorePermit) -> Self {
+        Self::Slot { _slot: slot }
+    }
+}
+
+impl From<CallerShare> for Permit {
+    fn from(share: CallerShare) -> Self {
+        Self::Share { _share: share }
+    }
 }
 
 impl Handler for Entrance {
@@ -89,7 +110,7 @@ impl Entrance {
         refusals: Refusals,
     ) -> (Self, mpsc::Receiver<AdmittedRequest>) {
         let (admitted, queue) =
-            mpsc::channel(ADMINISTRATORS_MAX + PUBLIC_MAX + KEY_HOLDERS_MAX + SCRAPES_MAX + RUNS_MAX);
+            mpsc::channel(CALLERS.all + PUBLIC_MAX + KEY_HOLDERS_MAX + SCRAPES_MAX + RUNS.all);
         (Self { admitted, gate, readers, refusals, slots: Slots::new() }, queue)
     }
 
@@ -116,14 +137,15 @@ impl Entrance {
         if admin::run::is_run(&parts) {
             let admitted = self.authorize(&parts, peer).await;
             let caller = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
+            let share = self.slots.runs.take(&caller.actor.who)?;
             let mut request = admin::Request::new(parts, Bytes::new(), Some(caller));
             request.unread = Mutex::new(Some(body));
-            return self.send_if_free(request, &self.slots.runs).await;
+            return self.send(request, share).await;
         }
         let admitted = self.admit(&parts, body, peer).await;
         let (caller, body) = admitted.inspect_err(|error| self.report(error, &parts, peer))?;
-        let request = admin::Request::new(parts, body, Some(caller));
-        self.send_if_free(request, &self.slots.administrators).await
+        let share = self.slots.callers.take(&caller.actor.who)?;
+        self.send(admin::Request::new(parts, body, Some(caller)), share).await
     }
 
     async fn admit(&self, parts: &Head, body: Body, peer: SocketAddr) -> Result<(Caller, Bytes), ApiError> {
@@ -135,7 +157,8 @@ impl Entrance {
         }
         let caller = self.authorize(parts, peer).await?;
         admin::expect_json(&parts.headers, &body)?;
-        Ok((caller, self.read_body(body).await?))
+        let body = self.read_body(&caller, body).await?;
+        Ok((caller, body))
     }
 
     /// Authenticates the caller of a request, and decides about it by its head.
@@ -144,11 +167,11 @@ impl Entrance {
         authorize(&self.readers, actor, parts).await
     }
 
-    async fn read_body(&self, body: Body) -> Result<Bytes, ApiError> {
+    async fn read_body(&self, caller: &Caller, body: Body) -> Result<Bytes, ApiError> {
         if body.is_end_stream() {
             return Ok(Bytes::new());
         }
-        let _permit = self.slots.bodies.try_acquire().map_err(|_| refusal(FULL))?;
+        let _share = self.slots.bodies.take(&caller.actor.who)?;
         read(body, BODY_TIME_MAX).await
     }
 
@@ -164,9 +187,9 @@ impl Entrance {
     async fn send(
         &self,
         request: admin::Request,
-        permit: OwnedSemaphorePermit,
+        permit: impl Into<Permit>,
     ) -> Result<Response<Body>, ApiError> {
-        let (reply, answer) = oneshot::channel();
+        let (permit, (reply, answer)) = (permit.into(), oneshot::channel());
         self.admitted.try_send(AdmittedRequest { request, reply, permit }).map_err(|_| refusal(STOPPING))?;
         answer.await.map_err(|_| refusal(STOPPING))
     }
@@ -185,12 +208,12 @@ impl Slots {
     fn new() -> Self {
         let slots = |most| Arc::new(Semaphore::new(most));
         Self {
-            administrators: slots(ADMINISTRATORS_MAX),
+            callers: CallerShares::new(CALLERS),
             public: slots(PUBLIC_MAX),
             key_holders: slots(KEY_HOLDERS_MAX),
             scrapes: slots(SCRAPES_MAX),
-            runs: slots(RUNS_MAX),
-            bodies: slots(BODIES_MAX),
+            runs: CallerShares::new(RUNS),
+            bodies: CallerShares::new(BODIES),
         }
     }
 }
@@ -212,15 +235,36 @@ pub(crate) fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
     ApiError::new(kind, message)
 }
 
-/// Concurrent requests of administrators inside the control plane.
-const ADMINISTRATORS_MAX: usize = 64;
+/// Concurrent requests of authenticated callers inside the control plane.
+const CALLERS: ShareBound = ShareBound {
+    what: "requests to the admin API",
+    all: 64,
+    humans: 48,
+    human: 16,
+    administrator: 48,
+    retry_after: 1,
+};
 const PUBLIC_MAX: usize = 32;
 /// Requests of key holders run one at a time, so that they do not keep administrators from the database.
 const KEY_HOLDERS_MAX: usize = 1;
 const SCRAPES_MAX: usize = 4;
 const SLOT_TIME_MAX: Duration = Duration::from_secs(5);
-const RUNS_MAX: usize = 16;
-const BODIES_MAX: usize = 64;
+const RUNS: ShareBound = ShareBound {
+    what: "runs without an answer",
+    all: 16,
+    humans: 12,
+    human: 4,
+    administrator: 12,
+    retry_after: 1,
+};
+const BODIES: ShareBound = ShareBound {
+    what: "requests with unfinished bodies",
+    all: 64,
+    humans: 48,
+    human: 16,
+    administrator: 48,
+    retry_after: 1,
+};
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(10);
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);

@@ -39,7 +39,7 @@ use crate::credential::oauth::RefreshSchedule;
 use crate::db;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
-use crate::db::readers::Readers;
+use crate::db::readers::{Readers, asking_as};
 use crate::entrance::{AdmittedRequest, Entrance, refusal};
 use crate::log_lines::LogLines;
 use crate::otlp::OtlpStatus;
@@ -332,8 +332,10 @@ async fn receive(app: Arc<App>, admitted: AdmittedRequest) {
     let id = RequestId::of(&request.parts.headers);
     let time_max = admin::answer_time_max(request.parts.uri.path());
     let is_run = admin::run::is_run(&request.parts);
+    let human = request.caller.as_ref().and_then(|caller| caller.standing.human()).map(Arc::from);
+    let answering = asking_as(human, admin::answer(&app, &request, &id));
     let answer = tokio::select! {
-        answer = tokio::time::timeout(time_max, admin::answer(&app, &request, &id)) => answer,
+        answer = tokio::time::timeout(time_max, answering) => answer,
         // Other requests are completed even if their client has left.
         () = reply.closed(), if is_run => return,
     };

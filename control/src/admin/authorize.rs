@@ -12,7 +12,7 @@ use shared::quota::Subject;
 use super::{ADMIN_API, ApiError, below, find};
 use crate::actor::{Actor, Who};
 use crate::db::quotas::Of;
-use crate::db::readers::WeakReaders;
+use crate::db::readers::{WeakReaders, asking_as};
 use crate::db::{keys, members, oauth, principals, projects, providers, quotas};
 use crate::permission::matrix::Extent;
 use crate::permission::{Denial, Object, Permission, Standing, may};
@@ -46,7 +46,9 @@ pub(crate) async fn authorize(
         Who::Human(principal) => {
             let principal = principal.to_string();
             let id = found.and_then(|(_, arguments)| arguments.into_iter().next());
-            readers.get()?.ask(move |db| human(db, principal, permission, id.as_deref())).await??
+            let (readers, asking) = (readers.get()?, Some(principal.as_str().into()));
+            let read = readers.ask(move |db| human(db, principal, permission, id.as_deref()));
+            asking_as(asking, read).await??
         }
         Who::Unknown | Who::Gateway => return Err(forbidden(Permission::Administer)),
     };

@@ -48,6 +48,7 @@ mod search;
 mod series;
 mod session;
 mod setup;
+pub(crate) mod shares;
 mod state;
 mod steps;
 mod stream;

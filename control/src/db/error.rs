@@ -251,6 +251,8 @@ impl std::error::Error for OpenError {
 pub(crate) enum DbError {
     /// Too many queries wait already.
     Busy,
+    /// Too many queries of the human who asks wait already.
+    BusyForHuman,
     /// The query took too long and was aborted.
     TooSlow,
     /// The gateway is stopping.
@@ -268,6 +270,11 @@ impl DbError {
             Self::Busy => {
                 (ErrorKind::Overloaded, "Too many queries are waiting for the database; try again.")
             }
+            Self::BusyForHuman => (
+                ErrorKind::Overloaded,
+                "16 of your queries are waiting for the database, the most for one caller. Try again when one has been \
+                 answered.",
+            ),
             Self::TooSlow => (
                 ErrorKind::Overloaded,
                 "The query took too long; request a shorter period, or use other filters.",
@@ -308,6 +315,7 @@ impl fmt::Display for DbError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("too many queries are waiting for the database"),
+            Self::BusyForHuman => f.write_str("too many queries of one human are waiting for the database"),
             Self::TooSlow => f.write_str("the query took too long"),
             Self::Stopping => f.write_str("the database is closed"),
             Self::Sql(error) => error.fmt(f),

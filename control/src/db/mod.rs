@@ -34,6 +34,7 @@ pub(crate) mod principals;
 pub(crate) mod projects;
 pub(crate) mod providers;
 pub(crate) mod quotas;
+mod read_queue;
 pub(crate) mod readers;
 pub(crate) mod relocate;
 pub(crate) mod row_sums;

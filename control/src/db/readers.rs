@@ -5,23 +5,46 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use rusqlite::Connection;
 use shared::alarm::Alarm;
 use tokio::sync::oneshot;
 
 use super::error::DbError;
 use super::files::Files;
+use super::read_queue::{Full, ReadQueue, ReaderQuestion, THREADS};
 
 /// A handle to the reader threads. Clones share the threads, which end when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Readers {
-    questions: Arc<Sender<ReaderQuestion>>,
+    questions: Arc<Questions>,
 }
 
 /// A handle to the reader threads that does not keep them from ending.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct WeakReaders(Weak<Sender<ReaderQuestion>>);
+pub(crate) struct WeakReaders(Weak<Questions>);
+
+/// Closes the queue when it is dropped.
+#[derive(Debug)]
+struct Questions(Arc<ReadQueue>);
+
+tokio::task_local! {
+    /// The human for whom the current task works.
+    static ASKING_HUMAN: Arc<str>;
+}
+
+/// Runs `work`, whose questions are those of `human`; `None` for an administrator or the gateway itself.
+pub(crate) async fn asking_as<F: Future>(human: Option<Arc<str>>, work: F) -> F::Output {
+    match human {
+        Some(human) => ASKING_HUMAN.scope(human, work).await,
+        None => work.await,
+    }
+}
+
+impl Drop for Questions {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
 
 impl WeakReaders {
     /// Returns the readers, unless the gateway is stopping.
@@ -30,23 +53,22 @@ impl WeakReaders {
     }
 }
 
-type ReaderQuestion = Box<dyn FnOnce(&mut Connection) + Send>;
-
 impl Readers {
     /// Opens the connections and starts their threads.
     pub(crate) fn start(files: &Files, alarm: &Alarm) -> Result<(Self, Vec<JoinHandle<()>>), DbError> {
-        let (questions, waiting) = bounded(QUESTIONS_MAX);
+        let queue = Arc::<ReadQueue>::default();
+        let questions = Arc::new(Questions(Arc::clone(&queue)));
         let mut threads = Vec::new();
         for _ in 0..THREADS {
             let mut db = files.reader()?;
-            let waiting = waiting.clone();
+            let queue = Arc::clone(&queue);
             let thread = alarm.spawn("llmgw-reader", move || {
-                serve(&mut db, &waiting);
+                serve(&mut db, &queue);
                 Ok(())
             });
             threads.push(thread.map_err(|_| DbError::Busy)?);
         }
-        Ok((Self { questions: Arc::new(questions) }, threads))
+        Ok((Self { questions }, threads))
     }
 
     /// Returns a handle that does not keep the threads from ending.
@@ -54,23 +76,32 @@ impl Readers {
         WeakReaders(Arc::downgrade(&self.questions))
     }
 
-    /// Runs one query on a reader thread. The query is aborted after [`ANSWER_TIME_MAX`].
+    /// Runs one query on a reader thread, in its turn. The query is aborted after [`ANSWER_TIME_MAX`], and not begun if nobody
+    /// waits for it any more.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, DbError> {
         let (reply, answer) = oneshot::channel();
         let job: ReaderQuestion = Box::new(move |db| {
-            let _ = reply.send(answer_until(Instant::now() + ANSWER_TIME_MAX, db, question));
+            if !reply.is_closed() {
+                let _ = reply.send(answer_until(Instant::now() + ANSWER_TIME_MAX, db, question));
+            }
         });
-        self.questions.try_send(job).map_err(|_| DbError::Busy)?;
+        let human = ASKING_HUMAN.try_with(Arc::clone).ok();
+        self.questions.0.push(human, job).map_err(|full| match full {
+            Full::OfHuman => DbError::BusyForHuman,
+            Full::OfAll => DbError::Busy,
+        })?;
         answer.await.map_err(|_| DbError::Stopping)?
     }
 }
 
-fn serve(db: &mut Connection, waiting: &Receiver<ReaderQuestion>) {
-    for question in waiting {
-        question(db);
+fn serve(db: &mut Connection, queue: &ReadQueue) {
+    while let Some(mut turn) = queue.next() {
+        if let Some(question) = turn.question.take() {
+            question(db);
+        }
     }
 }
 
@@ -83,13 +114,14 @@ fn answer_until<T>(
     Ok(question(db)?)
 }
 
-const THREADS: usize = 2;
-const QUESTIONS_MAX: usize = 64;
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(10);
 const STEPS_BETWEEN_LOOKS: i32 = 100_000;
 
 #[cfg(test)]
 mod tests {
+    use crossbeam_channel::bounded;
+
+    use super::super::read_queue::WAITING_MAX;
     use super::*;
 
     const COUNT: &str =
@@ -120,10 +152,10 @@ mod tests {
                 started.send(()).unwrap();
                 let _ = wait.recv();
             };
-            readers.questions.try_send(Box::new(hold)).unwrap();
+            readers.questions.0.push(None, Box::new(hold)).unwrap();
         }
         (0..THREADS).for_each(|_| starts.recv().unwrap());
-        (0..QUESTIONS_MAX).for_each(|_| readers.questions.try_send(Box::new(|_| ())).unwrap());
+        (0..WAITING_MAX).for_each(|_| readers.questions.0.push(None, Box::new(|_| ())).unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let refused = runtime.block_on(readers.ask(|_| Ok(())));
         assert!(matches!(refused, Err(DbError::Busy)), "{refused:?}");

@@ -13,7 +13,7 @@ use shared::id::KeyId;
 use shared::port::Exchanges;
 use shared::running::RunningExchanges;
 use shared::snapshot::Snapshot;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::MissedTickBehavior;
 
 use super::events::{LiveChange, LiveFigures, LiveProvider, ShownFigures, put};
@@ -21,6 +21,7 @@ use super::frame::{ListedExchange, LiveFrame, Numbered};
 use crate::admin::health::ShownCircuit;
 use crate::admin::observer::Observer;
 use crate::admin::running::Running;
+use crate::admin::shares::{CallerShares, ShareBound};
 use crate::db::alerts::OpenAlerts;
 use crate::db::audit_pages::{self, AuditRow};
 use crate::publish::StatusCell;
@@ -37,10 +38,8 @@ pub(crate) struct LiveHub {
     frames: Mutex<Option<watch::Sender<Arc<LiveFrame>>>>,
     /// The keys that listeners watch, one for each listener.
     watched: Mutex<Vec<KeyId>>,
-    /// The permitted streams of administrators.
-    pub(super) room: Arc<Semaphore>,
-    /// The permitted streams of humans, who cannot use up those of the administrators.
-    pub(super) room_of_humans: Arc<Semaphore>,
+    /// The permitted streams.
+    pub(super) streams: CallerShares,
 }
 
 /// A key that a listener watches, until this is dropped.
@@ -62,8 +61,7 @@ impl LiveHub {
             reload,
             frames: Mutex::default(),
             watched: Mutex::default(),
-            room: Arc::new(Semaphore::new(LISTENERS_MAX)),
-            room_of_humans: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            streams: CallerShares::new(STREAMS),
         })
     }
 
@@ -352,8 +350,8 @@ fn keep<T>(values: &mut VecDeque<Numbered<T>>, number: u64, value: T) {
     }
 }
 
-/// The maximum number of live streams of administrators, and of those of humans.
-pub(super) const LISTENERS_MAX: usize = 16;
+const STREAMS: ShareBound =
+    ShareBound { what: "live streams", all: 40, humans: 24, human: 8, administrator: 16, retry_after: 5 };
 /// The changes, and the watched requests, that a listener who reads slowly can catch up on.
 const KEPT_MAX: usize = 256;
 const FRAME_EVERY: Duration = Duration::from_secs(1);

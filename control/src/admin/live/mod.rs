@@ -17,15 +17,17 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::KeyId;
 use shared::port::{Body, full};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 
 use self::events::{Bye, ByeReason, Hello, LiveEvents, put};
 use self::frame::{LiveFrame, Progress};
-use self::hub::{LISTENERS_MAX, WatchedKey};
+use self::hub::WatchedKey;
 use self::own::OwnRequests;
 use super::gate::{Admission, Gate};
+use super::shares::CallerShare;
 use super::stream::{self, Feed};
 use super::{ApiError, Call, Route, route_of};
+use crate::db::readers::asking_as;
 use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] =
@@ -48,8 +50,10 @@ async fn live(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     {
         return Err(ApiError::new(ErrorKind::NotFound, "There is no such key, or it is not usable."));
     }
-    let room = if own.is_some() { &app.live.room_of_humans } else { &app.live.room };
-    let Ok(room) = Arc::clone(room).try_acquire_owned() else { return too_many(call.parts) };
+    let share = match app.live.streams.take(&call.actor.who) {
+        Ok(share) => share,
+        Err(error) => return too_many(call.parts, error),
+    };
     let ended = || ApiError::new(ErrorKind::InvalidKey, "The session has ended. Sign in again.");
     let admission = app.gate.admission(call.parts).ok_or_else(ended)?;
     let is_watching = key.is_some();
@@ -57,29 +61,26 @@ async fn live(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let frames = app.live.subscribe();
     let progress = Progress::new(is_watching, frames.borrow().number);
     let gate = Arc::clone(&app.gate);
-    let listener = Listener { admission, gate, own, _watched: watched, frames, progress, room };
+    let listener = Listener { admission, gate, own, _watched: watched, frames, progress, share };
     let mut hello = Vec::new();
     let (at_ms, generation) = (unix_ms(), app.snapshot.load().generation);
     put(&mut hello, "hello", &Hello { at_ms, version: app.build.version, generation });
     let (feed, body) = stream::channel_of(1);
-    tokio::spawn(listener.run(feed, hello.into()));
+    let human = call.standing.human().map(Arc::from);
+    tokio::spawn(asking_as(human, listener.run(feed, hello.into())));
     Ok(events_of(body))
 }
 
 /// Rejects a stream beyond the limit. A browser's `EventSource` does not show the page a rejection, so it gets the
 /// reason as an event.
-fn too_many(parts: &Parts) -> Result<Response<Body>, ApiError> {
+fn too_many(parts: &Parts, error: ApiError) -> Result<Response<Body>, ApiError> {
     let accept = parts.headers.get(ACCEPT).map_or(&b""[..], HeaderValue::as_bytes);
     if accept.starts_with(EVENT_STREAM.as_bytes()) {
         let mut bye = Vec::new();
         put(&mut bye, "bye", &Bye { reason: ByeReason::TooMany });
         return Ok(events_of(full(bye)));
     }
-    let message = format!(
-        "{LISTENERS_MAX} live streams are open, the maximum. Close a page of the console or another listener, and \
-         try again."
-    );
-    Err(ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS))
+    Err(error)
 }
 
 fn events_of(body: Body) -> Response<Body> {
@@ -102,7 +103,7 @@ struct Listener {
     _watched: Option<WatchedKey>,
     frames: watch::Receiver<Arc<LiveFrame>>,
     progress: Progress,
-    room: OwnedSemaphorePermit,
+    share: CallerShare,
 }
 
 impl Listener {
@@ -133,7 +134,7 @@ impl Listener {
                 break;
             }
         }
-        drop(self.room);
+        drop(self.share);
     }
 
     /// Returns the events of the newest frame, and the reason if the stream ends with it.
@@ -154,6 +155,5 @@ impl Listener {
 /// The path of the stream below the admin API.
 pub(super) const PATH: &str = "live";
 const EVENT_STREAM: &str = "text/event-stream";
-const RETRY_SECONDS: u64 = 5;
 /// A client that takes nothing for this time is disconnected.
 const STALL_MAX: Duration = Duration::from_secs(60);

@@ -34,14 +34,17 @@ const RECORDINGS_MAX: usize = 16;
 const KEPT: Duration = Duration::from_secs(600);
 
 impl Recordings {
-    /// Begins a recording. The oldest one ends if there are too many.
+    /// Begins a recording. If there are too many, the oldest one ends of the caller that has the most.
     pub(super) fn begin(&self, request_id: String, human: Option<&str>, began: Instant) -> Arc<Recording> {
         let sides = Sides::new(Allowance::of(&Arc::new(AtomicUsize::new(BYTES_MAX))));
         let human = human.map(str::to_owned);
         let recording = Arc::new(Recording { request_id, human, began, sides: Mutex::new(sides) });
         let mut kept = self.kept(began);
         if kept.len() >= RECORDINGS_MAX {
-            kept.pop_front();
+            let count = |of: &Arc<Recording>| kept.iter().filter(|other| other.human == of.human).count();
+            let most = kept.iter().map(count).max().unwrap_or_default();
+            let oldest = kept.iter().position(|recording| count(recording) == most);
+            oldest.and_then(|at| kept.remove(at));
         }
         kept.push_back(Arc::clone(&recording));
         recording

@@ -16,6 +16,7 @@ mod report;
 mod requests;
 mod series;
 mod session;
+mod shares;
 mod single_sign_on;
 mod usage;
 

@@ -1,7 +1,6 @@
 //! `GET /admin/api/usage/export`: all exchanges that match the filters, as CSV or JSON Lines. The export reads over
 //! its own connection at the pace of the client, in bounded memory, and ends when the client disconnects.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE};
@@ -9,13 +8,12 @@ use http::{HeaderValue, Response};
 use records::{Record, Trace, rare_fields};
 use rusqlite::Connection;
 use serde::Serialize;
-use shared::error_kind::ErrorKind;
 use shared::port::Body;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::charge::Charge;
 use super::csv;
 use crate::admin::requests::filter;
+use crate::admin::shares::{CallerShare, CallerShares, ShareBound};
 use crate::admin::stream::{self, Feed};
 use crate::admin::{ApiError, Call};
 use crate::db::error::DbError;
@@ -29,13 +27,13 @@ use crate::writer::FLUSH_TIME_MAX;
 #[derive(Debug)]
 pub(crate) struct Exports {
     pub(crate) files: Files,
-    room: Arc<Semaphore>,
+    shares: CallerShares,
 }
 
 impl Exports {
     /// Exports of the usage in these files.
     pub(crate) fn new(files: Files) -> Self {
-        Self { files, room: Arc::new(Semaphore::new(EXPORTS_MAX)) }
+        Self { files, shares: CallerShares::new(EXPORTS) }
     }
 }
 
@@ -53,15 +51,12 @@ pub(super) async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let charge = Charge::take(&mut query)?;
     let filter = filter(&call, &mut query)?;
     query.finish()?;
-    let room = Arc::clone(&app.exports.room).try_acquire_owned().map_err(|_| {
-        let message = "Too many exports are running. Try again when one has ended.";
-        ApiError::new(ErrorKind::Overloaded, message).retry_after(RETRY_SECONDS)
-    })?;
+    let share = app.exports.shares.take(&call.actor.who)?;
     app.writer.flush(FLUSH_TIME_MAX).await;
     let db = app.exports.files.reader().map_err(DbError::from)?;
     let progress = Progress::start(&db, &filter).map_err(DbError::from)?;
     let (out, body) = stream::channel();
-    tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, room }, out));
+    tokio::spawn(write(Writing { db, progress, labels: Labels::default(), format, charge, share }, out));
     let mut response = Response::new(body);
     let (content_type, attachment) = match format {
         ExportFormat::Csv => {
@@ -84,7 +79,7 @@ struct Writing {
     format: ExportFormat,
     /// The mark-up and currency of the amounts, if requested.
     charge: Option<Charge>,
-    room: OwnedSemaphorePermit,
+    share: CallerShare,
 }
 
 /// Produces one piece after another, each when the queue has room. The export ends when the client disconnects or
@@ -107,7 +102,7 @@ async fn write(mut writing: Writing, out: Feed) {
         };
         let sent = tokio::time::timeout(STALL_MAX, out.send(full.into())).await;
         if !goes_on || !matches!(sent, Ok(Ok(()))) {
-            return drop(writing.room);
+            return drop(writing.share);
         }
         piece = Vec::with_capacity(PIECE_BYTES);
     }
@@ -177,8 +172,8 @@ impl<'a> ChargedExchange<'a> {
     }
 }
 
-const EXPORTS_MAX: usize = 2;
-const RETRY_SECONDS: u64 = 10;
+const EXPORTS: ShareBound =
+    ShareBound { what: "exports", all: 4, humans: 2, human: 1, administrator: 2, retry_after: 10 };
 /// The size at which a piece is sent; its last block may exceed it.
 const PIECE_BYTES: usize = 64 << 10;
 const STALL_MAX: Duration = Duration::from_secs(60);
