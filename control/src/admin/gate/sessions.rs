@@ -40,6 +40,25 @@ pub(in crate::admin) enum SessionHolder {
     },
 }
 
+impl SessionHolder {
+    /// True if both sessions belong to the same key or human.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Key(one), Self::Key(other)) => one == other,
+            (Self::Human { principal: one, .. }, Self::Human { principal: other, .. }) => one == other,
+            (Self::Key(_), Self::Human { .. }) | (Self::Human { .. }, Self::Key(_)) => false,
+        }
+    }
+
+    /// Returns the maximum number of sessions that the holder may have. Several administrators may share a key.
+    fn sessions_max(&self) -> usize {
+        match self {
+            Self::Key(_) => SESSIONS_OF_KEY_MAX,
+            Self::Human { .. } => SESSIONS_OF_HUMAN_MAX,
+        }
+    }
+}
+
 /// An open session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct OpenSession {
@@ -66,19 +85,22 @@ impl Sessions {
         Self { table: Mutex::default(), csrf_key }
     }
 
-    /// Opens a session and returns its id. If there are too many sessions, the least recently used one is closed.
+    /// Opens a session and returns its id. If the holder has too many sessions, the least recently used one of them is closed.
+    /// If there are too many in all, that of the holder with the most: nobody ends the sessions of others by signing in often.
     pub(super) fn open(&self, holder: SessionHolder, now_ms: u64) -> Result<Secret<String>, RandomError> {
         let bytes = Secret::new(random::<32>()?);
         let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
-        let session =
-            OpenSession { holder, end_ms: now_ms.saturating_add(millis(LIFE_MAX)), used_ms: now_ms };
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         table.retain(|_, session| !session.is_over(now_ms));
-        if table.len() >= SESSIONS_MAX {
-            let stalest = table.iter().min_by_key(|(_, session)| session.used_ms).map(|(name, _)| *name);
-            stalest.and_then(|name| table.remove(&name));
+        if count_of(&table, &holder) >= holder.sessions_max() {
+            close_stalest(&mut table, &holder);
+        } else if table.len() >= SESSIONS_MAX {
+            let most =
+                table.values().map(|session| &session.holder).max_by_key(|of| count_of(&table, of)).cloned();
+            most.into_iter().for_each(|of| close_stalest(&mut table, &of));
         }
-        table.insert(name_of(id.expose()), session);
+        let end_ms = now_ms.saturating_add(millis(LIFE_MAX));
+        table.insert(name_of(id.expose()), OpenSession { holder, end_ms, used_ms: now_ms });
         Ok(id)
     }
 
@@ -138,6 +160,17 @@ impl Sessions {
     }
 }
 
+fn count_of(table: &HashMap<SessionName, OpenSession>, holder: &SessionHolder) -> usize {
+    table.values().filter(|session| session.holder.is(holder)).count()
+}
+
+/// Closes the least recently used session of a holder.
+fn close_stalest(table: &mut HashMap<SessionName, OpenSession>, holder: &SessionHolder) {
+    let of_holder = table.iter().filter(|(_, session)| session.holder.is(holder));
+    let stalest = of_holder.min_by_key(|(_, session)| session.used_ms).map(|(name, _)| *name);
+    stalest.and_then(|name| table.remove(&name));
+}
+
 /// Returns the session's name in the audit; the id cannot be derived from it.
 pub(super) fn public_name(id: &str) -> String {
     name_of(id).iter().take(8).fold("ses_".to_owned(), |mut text, byte| {
@@ -157,7 +190,9 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-const SESSIONS_MAX: usize = 256;
+const SESSIONS_MAX: usize = 1_024;
+const SESSIONS_OF_HUMAN_MAX: usize = 16;
+const SESSIONS_OF_KEY_MAX: usize = 256;
 /// Maximum lifetime since the sign-in.
 pub(super) const LIFE_MAX: Duration = Duration::from_hours(12);
 /// Maximum time since the last request.
@@ -193,16 +228,39 @@ mod tests {
         assert!(sessions.use_of(id.expose(), 1).is_none());
     }
 
+    fn human(n: usize) -> SessionHolder {
+        let principal = PrincipalId::new(format!("prn_{n}"));
+        SessionHolder::Human { principal, subject: "s".into(), is_administrator: n.is_multiple_of(2) }
+    }
+
     #[test]
-    fn a_session_beyond_the_limit_evicts_the_longest_idle_one() {
+    fn a_session_beyond_the_limit_of_its_holder_evicts_the_longest_idle_one_of_it() {
+        for (holder, most) in [(KEY, SESSIONS_OF_KEY_MAX as u64), (human(1), SESSIONS_OF_HUMAN_MAX as u64)] {
+            let sessions = sessions();
+            let other = sessions.open(human(2), 0).unwrap();
+            let first = sessions.open(holder.clone(), 0).unwrap();
+            let second = sessions.open(holder.clone(), 1).unwrap();
+            assert!(sessions.use_of(first.expose(), 2).is_some());
+            (2..=most).for_each(|n| drop(sessions.open(holder.clone(), n + 1).unwrap()));
+            assert_eq!(sessions.table.lock().unwrap().len() as u64, most + 1);
+            assert!(sessions.use_of(second.expose(), 500).is_none());
+            assert!(sessions.use_of(first.expose(), 500).is_some());
+            assert!(sessions.use_of(other.expose(), 500).is_some());
+        }
+    }
+
+    #[test]
+    fn a_session_beyond_the_limit_of_all_evicts_one_of_the_holder_with_the_most() {
         let sessions = sessions();
-        let first = sessions.open(KEY, 0).unwrap();
-        let second = sessions.open(KEY, 1).unwrap();
-        assert!(sessions.use_of(first.expose(), 2).is_some());
-        (2..=SESSIONS_MAX as u64).for_each(|n| drop(sessions.open(KEY, n + 1).unwrap()));
+        let administrator = sessions.open(KEY, 0).unwrap();
+        let single = sessions.open(human(0), 0).unwrap();
+        for n in 1..=2 * SESSIONS_MAX {
+            drop(sessions.open(human(1 + n / SESSIONS_OF_HUMAN_MAX), n as u64).unwrap());
+        }
         assert_eq!(sessions.table.lock().unwrap().len(), SESSIONS_MAX);
-        assert!(sessions.use_of(second.expose(), 500).is_none());
-        assert!(sessions.use_of(first.expose(), 500).is_some());
+        for id in [administrator, single] {
+            assert!(sessions.look(id.expose(), 2 * SESSIONS_MAX as u64).is_some());
+        }
     }
 
     #[test]

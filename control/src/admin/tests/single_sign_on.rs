@@ -246,3 +246,25 @@ fn each_preset_reads_the_headers_of_its_proxy_and_leaves_none() {
     let groups = [("x-authentik-uid", "s1"), ("x-authentik-groups", "x,llmgw-admin")];
     assert!(matches!(taken("authentik", &groups).0, Asserted::Human(human) if !human.is_administrator));
 }
+
+#[test]
+fn nobody_ends_the_sessions_of_others_by_signing_in_often() {
+    let gateway = Gateway::with_sso();
+    let lead = gateway.person("lead", "staff,llmgw-admin");
+    let (cookie, _) = gateway.sign_in();
+    let first = gateway.person("eve", "");
+    (0..400).for_each(|_| drop(gateway.person("eve", "")));
+    assert_eq!(gateway.ask((Method::GET, "session"), &lead.headers, &Value::Null).1["administrator"], true);
+    let (_, by_key, _) = gateway.call(
+        Method::GET,
+        "/admin/api/session",
+        &[("cookie", &cookie), ("sec-fetch-site", "same-origin")],
+    );
+    assert_eq!(by_key["administrator"], true, "{by_key}");
+    assert_eq!(
+        gateway.ask((Method::GET, "keys"), &first.headers, &Value::Null).0,
+        401,
+        "her own first one is over"
+    );
+    gateway.stop();
+}
