@@ -114,3 +114,56 @@ async fn each_kind_of_caller_gets_its_own_key_response() {
     let disabled = Client::new(gateway.address(), Some(&key.key)).get("/v1/key").await.unwrap();
     assert_eq!(disabled.status, 401);
 }
+
+/// The names of providers and models are part of what an allowlist and an owner keep from others.
+#[tokio::test]
+async fn limits_of_what_a_key_may_not_use_are_not_shown() {
+    let upstream = Upstream::start().await;
+    let yaml = Yaml::new()
+        .provider_with("up", upstream.base_url(), PRICES)
+        .provider_with("secret", upstream.base_url(), "models: [m, hidden]")
+        .provider_with("unused", upstream.base_url(), "models: [m]");
+    let yaml = yaml.endpoint("line", &[("secret", "m")]);
+    let gateway = Gateway::start(&yaml).await;
+    let admin = Admin(gateway.client());
+    let (project, owner) =
+        (admin.project("blue").await, admin.create("principals", json!({"name": "Ada"})).await);
+    let private = json!({"id": "private", "type": "openai_compatible", "base_url": upstream.base_url(), "models": ["m"],
+        "owner": owner});
+    admin.done("POST", "providers", private).await;
+    let limit = |subject: Value, model: Option<&str>, endpoint: Option<&str>| {
+        json!({"subject": subject, "metric": "requests", "window": "day", "limit": 9, "enforcement": "hard", "model": model,
+            "endpoint": endpoint})
+    };
+    let gateway_wide = json!({"kind": "gateway"});
+    for quota in [
+        limit(gateway_wide.clone(), None, None),
+        limit(gateway_wide.clone(), Some("up/m"), None),
+        limit(gateway_wide.clone(), Some("secret/hidden"), None),
+        limit(gateway_wide.clone(), Some("secret/m"), None),
+        limit(gateway_wide, None, Some("line")),
+        limit(json!({"kind": "provider", "id": "up"}), None, None),
+        limit(json!({"kind": "provider", "id": "secret"}), None, None),
+        limit(json!({"kind": "provider", "id": "unused"}), None, None),
+        limit(json!({"kind": "provider", "id": "private"}), None, None),
+    ] {
+        admin.create("quotas", quota).await;
+    }
+    let shown = async |lists: Value| {
+        let mut key = json!({"project": project});
+        key.as_object_mut().unwrap().extend(lists.as_object().unwrap().clone());
+        let key = admin.key(key).await;
+        let answer = Client::new(gateway.address(), Some(&key.key)).get("/v1/key").await.unwrap().json();
+        let named = |limit: &Value| {
+            let names = ["provider", "model", "endpoint"].map(|name| limit[name].as_str());
+            names.into_iter().flatten().next().unwrap_or("all").to_owned()
+        };
+        let mut names: Vec<String> = answer["limits"].as_array().unwrap().iter().map(named).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(shown(json!({"models": ["up/m"]})).await, ["all", "up", "up/m"]);
+    assert_eq!(shown(json!({"endpoints": ["line"]})).await, ["all", "line", "secret", "secret/m"]);
+    let unlisted = ["all", "line", "secret", "secret/hidden", "secret/m", "unused", "up", "up/m"];
+    assert_eq!(shown(json!({})).await, unlisted, "all but what is private to a human");
+}

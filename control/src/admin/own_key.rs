@@ -1,6 +1,7 @@
 //! `GET /v1/key`: information about the caller's own key. The data plane has authenticated the caller and passes on
 //! the result; nothing else in the request determines the response.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use http::Response;
@@ -9,10 +10,13 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use rusqlite::Connection;
 use serde::Serialize;
-use shared::access::Role;
+use shared::access::{Access, Role};
 use shared::clock::unix_ms;
+use shared::id::{EndpointName, ProviderId};
 use shared::port::{Body, KeyHolder};
 use shared::quota::{Metric, Period, Quota, Scope, Subject};
+use shared::routing::Target;
+use shared::snapshot::Snapshot;
 
 use super::query::Query;
 use super::{ApiError, App, json};
@@ -29,10 +33,12 @@ use crate::usage::sums::UsageSums;
 pub(super) async fn show(app: &App, holder: &KeyHolder, parts: &Parts) -> Result<Response<Body>, ApiError> {
     Query::parse(parts.uri.query().unwrap_or_default())?.finish()?;
     let access = &*holder.0;
+    let snapshot = app.snapshot.load();
     let key = access.key.as_str().to_owned();
     let now_ms = unix_ms();
     let (name, usage) = app.readers.ask(move |db| KeyUsage::read(db, &key, now_ms)).await?;
-    let limits = access.quotas.iter().filter(|_| access.role == Role::Project);
+    let usable = UsableTargets::of(&snapshot, access);
+    let limits = access.quotas.iter().filter(|quota| access.role == Role::Project && usable.may_count(quota));
     json(&OwnKey {
         id: access.key.as_str(),
         name,
@@ -58,6 +64,47 @@ struct OwnKey<'a> {
     /// Empty for administrators and the local mode.
     limits: Vec<Limit>,
     usage: KeyUsage,
+}
+
+/// What the holder of a key may use. A limit on anything else says that it exists, and is not shown.
+struct UsableTargets<'a> {
+    access: &'a Access,
+    snapshot: &'a Snapshot,
+    /// The targets by provider, each with the endpoint by which it may be used, if not by its own name.
+    targets: HashMap<&'a str, Vec<(Option<&'a EndpointName>, &'a Target)>>,
+}
+
+impl<'a> UsableTargets<'a> {
+    fn of(snapshot: &'a Snapshot, access: &'a Access) -> Self {
+        let mut targets: HashMap<_, Vec<_>> = HashMap::new();
+        for route in snapshot.routes.values() {
+            let endpoint = route.endpoint();
+            let may_use =
+                |target: &&Target| access.refusal(endpoint.map(EndpointName::as_str), target).is_none();
+            for target in route.targets().iter().filter(may_use) {
+                targets.entry(target.provider.id.as_str()).or_default().push((endpoint, target));
+            }
+        }
+        Self { access, snapshot, targets }
+    }
+
+    /// True if the limit can count a request of the holder.
+    fn may_count(&self, quota: &Quota) -> bool {
+        let Scope { endpoint, provider, model } = &quota.scope;
+        let covers =
+            |(endpoint, target): &(Option<&EndpointName>, &Target)| quota.scope.covers(*endpoint, target);
+        let of = |provider: &ProviderId| self.targets.get(provider.as_str()).into_iter().flatten();
+        match (provider, model, endpoint) {
+            (None, _, None) => true,
+            (None, _, Some(_)) => self.targets.values().flatten().any(covers),
+            // Of a provider that lists no models yet, only its owner is known.
+            (Some(provider), None, None) if self.access.is_unlisted() => {
+                let found = self.snapshot.providers.iter().find(|known| known.id == *provider);
+                found.is_some_and(|found| self.access.may_use(found))
+            }
+            (Some(provider), ..) => of(provider).any(covers),
+        }
+    }
 }
 
 /// A limit that applies to the key. The usage of a limit shared with other keys is not shown, because it would reveal
