@@ -10,6 +10,7 @@ pub mod address;
 pub mod alarm;
 pub mod answer_head;
 pub mod build;
+pub mod characters;
 pub mod clock;
 pub mod error_kind;
 pub mod health;

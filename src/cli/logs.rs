@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 
 use control::config::{LogFormat, Logging};
 use control::log_lines::{self, LineQueue, LogLines};
+use shared::characters::is_direction_mark;
 use tracing_subscriber::EnvFilter;
 
 use super::{CliFailure, exit};
@@ -170,11 +171,7 @@ fn escaped(content: &str, format: LogFormat) -> Cow<'_, str> {
 /// Returns true for control characters (C0, DEL, C1), line and paragraph separators, and characters that change the
 /// text direction.
 fn is_unprintable(character: char) -> bool {
-    character.is_control()
-        || matches!(
-            character,
-            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-        )
+    character.is_control() || matches!(character, '\u{2028}' | '\u{2029}') || is_direction_mark(character)
 }
 
 #[cfg(test)]

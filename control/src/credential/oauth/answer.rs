@@ -3,6 +3,7 @@
 
 use serde::Deserialize;
 use serde_json::Value;
+use shared::characters::is_direction_mark;
 use shared::sanitize::{diagnostic, guarded};
 use shared::secret::Secret;
 
@@ -173,10 +174,7 @@ pub(super) fn is_page(address: &str, bytes_max: usize) -> bool {
 /// Returns the first `chars_max` characters of a text of another party, without control characters and without those
 /// that change the direction of text.
 pub(crate) fn plain(text: &str, chars_max: usize) -> String {
-    let is_plain = |c: &char| {
-        !c.is_control()
-            && !matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
+    let is_plain = |c: &char| !c.is_control() && !is_direction_mark(*c);
     text.chars().filter(is_plain).take(chars_max).collect()
 }
 
