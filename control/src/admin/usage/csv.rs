@@ -1,5 +1,4 @@
-//! Exchanges as CSV (RFC 4180). Request ids and selectors are client-supplied, so text that a spreadsheet would
-//! interpret as a formula gets an apostrophe prefix.
+//! Exchanges as CSV (RFC 4180). Request ids and selectors are client-supplied, so each text passes [`cell`].
 
 use std::fmt::Display;
 use std::io::Write as _;
@@ -9,6 +8,7 @@ use records::{Record, RecordName, Trace, rare_fields};
 use shared::usage::{Class, TokenCounts, Unpriced, counted};
 
 use super::export::ChargedExchange;
+use crate::admin::csv::cell;
 use crate::db::names::OwnerNames;
 use crate::money::MicroUsd;
 use crate::usage::requests::attempts::AttemptSummary;
@@ -106,17 +106,7 @@ fn value(out: &mut Vec<u8>, value: Option<impl Display>) {
 }
 
 fn text(out: &mut Vec<u8>, text: &str) {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    if !is_formula && !text.contains([',', '"', '\r', '\n']) {
-        out.extend_from_slice(text.as_bytes());
-        return;
-    }
-    out.push(b'"');
-    if is_formula {
-        out.push(b'\'');
-    }
-    out.extend_from_slice(text.replace('"', "\"\"").as_bytes());
-    out.push(b'"');
+    out.extend_from_slice(cell(text).as_bytes());
 }
 
 const TEXTS: [RecordName; 12] = [
@@ -187,7 +177,7 @@ mod tests {
             ("+1", "\"'+1\""),
             ("-1", "\"'-1\""),
             ("@SUM(A1)", "\"'@SUM(A1)\""),
-            ("\t=1", "\"'\t=1\""),
+            ("\t=1", "\"'\t'=1\""),
             ("a=1", "a=1"),
         ];
         for (given, want) in cases {
