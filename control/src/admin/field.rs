@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
+use shared::characters::needless_invisible;
 use shared::clock::unix_ms;
 use shared::id::is_name;
 use shared::operation::Operation;
@@ -12,8 +13,16 @@ use super::ApiError;
 use super::query::moment;
 use crate::change::{AllowlistEdit, FieldChange};
 
-/// Validates a display name: 1 to 200 characters on one line, without control characters. Trims surrounding spaces.
+/// Validates a display name: 1 to 200 characters on one line, without control characters, and without invisible ones, by
+/// which two names could differ that look the same. Trims surrounding spaces.
 pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
+    let text = line(field, text)?;
+    expect_visible(field, &text)?;
+    Ok(text)
+}
+
+/// Validates a text: 1 to 200 characters on one line, without control characters. Trims surrounding spaces.
+pub(crate) fn line(field: &str, text: &str) -> Result<String, ApiError> {
     let text = text.trim();
     if text.is_empty() || text.chars().count() > NAME_CHARS_MAX || text.chars().any(char::is_control) {
         let message = format!(
@@ -22,6 +31,15 @@ pub(crate) fn name(field: &str, text: &str) -> Result<String, ApiError> {
         return Err(ApiError::parameter(field, message));
     }
     Ok(text.to_owned())
+}
+
+fn expect_visible(field: &str, text: &str) -> Result<(), ApiError> {
+    let Some(c) = needless_invisible(text) else { return Ok(()) };
+    let message = format!(
+        "{field} contains the invisible character U+{:04X}, which may make it look like another one. Remove it.",
+        u32::from(c)
+    );
+    Err(ApiError::parameter(field, message))
 }
 
 /// Validates an e-mail address as far as possible without sending mail: a non-empty local part, `@`, and a domain
@@ -33,6 +51,7 @@ pub(crate) fn email(text: &str) -> Result<String, ApiError> {
     if !good || text.len() > 254 || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
         return Err(ApiError::parameter("email", "email must be an address such as name@example.com."));
     }
+    expect_visible("email", text)?;
     Ok(text.to_owned())
 }
 

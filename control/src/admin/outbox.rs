@@ -147,7 +147,7 @@ struct FailedReport {
 async fn failed(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
     let FailedReport { lease, error, retry_after_seconds } = call.json()?;
-    let error = field::name("error", error.as_deref().unwrap_or("The worker reported a failure."))?;
+    let error = field::line("error", error.as_deref().unwrap_or("The worker reported a failure."))?;
     let retry_after_ms = u64::from(retry_after_seconds.min(LEASE_SECONDS_MAX)) * 1_000;
     let failure = Some(WorkerFailure { error, retry_after_ms });
     call.execute(StatusCode::OK, EndLease { number: number(&call)?, lease, failure }).await

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderName};
 use ring::hmac;
+use shared::characters::needless_invisible;
 
 use crate::config::Sso;
 
@@ -138,6 +139,11 @@ fn text_of(
     }
     if text.chars().any(char::is_control) {
         return Err("An identity header of the proxy contains control characters.");
+    }
+    if needless_invisible(text).is_some() {
+        return Err(
+            "An identity header of the proxy contains invisible characters, by which people could be confused.",
+        );
     }
     Ok(Some(text.to_owned()).filter(|text| !text.is_empty()))
 }

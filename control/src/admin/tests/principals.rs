@@ -44,3 +44,33 @@ fn principals_are_created_edited_and_deleted_with_versions_and_replays() {
     assert_eq!(gateway.send_json(Method::DELETE, &path, "", &[]).0, 404);
     gateway.stop();
 }
+
+#[test]
+fn names_that_could_differ_by_what_nobody_sees_are_rejected() {
+    let gateway = Gateway::start();
+    let project = gateway.send_json(Method::POST, "projects", r#"{"name": "blue 👩‍💻"}"#, &[]).1["id"].clone();
+    for name in ["ad\u{200b}min", "\u{202e}nimda", "admin\u{feff}", "ad\u{ad}min"] {
+        for (path, body) in [
+            ("principals", json!({"name": name})),
+            ("projects", json!({"name": name})),
+            ("keys", json!({"name": name, "project": project})),
+            ("webhooks", json!({"name": name, "url": "https://example.com/hook"})),
+        ] {
+            let (status, answer, _) = gateway.send_json(Method::POST, path, &body.to_string(), &[]);
+            assert_eq!(
+                (status.as_u16(), &answer["error"]["param"]),
+                (400, &json!("name")),
+                "{path} {answer}"
+            );
+            assert!(answer["error"]["message"].as_str().unwrap().contains("U+"), "{answer}");
+        }
+    }
+    let (status, answer, _) = gateway.send_json(
+        Method::POST,
+        "principals",
+        &json!({"name": "Ada", "email": "a\u{200b}@b.c"}).to_string(),
+        &[],
+    );
+    assert_eq!((status.as_u16(), &answer["error"]["param"]), (400, &json!("email")), "{answer}");
+    gateway.stop();
+}
