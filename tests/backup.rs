@@ -1,8 +1,11 @@
 //! Backups through the API and the command line, and the contents of a restored state (STATE-3, M-118).
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::support::gateway::Setup;
@@ -54,6 +57,81 @@ async fn a_restored_state_serves_with_the_same_key() {
     assert_eq!(restored.client().chat(chat::request("m")).await.status, 200);
     let verified = restored.setup().run(&["audit", "verify"]).await;
     assert!(verified.status.success());
+}
+
+/// Copies of the state hold usage in plain text.
+#[tokio::test]
+async fn a_killed_verification_leaves_no_copy_of_the_state() {
+    let temporary = tempfile::tempdir().unwrap();
+    let gateway =
+        Setup::new(&Yaml::one("http://127.0.0.1:9/v1")).env("TMPDIR", text(temporary.path())).start().await;
+    let archive = create(gateway.setup()).await;
+    let left = || {
+        std::fs::read_dir(temporary.path()).unwrap().flatten().map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    for signal in [Signal::TERM, Signal::INT] {
+        let mut command = gateway.setup().command(&["backup", "verify", text(&archive)]).spawn().unwrap();
+        let pid = Pid::from_raw(command.id().unwrap().cast_signed()).unwrap();
+        // Some copies are seen, unless the command is faster than this test.
+        while left().is_empty() && command.try_wait().unwrap().is_none() {
+            tokio::task::yield_now().await;
+        }
+        let _ = kill_process(pid, signal);
+        command.wait().await.unwrap();
+        assert!(left().is_empty(), "{:?}", left());
+    }
+    // kill -9 cannot be caught; the next command deletes what it has left.
+    let copy = temporary.path().join("llmgw-00000000000000ab");
+    let leave = || {
+        std::fs::create_dir(&copy).unwrap();
+        std::fs::write(copy.join("gateway.db"), "in plain text").unwrap();
+    };
+    leave();
+    gateway.setup().output_of(&["backup", "verify", text(&archive)], 0).await;
+    assert!(left().is_empty(), "{:?}", left());
+    leave();
+    let _gateway = gateway.restart().await;
+    assert!(left().is_empty(), "a start deletes it too: {:?}", left());
+}
+
+/// M-223: the command beside a running gateway that is written to.
+#[tokio::test]
+async fn a_backup_beside_a_busy_gateway_is_of_one_moment_and_disturbs_nobody() {
+    let upstream = Upstream::start().await;
+    upstream.always(Answer::completion("ok"));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let (client, stop) = (gateway.client(), Arc::new(AtomicBool::new(false)));
+    let stopped = Arc::clone(&stop);
+    let busy = tokio::spawn(async move {
+        let mut made = 0;
+        while !stopped.load(Ordering::Relaxed) && made < 400 {
+            let body = json!({"name": format!("human {made}")}).to_string();
+            assert_eq!(client.post("/admin/api/principals", body).await.status, 201);
+            assert_eq!(client.chat(chat::request("m")).await.status, 200);
+            made += 1;
+        }
+        made
+    });
+    let mut archive = create(gateway.setup()).await;
+    for _ in 0..2 {
+        archive = create(gateway.setup()).await;
+    }
+    stop.store(true, Ordering::Relaxed);
+    let made = busy.await.unwrap();
+    gateway.setup().output_of(&["backup", "verify", text(&archive)], 0).await;
+    let target = archive.with_file_name("elsewhere");
+    gateway.setup().output_of(&["backup", "restore", text(&archive), text(&target)], 0).await;
+    let restored = gateway.kill().await.env("LLMGW_STATE_DIR", text(&target)).start().await;
+    let names = restored.client().get("/admin/api/principals?limit=500").await.unwrap().json();
+    let mut names: Vec<&str> =
+        names["data"].as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_by_key(|name| name.trim_start_matches("human ").parse::<u32>().unwrap());
+    let want: Vec<String> = (0..names.len()).map(|n| format!("human {n}")).collect();
+    assert_eq!(names, want, "all that was written before one moment");
+    assert!(!names.is_empty() && names.len() <= made);
+    let report = restored.client().get("/admin/api/usage").await.unwrap().json();
+    assert!(report["totals"]["requests"].as_u64().unwrap() <= made as u64);
+    assert!(restored.setup().run(&["audit", "verify"]).await.status.success());
 }
 
 #[tokio::test]

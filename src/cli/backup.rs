@@ -2,12 +2,15 @@
 //! restore.
 
 use std::fmt::Write as _;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Subcommand;
 use control::backup::{self, Archive, BackupError, Manifest, RestoreParams};
 use control::config::{self, Environment};
+use shared::alarm::Alarm;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{CliFailure, exit, print};
 
@@ -34,8 +37,9 @@ pub(super) enum BackupCommand {
     },
 }
 
-/// Does what was asked for.
+/// Does what was asked for. A signal that ends the command deletes the copies of the state that it has made.
 pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Result<(), CliFailure> {
+    clean_up_on_signals().map_err(|error| CliFailure::new(exit::IO, error))?;
     let offline = || config::offline(environment).map_err(|error| CliFailure::new(exit::CONFIG, error));
     let failed = |error: BackupError| CliFailure::new(error.exit_code(), error);
     match command {
@@ -71,6 +75,29 @@ pub(super) fn run(command: BackupCommand, environment: &Arc<Environment>) -> Res
         }
     }
 }
+
+/// Starts a thread that waits for SIGINT and SIGTERM.
+fn clean_up_on_signals() -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let context = runtime.enter();
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    drop(context);
+    Alarm::default().spawn("llmgw-signals", move || {
+        let code = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => INTERRUPTED,
+                _ = terminate.recv() => TERMINATED,
+            }
+        });
+        backup::remove_temporary();
+        std::process::exit(code)
+    })?;
+    Ok(())
+}
+
+/// Exit codes as of a shell for a command that a signal has ended.
+const INTERRUPTED: i32 = 128 + 2;
+const TERMINATED: i32 = 128 + 15;
 
 fn description(archive: &Archive) -> String {
     let bytes = archive.bytes;

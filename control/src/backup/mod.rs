@@ -30,6 +30,8 @@ pub(crate) use directory::{FOLDER, check_one, find_beside, list_beside, open_bes
 pub use manifest::{Manifest, ManifestFile};
 pub(crate) use rehearsal::rehearse;
 pub use restore::{RestoreParams, Restored, restore};
+pub use temporary_directory::remove_all as remove_temporary;
+pub(crate) use temporary_directory::remove_left;
 
 use crate::db::error::OpenError;
 

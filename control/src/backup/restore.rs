@@ -6,7 +6,7 @@ use std::path::Path;
 
 use shared::secret::Secret;
 
-use super::archive::{inspect, unpack};
+use super::archive::{inspect, manifest, unpack};
 use super::manifest::{DATABASE, Manifest};
 use super::temporary_directory::TemporaryDirectory;
 use super::{BackupError, at};
@@ -42,12 +42,7 @@ pub fn restore(params: RestoreParams<'_>) -> Result<Restored, BackupError> {
     // A missing archive must not leave an empty directory behind.
     regular_file::open(archive).map_err(at(archive))?;
     make_directory(dir)?;
-    for entry in fs::read_dir(dir).map_err(at(dir))? {
-        let name = entry.map_err(at(dir))?.file_name();
-        if name != DRAFT && name != lock::FILE {
-            return Err(BackupError::NotEmpty(dir.into()));
-        }
-    }
+    expect_empty(archive, dir)?;
     let _lock = StateLock::take(dir)?;
     let draft = TemporaryDirectory::at(dir.join(DRAFT)).map_err(at(dir))?;
     let manifest = unpack(archive, draft.path(), bytes_max)?;
@@ -60,6 +55,22 @@ pub fn restore(params: RestoreParams<'_>) -> Result<Restored, BackupError> {
     }
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(at(dir))?;
     Ok(Restored { manifest, opens })
+}
+
+/// Accepts a directory that contains nothing, or only what an interrupted restore of this archive has left: its draft, and
+/// files that it had moved before the database.
+fn expect_empty(archive: &Path, dir: &Path) -> Result<(), BackupError> {
+    let has = |name| fs::symlink_metadata(dir.join(name)).is_ok();
+    let is_interrupted = has(DRAFT) && !has(DATABASE);
+    let moved = if is_interrupted { manifest(archive)?.files } else { Vec::new() };
+    for entry in fs::read_dir(dir).map_err(at(dir))? {
+        let name = entry.map_err(at(dir))?.file_name();
+        let is_left = moved.iter().any(|file| name == file.name.as_str());
+        if name != DRAFT && name != lock::FILE && !is_left {
+            return Err(BackupError::NotEmpty(dir.into()));
+        }
+    }
+    Ok(())
 }
 
 const DRAFT: &str = ".restoring";

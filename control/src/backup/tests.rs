@@ -288,6 +288,28 @@ fn refused(packed: &[u8]) -> String {
 }
 
 #[test]
+fn a_restore_that_was_killed_between_its_files_is_repeated() {
+    let (home, dir) = state();
+    let archive = path_of(&dir, &create(&dir, 7).unwrap());
+    let to = home.path().join("to");
+    let leave = |names: &[&str]| {
+        let _ = fs::remove_dir_all(&to);
+        fs::create_dir_all(to.join(".restoring")).unwrap();
+        names.iter().for_each(|name| fs::write(to.join(name), "left").unwrap());
+    };
+    for refused in [&["gateway.db"][..], &["catalog.json", "notes.txt"]] {
+        leave(refused);
+        assert!(matches!(restore_to(&archive, &to), Err(BackupError::NotEmpty(_))), "{refused:?}");
+    }
+    leave(&["catalog.json"]);
+    restore_to(&archive, &to).unwrap();
+    assert_eq!(fs::read_to_string(to.join("catalog.json")).unwrap(), "{}");
+    open(&to, &KEY).unwrap();
+    fs::remove_file(to.join("gateway.db")).unwrap();
+    assert!(matches!(restore_to(&archive, &to), Err(BackupError::NotEmpty(_))), "it was not interrupted");
+}
+
+#[test]
 fn an_unmodified_forged_archive_restores() {
     let home = TempDir::new().unwrap();
     let archive = home.path().join("archive");

@@ -86,8 +86,9 @@ struct BackupFailure {
 }
 
 impl Backups {
-    /// Backups of the configured state.
+    /// Backups of the configured state. Deletes the copies of a state that killed commands have left.
     pub(crate) fn of(config: &Config, jobs: &Jobs) -> Self {
+        backup::remove_left();
         let interval = config.backup_schedule.as_ref().map_or("on request", Schedule::text);
         let backups = Self {
             dir: config.state_dir.clone(),
