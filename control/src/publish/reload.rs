@@ -7,6 +7,7 @@ use std::fmt;
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -140,14 +141,28 @@ impl Reloader {
                 let woken = woken.recv_timeout(PAUSE);
                 self.status.change(|status| status.began_at_ms = Some(unix_ms()));
                 match woken {
-                    Ok(()) => _ = self.reload(),
-                    Err(RecvTimeoutError::Timeout) => _ = self.look(),
+                    Ok(()) => self.survive(Self::reload),
+                    Err(RecvTimeoutError::Timeout) => self.survive(Self::look),
                     Err(RecvTimeoutError::Disconnected) => return Ok(()),
                 }
                 self.status.change(|status| status.began_at_ms = None);
             }
         })?;
         Ok(Reloading { wake })
+    }
+
+    /// Runs a check. A panic in it, as of a random source that fails, ends neither the thread nor the process: the last valid
+    /// configuration stays current, and the file is read again.
+    pub(crate) fn survive(&mut self, check: fn(&mut Self) -> FileCheck) {
+        if catch_unwind(AssertUnwindSafe(|| check(self))).is_ok() {
+            return;
+        }
+        self.read = None;
+        let error = self.status.read().last_error;
+        if error.is_none_or(|(_, known)| known != PANICKED) {
+            tracing::error!("{PANICKED}");
+            self.status.change(|status| status.last_error = Some((unix_ms(), PANICKED.to_owned())));
+        }
     }
 
     /// Reads the file and passes it on even if it looks unchanged: a file beside it may have changed.
@@ -250,4 +265,6 @@ impl FileStamp {
 /// A check that takes longer than this, in milliseconds, counts as hanging; a check usually takes microseconds.
 const LOOK_MS_MAX: u64 = 10_000;
 const HANGS: &str = "reading the configuration file takes more than 10 s: its file system does not respond";
+const PANICKED: &str = "reading the configuration file failed with a panic; the last valid configuration stays in effect, and the \
+                        file is read again";
 const PAUSE: Duration = Duration::from_millis(500);

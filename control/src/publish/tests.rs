@@ -295,6 +295,21 @@ fn a_file_deleted_while_the_queue_is_full_is_reported() {
 }
 
 #[test]
+fn a_panic_in_a_reload_is_reported_and_the_file_is_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "providers: {a: {type: echo}}\n", &[]);
+    let mut is_broken = true;
+    let sink = move |_, _| !std::mem::take(&mut is_broken) || panic!("no random numbers");
+    let mut reloader = Reloader::new(config, Box::new(sink));
+    settled(&mut reloader);
+    std::fs::write(folder.path().join("config.yaml"), "providers: {b: {type: echo}}\n").unwrap();
+    assert_eq!(reloader.look(), FileCheck::Moving);
+    reloader.survive(Reloader::look);
+    assert!(reloader.status().read().last_error.unwrap().1.contains("panic"));
+    assert_eq!(settled(&mut reloader), FileCheck::HandedOn);
+}
+
+#[test]
 fn policies_do_not_reload() {
     let mut watched = Watched::new("providers: {a: {type: echo}}\n");
     let edit = "providers: {a: {type: echo, models: [m]}}\npolicies: {defaults: {retry_max_attempts: 9}}\n";
