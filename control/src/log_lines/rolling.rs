@@ -70,7 +70,7 @@ impl RollingFile {
 impl OpenFile {
     /// Returns true if the file still has its name in `folder`.
     fn is_in(&self, folder: &Path) -> bool {
-        let (named, open) = (fs::metadata(folder.join(self.name.text())), self.file.metadata());
+        let (named, open) = (fs::symlink_metadata(folder.join(self.name.text())), self.file.metadata());
         matches!((named, open), (Ok(named), Ok(open)) if (named.dev(), named.ino()) == (open.dev(), open.ino()))
     }
 }
@@ -93,7 +93,7 @@ fn open_next(folder: &Path, day: Date) -> io::Result<OpenFile> {
     let mut names = names(folder)?;
     let newest = names.iter().rev().find(|name| name.day == day).copied();
     let mut name = newest.unwrap_or(FileName { day, part: 1 });
-    let length = |name: FileName| fs::metadata(folder.join(name.text())).map_or(0, |meta| meta.len());
+    let length = |name: FileName| fs::symlink_metadata(folder.join(name.text())).map_or(0, |meta| meta.len());
     if length(name) >= FILE_BYTES_MAX {
         name.part = name.part.saturating_add(1);
     }
@@ -101,8 +101,9 @@ fn open_next(folder: &Path, day: Date) -> io::Result<OpenFile> {
         .append(true)
         .create(true)
         .mode(0o600)
-        .custom_flags(NO_WAIT)
-        .open(folder.join(name.text()))?;
+        .custom_flags(NO_WAIT_NOR_LINK)
+        .open(folder.join(name.text()))
+        .map_err(|error| unusable(&folder.join(name.text()), error))?;
     let metadata = file.metadata()?;
     if !metadata.is_file() {
         return Err(io::Error::other(format!(
@@ -121,6 +122,16 @@ fn open_next(folder: &Path, day: Date) -> io::Result<OpenFile> {
     Ok(OpenFile { file, name, bytes: metadata.len() })
 }
 
+/// Names a link as the reason why a file could not be opened.
+fn unusable(path: &Path, error: io::Error) -> io::Error {
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_symlink() => {
+            io::Error::other(format!("{} is a link; log files are not written through links", path.display()))
+        }
+        _ => error,
+    }
+}
+
 /// Returns the log files in `folder`, oldest first. Other files are left alone.
 fn names(folder: &Path) -> io::Result<Vec<FileName>> {
     let mut names = Vec::new();
@@ -133,8 +144,9 @@ fn names(folder: &Path) -> io::Result<Vec<FileName>> {
 
 const PREFIX: &str = "llmgw-";
 const SUFFIX: &str = ".log";
-/// Opening a FIFO under the name of a log file fails instead of waiting for a reader.
-const NO_WAIT: i32 = OFlags::NONBLOCK.bits().cast_signed();
+/// Opening a FIFO under the name of a log file fails instead of waiting for a reader, and opening a link fails instead of
+/// writing to or creating the file that it leads to.
+const NO_WAIT_NOR_LINK: i32 = OFlags::NONBLOCK.union(OFlags::NOFOLLOW).bits().cast_signed();
 
 #[cfg(test)]
 mod tests {
@@ -207,6 +219,26 @@ mod tests {
         let path = folder.path().join("llmgw-2026-03-01.log");
         rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
         RollingFile::new(folder.path().to_owned()).write(b"one\n", day("2026-03-01")).unwrap_err();
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_a_log_file_is_neither_followed_nor_created() {
+        let folder = tempfile::tempdir().unwrap();
+        let today = day("2026-03-01");
+        let (link, target) = (folder.path().join("llmgw-2026-03-01.log"), folder.path().join("elsewhere"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        let mut file = RollingFile::new(folder.path().to_owned());
+        let error = file.write(b"one\n", today).unwrap_err().to_string();
+        assert!(error.contains("is a link") && !target.exists(), "{error}");
+        fs::write(&target, "kept").unwrap();
+        file.write(b"two\n", today).unwrap_err();
+        assert_eq!(fs::read_to_string(&target).unwrap(), "kept");
+        fs::remove_file(&link).unwrap();
+        file.write(b"three\n", today).unwrap();
+        assert_eq!(content(folder.path(), "llmgw-2026-03-01.log"), "three\n");
+        fs::rename(&link, folder.path().join("moved")).unwrap();
+        std::os::unix::fs::symlink(folder.path().join("moved"), &link).unwrap();
+        file.write(b"four\n", today).unwrap_err();
     }
 
     #[test]
