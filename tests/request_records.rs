@@ -284,3 +284,34 @@ async fn requests_are_found_by_outcome_and_by_any_name() {
         assert_eq!((answer.status, answer.json()["error"]["param"].as_str()), (400, Some(name)), "{filter}");
     }
 }
+
+#[tokio::test]
+async fn an_error_that_quotes_a_prompt_is_stored_without_it() {
+    let upstream = Upstream::start().await;
+    let error = "your message 'the private words of Ada' was flagged for `chat/model-1`";
+    upstream.always(Answer::json(400, chat::error(error, "flagged")));
+    let gateway = Gateway::start(&Yaml::one(upstream.base_url())).await;
+    let answer = gateway.client().chat(chat::request("m")).await;
+    assert_eq!(answer.status, 400);
+    assert!(
+        answer.json()["error"]["message"].as_str().unwrap().contains("the private words"),
+        "the client reads it"
+    );
+    let record = gateway.record_of(answer.header("x-request-id").unwrap()).await;
+    assert_eq!(record["trace"][0]["message"], "your message '…' was flagged for `chat/model-1`");
+    let backup = gateway.setup().output_of(&["backup", "create"], 0).await;
+    assert!(backup.contains("gateway.db"), "{backup}");
+    let mut folders = vec![gateway.state()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().map(Result::unwrap) {
+            if entry.file_type().unwrap().is_dir() {
+                folders.push(entry.path());
+                continue;
+            }
+            let bytes = std::fs::read(entry.path()).unwrap();
+            let words = b"private words";
+            assert!(!bytes.windows(words.len()).any(|window| window == words), "{}", entry.path().display());
+        }
+    }
+    assert!(!gateway.log().contains("private words"), "{}", gateway.log());
+}

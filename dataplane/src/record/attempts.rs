@@ -9,6 +9,7 @@ use shared::prices::{Bill, Billed, price};
 use shared::quota::Metric;
 use shared::routing::{InstanceReach, Target};
 use shared::running::Stage;
+use shared::sanitize::without_quoted_text;
 use shared::trace_context::RequestSpan;
 use shared::usage::{Details, Lost, Provenance, StepResult, TokenCounts, TraceStep};
 use wire::extras::Extras;
@@ -138,7 +139,9 @@ impl Record {
                 step.result = failed.result;
                 step.status = failed.status.or(step.status);
                 step.spent_us = Some(micros(spent));
-                step.message = Some(failed.message.chars().take(TraceStep::MESSAGE_CHARS_MAX).collect());
+                // Cut after the quotations are removed: a cut one would have no end.
+                let message = without_quoted_text(failed.message);
+                step.message = Some(message.chars().take(TraceStep::MESSAGE_CHARS_MAX).collect());
                 step.retry_after_ms = failed.retry_after.map(millis);
                 step.lost = lost;
             }

@@ -7,12 +7,14 @@
 mod guarded;
 mod known;
 mod label;
+mod quoted;
 mod shape;
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 pub use self::guarded::{Guarded, guard};
+pub use self::quoted::without_quoted_text;
 
 /// The replacement for redacted text.
 pub const MARK: &str = "[redacted]";

@@ -26,7 +26,8 @@ pub struct TraceStep {
     /// The time from the request head to the start of the attempt, in microseconds; absent for a skipped target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub start_us: Option<u64>,
-    /// The error of a failed attempt, sanitized, at most [`MESSAGE_CHARS_MAX`](Self::MESSAGE_CHARS_MAX) characters.
+    /// The error of a failed attempt, sanitized and without quoted text, at most [`MESSAGE_CHARS_MAX`](Self::MESSAGE_CHARS_MAX)
+    /// characters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Box<str>>,
     /// The wait that the upstream asked for, in milliseconds.
