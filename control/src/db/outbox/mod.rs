@@ -213,20 +213,24 @@ pub(crate) fn figures(db: &Connection) -> rusqlite::Result<OutboxFigures> {
     })
 }
 
-/// Deletes up to `rows` expired events with their deliveries: those from before `before_ms` of which no delivery to a
-/// webhook waits, and the oldest beyond [`EVENTS_MAX`]. Returns the number of deleted events.
+/// Deletes up to `rows` events of which nothing is left to deliver, with their deliveries: those from before `before_ms`, and
+/// the oldest beyond [`EVENTS_MAX`]. Deliveries that wait or have failed are kept, however old or many they are. Those for
+/// workers count only if a worker has ever claimed one. Returns the number of deleted events.
 pub(crate) fn forget(tx: &Connection, before_ms: u64, rows: u32) -> rusqlite::Result<usize> {
-    let expired = named_params! {":before": before_ms, ":rows": rows};
+    // The latest event that a worker had is kept, because it shows that there are workers.
+    let of_worker: Option<i64> =
+        tx.prepare_cached(LAST_OF_WORKER)?.query_row([], |row| row.get(0)).optional()?;
+    let expired = named_params! {":before": before_ms, ":of_worker": of_worker, ":rows": rows};
     let deleted = tx.prepare_cached(DELETE_EXPIRED)?.execute(expired)?;
-    let surplus =
-        tx.prepare_cached(DELETE_SURPLUS)?.execute(named_params! {":max": EVENTS_MAX, ":rows": rows})?;
+    let over = named_params! {":max": EVENTS_MAX, ":of_worker": of_worker, ":rows": rows};
+    let surplus = tx.prepare_cached(DELETE_SURPLUS)?.execute(over)?;
     if surplus > 0 {
-        tracing::warn!("deleted the {surplus} oldest events: the outbox holds at most {EVENTS_MAX}");
+        tracing::warn!("deleted the {surplus} oldest delivered events: the outbox holds {EVENTS_MAX} events");
     }
     Ok(deleted + surplus)
 }
 
-/// The maximum number of events that are kept.
+/// The number of events beyond which delivered ones are deleted before their time.
 pub(crate) const EVENTS_MAX: i64 = 100_000;
 
 const INSERT_EVENT: &str = "INSERT INTO events (name, kind, object, data, created_at_ms) VALUES \
@@ -259,11 +263,23 @@ const FIGURES: &str = "SELECT \
      (SELECT count(*) FROM outbox WHERE state = 'dead') AS dead, \
      (SELECT count(*) FROM outbox WHERE state = 'pending' AND webhook IS NULL) \
      + (SELECT count(*) FROM outbox WHERE state = 'leased') AS for_workers";
-const DELETE_EXPIRED: &str = "DELETE FROM events WHERE id IN (SELECT id FROM events e WHERE created_at_ms < :before \
-     AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id AND o.webhook IS NOT NULL AND o.state = 'pending') \
-     ORDER BY id LIMIT :rows)";
-const DELETE_SURPLUS: &str = "DELETE FROM events WHERE id IN (SELECT id FROM events \
-     WHERE id <= (SELECT max(id) FROM events) - :max ORDER BY id LIMIT :rows)";
+const LAST_OF_WORKER: &str = "SELECT event FROM outbox WHERE webhook IS NULL AND (state <> 'pending' OR tries > 0) \
+     ORDER BY id DESC LIMIT 1";
+
+/// Deletes the first `:rows` events that `$which` names and of which all is delivered.
+macro_rules! delete_delivered {
+    ($which:literal) => {
+        concat!(
+            "DELETE FROM events WHERE id IN (SELECT id FROM events e WHERE ",
+            $which,
+            " AND id IS NOT :of_worker AND NOT EXISTS (SELECT 1 FROM outbox o WHERE o.event = e.id AND o.state <> 'delivered' \
+             AND (o.webhook IS NOT NULL OR :of_worker IS NOT NULL)) ORDER BY id LIMIT :rows)"
+        )
+    };
+}
+
+const DELETE_EXPIRED: &str = delete_delivered!("created_at_ms < :before");
+const DELETE_SURPLUS: &str = delete_delivered!("id <= (SELECT max(id) FROM events) - :max");
 
 #[cfg(test)]
 mod tests;

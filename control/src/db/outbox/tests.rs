@@ -3,6 +3,7 @@
 use rusqlite::Connection;
 use serde_json::json;
 
+use super::lease::Claim;
 use super::*;
 
 const DAY_MS: u64 = 86_400_000;
@@ -56,33 +57,67 @@ fn an_event_is_undone_with_its_cause() {
     assert_eq!(left, 0);
 }
 
-/// M-204.
+/// M-117, M-204.
 #[test]
-fn expired_events_are_deleted_unless_a_webhook_waits_for_them() {
+fn retention_deletes_events_of_which_nothing_is_left_to_deliver() {
     let db = opened();
-    let old = event(&db, "disk_low", false, DAY_MS);
+    let numbers = || -> Vec<i64> {
+        let mut statement = db.prepare("SELECT id FROM events ORDER BY 1").unwrap();
+        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap()
+    };
+    event(&db, "disk_low", false, DAY_MS);
     webhook(&db, "w", None, false);
-    let waiting = event(&db, "disk_low", false, DAY_MS);
-    let delivered = event(&db, "disk_low", false, DAY_MS);
+    let set = |event: i64, state: &str, next: &str| {
+        let sql = format!(
+            "UPDATE outbox SET state = '{state}', next_at_ms = {next} WHERE event = ? AND webhook = 'w'"
+        );
+        assert_eq!(db.execute(&sql, [event]).unwrap(), 1);
+    };
+    let [waiting, dead, delivered] = [(); 3].map(|()| event(&db, "disk_low", false, DAY_MS));
+    set(dead, "dead", "NULL");
+    set(delivered, "delivered", "NULL");
     let new = event(&db, "disk_low", false, 9 * DAY_MS);
-    let done = "UPDATE outbox SET state = 'delivered', next_at_ms = NULL WHERE event = ?";
-    db.execute(done, [delivered]).unwrap();
-    assert_eq!(forget(&db, 2 * DAY_MS, 64).unwrap(), 2);
-    let mut statement = db.prepare("SELECT DISTINCT event FROM outbox ORDER BY 1").unwrap();
-    let left: Vec<i64> =
-        statement.query_map([], |row| row.get(0)).unwrap().collect::<Result<_, _>>().unwrap();
-    assert_eq!(left, [waiting, new]);
-    assert!(old < waiting, "numbers ascend");
+    assert_eq!(forget(&db, 2 * DAY_MS, 64).unwrap(), 2, "no worker has ever claimed an event");
+    assert_eq!(numbers(), [waiting, dead, new]);
     assert_eq!(forget(&db, 2 * DAY_MS, 64).unwrap(), 0);
-    db.execute("UPDATE events SET id = id + 100000 WHERE id = ?", [new]).unwrap_err();
+    set(waiting, "delivered", "NULL");
+    set(dead, "delivered", "NULL");
+    assert_eq!(forget(&db, 2 * DAY_MS, 64).unwrap(), 2);
+    assert_eq!(numbers(), [new]);
+}
+
+/// M-117.
+#[test]
+fn events_wait_for_workers_once_there_are_some() {
+    let db = opened();
+    let count = || -> i64 { db.query_row("SELECT count(*) FROM events", [], |row| row.get(0)).unwrap() };
+    let claim = |limit| Claim { worker: "w".into(), lease: "l".into(), until_ms: DAY_MS, limit, kinds: None };
+    (0..3).for_each(|_| _ = event(&db, "disk_low", false, 1));
+    let leased = lease::claim(&db, &claim(2), 1).unwrap();
+    assert_eq!(forget(&db, DAY_MS, 64).unwrap(), 0, "two are leased, one waits");
+    for delivery in &leased {
+        lease::end(&db, delivery, None, 2).unwrap();
+    }
+    assert_eq!(forget(&db, DAY_MS, 64).unwrap(), 1);
+    assert_eq!(count(), 2, "the one that waits, and the one that shows that there are workers");
+    let leased = lease::claim(&db, &claim(2), 3).unwrap();
+    leased.iter().for_each(|delivery| lease::end(&db, delivery, None, 4).unwrap());
+    assert_eq!(forget(&db, DAY_MS, 64).unwrap(), 1);
+    event(&db, "disk_low", false, 5);
+    assert_eq!(forget(&db, DAY_MS, 64).unwrap(), 0, "it waits, also after the delivered ones are over");
 }
 
 #[test]
-fn the_oldest_events_beyond_the_maximum_are_deleted() {
+fn beyond_the_maximum_the_oldest_delivered_events_are_deleted() {
     let db = opened();
-    event(&db, "disk_low", false, 1);
-    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", [EVENTS_MAX]).unwrap();
+    webhook(&db, "w", None, false);
+    let [waiting, delivered] = [(); 2].map(|()| event(&db, "disk_low", false, 1));
+    let sql = "UPDATE outbox SET state = 'delivered', next_at_ms = NULL WHERE event = ? AND webhook = 'w'";
+    db.execute(sql, [delivered]).unwrap();
+    db.execute("UPDATE sqlite_sequence SET seq = ? WHERE name = 'events'", [EVENTS_MAX + 2]).unwrap();
     event(&db, "disk_low", false, 1);
     assert_eq!(forget(&db, 0, 64).unwrap(), 1);
-    assert_eq!(figures(&db).unwrap(), OutboxFigures { pending: 0, dead: 0, for_workers: 1 });
+    let left: i64 = db.query_row("SELECT min(id) FROM events", [], |row| row.get(0)).unwrap();
+    assert_eq!(left, waiting);
+    assert_eq!(figures(&db).unwrap(), OutboxFigures { pending: 2, dead: 0, for_workers: 2 });
 }
