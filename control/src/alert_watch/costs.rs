@@ -1,11 +1,13 @@
-//! Measures spending of the current hour. The usual spending is read once an hour, the current one with each measurement.
+//! Measures spending of the current hour. The usual spending is read once an hour, hour by hour and for a bounded time in each
+//! turn, so that no number of keys makes a read too long. The current one is read with each measurement.
 
 use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use shared::clock::unix_ms;
 
 use crate::admin::App;
-use crate::alerts::{Measurement, Measurements, SpendBand, band, hours_of_band};
+use crate::alerts::{BandSums, Measurement, Measurements, SpendBand, hours_of_band};
 use crate::db::HOUR_MS;
 use crate::db::alert_rules::AlertKind;
 use crate::db::alerts::AlertFigures;
@@ -16,19 +18,60 @@ use crate::usage::hour_costs::{CostSubject, HourCost, HourCosts, hour_costs};
 /// The usual spending in the current hour.
 #[derive(Debug, Default)]
 pub(super) struct SpendWatch {
+    usual: UsualSpending,
+}
+
+/// The bands of an hour, in so far as its history has been read.
+#[derive(Debug, Default)]
+pub(super) struct UsualSpending {
     hour: u64,
-    bands: HashMap<CostSubject, SpendBand>,
+    /// The hours that are left to read.
+    left: Vec<u64>,
+    sums: HashMap<CostSubject, BandSums>,
+}
+
+impl UsualSpending {
+    /// Begins to read the history of `hour`.
+    pub(super) fn of(hour: u64) -> Self {
+        Self { hour, left: hours_of_band(hour), sums: HashMap::new() }
+    }
+
+    /// Adds the spending of one hour.
+    pub(super) fn add(&mut self, costs: &HourCosts) {
+        for (subject, hours) in costs {
+            let sums = self.sums.entry(subject.clone()).or_default();
+            hours.iter().for_each(|(at, cost)| sums.add(self.hour, *at, cost.micro_usd));
+        }
+    }
+
+    /// Returns the band of a subject.
+    pub(super) fn band(&self, subject: &CostSubject) -> SpendBand {
+        self.sums.get(subject).copied().unwrap_or_default().band()
+    }
+
+    /// Reads on, until all is read or `until` is over. Returns true if all is read.
+    async fn read(&mut self, app: &App, until: Instant) -> Result<bool, DbError> {
+        while let Some(at) = self.left.last().copied() {
+            if Instant::now() >= until {
+                return Ok(false);
+            }
+            let costs = app.readers.ask(move |db| hour_costs(db, &[at])).await?;
+            self.add(&costs);
+            self.left.pop();
+        }
+        Ok(true)
+    }
 }
 
 impl SpendWatch {
-    /// Adds the spending of each key and project in the current hour.
+    /// Adds the spending of each key and project in the current hour. Adds nothing while the usual one is still being read.
     pub(super) async fn measure(&mut self, app: &App, measured: &mut Measurements) -> Result<(), DbError> {
         let hour = unix_ms() / HOUR_MS;
-        if self.hour != hour {
-            let hours = hours_of_band(hour);
-            let costs = app.readers.ask(move |db| hour_costs(db, &hours)).await?;
-            self.bands = bands(hour, &costs);
-            self.hour = hour;
+        if self.usual.hour != hour {
+            self.usual = UsualSpending::of(hour);
+        }
+        if !self.usual.read(app, Instant::now() + READING_TIME).await? {
+            return Ok(());
         }
         let spent = app.readers.ask(move |db| {
             let mut labels = Labels::default();
@@ -44,7 +87,7 @@ impl SpendWatch {
             Ok(named)
         });
         let found = spent.await?.into_iter().map(|(subject, name, cost)| {
-            let usual = self.bands.get(&subject).copied().unwrap_or_default();
+            let usual = self.usual.band(&subject);
             anomaly(&subject, name.as_deref(), cost, usual)
         });
         measured.add(AlertKind::SpendAnomaly, found);
@@ -52,12 +95,8 @@ impl SpendWatch {
     }
 }
 
-/// Returns the bands of all subjects in `hour`.
-pub(super) fn bands(hour: u64, costs: &HourCosts) -> HashMap<CostSubject, SpendBand> {
-    let of =
-        |hours: &HashMap<u64, HourCost>| band(hour, |at| hours.get(&at).map_or(0.0, |cost| cost.micro_usd));
-    costs.iter().map(|(subject, hours)| (subject.clone(), of(hours))).collect()
-}
+/// The time for which one turn reads the history. A read that has begun is completed.
+const READING_TIME: Duration = Duration::from_secs(1);
 
 /// Returns the measurement of a subject that has spent `cost` in the current hour. Its value is the multiple of the upper
 /// bound of what is usual.

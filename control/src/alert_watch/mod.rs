@@ -66,23 +66,25 @@ impl AlertWatch {
 
     async fn tick(&mut self) -> Result<(), DbError> {
         let rules = self.app.readers.ask(alert_rules::all).await?;
-        let measured = self.measure(&rules).await?;
+        let (measured, outcome) = self.measure(&rules).await;
         let changes = self.engine.step(&rules, &measured, unix_ms());
         for change in changes.into_iter().take(CHANGES_MAX) {
             self.store(change).await;
         }
-        Ok(())
+        outcome
     }
 
-    /// Measures what is in memory, and from time to time what is in the database.
-    async fn measure(&mut self, rules: &[AlertRule]) -> Result<Measurements, DbError> {
+    /// Measures what is in memory, and from time to time what is in the database. A source that fails leaves its kinds
+    /// unmeasured, and no others.
+    async fn measure(&mut self, rules: &[AlertRule]) -> (Measurements, Result<(), DbError>) {
         let mut measured = Measurements::default();
         sources::in_memory(&self.app, &mut measured);
+        let mut outcome = Ok(());
         if self.ticks.is_multiple_of(TICKS_BETWEEN_READS) {
-            sources::stored(&self.app, rules, &mut measured).await?;
-            self.spend.measure(&self.app, &mut measured).await?;
+            let stored = sources::stored(&self.app, rules, &mut measured).await;
+            outcome = stored.and(self.spend.measure(&self.app, &mut measured).await);
         }
-        Ok(measured)
+        (measured, outcome)
     }
 
     /// Stores a change. If that fails, a later tick tries again.

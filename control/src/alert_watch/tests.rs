@@ -3,16 +3,16 @@
 
 #![expect(clippy::cast_precision_loss, reason = "the minutes of a month are far below 2^52")]
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 use serde::Deserialize;
 use shared::clock::unix_ms;
 use shared::quota::{Metric, Period, Subject};
 
-use super::costs::{anomaly, bands};
+use super::costs::{UsualSpending, anomaly};
 use super::sources::used_limits;
-use crate::alerts::{AlertChange, AlertEngine, Measurement, Measurements, SpendBand};
+use crate::alerts::{AlertChange, AlertEngine, Measurement, Measurements};
 use crate::db::alert_rules::{self, AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
 use crate::db::quotas::{self, Counted, Enforcement, Of, QuotaRow};
@@ -128,11 +128,7 @@ fn scripted(minute: u64) -> Vec<(AlertKind, &'static str, f64)> {
     found
 }
 
-fn measured(
-    minute: u64,
-    costs: &HourCosts,
-    usual: &mut (u64, HashMap<CostSubject, SpendBand>),
-) -> Measurements {
+fn measured(minute: u64, costs: &HourCosts, usual: &mut (u64, UsualSpending)) -> Measurements {
     let kinds = AlertKind::ALL.iter().map(|(_, kind)| *kind).collect();
     let mut measured = Measurements { kinds, found: Vec::new() };
     for (kind, object, value) in scripted(minute) {
@@ -142,14 +138,15 @@ fn measured(
     }
     let hour = (START + minute) / 60;
     if usual.0 != hour {
-        *usual = (hour, bands(hour, costs));
+        *usual = (hour, UsualSpending::of(hour));
+        usual.1.add(costs);
     }
     for (subject, hours) in costs {
         let Some(cost) = hours.get(&hour) else { continue };
         // The hour has been spent evenly up to this minute.
         let part = ((START + minute) % 60 + 1) as f64 / 60.0;
         let cost = HourCost { requests: cost.requests, micro_usd: cost.micro_usd * part };
-        measured.found.push(anomaly(subject, None, cost, usual.1.get(subject).copied().unwrap_or_default()));
+        measured.found.push(anomaly(subject, None, cost, usual.1.band(subject)));
     }
     measured
 }
@@ -164,7 +161,7 @@ fn built_in() -> Vec<AlertRule> {
 #[test]
 fn a_month_of_load_raises_each_alert_once_and_no_other() {
     let (rules, costs) = (built_in(), load(&Recorded::read()));
-    let (mut engine, mut usual) = (AlertEngine::default(), (0, HashMap::new()));
+    let (mut engine, mut usual) = (AlertEngine::default(), (0, UsualSpending::default()));
     let mut open: BTreeMap<String, (String, String)> = BTreeMap::new();
     let mut fired: BTreeMap<(String, String), Vec<(u64, u64)>> = BTreeMap::new();
     let mut began: BTreeMap<String, u64> = BTreeMap::new();

@@ -5,4 +5,4 @@ mod engine;
 mod spend;
 
 pub(crate) use self::engine::{AlertChange, AlertEngine, Measurement, Measurements};
-pub(crate) use self::spend::{SpendBand, band, hours_of_band};
+pub(crate) use self::spend::{BandSums, SpendBand, hours_of_band};

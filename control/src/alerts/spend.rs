@@ -20,15 +20,35 @@ pub(crate) struct SpendBand {
     pub(crate) upper: f64,
 }
 
-/// Returns the band of `hour`. `spent` returns the spending of an earlier hour.
-pub(crate) fn band(hour: u64, spent: impl Fn(u64) -> f64) -> SpendBand {
-    let samples: Vec<f64> = (1..=WEEKS).flat_map(|week| same_hours(hour, week)).map(&spent).collect();
-    let mean = mean(&samples);
-    let squares: Vec<f64> = samples.iter().map(|sample| (sample - mean).powi(2)).collect();
-    let active: Vec<f64> =
-        (hour.saturating_sub(WEEK_HOURS)..hour).map(&spent).filter(|spent| *spent > 0.0).collect();
-    let upper = (mean + 2.0 * self::mean(&squares).sqrt()).max(self::mean(&active));
-    SpendBand { mean, upper }
+/// The spending of a key or project in the hours of a band, added hour by hour.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct BandSums {
+    samples: f64,
+    squares: f64,
+    active: f64,
+    active_hours: f64,
+}
+
+impl BandSums {
+    /// Adds what was spent in the hour `at`, for the band of `hour`.
+    pub(crate) fn add(&mut self, hour: u64, at: u64, spent: f64) {
+        if (1..=WEEKS).any(|week| same_hours(hour, week).any(|same| same == at)) {
+            self.samples += spent;
+            self.squares += spent * spent;
+        }
+        if spent > 0.0 && (hour.saturating_sub(WEEK_HOURS)..hour).contains(&at) {
+            self.active += spent;
+            self.active_hours += 1.0;
+        }
+    }
+
+    /// Returns the band of the hours that were added; in the others nothing was spent.
+    pub(crate) fn band(self) -> SpendBand {
+        let mean = self.samples / SAMPLES;
+        let variance = (self.squares / SAMPLES - mean * mean).max(0.0);
+        let active = if self.active_hours > 0.0 { self.active / self.active_hours } else { 0.0 };
+        SpendBand { mean, upper: (mean + 2.0 * variance.sqrt()).max(active) }
+    }
 }
 
 /// Returns the hour that is `week` weeks before `hour`, and those beside it.
@@ -37,17 +57,20 @@ fn same_hours(hour: u64, week: u64) -> impl Iterator<Item = u64> {
     same.saturating_sub(1)..=same + 1
 }
 
-#[expect(clippy::cast_precision_loss, reason = "there are at most 168 values")]
-fn mean(values: &[f64]) -> f64 {
-    if values.is_empty() { 0.0 } else { values.iter().sum::<f64>() / values.len() as f64 }
-}
-
 const WEEKS: u64 = 4;
 const WEEK_HOURS: u64 = 168;
+/// The hours of the weeks before that are compared.
+const SAMPLES: f64 = 12.0;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn band(hour: u64, spent: impl Fn(u64) -> f64) -> SpendBand {
+        let mut sums = BandSums::default();
+        hours_of_band(hour).into_iter().for_each(|at| sums.add(hour, at, spent(at)));
+        sums.band()
+    }
 
     #[test]
     fn the_band_of_an_hour_follows_the_same_hour_of_the_week() {
