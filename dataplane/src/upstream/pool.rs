@@ -120,3 +120,38 @@ impl Pool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use shared::provider::path::Paths;
+
+    use super::*;
+
+    fn origin(number: usize) -> Origin {
+        let host = format!("upstream-{number}.example");
+        Origin {
+            tls: true,
+            authority: host.parse().unwrap(),
+            host,
+            port: 443,
+            socket: None,
+            paths: Paths::default(),
+            lists: Vec::new(),
+            http: HttpVersion::Auto,
+        }
+    }
+
+    #[test]
+    fn the_number_of_remembered_origins_is_bounded() {
+        let pool = Pool::default();
+        let first = pool.shared(&origin(0));
+        for number in 1..ORIGINS_MAX {
+            pool.shared(&origin(number));
+        }
+        pool.sweep(1);
+        assert!(Rc::ptr_eq(&pool.shared(&origin(0)), &first));
+        pool.shared(&origin(ORIGINS_MAX));
+        pool.sweep(2);
+        assert!(!Rc::ptr_eq(&pool.shared(&origin(0)), &first));
+    }
+}

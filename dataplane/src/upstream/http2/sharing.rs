@@ -45,7 +45,7 @@ pub(in crate::upstream) enum Place {
 }
 
 /// Maximum dials to one origin at the same time.
-const DIALS_MAX: usize = 8;
+pub(super) const DIALS_MAX: usize = 8;
 /// Time limit for the settings of an upstream, which are the first frame that it sends.
 const SETTINGS_TIMEOUT: Duration = Duration::from_secs(10);
 

@@ -10,12 +10,12 @@ use rustls::{ClientConfig, RootCertStore};
 use shared::alarm::Alarm;
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
-use tokio::io::AsyncWriteExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::{JoinSet, LocalSet};
 
-use super::connection::{Pings, SharedConnection};
-use super::sharing::{Place, SharedConnections, StreamLease};
+use super::connection::{Pings, STREAMS_MAX, SharedConnection};
+use super::sharing::{DIALS_MAX, Place, SharedConnections, StreamLease};
 use crate::upstream::SendError;
 use crate::upstream::dial::{Tls, UpstreamIo};
 use crate::upstream::pool::IDLE_SECONDS_MAX;
@@ -172,4 +172,51 @@ async fn the_place_of_an_ended_request_goes_to_a_waiting_one() {
         drop(place);
     };
     LocalSet::new().run_until(passing).await;
+}
+
+/// The sweep closes a connection without requests, and keeps one with a request.
+#[tokio::test]
+async fn an_idle_connection_is_closed() {
+    let sweeping = async {
+        let (origin, path) = origin("idle");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared: Rc<SharedConnections> = Rc::default();
+        let mut waiting = wait_for_places(&shared, &origin, 1);
+        let (mut far, _) = listener.accept().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        far.write_all(NO_SETTINGS).await.unwrap();
+        let place = waiting.join_next().await.unwrap().unwrap().unwrap();
+        let sweep = |now| shared.sweep(now, IDLE_SECONDS_MAX);
+        [0, 1_000].into_iter().for_each(sweep);
+        assert!(!shared.is_empty(), "it has a request");
+        drop(place);
+        [1_001, 1_000 + IDLE_SECONDS_MAX].into_iter().for_each(sweep);
+        assert!(!shared.is_empty(), "not before its time");
+        sweep(1_001 + IDLE_SECONDS_MAX);
+        let mut rest = Vec::new();
+        let closed = tokio::time::timeout(Duration::from_secs(20), far.read_to_end(&mut rest)).await;
+        assert!(closed.is_ok() && shared.is_empty(), "the socket is closed");
+    };
+    LocalSet::new().run_until(sweeping).await;
+}
+
+#[tokio::test]
+async fn the_number_of_dials_is_bounded() {
+    let dialling = async {
+        let (origin, path) = origin("bounded");
+        let listener = UnixListener::bind(&path).unwrap();
+        let shared = Rc::default();
+        let _waiting = wait_for_places(&shared, &origin, 2 * DIALS_MAX * STREAMS_MAX);
+        let mut connections = Vec::new();
+        for _ in 0..DIALS_MAX {
+            connections.push(listener.accept().await.unwrap());
+        }
+        let another = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
+        assert!(another.is_err(), "{another:?}");
+        // A connection that has stated its limit makes room for the next dial.
+        connections[0].0.write_all(NO_SETTINGS).await.unwrap();
+        listener.accept().await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+    };
+    LocalSet::new().run_until(dialling).await;
 }
