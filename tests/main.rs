@@ -110,5 +110,6 @@ mod usage_db;
 mod usage_grace;
 mod usage_names;
 mod variables;
+mod vendor_errors;
 mod videos;
 mod wrong_keys;

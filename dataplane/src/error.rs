@@ -5,7 +5,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use shared::error_kind::ErrorKind;
-use wire::envelope::{self, EnvelopeFamily};
+use shared::operation::Dialect;
+use wire::envelope::{self, EnvelopeFamily, StreamError};
+use wire::native;
+use wire::stream::{StreamOptions, Trouble};
 
 /// A failure as reported to the client.
 #[derive(Debug)]
@@ -15,8 +18,8 @@ pub(crate) struct Fault {
     pub(crate) param: Option<Cow<'static, str>>,
     /// The upstream's status, if it replaces the kind's own.
     pub(crate) status: Option<u16>,
-    /// The upstream's error, already in our envelope and sanitized.
-    pub(crate) body: Option<Bytes>,
+    /// The upstream's error, sanitized.
+    pub(crate) error: Option<Box<StreamError>>,
     pub(crate) retry_after: Option<Duration>,
     /// The value of the `Allow` header, for 405.
     pub(crate) allow: Option<&'static str>,
@@ -31,7 +34,7 @@ impl Fault {
             message: message.into(),
             param: None,
             status: None,
-            body: None,
+            error: None,
             retry_after: None,
             allow: None,
             close: false,
@@ -60,14 +63,28 @@ impl Fault {
 
     /// Returns the body sent to the client.
     pub(crate) fn answer_body(&self, family: EnvelopeFamily, request_id: &str) -> Bytes {
-        let enveloped = || {
-            envelope::error_body(family, self.kind.row(), &self.message, self.param.as_deref(), request_id)
-        };
-        self.body.clone().unwrap_or_else(enveloped)
+        match (&self.error, self.status) {
+            (Some(error), Some(status)) => envelope::diagnosed(family, status, error, request_id),
+            (Some(_) | None, _) => {
+                let row = self.kind.row();
+                envelope::error_body(family, row, &self.message, self.param.as_deref(), request_id)
+            }
+        }
+    }
+
+    /// Returns the event sent to a client of `dialect` whose stream has no content yet.
+    pub(crate) fn event(&self, dialect: Dialect, request_id: &str) -> Bytes {
+        if let Some(error) = &self.error {
+            return native::error_event(dialect, error, request_id);
+        }
+        let trouble = Trouble { row: self.kind.row(), message: &self.message, request_id };
+        native::stream(dialect, StreamOptions::default()).trouble(trouble)
     }
 
     /// Returns the status sent to the client.
     pub(crate) fn status(&self) -> u16 {
-        self.status.unwrap_or_else(|| self.kind.row().status)
+        let of_upstream =
+            self.status.map(|status| self.error.as_ref().map_or(status, |error| error.client_status(status)));
+        of_upstream.unwrap_or_else(|| self.kind.row().status)
     }
 }

@@ -1,5 +1,6 @@
 //! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
+use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -268,7 +269,7 @@ impl Exchange {
         // Paths below /v1 belong to vendor protocols, and a client's SDK parses the error.
         let fallback = self.worker().process.fallback.get().filter(|_| !parts.uri.path().starts_with("/v1/"));
         let Some(fallback) = fallback else {
-            return Err(Fault::new(ErrorKind::NotFound, "There is no such path.").closing());
+            return Err(Fault::new(ErrorKind::NotFound, absent(parts.uri.path())).closing());
         };
         // The body stays on this thread; its frames are forwarded as they arrive.
         let (pump, body) = pipe(body);
@@ -290,6 +291,14 @@ impl Exchange {
             () = pump => answering.await,
         };
         Ok(response.map(ResponseBody::port))
+    }
+}
+
+/// Returns the message for a path that is not served. It names the path to use instead, if there is one.
+fn absent(path: &str) -> Cow<'static, str> {
+    match route::instead(path) {
+        Some(other) => format!("{path} is not served; use {other}.").into(),
+        None => "There is no such path.".into(),
     }
 }
 

@@ -53,6 +53,41 @@ fn find(path: &str) -> Option<(Operation, Option<&str>)> {
     Some((operation, None))
 }
 
+/// Returns the path to use instead of one that is not served but exists at a vendor, or is almost one of ours.
+pub(crate) fn instead(path: &str) -> Option<&'static str> {
+    let path = Some(path).filter(|path| path.len() <= ALIKE_BYTES_MAX)?;
+    let bare = path.trim_end_matches('/').trim_start_matches("/v1");
+    ALIKE.iter().find(|(theirs, _)| *theirs == bare).map(|(_, ours)| *ours)
+}
+
+/// The maximum length of a path that is compared; it appears in the message.
+const ALIKE_BYTES_MAX: usize = 64;
+/// Paths below `/v1` of vendors, and of bases that repeat `/v1` or paths that end with a slash, with ours.
+const ALIKE: [(&str, &str); 22] = [
+    ("/completions", "/v1/chat/completions"),
+    ("/completion", "/v1/chat/completions"),
+    ("/chat/completion", "/v1/chat/completions"),
+    ("/chat/completions", "/v1/chat/completions"),
+    ("/chat", "/v1/chat/completions"),
+    ("/edits", "/v1/chat/completions"),
+    ("/generate", "/v1/chat/completions"),
+    ("/complete", "/v1/messages"),
+    ("/messages", "/v1/messages"),
+    ("/messages/batches", "/v1/messages"),
+    ("/messages/count_tokens", "/v1/messages/count_tokens"),
+    ("/response", "/v1/responses"),
+    ("/responses", "/v1/responses"),
+    ("/embedding", "/v1/embeddings"),
+    ("/embeddings", "/v1/embeddings"),
+    ("/audio/translations", "/v1/audio/transcriptions"),
+    ("/audio/transcriptions", "/v1/audio/transcriptions"),
+    ("/images/edits", "/v1/images/generations"),
+    ("/images/variations", "/v1/images/generations"),
+    ("/images/generations", "/v1/images/generations"),
+    ("/videos", "/v1/videos/generations"),
+    ("/models", "/v1/models"),
+];
+
 /// Returns the operation of a path, regardless of the method.
 pub(crate) fn operation(path: &str) -> Option<Operation> {
     find(path).map(|(operation, _)| operation)
@@ -136,6 +171,24 @@ mod tests {
             assert_eq!(meaning(&Method::DELETE, path), Meaning::WrongMethod(None, GET));
         }
         assert_eq!(meaning(&Method::GET, "/v1/key/"), Meaning::Elsewhere);
+    }
+
+    #[test]
+    fn a_path_that_is_not_served_has_one_to_use_instead() {
+        for (path, want) in [
+            ("/v1/completions", Some("/v1/chat/completions")),
+            ("/v1/chat/completions/", Some("/v1/chat/completions")),
+            ("/v1/v1/chat/completions", Some("/v1/chat/completions")),
+            ("/v1/v1/messages", Some("/v1/messages")),
+            ("/v1/images/edits", Some("/v1/images/generations")),
+            ("/v1/rerank", None),
+            ("/v1/", None),
+        ] {
+            assert_eq!(instead(path), want, "{path}");
+        }
+        for (_, ours) in ALIKE {
+            assert!(find(ours).is_some(), "{ours}");
+        }
     }
 
     #[test]

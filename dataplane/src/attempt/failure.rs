@@ -4,7 +4,6 @@ use std::io;
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::HeaderValue;
 use rustix::io::Errno;
 use shared::error_kind::ErrorKind;
@@ -13,7 +12,7 @@ use shared::operation::Dialect;
 use shared::routing::{ProviderInstance, Renew};
 use shared::usage::{StepResult, TokenCounts};
 use wire::adapt::client_param;
-use wire::envelope::{self, EnvelopeFamily, StreamError, UpstreamAnswer};
+use wire::envelope::{self, StreamError, UpstreamAnswer};
 use wire::extras::Extras;
 use wire::retry;
 
@@ -40,8 +39,8 @@ pub(crate) struct Failure {
     pub(crate) idle: bool,
     pub(crate) status: Option<u16>,
     pub(crate) retry_after: Option<Duration>,
-    /// The upstream's own error, in our envelope and sanitized.
-    pub(crate) body: Option<Bytes>,
+    /// The upstream's own error, sanitized.
+    pub(crate) error: Option<Box<StreamError>>,
     pub(crate) message: String,
     /// True if the access token was rejected, and another one is available or being requested.
     pub(crate) renewing: bool,
@@ -65,7 +64,7 @@ impl Failure {
             idle: false,
             status: None,
             retry_after: None,
-            body: None,
+            error: None,
             message: message.into(),
             renewing: false,
             used: None,
@@ -99,7 +98,7 @@ impl Failure {
             return self;
         }
         let message = format!("{} {PERHAPS_BEGUN}", self.message);
-        Self { next: Next::Stop, body: None, message, ..self }
+        Self { next: Next::Stop, error: None, message, ..self }
     }
 }
 
@@ -238,27 +237,21 @@ pub(super) async fn of_status(
         Some(kind) => envelope::with_error_type(&body, kind),
         None => body,
     };
-    let failure = of_error_answer(params, provider, status, Some(&answer.head), &body);
+    let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
+    let secrets = secrets(provider);
+    let error = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets }.diagnosis();
+    let retry_after = wait_hint(&answer.head).or_else(|| retry::retry_info(&body));
+    let failure = of_error(params, provider, (status, error), retry_after);
     failure.having_used(params.reader.usage_in(&body))
 }
 
-/// Returns the failure for an upstream's error: classified, sanitized and in our envelope. `head` is `None` for an error
-/// inside a stream.
-fn of_error_answer(
+/// Returns the failure for an upstream's status and sanitized error, which may name a wait.
+fn of_error(
     params: &AttemptParams<'_>,
     provider: &ProviderInstance,
-    status: u16,
-    head: Option<&KeptHeaders>,
-    body: &[u8],
+    (status, mut error): (u16, StreamError),
+    retry_after: Option<Duration>,
 ) -> Failure {
-    let secrets = secrets(provider);
-    let content_type = match head {
-        Some(head) => head.content_type.as_ref().and_then(|value| value.to_str().ok()),
-        None => Some("application/json"),
-    };
-    let retry_after = head.and_then(wait_hint).or_else(|| retry::retry_info(body));
-    let upstream = UpstreamAnswer { status, content_type, body, secrets: &secrets };
-    let mut error = upstream.diagnosis();
     let (next, evidence) = match retry_after {
         Some(wait) if !wait.is_zero() => after_wait(sort(status, &error), status, &error),
         _ => sort(status, &error),
@@ -277,7 +270,7 @@ fn of_error_answer(
         renewing,
         status: Some(status),
         retry_after,
-        body: Some(envelope::diagnosed(EnvelopeFamily::of(params.dialect), status, error, params.request_id)),
+        error: Some(Box::new(error)),
         ..Failure::new(StepResult::Status, ErrorKind::UpstreamStatus, message)
     }
 }
@@ -306,11 +299,8 @@ pub(super) fn of_stream_error(
     error: &StreamError,
 ) -> Failure {
     let status = error.status.filter(|status| (400..600).contains(status)).unwrap_or(500);
-    let document = serde_json::json!({"error": {
-        "message": error.message, "type": error.kind, "code": error.code, "param": error.param,
-    }});
-    let body = document.to_string();
-    let failure = of_error_answer(params, provider, status, None, body.as_bytes());
+    let error = error.sanitized(&secrets(provider));
+    let failure = of_error(params, provider, (status, error), None);
     // An image must not be generated twice at one target, because the target bills each.
     let next = if params.dialect == Dialect::Images { Next::FailOver } else { failure.next };
     Failure { result: StepResult::StreamError, next, ..failure }

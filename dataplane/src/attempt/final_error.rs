@@ -72,7 +72,7 @@ impl Reasons {
             (Some(failure), _) => {
                 let mut fault = Fault::new(failure.kind, failure.message);
                 fault.status = failure.status.filter(|_| failure.kind == ErrorKind::UpstreamStatus);
-                fault.body = failure.body;
+                fault.error = failure.error;
                 fault.retry_after = failure.retry_after.map(|wait| wait.min(CLIENT_WAIT_MAX));
                 fault
             }
@@ -113,7 +113,8 @@ const CLIENT_WAIT_MAX: Duration = Duration::from_secs(120);
 
 /// Ranks failures by their information for the client: a fault of its request is highest, an unreachable upstream lowest.
 fn meaning(failure: &Failure) -> u8 {
-    match (failure.kind, failure.status) {
+    let shown = |status| failure.error.as_ref().map_or(status, |error| error.client_status(status));
+    match (failure.kind, failure.status.map(shown)) {
         (ErrorKind::BudgetExhausted, _) => 7,
         (ErrorKind::UpstreamStatus, Some(400 | 405..=407 | 409..=428 | 430..=499)) => 6,
         (ErrorKind::UpstreamStatus, Some(429)) => 5,

@@ -36,7 +36,6 @@ pub(crate) struct AttemptParams<'a> {
     pub(crate) dialect: Dialect,
     /// True if the client requested a stream.
     pub(crate) stream: bool,
-    pub(crate) request_id: &'a str,
     pub(crate) limits: AttemptLimits<'a>,
 }
 

@@ -2,6 +2,7 @@
 
 use shared::health::Evidence;
 use wire::envelope::StreamError;
+use wire::vendor_errors::ErrorMeaning;
 
 /// The next step after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,18 +15,33 @@ pub(crate) enum Next {
     Stop,
 }
 
-/// Returns the next step after an error status, and the conclusion about the target's health (FAIL-4).
+/// Returns the next step after an error, and the conclusion about the target's health (FAIL-4).
 pub(super) fn sort(status: u16, error: &StreamError) -> (Next, Evidence) {
+    use Evidence::{Alive, InstanceFailed, ModelFailed};
+    match error.meaning(status).map(|read| read.meaning) {
+        Some(ErrorMeaning::UnknownModel) => (Next::FailOver, ModelFailed),
+        // Waiting does not help, another account may.
+        Some(ErrorMeaning::Quota | ErrorMeaning::Billing | ErrorMeaning::Credential) => {
+            (Next::FailOver, InstanceFailed)
+        }
+        Some(ErrorMeaning::Overflow | ErrorMeaning::Unsupported) => (Next::FailOver, Alive),
+        // The vendor has decided. Another vendor is not asked to decide otherwise.
+        Some(ErrorMeaning::ContentPolicy) => (Next::Stop, Alive),
+        Some(ErrorMeaning::Malformed) => (Next::Retry, Alive),
+        Some(ErrorMeaning::RateLimit) => of_status(429),
+        None => of_status(status),
+    }
+}
+
+/// Returns the next step after an error status alone (FAIL-3).
+fn of_status(status: u16) -> (Next, Evidence) {
     use Evidence::{Alive, InstanceFailed, ModelFailed, RateLimited};
     match status {
-        400 | 403 | 404 | 410 | 422 if refuses_model(error) => (Next::FailOver, ModelFailed),
-        429 if has_phrase(error, QUOTA) => (Next::FailOver, InstanceFailed),
         429 => (Next::Retry, RateLimited),
         408 | 500 | 502 | 503 | 504 | 520..=524 | 529 => (Next::Retry, InstanceFailed),
         401..=403 => (Next::FailOver, InstanceFailed),
         // 424: the model behind Bedrock failed; the request is valid.
         404 | 424 => (Next::FailOver, ModelFailed),
-        400 | 413 | 422 if has_phrase(error, REQUEST_SHAPE) => (Next::FailOver, Alive),
         400..=499 => (Next::Stop, Alive),
         _ => (Next::FailOver, InstanceFailed),
     }
@@ -37,7 +53,9 @@ pub(super) fn after_wait(verdict: (Next, Evidence), status: u16, error: &StreamE
     let names = [error.code.as_deref(), error.kind.as_deref()];
     let is_credit = names.into_iter().flatten().any(|name| name.eq_ignore_ascii_case(NO_CREDIT));
     match (status, verdict) {
-        (429, _) if !is_credit => (Next::Retry, Evidence::RateLimited),
+        (429, (_, Evidence::InstanceFailed | Evidence::RateLimited)) if !is_credit => {
+            (Next::Retry, Evidence::RateLimited)
+        }
         (503 | 529, (next, Evidence::InstanceFailed)) => (next, Evidence::RateLimited),
         _ => verdict,
     }
@@ -48,12 +66,7 @@ const NO_CREDIT: &str = "insufficient_quota";
 
 /// Returns the next step after an error status without a known error text, and the conclusion about the target's health.
 pub(crate) fn next_after(status: u16) -> (Next, Evidence) {
-    sort(status, &StreamError::default())
-}
-
-/// Returns true if the upstream does not have the model, has retired it, or does not let this account use it.
-fn refuses_model(error: &StreamError) -> bool {
-    has_phrase(error, MODEL) || (error.param.as_deref() == Some("model") && has_phrase(error, GONE))
+    of_status(status)
 }
 
 /// Returns true if the upstream rejects an access token, which may have been valid a moment ago.
@@ -62,55 +75,6 @@ pub(super) fn refuses_token(status: u16, error: &StreamError) -> bool {
 }
 
 const TOKEN_ENDED: &[&str] = &["token expired", "token has expired", "expired token", "access_token_expired"];
-
-/// The account's credit or quota is used up: waiting does not help, another provider may.
-const QUOTA: &[&str] =
-    &[NO_CREDIT, "billing", "exceeded your current quota", "credit balance", "insufficient balance"];
-
-/// Error codes and phrases about one model, as vendors word them.
-const MODEL: &[&str] = &[
-    "model_not_found",
-    "model_not_exist",
-    "model_decommissioned",
-    "model_not_available",
-    "model_not_supported",
-    "unknown_model",
-    "invalid_model",
-    "deploymentnotfound",
-    "model not exist",
-    "model not found",
-    "model does not exist",
-    "model is not available",
-    "is not a valid model id",
-    "model identifier is invalid",
-    "access to the model",
-    "does not have access to model",
-    "unable to access model",
-    "model has been decommissioned",
-    "model has been deprecated",
-    "model is deprecated",
-    "invalid model:",
-];
-
-/// Phrases about a model in errors whose parameter is `model`.
-const GONE: &[&str] =
-    &["does not exist", "not found", "deprecated", "decommissioned", "not supported", "invalid model"];
-
-/// The model does not support this request, but another one may.
-const REQUEST_SHAPE: &[&str] = &[
-    "context_length_exceeded",
-    "context length",
-    "context window",
-    "maximum context",
-    "prompt is too long",
-    "too many tokens",
-    "does not support image",
-    "image input",
-    "does not support tool",
-    "tool use is not supported",
-    "tools are not supported",
-    "does not support function",
-];
 
 fn has_phrase(error: &StreamError, phrases: &[&str]) -> bool {
     let message = error.message.to_ascii_lowercase();

@@ -238,7 +238,6 @@ impl<'a> Walk<'a> {
             stream: job.head.stream,
             reader,
             dialect: job.head.dialect,
-            request_id: job.request_id.to_str().unwrap_or_default(),
             limits: AttemptLimits::unset(next),
         }
     }

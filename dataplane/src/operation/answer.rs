@@ -13,8 +13,6 @@ use shared::routing::Target;
 use shared::usage::Outcome;
 use wire::adapt::TranslatedAnswer;
 use wire::envelope::EnvelopeFamily;
-use wire::native;
-use wire::stream::{StreamOptions, Trouble};
 
 use super::error_response::error_response;
 use crate::admit::quota;
@@ -192,11 +190,7 @@ pub(super) async fn run_with_keepalive(
         match answered.map(|response| response.into_body().into_relay()) {
             Ok(Ok(relay)) => FailoverResult::Relay(relay),
             Ok(Err(whole)) => FailoverResult::Whole(whole),
-            Err(fault) => {
-                let message = fault.message.to_string();
-                let trouble = Trouble { row: fault.kind.row(), message: &message, request_id: late.id() };
-                FailoverResult::Whole(native::stream(dialect, StreamOptions::default()).trouble(trouble))
-            }
+            Err(fault) => FailoverResult::Whole(fault.event(dialect, late.id())),
         }
     });
     let mut response =

@@ -11,7 +11,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::routing::Target;
-use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
+use wire::envelope::UpstreamAnswer;
 use wire::json::JsonFault;
 use wire::messages;
 use wire::request::{self, Naming};
@@ -101,10 +101,9 @@ async fn counted_natively(
             let secrets = secrets(&target.provider);
             let content_type = head.content_type.as_ref().and_then(|value| value.to_str().ok());
             let upstream = UpstreamAnswer { status, content_type, body: &body, secrets: &secrets };
-            let body =
-                envelope::upstream_error(EnvelopeFamily::Anthropic, upstream, authorized.exchange.id());
+            let error = Some(Box::new(upstream.diagnosis()));
             let fault = Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.");
-            Err(Fault { status: Some(status), body: Some(body), ..fault })
+            Err(Fault { status: Some(status), error, ..fault })
         }
         _ => Ok(None),
     }

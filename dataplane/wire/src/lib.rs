@@ -22,6 +22,7 @@ pub mod sse;
 pub mod stream;
 pub mod tokens;
 pub mod translation;
+pub mod vendor_errors;
 
 mod bedrock;
 mod claude;

@@ -12,7 +12,7 @@ use shared::error_kind::ErrorKind;
 use shared::provider::path::UpstreamCall;
 use shared::routing::Target;
 use wire::adapt::BadAnswer;
-use wire::envelope::{self, EnvelopeFamily, UpstreamAnswer};
+use wire::envelope::UpstreamAnswer;
 use wire::media::videos::{Vendor, Video, VideoState, media_type, poll_body};
 use wire::request::Head;
 
@@ -255,11 +255,9 @@ impl VideoPoll<'_> {
         let secrets = secrets(&self.target.provider);
         let content_type = answer.head.content_type.as_ref().and_then(|value| value.to_str().ok());
         let upstream = UpstreamAnswer { status: answer.status, content_type, body: &body, secrets: &secrets };
-        let error_body =
-            envelope::upstream_error(EnvelopeFamily::OpenAi, upstream, self.authorized.exchange.id());
         Fault {
             status: Some(answer.status),
-            body: Some(error_body),
+            error: Some(Box::new(upstream.diagnosis())),
             retry_after: wait_hint(&answer.head).map(|wait| wait.min(WAIT_MAX)),
             ..Fault::new(ErrorKind::UpstreamStatus, "The upstream rejected the request.")
         }

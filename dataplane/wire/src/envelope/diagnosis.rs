@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use shared::sanitize::diagnostic;
 
+use super::{EnvelopeFamily, nested};
 use crate::finish_word::FailedEnd;
 
 /// The maximum length of a message that is passed on, in bytes.
@@ -27,6 +28,8 @@ pub struct StreamError {
     pub status: Option<u16>,
     /// Anthropic's `details`: the stable cause, by which its SDKs choose an exception or a different retry.
     pub details: Option<Box<Value>>,
+    /// Other members with a diagnosis: OpenRouter's `metadata`, Azure's `innererror` and Google's list of `details`.
+    pub nested: Option<Box<Map<String, Value>>>,
 }
 
 impl StreamError {
@@ -115,7 +118,7 @@ impl StreamError {
 
     fn of_object(members: &Map<String, Value>) -> Self {
         let text = |names: &[&str]| names.iter().find_map(|name| word(members.get(*name)?));
-        Self {
+        let read = Self {
             message: message_in(members).unwrap_or_else(|| Value::from(members.clone()).to_string()),
             kind: text(&["type", "__type"])
                 .filter(|kind| kind != "error")
@@ -124,8 +127,9 @@ impl StreamError {
             param: text(&["param"]),
             status: status_in(members),
             details: members.get("details").filter(|details| details.is_object()).cloned().map(Box::new),
-        }
-        .with_status()
+            nested: nested::members(members),
+        };
+        nested::with_diagnosis(read, members).with_status()
     }
 
     fn with_status(mut self) -> Self {
@@ -149,6 +153,12 @@ impl StreamError {
                 sanitize_value(&mut details, known);
                 (details.to_string().len() <= DETAILS_BYTES_MAX).then_some(details)
             }),
+            nested: self.nested.as_deref().and_then(|nested| {
+                let mut nested = Value::from(nested.clone());
+                sanitize_value(&mut nested, known);
+                let is_short = nested.to_string().len() <= DETAILS_BYTES_MAX;
+                nested.as_object().filter(|_| is_short).cloned().map(Box::new)
+            }),
         }
     }
 
@@ -169,8 +179,9 @@ impl StreamError {
 
     /// Returns the error as OpenAI's SDKs expect it.
     pub(crate) fn to_value(&self) -> Value {
-        let kind = self.kind.as_deref().unwrap_or("server_error");
-        json!({"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}})
+        let error = self.in_words_of(EnvelopeFamily::OpenAi, self.status.unwrap_or(500));
+        let kind = error.kind.as_deref().unwrap_or("server_error");
+        json!({"error": {"message": error.message, "type": kind, "param": error.param, "code": error.code}})
     }
 }
 

@@ -2,7 +2,9 @@
 //! upstream text in it is sanitized.
 
 mod diagnosis;
+mod nested;
 mod upstream;
+mod wording;
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
@@ -82,7 +84,16 @@ pub(crate) fn event_of(value: &Value) -> Bytes {
 }
 
 fn open_ai(message: &str, kind: &Value, code: &Value, param: Option<&str>, request_id: &str) -> Bytes {
-    let mut error = Map::new();
+    open_ai_with(Map::new(), (message, kind, code), param, request_id)
+}
+
+/// Returns an error in OpenAI's envelope that also has the members of `error`.
+fn open_ai_with(
+    mut error: Map<String, Value>,
+    (message, kind, code): (&str, &Value, &Value),
+    param: Option<&str>,
+    request_id: &str,
+) -> Bytes {
     error.insert("message".to_owned(), message.into());
     error.insert("type".to_owned(), kind.clone());
     error.insert("param".to_owned(), param.into());

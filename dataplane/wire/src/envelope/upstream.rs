@@ -1,11 +1,11 @@
 //! Converts an upstream's error response to the gateway's envelope. Keeps its meaningful parts and removes credentials.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use shared::error_kind::ErrorKind;
 
 use super::diagnosis::{StreamError, clean};
-use super::{EnvelopeFamily, anthropic, open_ai};
+use super::{EnvelopeFamily, anthropic, open_ai_with};
 
 /// The maximum number of bytes of a non-JSON body that are read.
 const TEXT_BYTES_MAX: usize = 16 * 1024;
@@ -27,20 +27,23 @@ pub struct UpstreamAnswer<'a> {
 
 /// Returns the client's body for an upstream error.
 pub fn upstream_error(family: EnvelopeFamily, answer: UpstreamAnswer<'_>, request_id: &str) -> Bytes {
-    diagnosed(family, answer.status, answer.diagnosis(), request_id)
+    diagnosed(family, answer.status, &answer.diagnosis(), request_id)
 }
 
 /// Returns the client's body for an error that was read from a response with this status and is sanitized.
-pub fn diagnosed(family: EnvelopeFamily, status: u16, error: StreamError, request_id: &str) -> Bytes {
-    let defaults = Defaults::of(status);
+pub fn diagnosed(family: EnvelopeFamily, status: u16, error: &StreamError, request_id: &str) -> Bytes {
+    let (error, meaning) = (error.in_words_of(family, status), error.meaning(status));
+    let defaults = Defaults::of(error.client_status(status));
     match family {
         EnvelopeFamily::OpenAi => {
             let kind = error.in_open_ai_words().kind.map_or_else(|| defaults.kind.into(), Value::from);
             let code = error.code.map_or_else(|| defaults.code.into(), Value::from);
-            open_ai(&error.message, &kind, &code, error.param.as_deref(), request_id)
+            let nested = error.nested.map_or_else(Map::new, |nested| *nested);
+            open_ai_with(nested, (&error.message, &kind, &code), error.param.as_deref(), request_id)
         }
         EnvelopeFamily::Anthropic => {
-            anthropic(&error.message, defaults.anthropic, error.details.map(|details| *details), request_id)
+            let kind = meaning.and_then(|read| read.meaning.row().anthropic).unwrap_or(defaults.anthropic);
+            anthropic(&error.message, kind, error.details.map(|details| *details), request_id)
         }
     }
 }
@@ -50,7 +53,7 @@ pub fn with_error_type(body: &[u8], header: &str) -> Vec<u8> {
     // `com.amazonaws#ThrottlingException:http://internal.amazon.com/..`
     let name = header.rsplit_once('#').map_or(header, |(_, name)| name);
     let name = name.split(':').next().unwrap_or_default().trim();
-    let document = serde_json::from_slice::<serde_json::Map<String, Value>>(body);
+    let document = serde_json::from_slice::<Map<String, Value>>(body);
     match document {
         Ok(mut document) if !name.is_empty() && !document.contains_key("__type") => {
             document.insert("__type".to_owned(), name.into());
@@ -74,8 +77,10 @@ pub(super) fn anthropic_error(error: &StreamError) -> Value {
         "overloaded_error",
         "api_error",
     ];
+    let status = error.status.unwrap_or(500);
+    let error = error.in_words_of(EnvelopeFamily::Anthropic, status);
     let own = error.kind.as_deref().filter(|kind| KINDS.contains(kind));
-    let kind = own.unwrap_or_else(|| Defaults::of(error.status.unwrap_or(500)).anthropic);
+    let kind = own.unwrap_or_else(|| Defaults::of(error.client_status(status)).anthropic);
     json!({"type": "error", "error": {"type": kind, "message": error.message}})
 }
 

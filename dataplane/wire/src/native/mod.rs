@@ -7,6 +7,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use shared::operation::Dialect;
 
+use crate::envelope::{self, StreamError};
 use crate::media::embeddings::VectorRewriter;
 use crate::media::images;
 use crate::request::VectorForm;
@@ -139,6 +140,16 @@ pub fn synthesize_stream(dialect: Dialect, whole: &[u8], include_usage: bool) ->
         DialectFamily::Chat => chat::synthesize_stream(whole, include_usage),
         DialectFamily::Messages => messages::synthesize_stream(whole),
         DialectFamily::Responses => responses::synthesize_stream(whole),
+    }
+}
+
+/// Returns the event that reports a sanitized error of an upstream to a client of `dialect` whose stream has not begun.
+/// No other event follows it.
+pub fn error_event(dialect: Dialect, error: &StreamError, request_id: &str) -> Bytes {
+    match family(dialect) {
+        DialectFamily::Chat => envelope::event_of(&error.to_value()),
+        DialectFamily::Messages => envelope::error_event(error),
+        DialectFamily::Responses => responses::failed_event(error, request_id),
     }
 }
 

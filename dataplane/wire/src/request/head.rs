@@ -144,6 +144,8 @@ pub enum ScanFault {
     ModelTooLong,
     /// The conversation is missing: the name of its member.
     ConversationMissing(&'static str),
+    /// A chat request has the `prompt` of the older completions instead of messages.
+    PromptInstead,
     /// The conversation has the wrong type: the name of its member, and the expected type.
     ConversationUnfit(&'static str, &'static str),
     /// A bound on the answer is not a whole number: the name of its member.
@@ -266,6 +268,10 @@ fn check_conversation(fields: &Fields, state: &ProviderState) -> Result<(), Scan
         return Ok(());
     }
     let name = shape.conversation;
+    if value == MemberValue::Absent && !shape.may_be_stored && fields.value(RequestMember::Prompt).is_given()
+    {
+        return Err(ScanFault::PromptInstead.into());
+    }
     if value == MemberValue::Absent {
         return Err(ScanFault::ConversationMissing(name).into());
     }
@@ -287,7 +293,7 @@ fn provider_state(fields: &Fields) -> ProviderState {
         previous_response_id: text(fields, fields.value(RequestMember::PreviousResponse)),
         conversation: conversation.or_else(|| text(fields, fields.conversation_id)),
         include: fields.value(RequestMember::Include).has_elements(),
-        prompt: fields.value(RequestMember::Prompt).is_given(),
+        prompt: fields.shape.may_be_stored && fields.value(RequestMember::Prompt).is_given(),
         encrypted_content: fields.has_encrypted,
     }
 }
@@ -383,6 +389,7 @@ impl From<ScanFault> for ScanError {
             ScanFault::ConversationMissing(name)
             | ScanFault::ConversationUnfit(name, _)
             | ScanFault::BoundUnfit(name) => Some(Cow::Borrowed(*name)),
+            ScanFault::PromptInstead => Some("messages".into()),
             ScanFault::StreamNotBool => Some("stream".into()),
             ScanFault::ImageFormat => Some("response_format".into()),
             ScanFault::NotJson(_) | ScanFault::NotObject | ScanFault::TooDeep | ScanFault::TooManyRepeats => {
@@ -423,6 +430,10 @@ impl fmt::Display for ScanError {
             }
             ScanFault::ModelTooLong => write!(f, "'model' is longer than {NAME_BYTES_MAX} bytes."),
             ScanFault::ConversationMissing(name) => write!(f, "Missing required member: '{name}'."),
+            ScanFault::PromptInstead => f.write_str(
+                "Missing required member: 'messages'. This route serves chat completions: send 'prompt' as the content \
+                 of a message.",
+            ),
             ScanFault::ConversationUnfit(name, kinds) => write!(f, "'{name}' must be {kinds}."),
             ScanFault::BoundUnfit(name) => {
                 write!(f, "'{name}' must be a non-negative whole number or null.")

@@ -60,6 +60,7 @@ impl RequestShape {
 static CHAT: RequestShape = RequestShape {
     named: |name| match name {
         b"messages" => RequestMember::Conversation,
+        b"prompt" => RequestMember::Prompt,
         b"stream_options" => RequestMember::StreamOptions,
         b"functions" => RequestMember::Functions,
         b"max_completion_tokens" => RequestMember::MaxCompletionTokens,

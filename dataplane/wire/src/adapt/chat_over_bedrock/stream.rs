@@ -299,5 +299,6 @@ fn exception(kind: &str, payload: &[u8]) -> StreamError {
         param: None,
         status: Some(status),
         details: None,
+        nested: None,
     }
 }

@@ -13,7 +13,7 @@ use crate::chat::{
     AnswerText, ChatCallDelta, ChatChoice, ChatCompletion, ChatDelta, ChatSink, ChatTextKind, ClientUsage,
     OutputMedia, escape,
 };
-use crate::envelope::StreamError;
+use crate::envelope::{EnvelopeFamily, StreamError};
 use crate::finish_word::finish;
 use crate::json::meant_bytes;
 use crate::stream::{StreamState, Trouble};
@@ -101,7 +101,7 @@ impl ChatSink for ResponsesSink {
 
     fn fail(&mut self, error: &StreamError) {
         let known: Vec<&str> = self.secrets.iter().map(String::as_str).collect();
-        let error = error.sanitized(&known);
+        let error = error.sanitized(&known).in_words_of(EnvelopeFamily::OpenAi, error.status.unwrap_or(500));
         let code = failure_code(error.code.as_deref(), error.status.unwrap_or(500));
         self.output.fail(code, &error.message);
         self.state.error = Some(error);
