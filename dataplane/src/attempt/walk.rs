@@ -122,7 +122,7 @@ impl<'a> Walk<'a> {
         record: &mut Record,
     ) -> ControlFlow<Option<Served>> {
         let next = self.next_candidates(after, waiting);
-        match self.target((target, before), next, record).await {
+        match self.target((target, before), &next, record).await {
             Step::Served { success, adapted_from } => {
                 ControlFlow::Break(Some(self.served(target, success, adapted_from, record)))
             }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
     async fn target(
         &mut self,
         (target, before): (&Target, u32),
-        next: NextCandidates<'_>,
+        next: &NextCandidates<'_>,
         record: &mut Record,
     ) -> Step {
         let Job { access, route, .. } = self.job;
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
     async fn attempts(
         &mut self,
         (target, before): (&Target, u32),
-        next: NextCandidates<'_>,
+        next: &NextCandidates<'_>,
         record: &mut Record,
     ) -> Step {
         let provider = &target.provider;
@@ -294,7 +294,7 @@ impl<'a> Walk<'a> {
             Ok(request) => {
                 let rendered = request.segments.iter().map(|segment| segment.len() as u64).sum();
                 memory.shrink_to(if is_adapted { rendered } else { 0 });
-                self.params(target, request, next)
+                self.params(target, request, *next)
             }
             Err(rejection) => {
                 record.skip(target, StepResult::Unsupported);
@@ -307,8 +307,9 @@ impl<'a> Walk<'a> {
         let mut reached = None;
         for attempt in before + 1..=provider.retry.attempts_max.max(1) {
             let Some(began) = self.begin(target, &mut params, record) else { return Step::Stopped };
-            params.limits = AttemptLimits::new((began, *reached.get_or_insert(began)), target, next);
-            let failure = match one_attempt::attempt(&params, target, record, began).await {
+            params.limits = AttemptLimits::new((began, *reached.get_or_insert(began)), target, *next);
+            // Boxed: what an attempt needs until the first content is not kept for as long as the answer is relayed.
+            let failure = match Box::pin(one_attempt::attempt(&params, target, record, began)).await {
                 Ok(success) => {
                     admission.served(monotonic_ms);
                     return Step::Served { success, adapted_from: params.reader.adapted_from() };
