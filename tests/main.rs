@@ -63,6 +63,7 @@ mod memory;
 mod memory_dumps;
 mod messages;
 mod metrics;
+mod model_rules;
 mod models;
 mod money;
 mod names;

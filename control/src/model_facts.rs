@@ -2,6 +2,7 @@
 //! property is unknown to that source.
 
 use serde::{Deserialize, Serialize};
+use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::prices::Prices;
 use shared::routing::Model;
@@ -40,6 +41,10 @@ pub(crate) struct Facts {
     /// The maximum output in tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) max_output_tokens: Option<u64>,
+    /// The rules that the model imposes on requests. Each is taken from the first source that states it.
+    #[serde(skip_serializing_if = "ModelRules::is_unknown")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::ModelRules>"))]
+    pub(crate) rules: ModelRules,
     /// Prices are taken from one source as a whole; prices of two sources are never mixed.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
@@ -59,6 +64,7 @@ impl Facts {
             lacks: Some(model.lacks.clone()).filter(|lacks| !lacks.is_empty()),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
+            rules: model.rules.clone(),
             prices: model.prices.clone(),
         }
     }
@@ -75,6 +81,7 @@ impl Facts {
             lacks: self.lacks.or_else(|| other.lacks.clone()),
             context_window: self.context_window.or(other.context_window),
             max_output_tokens: self.max_output_tokens.or(other.max_output_tokens),
+            rules: self.rules.or(&other.rules),
             prices: self.prices.or_else(|| other.prices.clone()),
         }
     }
@@ -98,6 +105,13 @@ impl Facts {
                 "max_output_tokens must be a number of tokens, at least 1.",
             ));
         }
+        let absent = self.rules.reasoning_absent.as_deref().unwrap_or_default();
+        if absent.len() > ABSENT_BYTES_MAX || absent.chars().any(char::is_control) {
+            return Some((
+                "facts.rules.reasoning_absent",
+                "reasoning_absent must be at most 256 bytes on one line.",
+            ));
+        }
         if *self == Self::default() {
             return Some(("facts", "facts is empty. Set at least one, such as prices or vision."));
         }
@@ -105,6 +119,8 @@ impl Facts {
     }
 }
 
+/// The maximum length of the reasoning of messages that have none.
+const ABSENT_BYTES_MAX: usize = 256;
 /// The maximum number of features that one model can lack.
 const LACKS_MAX: usize = 64;
 

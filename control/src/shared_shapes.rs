@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use shared::quota;
 
 pub(crate) use super::config::PricesShape as Prices;
+pub(crate) use super::config::RulesShape as ModelRules;
 
 /// Defines the shape of a text that is one of a list of names.
 macro_rules! names {

@@ -144,7 +144,7 @@ impl Dialect {
     pub fn adapted_to(self) -> &'static [Self] {
         match self {
             Self::Chat => &[Self::Messages, Self::Responses, Self::Gemini, Self::Bedrock],
-            Self::Messages => &[Self::Chat, Self::Gemini, Self::Bedrock],
+            Self::Messages => &[Self::Chat, Self::Gemini, Self::Bedrock, Self::Responses],
             Self::Responses => &[Self::Chat, Self::Messages, Self::Gemini, Self::Bedrock],
             Self::Images => &[Self::Gemini],
             Self::Embeddings

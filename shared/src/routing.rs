@@ -13,6 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use crate::answer_head::AnswerHead;
 use crate::health::{Circuits, UpstreamIdentity};
 use crate::id::{EndpointName, ModelId, PrincipalId, ProjectId, ProviderId};
+use crate::model_rules::ModelRules;
 use crate::operation::Dialect;
 use crate::policy::{CircuitPolicy, RetryPolicy};
 use crate::prices::Prices;
@@ -215,6 +216,8 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// The maximum length of an answer in tokens.
     pub output_tokens_max: Option<u64>,
+    /// The rules that it imposes on requests.
+    pub rules: ModelRules,
     /// The model's prices, if known.
     pub prices: Option<Prices>,
     /// The label of `prices` in records: [`Prices::label`].
@@ -236,6 +239,7 @@ impl Model {
             lacks: Vec::new(),
             context_window: None,
             output_tokens_max: None,
+            rules: ModelRules::UNKNOWN,
             prices: None,
             price_label: None,
             answer_head: None,

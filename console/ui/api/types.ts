@@ -503,6 +503,8 @@ export type DeclaredModel = {
   protocols?: Protocol[] | null;
   /** True if it reasons before it answers. */
   reasoning?: boolean | null;
+  /** Rules that it imposes on requests, where they differ from the built-in list. */
+  rules?: ModelRules | null;
   /** True if it can call tools. */
   tools?: boolean | null;
   /** True if it accepts images. */
@@ -765,6 +767,10 @@ export type ExplainedAffinity = {
 export type ExplainedCandidate = {
   /** The protocol to which the request would be adapted; absent if the target speaks the client's. */
   adapted?: string;
+  /** The fields that the rules of the model would change, as `name=value`. */
+  changed?: string[];
+  /** The fields that would be left out. */
+  dropped?: string[];
   /** The provider's name of the model. */
   model: string;
   /** The ID of the provider. */
@@ -926,7 +932,7 @@ export type ExtensionProvider = {
 export type Extent = "nothing" | "own" | "free" | "all";
 
 /** A source of facts about models, in order of precedence. */
-export type FactSource = "override" | "config" | "upstream" | "list";
+export type FactSource = "override" | "config" | "upstream" | "list" | "built_in";
 
 /** A report of a failure. */
 export type FailedReport = {
@@ -1432,6 +1438,8 @@ export type Model = {
   provider: string;
   /** True if it reasons before it answers. */
   reasoning: boolean | null;
+  /** The rules that it imposes on requests. */
+  rules: ModelRules;
   /** The sources of these facts. */
   sources: FactSource[];
   /** The evidence of its tests; null if it was never tested with the provider's current credential. */
@@ -1472,6 +1480,8 @@ export type ModelFacts = {
   protocols?: ProtocolBody[] | null;
   /** Reasons before it answers. */
   reasoning?: boolean | null;
+  /** The rules that the model imposes on requests. Each is taken from the first source that states it. */
+  rules?: ModelRules | null;
   /** Can call tools. */
   tools?: boolean | null;
   /** Accepts image input. */
@@ -1483,6 +1493,36 @@ export type ModelPage = {
   data: Model[];
   /** The `cursor` of the next page; null on the last one. */
   next_cursor: string | null;
+};
+
+/** Rules that a model imposes on requests. Omitted ones are unknown. */
+export type ModelRules = {
+  /** The effort words that the model knows; an unknown word becomes the next lower known one. */
+  efforts?: ("none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max")[] | null;
+  /** False if a forced tool call and thinking exclude each other. */
+  forced_tool_with_thinking?: boolean | null;
+  /** Sends its thoughts only if the request asks for their summary. */
+  hides_thinking?: boolean | null;
+  /** The reasoning of a message that must have some and has none. */
+  reasoning_absent?: string | null;
+  /** The assistant's messages that must have their reasoning: none, those with tool calls since the last message of the user, all with tool calls, or all. */
+  reasoning_back?: "never" | "tool_loop" | "tool_calls" | "all";
+  /** The member of a message with its reasoning; reasoning_content by default. */
+  reasoning_member?: "reasoning_content" | "reasoning";
+  /** The sampling members that the model accepts: any, only one of temperature and top_p, any unless it thinks, or none. */
+  sampling?: "any" | "one" | "without_thinking" | "none";
+  /** Refuses thoughts that it has not signed itself. */
+  signed_thinking?: boolean | null;
+  /** How the model thinks: never, up to a budget of tokens, adaptively, either way, or adaptively without a way to turn it off. */
+  thinking?: "never" | "budget" | "either" | "adaptive" | "always";
+  /** The smallest thinking budget in tokens. */
+  thinking_budget_min?: number | null;
+  /** The member that turns thinking off; unavailable if none does. */
+  thinking_off?: "thinking" | "between_tools" | "reasoning_effort" | "reasoning" | "enable_thinking" | "chat_template" | "unavailable";
+  /** Thinks unless the request turns thinking off. */
+  thinks_by_default?: boolean | null;
+  /** False if a chat request with tools must not have an effort other than none. */
+  tools_with_effort?: boolean | null;
 };
 
 /** The subject of a limit, with its name. */
@@ -2977,7 +3017,7 @@ export type Step = {
 };
 
 /** The result of a target in the plan of a request: served, the reason why it was not tried, or the failure of its attempt. */
-export type StepResult = "served" | "circuit_open" | "resting" | "no_vision" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
+export type StepResult = "served" | "circuit_open" | "resting" | "no_vision" | "no_tools" | "no_dialect" | "unsupported" | "elsewhere" | "not_ready" | "not_allowed" | "private" | "no_price" | "over_quota" | "unreachable" | "no_socket" | "address_refused" | "timed_out" | "invalid" | "status" | "stream_error" | "stream_ended" | "cancelled" | "budget_exhausted";
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";

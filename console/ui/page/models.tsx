@@ -201,6 +201,7 @@ function Shown({ of }: { of: Model }) {
           ["Output", short(of.max_output_tokens)],
           ["Protocols", of.protocols?.join(", ")],
           ["Lacks", of.lacks.join(", ") || null],
+          ["Rules", rulesOf(of.rules) || "none known"],
           ["Prices", prices.length ? prices.map(([name, amount]) => `${name.replace(/_/g, " ")} ${price(amount)}`).join(", ") : "unknown"],
           ["Without a price", of.unpriced.join(", ") || null],
           ["Facts from", of.sources.join(", ")],
@@ -217,6 +218,13 @@ function Shown({ of }: { of: Model }) {
     </Dialog>
   );
 }
+
+/** The rules of a model in words: `sampling none; efforts low, high`. */
+export const rulesOf = (rules: Model["rules"]): string =>
+  Object.entries(rules)
+    .filter(([, value]) => value !== null && value !== undefined)
+    .map(([name, value]) => `${name.replace(/_/g, " ")} ${Array.isArray(value) ? value.join(", ") || "none" : value === "" ? "empty" : String(value)}`)
+    .join("; ");
 
 type PriceProps = {
   of: Pick<Model, "id" | "provider" | "model">;

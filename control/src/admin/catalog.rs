@@ -8,6 +8,7 @@ use http::{Method, Response, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use shared::error_kind::ErrorKind;
+use shared::model_rules::ModelRules;
 use shared::operation::{Dialect, Operation};
 use shared::port::Body;
 use shared::prices::{Prices, femto_a_token};
@@ -230,6 +231,9 @@ struct CatalogRow {
     context_window: Option<u64>,
     /// In tokens.
     max_output_tokens: Option<u64>,
+    /// The rules that it imposes on requests.
+    #[cfg_attr(test, schemars(with = "crate::shared_shapes::ModelRules"))]
+    rules: ModelRules,
     /// In dollars per million tokens.
     #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
@@ -266,6 +270,7 @@ impl CatalogRow {
             lacks: model.lacks.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
+            rules: model.rules.clone(),
             prices: model.prices.clone(),
             prices_from: known.prices_from.clone(),
             unpriced: model.prices.as_ref().map(gaps).unwrap_or_default(),

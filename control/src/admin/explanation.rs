@@ -75,6 +75,12 @@ struct ExplainedCandidate {
     /// The protocol to which the request would be adapted; absent if the target speaks the client's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     adapted: Option<String>,
+    /// The fields that would be left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    dropped: Vec<String>,
+    /// The fields that the rules of the model would change, as `name=value`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    changed: Vec<String>,
 }
 
 /// A target that would not be tried.

@@ -38,6 +38,7 @@ fn described(raw: &raw::DescribedModel) -> Model {
         lacks: raw.lacks.clone().unwrap_or_default(),
         context_window: raw.context_window,
         output_tokens_max: raw.max_output_tokens,
+        rules: raw.rules.as_ref().map(|written| written.0.clone()).unwrap_or_default(),
         price_label: prices.as_ref().map(|prices| prices.label("config")),
         prices,
         ..Model::bare(ModelId::new(raw.id.as_str()))

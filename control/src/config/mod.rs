@@ -24,6 +24,7 @@ mod provider;
 mod raw;
 mod reach;
 mod registry;
+mod rules;
 mod schema;
 mod secrets;
 mod seed;
@@ -52,6 +53,8 @@ pub(crate) use plain_secrets::{Plain, PlainKeys as PlainReading, lacking};
 #[cfg(test)]
 pub(crate) use prices::Prices as PricesShape;
 pub use registry::{RegistryEntry, entries as registry_entries};
+#[cfg(test)]
+pub(crate) use rules::Rules as RulesShape;
 pub(crate) use schema::did_you_mean;
 pub use schema::{json as schema_json, text as schema_text};
 pub use secrets::{SecretsError, SecretsFile, keep_secrets, secrets_file};

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use shared::operation::Dialect;
 
 use super::prices::Prices;
+use super::rules::Rules;
 
 /// Configuration of llmgw.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -273,6 +274,9 @@ pub(super) struct DescribedModel {
     #[serde(default)]
     #[schemars(range(min = 1))]
     pub(super) max_output_tokens: Option<u64>,
+    /// Rules that the model imposes on requests, where they differ from the built-in list.
+    #[serde(default)]
+    pub(super) rules: Option<Rules>,
     /// The prices of the model, in dollars.
     #[serde(default)]
     pub(super) prices: Option<Prices>,

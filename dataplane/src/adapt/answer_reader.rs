@@ -22,6 +22,8 @@ pub(crate) enum AnswerReader {
         dialect: Dialect,
         /// True if the client requested the usage on its stream.
         include_usage: bool,
+        /// Names of the fields that were left out, for a header.
+        dropped: Option<Box<HeaderValue>>,
     },
     /// The answer is not a conversation and passes with any content type: unchanged, except for the form of the vectors
     /// of embeddings.
@@ -37,8 +39,10 @@ pub(crate) enum AnswerReader {
         client: Dialect,
         /// The target's dialect.
         target: Dialect,
-        /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
+        /// Names of the fields that were left out, for a header.
         dropped: Option<Box<HeaderValue>>,
+        /// Fields that have another value than the client's, as `name=value`, for a header.
+        changed: Option<Box<HeaderValue>>,
     },
 }
 
@@ -52,11 +56,32 @@ impl AnswerReader {
         }
     }
 
-    /// Returns the names of the fields that the client sent and the adaptation dropped, joined by `, `.
-    pub(crate) fn dropped(&self) -> Option<&HeaderValue> {
+    /// Returns the headers that name the fields that were left out, and those that were changed.
+    pub(crate) fn names(&self) -> [Option<&HeaderValue>; 2] {
+        [self.dropped(), self.changed()]
+    }
+
+    /// Returns the names of the fields that were left out, and the fields that were changed.
+    pub(crate) fn told(&self) -> [Vec<String>; 2] {
+        self.names().map(|names| {
+            let names = names.and_then(|names| names.to_str().ok()).unwrap_or_default();
+            names.split(", ").filter(|name| !name.is_empty()).map(str::to_owned).collect()
+        })
+    }
+
+    /// Returns the fields that were sent with another value than the client's, as `name=value`, joined by `, `.
+    pub(crate) fn changed(&self) -> Option<&HeaderValue> {
         match self {
             Self::Native { .. } | Self::Proxied(_) | Self::Started(_) => None,
-            Self::Adapted { dropped, .. } => dropped.as_deref(),
+            Self::Adapted { changed, .. } => changed.as_deref(),
+        }
+    }
+
+    /// Returns the names of the fields that the client sent and that were left out, joined by `, `.
+    pub(crate) fn dropped(&self) -> Option<&HeaderValue> {
+        match self {
+            Self::Proxied(_) | Self::Started(_) => None,
+            Self::Native { dropped, .. } | Self::Adapted { dropped, .. } => dropped.as_deref(),
         }
     }
 
@@ -64,7 +89,7 @@ impl AnswerReader {
     /// consists of events, which is always the case for a conversation.
     pub(crate) fn stream(&self, secrets: Vec<String>, is_events: bool) -> Box<dyn AnswerStream> {
         match self {
-            Self::Native { dialect, include_usage } => {
+            Self::Native { dialect, include_usage, .. } => {
                 native::stream(*dialect, StreamOptions { drop_usage_only: !include_usage, secrets })
             }
             Self::Proxied(_) if is_events => {
@@ -171,7 +196,7 @@ impl AnswerReader {
     /// Converts a whole answer in the client's dialect to a stream.
     pub(crate) fn synthesize(&self, whole: &TranslatedAnswer) -> Option<Vec<u8>> {
         match self {
-            Self::Native { dialect, include_usage }
+            Self::Native { dialect, include_usage, .. }
             | Self::Adapted { client: dialect, include_usage, .. } => {
                 native::synthesize_stream(*dialect, &whole.body, *include_usage)
             }

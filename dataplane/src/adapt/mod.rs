@@ -7,12 +7,13 @@ use bytes::Bytes;
 use http::HeaderValue;
 use http::uri::PathAndQuery;
 use shared::error_kind::ErrorKind;
+use shared::model_rules::Thinking;
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
 use shared::routing::{InstanceReach, Target};
 use shared::snapshot::Route;
-use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, Traits};
+use wire::adapt::{Adaptation, Asking, Counting, Flaw, Rejection, SignedRequest, Traits};
 use wire::media::videos::Vendor;
 use wire::media::with_voice;
 use wire::request::{self, Head, Naming};
@@ -55,18 +56,22 @@ pub(crate) fn vendor(target: &Target) -> Option<Vendor> {
     })
 }
 
-/// Returns the first adaptation of `dialect` to a dialect that `target` speaks.
-fn adaptation(target: &Target, dialect: Dialect) -> Option<&'static Adaptation> {
+/// Returns the first adaptation of `dialect` to a dialect that `target` speaks. A model that does not reason beside tools
+/// in chat is asked in Responses if it has tools and speaks that too.
+fn adaptation(target: &Target, dialect: Dialect, tools: bool) -> Option<&'static Adaptation> {
     let fits = |pair: &&Adaptation| pair.client == dialect && target.adapts(pair.client, pair.target);
-    wire::adapt::ADAPTATIONS.iter().find(fits)
+    let avoids_chat = tools && target.model.rules.tools_with_effort == Some(false);
+    let responses = |pair: &&Adaptation| pair.target == Dialect::Responses && fits(pair);
+    let preferred = wire::adapt::ADAPTATIONS.iter().find(|pair| avoids_chat && responses(pair));
+    preferred.or_else(|| wire::adapt::ADAPTATIONS.iter().find(fits))
 }
 
 /// Returns the dialect to which requests in `dialect` are adapted for `target`; `None` if the target speaks it.
-pub(crate) fn adapted_to(target: &Target, dialect: Dialect) -> Option<Dialect> {
+pub(crate) fn adapted_to(target: &Target, dialect: Dialect, tools: bool) -> Option<Dialect> {
     if target.speaks(dialect) {
         return None;
     }
-    adaptation(target, dialect).map(|pair| pair.target)
+    adaptation(target, dialect, tools).map(|pair| pair.target)
 }
 
 /// A request for one target that may still have to be translated.
@@ -139,11 +144,9 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
             return Err(rejection);
         }
         let understood = dialect.is_conversation() || dialect == Dialect::Images;
-        let reader = if understood {
-            AnswerReader::Native { dialect, include_usage }
-        } else {
-            AnswerReader::Proxied(head.vectors)
-        };
+        let (segments, dropped) = signed(segments, head, target);
+        let native = AnswerReader::Native { dialect, include_usage, dropped };
+        let reader = if understood { native } else { AnswerReader::Proxied(head.vectors) };
         let segments = fitted(segments, dialect, quirks.tool_ids);
         let segments = match default_voice(target).filter(|_| dialect == Dialect::Speech) {
             Some(voice) => with_voice(segments, voice),
@@ -152,7 +155,7 @@ pub(crate) fn draft(routed: RoutedRequest<'_>, target: &Target) -> Result<Draft,
         let path = path(target, dialect, UpstreamCall::answer(head.stream))?;
         return Ok(Draft::Ready(TargetRequest { reader, path, segments }));
     }
-    let Some(pair) = adaptation(target, head.dialect) else {
+    let Some(pair) = adaptation(target, head.dialect, head.has_tools) else {
         return Err(Rejection::new("model", "resolves to a target that does not support this protocol."));
     };
     Ok(Draft::Translation(Box::new(Translation {
@@ -189,12 +192,40 @@ impl Translation {
             include_usage,
             client: pair.client,
             target: pair.target,
-            dropped: Some(prepared.dropped)
-                .filter(|names| !names.is_empty())
-                .and_then(|names| HeaderValue::from_str(&names.join(", ")).ok().map(Box::new)),
+            dropped: header(&prepared.dropped),
+            changed: header(&prepared.changed),
         };
         Ok(TargetRequest { reader, path, segments: vec![prepared.body] })
     }
+}
+
+/// Returns true if a native request has unsigned thoughts and the target checks signatures.
+pub(crate) fn must_be_signed(head: &Head, target: &Target) -> bool {
+    head.has_unsigned_thoughts
+        && head.dialect == Dialect::Messages
+        && target.model.rules.signed_thinking == Some(true)
+}
+
+/// Returns the body without unsigned thoughts, and what was left out, if the target checks signatures.
+pub(crate) fn signed(
+    segments: Vec<Bytes>,
+    head: &Head,
+    target: &Target,
+) -> (Vec<Bytes>, Option<Box<HeaderValue>>) {
+    if !must_be_signed(head, target) {
+        return (segments, None);
+    }
+    match wire::adapt::without_unsigned_thoughts(&segments.concat(), &target.model.rules) {
+        Some(SignedRequest { body, dropped }) => (vec![body.into()], header(&dropped)),
+        None => (segments, None),
+    }
+}
+
+/// Returns the names as the value of a header; `None` if there are none.
+fn header<T: AsRef<str>>(names: &[T]) -> Option<Box<HeaderValue>> {
+    let names: Vec<&str> = names.iter().map(AsRef::as_ref).collect();
+    let value = HeaderValue::from_str(&names.join(", ")).ok()?;
+    (!names.is_empty()).then(|| Box::new(value))
 }
 
 /// Returns the body with tool call IDs in the format that the target accepts, if the target rejects those of other
@@ -264,7 +295,7 @@ pub(crate) async fn counting<'a>(
     memory: MemoryReservation,
 ) -> Option<(Counting<'a>, PathAndQuery, Bytes, MemoryReservation)> {
     let model = target.model.id.as_str();
-    let pair = adaptation(target, Dialect::Messages)?;
+    let pair = adaptation(target, Dialect::Messages, false)?;
     let path = target.provider.path(pair.target, UpstreamCall::Count, model)?;
     let takes_whole = target.provider.quirks.counts_whole;
     let counting = Counting { target: pair.target, model, takes_whole };
@@ -305,14 +336,20 @@ const MAX_TOKENS_UNASKED: &[u8] = br#""max_tokens":1000000,"#;
 /// Returns the properties of `target` that an adaptation needs.
 fn traits(target: &Target) -> Traits<'_> {
     let quirks = &target.provider.quirks;
+    let rules = &target.model.rules;
     let plain = Traits::of(target.model.id.as_str());
     Traits {
-        reasoning: target.model.reasoning == Some(true),
+        rules,
+        reasoning: target
+            .model
+            .reasoning
+            .unwrap_or_else(|| rules.thinking.is_some_and(|thinking| thinking != Thinking::Never)),
         output_limit_field: quirks.output_limit.field(),
         output_tokens_default: target
             .model
             .output_tokens_max
             .map_or(plain.output_tokens_default, |most| most.min(OUTPUT_TOKENS_UNASKED_MAX)),
+        output_tokens_max: target.model.output_tokens_max,
         tool_ids: quirks.tool_ids,
         word_tool_names: quirks.word_tool_names,
         stream_options: quirks.stream_options,
@@ -328,7 +365,6 @@ fn traits(target: &Target) -> Traits<'_> {
         leading_system: quirks.leading_system,
         // The same rule as for images in a user's message: a model without vision gets none.
         images: target.model.vision != Some(false),
-        reasoning_back: quirks.reasoning_back,
         stops_max: quirks.stops_max,
         custom_tools: quirks.custom_tools,
         messages_version: quirks.messages_version,

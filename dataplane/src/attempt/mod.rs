@@ -144,6 +144,7 @@ pub(crate) fn needs<'a>(
         // operation that costs minutes of GPU time is not started twice (EMB-1).
         single: !head.dialect.is_conversation(),
         vision: head.has_image,
+        tools: head.has_tools,
         affinity_key: head.affinity_key.as_deref(),
         demand: Demand {
             head,

@@ -56,8 +56,10 @@ pub(crate) struct Success {
     pub(crate) processing_ms: Option<HeaderValue>,
     /// The state of a Codex turn.
     pub(crate) turn_state: Option<HeaderValue>,
-    /// Names of the fields that the client sent and the adaptation dropped as unknown, for a header.
+    /// Names of the fields that the client sent and that were left out, for a header.
     pub(crate) dropped: Option<Box<HeaderValue>>,
+    /// Fields that were sent with another value than the client's, for a header.
+    pub(crate) changed: Option<Box<HeaderValue>>,
 }
 
 /// Tries `target` once; the attempt began at `began`.
@@ -103,6 +105,7 @@ pub(crate) async fn attempt(
             processing_ms: None,
             turn_state: None,
             dropped: None,
+            changed: None,
         }));
     }
     timeouts.head(provider, params.stream);
@@ -129,9 +132,9 @@ pub(crate) async fn attempt(
     // A header may contain a secret too, so only a number passes.
     let processing_ms = processing_ms.filter(|value| value.as_bytes().iter().all(u8::is_ascii_digit));
     let turn_state = rare.and_then(|rare| rare.turn_state).filter(|value| is_safe_state(provider, value));
-    let dropped = params.reader.dropped().cloned().map(Box::new);
+    let [dropped, changed] = params.reader.names().map(|names| names.cloned().map(Box::new));
     record.served(began, timeouts.now());
-    Ok(Box::new(Success { start, content_type, processing_ms, turn_state, dropped }))
+    Ok(Box::new(Success { start, content_type, processing_ms, turn_state, dropped, changed }))
 }
 
 /// Records the ID of an answer, and lets the target rest if nothing is left of one of its limits.

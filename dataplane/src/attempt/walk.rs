@@ -279,7 +279,8 @@ impl<'a> Walk<'a> {
             }
         };
         // The translated body is held in addition to the client's own, and to a copy of that during the translation.
-        let is_adapted = !target.speaks(self.job.head.dialect);
+        let is_adapted =
+            !target.speaks(self.job.head.dialect) || adapt::must_be_signed(&self.job.head, target);
         let mut memory = MemoryReservation::new(&self.job.worker.process.memory);
         if is_adapted && !memory.take(self.job.body.bytes().saturating_mul(2)) {
             self.reasons.no_memory = true;
@@ -302,7 +303,7 @@ impl<'a> Walk<'a> {
                 return Step::Moved;
             }
         };
-        record.adapted(params.reader.adapted_from(), params.reader.dropped());
+        record.adapted(params.reader.adapted_from(), params.reader.names());
         self.last = Some(target.clone());
         let mut reached = None;
         for attempt in before + 1..=provider.retry.attempts_max.max(1) {

@@ -82,6 +82,12 @@ fn answer(
     if let Some(names) = success.dropped {
         headers.insert(X_DROPPED, *names);
     }
+    if let (Some(changed), Some(from)) = (success.changed, adapted_from) {
+        let text = [from.name().as_bytes(), b"; ", changed.as_bytes()].concat();
+        if let Ok(value) = HeaderValue::from_bytes(&text) {
+            headers.insert(X_ADAPTED, value);
+        }
+    }
     headers.extend(notices);
     record.note(|event| event.status = StatusCode::OK.as_u16());
     *response.body_mut() = match success.start {

@@ -60,7 +60,8 @@ pub(crate) async fn serve(
                 Some(version) => Naming::ModelAndVersion(model, version),
                 None => Naming::Model(model),
             };
-            counted_natively(authorized, target, path, build(naming)).await?
+            let (segments, _) = adapt::signed(build(naming), &head, target);
+            counted_natively(authorized, target, path, segments).await?
         }
         None if native => None,
         None => counted_adapted(authorized, target, routed, &build(Naming::Model(model))).await,

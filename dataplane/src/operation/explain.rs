@@ -11,7 +11,8 @@
 //! ```
 //!
 //! `candidates` is in the order of the attempts. A candidate that rests is in `passed_over`; if all rest, those that would be
-//! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol. `reason` is one of the results in a record's trace. `refusal` is the
+//! tried anyway are in both. In a candidate, `adapted` is absent for targets that speak the client's protocol; `dropped` and `changed`
+//! name the fields that are not sent as they are. `reason` is one of the results in a record's trace. `refusal` is the
 //! error that the client would get instead of an answer: `{"status", "code", "message", "param"}`. If a request is
 //! refused before its plan is made, the fields unknown by then are null or empty. `path` contains the attempts at the
 //! candidates if faults are assumed, otherwise it is null.
@@ -55,6 +56,8 @@ pub(crate) struct ExplainQuestion<'a> {
 pub(crate) struct TargetChecks<'a> {
     /// Returns the part of the request that the target's protocol cannot express.
     pub(crate) refuses: &'a dyn Fn(&Route, &Target) -> Option<Rejection>,
+    /// Returns the names of the fields that would be left out, and the fields that would be changed.
+    pub(crate) told: &'a dyn Fn(&Route, &Target) -> [Vec<String>; 2],
     /// Returns the refusal if a quota that depends on the target is used up.
     pub(crate) is_over: &'a dyn Fn(&Route, &Target) -> Option<Fault>,
 }
@@ -107,20 +110,28 @@ pub(crate) fn plan(
     } else if let (true, Some((_, why))) = (candidates.is_empty(), rejections.into_iter().next()) {
         refusal = Some(adapt::refusal(why));
     }
-    let Needs { dialect, vision, .. } = question.needs;
+    let Needs { dialect, vision, tools, .. } = question.needs;
     let path = question.faults.map(|faults| {
         let (budget, stream) = (question.budget, question.stream);
         let once = dialect == Dialect::Videos;
         rehearse(&candidates, RehearsedRequest { faults, budget, stream, once })
     });
-    let needs: Vec<_> = [Some(dialect.name()), vision.then_some("vision")].into_iter().flatten().collect();
+    let candidates: Vec<_> = candidates
+        .into_iter()
+        .map(|target| {
+            let told = route.as_ref().map(|route| (checks.told)(route, target)).unwrap_or_default();
+            candidate(target, (dialect, tools), told)
+        })
+        .collect();
+    let needs = [Some(dialect.name()), vision.then_some("vision"), tools.then_some("tools")];
+    let needs: Vec<_> = needs.into_iter().flatten().collect();
     ok(&json!({
         "operation": question.operation.name(),
         "selector": question.selector,
         "stream": question.stream,
         "needs": needs,
         "resolved": route.as_ref().map(resolved),
-        "candidates": candidates.into_iter().map(|target| candidate(target, dialect)).collect::<Vec<_>>(),
+        "candidates": candidates,
         "passed_over": passed_over,
         "budget_ms": u64::try_from(question.budget.time().as_millis()).unwrap_or(u64::MAX),
         "affinity": starts_at.map(|(key, target)| json!({"key": key, "starts_at": target})),
@@ -198,14 +209,24 @@ fn named(target: &Target) -> Value {
     json!({"provider": target.provider.id, "model": target.model.id})
 }
 
-/// A target, with the dialect to which the request is adapted for it, if it is.
-fn candidate(target: &Target, dialect: Dialect) -> Value {
-    match adapt::adapted_to(target, dialect) {
-        None => named(target),
-        Some(adapted) => {
-            json!({"provider": target.provider.id, "model": target.model.id, "adapted": adapted.name()})
+/// A target, with the dialect to which the request is adapted for it, if it is, and the fields that are not sent as they
+/// are.
+fn candidate(
+    target: &Target,
+    (dialect, tools): (Dialect, bool),
+    [dropped, changed]: [Vec<String>; 2],
+) -> Value {
+    let mut value = named(target);
+    if let Some(object) = value.as_object_mut() {
+        let adapted = adapt::adapted_to(target, dialect, tools).map(|adapted| json!(adapted.name()));
+        object.extend(adapted.map(|adapted| ("adapted".to_owned(), adapted)));
+        for (name, fields) in [("dropped", dropped), ("changed", changed)] {
+            if !fields.is_empty() {
+                object.insert(name.to_owned(), json!(fields));
+            }
         }
     }
+    value
 }
 
 fn passed(target: &Target, result: StepResult, wait_ms: Option<u64>) -> Value {

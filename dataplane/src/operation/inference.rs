@@ -111,12 +111,20 @@ pub(crate) async fn explain(
         let routed = worker.routed(route, &head, &body);
         if head.is_poll { None } else { adapt::target_request(routed, target).err() }
     };
+    let told = |route: &Route, target: &Target| {
+        if head.is_poll {
+            return Default::default();
+        }
+        let prepared = adapt::target_request(worker.routed(route, &head, &body), target);
+        prepared.map(|request| request.reader.told()).unwrap_or_default()
+    };
     let demand = question.needs.demand;
     let is_over = |route: &Route, target: &Target| {
         let refusal = quota::refusal_of_target(authorized.access, route.endpoint(), demand, target);
         refusal.filter(|_| !head.is_poll)
     };
-    Ok(explain::plan(&question, selected, &TargetChecks { refuses: &refuses, is_over: &is_over }))
+    let checks = TargetChecks { refuses: &refuses, told: &told, is_over: &is_over };
+    Ok(explain::plan(&question, selected, &checks))
 }
 
 impl AuthorizedRequest<'_> {

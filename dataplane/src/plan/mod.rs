@@ -26,6 +26,7 @@ pub(crate) struct Needs<'a> {
     /// Only the first target listed may be used, even if it is down (EMB-1).
     pub(crate) single: bool,
     pub(crate) vision: bool,
+    pub(crate) tools: bool,
     pub(crate) affinity_key: Option<&'a str>,
     /// Provider state that the request refers to.
     pub(crate) reference: StateReference,
@@ -160,6 +161,8 @@ impl Needs<'_> {
             Some(StepResult::NoDialect)
         } else if self.vision && target.model.vision == Some(false) {
             Some(StepResult::NoVision)
+        } else if self.tools && target.model.tools == Some(false) {
+            Some(StepResult::NoTools)
         } else if self.access.bounds_cost(endpoint, target) && !self.demand.is_priced(target) {
             Some(StepResult::NoPrice)
         } else {
@@ -177,6 +180,7 @@ enum Nearest {
     NotReady,
     NoDialect,
     NoVision,
+    NoTools,
     NoPrice,
 }
 
@@ -188,6 +192,7 @@ impl Nearest {
             StepResult::NotReady => Self::NotReady,
             StepResult::NoDialect => Self::NoDialect,
             StepResult::NoVision => Self::NoVision,
+            StepResult::NoTools => Self::NoTools,
             StepResult::NoPrice => Self::NoPrice,
             _ => Self::Nothing,
         }
@@ -239,6 +244,10 @@ impl Nearest {
                 "The request contains an image, and none of the eligible models accepts image input."
                     .to_owned(),
             ),
+            Self::NoTools => (
+                ErrorKind::InvalidRequest,
+                "The request offers tools, and none of the eligible models can call tools.".to_owned(),
+            ),
             Self::NoPrice => (
                 ErrorKind::NotAllowed,
                 format!(
@@ -253,6 +262,7 @@ impl Nearest {
             Self::NotAllowed | Self::Private | Self::NoPrice | Self::NoDialect => fault.param("model"),
             Self::NoVision if dialect == Dialect::Responses => fault.param("input"),
             Self::NoVision => fault.param("messages"),
+            Self::NoTools => fault.param("tools"),
             Self::Nothing | Self::NotReady => fault,
         }
     }

@@ -73,9 +73,11 @@ impl Record {
     }
 
     /// Records the translation of the request for the target that is tried next: its dialect, if it differs from the
-    /// client's, and the names of the fields that were left out.
-    pub(crate) fn adapted(&mut self, target: Option<Dialect>, dropped: Option<&HeaderValue>) {
-        let dropped = dropped.and_then(|names| names.to_str().ok()).map(|names| {
+    /// client's, and the names of the fields that were left out or changed.
+    pub(crate) fn adapted(&mut self, target: Option<Dialect>, fields: [Option<&HeaderValue>; 2]) {
+        let names: Vec<_> = fields.into_iter().flatten().filter_map(|names| names.to_str().ok()).collect();
+        let dropped = (!names.is_empty()).then(|| {
+            let names = names.join(", ");
             let end = names.floor_char_boundary(Details::DROPPED_BYTES_MAX);
             names.split_at(end).0.into()
         });

@@ -1,4 +1,4 @@
-//! Parses versions from the names of Claude models, in the spelling of any provider.
+//! Parses versions from the names of Claude models, in the spelling of any provider, and recognises signatures.
 
 /// Returns the version of a Claude model. A name without a version counts as the newest; `None` if it is not a Claude
 /// model.
@@ -10,6 +10,13 @@ pub(crate) fn version(model: &str) -> Option<(u64, u64)> {
     let numbers = words.filter_map(|word| word.parse::<u64>().ok()).take_while(|number| *number < 100);
     let mut numbers = numbers.fuse();
     Some((numbers.next().unwrap_or(u64::MAX), numbers.next().unwrap_or_default()))
+}
+
+/// Returns true if `text` may be the signature of a thought: base64, unlike the marks that other vendors put there.
+/// Escapes of JSON are accepted.
+pub(crate) fn may_be_signature(text: &[u8]) -> bool {
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'=' | b'\\');
+    !text.is_empty() && text.iter().all(is_base64)
 }
 
 /// True if the model is one of the Opus models.

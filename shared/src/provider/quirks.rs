@@ -25,8 +25,6 @@ pub struct Quirks {
     /// True if system text is accepted only at the beginning, in one message: the templates of many open models
     /// reject anything else.
     pub leading_system: bool,
-    /// True if the reasoning that led to tool calls must be returned with the results, as `reasoning_content`.
-    pub reasoning_back: bool,
     /// The maximum number of stop sequences, if limited.
     pub stops_max: Option<usize>,
     /// True if tools with free-text input are supported.
@@ -89,7 +87,6 @@ impl Quirks {
         root_unions: true,
         developer_role: false,
         leading_system: false,
-        reasoning_back: false,
         stops_max: None,
         custom_tools: false,
         files: false,
@@ -130,9 +127,6 @@ pub struct Differing {
     /// As in [`Quirks`].
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refusals: Option<bool>,
-    /// As in [`Quirks`].
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reasoning_back: Option<bool>,
 }
 
 impl Differing {
@@ -147,7 +141,6 @@ impl Differing {
             root_unions: self.root_unions.unwrap_or(kind.root_unions),
             top_k: self.top_k.unwrap_or(kind.top_k),
             refusals: self.refusals.unwrap_or(kind.refusals),
-            reasoning_back: self.reasoning_back.unwrap_or(kind.reasoning_back),
             ..kind
         }
     }

@@ -19,7 +19,7 @@ pub struct Details {
     pub session: Option<Box<str>>,
     /// The dialect of the target that was tried last, if it differs from the client's.
     pub adapted: Option<Dialect>,
-    /// The names of the fields that the adaptation to that target left out, joined by `, `; at most
+    /// The names of the fields that were left out for that target, then those that were changed, as `name=value`; joined by `, `; at most
     /// [`DROPPED_BYTES_MAX`](Self::DROPPED_BYTES_MAX) bytes.
     pub dropped: Option<Box<str>>,
     /// The reason for which the model ended its output.

@@ -101,6 +101,8 @@ pub enum StepResult {
     Resting,
     /// Skipped: it does not accept images (CHAT-2).
     NoVision,
+    /// Skipped: it cannot call tools.
+    NoTools,
     /// Skipped: it does not support the dialect.
     NoDialect,
     /// Skipped: its dialect cannot express the request (MSG-2, CHAT-6, RESP-2).
@@ -141,11 +143,12 @@ pub enum StepResult {
 
 impl StepResult {
     /// Every result.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::Served,
         Self::CircuitOpen,
         Self::Resting,
         Self::NoVision,
+        Self::NoTools,
         Self::NoDialect,
         Self::Unsupported,
         Self::Elsewhere,
@@ -173,6 +176,7 @@ impl StepResult {
             Self::CircuitOpen => "circuit_open",
             Self::Resting => "resting",
             Self::NoVision => "no_vision",
+            Self::NoTools => "no_tools",
             Self::NoDialect => "no_dialect",
             Self::Unsupported => "unsupported",
             Self::Elsewhere => "elsewhere",
@@ -216,6 +220,7 @@ impl StepResult {
             Self::CircuitOpen
             | Self::Resting
             | Self::NoVision
+            | Self::NoTools
             | Self::NoDialect
             | Self::Unsupported
             | Self::Elsewhere

@@ -9,6 +9,7 @@ use std::fmt;
 use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use shared::model_rules::ModelRules;
 use shared::prices::{Prices, Rates, femto_a_token};
 use shared::provider::path::Pages;
 use shared::usage::Class;
@@ -213,6 +214,7 @@ fn offer(entry: &Value, id: &str) -> ListedModel {
             lacks: None,
             context_window: number(CONTEXT_FIELDS),
             max_output_tokens: number(OUTPUT_FIELDS),
+            rules: ModelRules::UNKNOWN,
             prices: entry.get("pricing").and_then(prices_a_token),
         },
     }

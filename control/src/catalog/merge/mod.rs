@@ -1,5 +1,5 @@
 //! Merges the facts about each model from all sources. Overrides take precedence over the configuration, that over the
-//! upstream's own list, and that over the price list. Prices of one source are never mixed with those of another.
+//! upstream's own list, that over the price list, and that over the built-in list. Prices of one source are never mixed with those of another.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use shared::id::{ModelId, ProviderId};
 use shared::prices::Prices;
 use shared::routing::Model;
 
+use super::built_in;
 use super::cache::{CatalogCache, CatalogEntry};
 use super::history::{Priced, StandingPrices};
 use super::listing::ListedModel;
@@ -43,6 +44,7 @@ pub(crate) enum FactSource {
     Config,
     Upstream,
     List,
+    BuiltIn,
 }
 
 /// The source of prices, and the date since which or on which they are valid.
@@ -145,11 +147,13 @@ impl Merger {
         let listed_now = listed.map(|listed| listed.at(self.now_ms));
         let overriding = self.overrides.in_force.get(provider.id.as_str()).and_then(|models| models.get(id));
         let config = declared.map(|model| Facts::of_declared(model));
+        let built_in = built_in::facts_of(provider, id);
         let layers = [
             (FactSource::Override, overriding.map(|overriding| &overriding.facts)),
             (FactSource::Config, config.as_ref()),
             (FactSource::Upstream, offer.map(|offer| &offer.facts)),
             (FactSource::List, listed_now.as_ref()),
+            (FactSource::BuiltIn, built_in.as_ref()),
         ];
         let stated = || layers.iter().filter_map(|(source, facts)| Some((*source, (*facts)?)));
         let facts = stated().fold(Facts::default(), |known, (_, facts)| known.or(facts));
@@ -160,6 +164,7 @@ impl Merger {
                 FactSource::Config => None,
                 FactSource::Upstream => entry.and_then(|entry| day(entry.evidence.catalog.synced_at_ms?)),
                 FactSource::List => Some(self.list.as_of.clone()),
+                FactSource::BuiltIn => None,
             },
         };
         let mut priced = stated().filter_map(|(source, facts)| Some((source, facts.prices.as_ref()?)));
@@ -212,6 +217,7 @@ fn model(provider: &ProviderId, id: &str, facts: Facts, prices_from: Option<&Pri
         lacks: facts.lacks.unwrap_or_default(),
         context_window: facts.context_window,
         output_tokens_max: facts.max_output_tokens,
+        rules: facts.rules,
         price_label: facts.prices.as_ref().zip(prices_from).map(|(prices, from)| label(prices, from)),
         prices: facts.prices,
         ..Model::bare(id)
@@ -239,6 +245,7 @@ impl FactSource {
             Self::Config => "config",
             Self::Upstream => "upstream",
             Self::List => "list",
+            Self::BuiltIn => "built_in",
         }
     }
 }

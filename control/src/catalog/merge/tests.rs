@@ -149,7 +149,7 @@ fn vendor_prices_apply_only_to_providers_of_that_vendor() {
     let main = &known["main/gpt-4o-mini"];
     assert_eq!((input(main), main.model.context_window), (Some(150_000), Some(128_000)));
     assert!(label(main).starts_with(&of_list(&setting)), "{}", label(main));
-    assert_eq!(main.sources, [FactSource::Config, FactSource::List]);
+    assert_eq!(main.sources, [FactSource::Config, FactSource::List, FactSource::BuiltIn]);
     assert_eq!(known["copy/gpt-4o-mini"].model.prices, None, "anybody's server may ask anything");
     assert_eq!(label(&known["main/own"]), "config in 7");
 }

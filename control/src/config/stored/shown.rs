@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
+use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::prices::Prices;
 use shared::provider::{Inside, Reach};
@@ -98,6 +99,10 @@ struct DeclaredModel {
     /// In tokens.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_output_tokens: Option<u64>,
+    /// Rules that it imposes on requests, where they differ from the built-in list.
+    #[serde(skip_serializing_if = "ModelRules::is_unknown")]
+    #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::ModelRules>"))]
+    rules: ModelRules,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Prices>"))]
     prices: Option<Prices>,
@@ -218,6 +223,7 @@ impl DeclaredModel {
             lacks: model.lacks.clone(),
             context_window: model.context_window,
             max_output_tokens: model.output_tokens_max,
+            rules: model.rules.clone(),
             prices: model.prices.clone(),
         }
     }

@@ -5,12 +5,14 @@
 //! A request whose meaning the target's dialect cannot express is rejected before anything is sent. The fate of each
 //! field is in the pair's table of losses, which code, tests and `docs/adaptations.md` share.
 
+mod adjusted;
 mod call_id;
 mod chat_client;
 mod chat_over_bedrock;
 mod chat_over_gemini;
 mod chat_over_messages;
 mod chat_over_responses;
+mod chat_rules;
 mod counting;
 mod features;
 mod function_calls;
@@ -24,12 +26,14 @@ mod through_chat;
 mod tool_call_ids;
 mod tool_names;
 mod tool_output;
+mod unsigned_thoughts;
 
 use std::fmt::Debug;
 use std::ops::Range;
 
 use bytes::Bytes;
 use shared::adaptation::{AdaptationStep, AdaptationTable, AdaptedField};
+use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::provider::quirks::ToolIds;
@@ -40,6 +44,7 @@ pub use features::lacking;
 pub use loss::{Fate, Loss};
 pub use param::client_param;
 pub use tool_call_ids::with_tool_ids;
+pub use unsigned_thoughts::{SignedRequest, without_unsigned_thoughts};
 
 pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 
@@ -86,6 +91,9 @@ pub static ADAPTATIONS: &[Adaptation] = &[
     through_chat::by_way_of_chat(Dialect::Messages, Dialect::Bedrock, |asking| {
         through_chat::prepare(&messages_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
     }),
+    through_chat::by_way_of_chat(Dialect::Messages, Dialect::Responses, |asking| {
+        through_chat::prepare(&messages_over_chat::CLIENT, &chat_over_responses::TARGET, asking)
+    }),
     through_chat::by_way_of_chat(Dialect::Responses, Dialect::Bedrock, |asking| {
         through_chat::prepare(&responses_over_chat::CLIENT, &chat_over_bedrock::TARGET, asking)
     }),
@@ -115,12 +123,16 @@ pub struct Asking<'a> {
 pub struct Traits<'a> {
     /// The model's name at the target.
     pub model: &'a str,
+    /// The rules of the model, as far as they are known.
+    pub rules: &'a ModelRules,
     /// True if the model reasons on request.
     pub reasoning: bool,
     /// The member of a chat request that limits the answer's tokens.
     pub output_limit_field: &'a str,
     /// The limit if a request sets none and the target requires one.
     pub output_tokens_default: u64,
+    /// The largest output of the model in tokens, if it is known.
+    pub output_tokens_max: Option<u64>,
     /// The format of tool call ids that the target accepts.
     pub tool_ids: ToolIds,
     /// True if tool names are limited to 64 letters, digits, `_` and `-`.
@@ -150,8 +162,6 @@ pub struct Traits<'a> {
     pub leading_system: bool,
     /// True if the model accepts images.
     pub images: bool,
-    /// True if the thoughts that led to tool calls must be sent back with the results, as `reasoning_content`.
-    pub reasoning_back: bool,
     /// The maximum number of stop sequences, if there is one.
     pub stops_max: Option<usize>,
     /// True if the target supports tools whose input is free text.
@@ -174,9 +184,11 @@ impl<'a> Traits<'a> {
         let version = claude::version(model);
         Self {
             model,
+            rules: &ModelRules::UNKNOWN,
             reasoning: false,
             output_limit_field: "max_tokens",
             output_tokens_default: 4096,
+            output_tokens_max: None,
             tool_ids: ToolIds::Word,
             word_tool_names: true,
             stream_options: true,
@@ -191,7 +203,6 @@ impl<'a> Traits<'a> {
             mid_system: version.is_some_and(|version| MID_SYSTEM.contains(&version)),
             leading_system: false,
             images: false,
-            reasoning_back: false,
             stops_max: None,
             custom_tools: false,
             effort_words: version.is_none_or(|version| version >= EFFORT_WORDS_SINCE),
@@ -201,6 +212,11 @@ impl<'a> Traits<'a> {
 }
 
 impl Traits<'_> {
+    /// Returns the largest output of the model, if `asked` is more than that.
+    fn lower_limit(&self, asked: u64) -> Option<u64> {
+        self.output_tokens_max.filter(|most| *most < asked)
+    }
+
     /// Returns true if a chat request may contain Gemini's signatures (`extra_content`). Other vendors reject unknown
     /// members.
     fn takes_signatures(&self) -> bool {
@@ -215,8 +231,11 @@ pub struct Prepared {
     pub body: Bytes,
     /// Turns the answer into the client's dialect.
     pub answers: Box<dyn Answers + Send>,
-    /// Top-level members of the client's request that are missing from every table and therefore ignored.
+    /// Members of the client's request that were left out: top-level ones that no table has, and those that the rules of
+    /// the model exclude.
     pub dropped: Vec<String>,
+    /// Members that the rules of the model changed, as `name=value`.
+    pub changed: Vec<String>,
 }
 
 /// Translates answers into the client's dialect. One value serves every attempt at the target.

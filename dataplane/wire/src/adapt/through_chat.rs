@@ -9,11 +9,12 @@ use std::fmt::Debug;
 
 use shared::operation::Dialect;
 
+use super::adjusted::Adjusted;
 use super::{
     Adaptation, Answers, Asking, BadAnswer, Prepared, Rejection, Traits, TranslatedAnswer, chat_over_bedrock,
-    read,
+    chat_rules, read,
 };
-use crate::chat::request::ChatRequest;
+use crate::chat::request::{ChatRequest, SignedThought};
 use crate::chat::{
     self, ChatCompletion, ChatForm, ChatSink, ChatSource, ChatStream, ChunkSource, ChunkWriter,
 };
@@ -53,6 +54,8 @@ pub(super) struct AskedOfTarget {
     pub(super) form: ChatForm,
     /// Top-level members that were ignored.
     pub(super) dropped: Vec<String>,
+    /// What the rules of the model changed.
+    pub(super) adjusted: Adjusted,
 }
 
 /// Writes chat answers in a client's dialect. One value serves every attempt.
@@ -85,12 +88,16 @@ pub(super) fn over_chat(client: &ClientSide, asking: &Asking<'_>) -> Result<Prep
     let mut document = asking.body.to_vec();
     let tape = json::parse(&mut document).map_err(read::refuse_fault)?;
     let mut client_side = (client.ask)(tape.as_value(), asking)?;
-    fit(&mut client_side.request, asking.target).map_err(|rejection| traced(client, asking, rejection))?;
+    let mut adjusted = Adjusted::default();
+    fit(&mut client_side.request, asking.target)
+        .and_then(|()| chat_rules::apply(&mut client_side.request, asking.target, &mut adjusted))
+        .map_err(|rejection| traced(client, asking, rejection))?;
     let dropped = with_images(client_side.dropped, client.pair.client, Dialect::Chat, &client_side.request);
     client_side.request.messages.retain(|message| !message.has_only_images());
     let body = client_side.request.write(asking.target.model, asking.body.len());
     let answers = Box::new(ThroughChat { target: Box::new(NativeChat), client: client_side.client });
-    Ok(Prepared { body: body.into(), answers, dropped })
+    let (dropped, changed) = adjusted.finish(dropped, |name| origin_of(client, asking, name));
+    Ok(Prepared { body: body.into(), answers, dropped, changed })
 }
 
 /// Translates a chat client's request into the target's dialect.
@@ -103,7 +110,8 @@ pub(super) fn for_chat(target: &TargetSide, asking: &Asking<'_>) -> Result<Prepa
     let translated = (target.ask)(&request, asking)?;
     let answers = Box::new(ThroughChat { target: translated.target, client: Box::new(translated.form) });
     let dropped = with_images(translated.dropped, Dialect::Chat, target.dialect, &request);
-    Ok(Prepared { body: translated.body.into(), answers, dropped })
+    let (dropped, changed) = translated.adjusted.finish(dropped, |_| None);
+    Ok(Prepared { body: translated.body.into(), answers, dropped, changed })
 }
 
 /// Translates the request into chat values, and these into the target's dialect.
@@ -135,7 +143,8 @@ pub(super) fn prepare(
     let translated = translated.map_err(|rejection| traced(client, &asking, rejection))?;
     let answers = Box::new(ThroughChat { target: translated.target, client: client_side.client });
     let dropped = with_images(client_side.dropped, client.pair.client, target.dialect, &client_side.request);
-    Ok(Prepared { body: translated.body.into(), answers, dropped })
+    let (dropped, changed) = translated.adjusted.finish(dropped, |name| origin_of(client, &asking, name));
+    Ok(Prepared { body: translated.body.into(), answers, dropped, changed })
 }
 
 /// Adds to `dropped` the client's name of the images of earlier answers, if the request has any and the target takes
@@ -156,6 +165,9 @@ fn with_images(
 
 /// Changes the parts of a request that the target rejects, whatever the client's dialect.
 fn fit(request: &mut ChatRequest<'_, '_>, target: &Traits<'_>) -> Result<(), Rejection> {
+    if target.rules.signed_thinking == Some(true) {
+        request.messages.iter_mut().for_each(|message| message.thoughts.retain(SignedThought::may_be_signed));
+    }
     if target.root_unions { Ok(()) } else { request.tools.merge_unions() }
 }
 
@@ -164,9 +176,14 @@ fn takes_top_k(side: &TargetSide, target: &Traits<'_>) -> bool {
     side.dialect == Dialect::Bedrock && chat_over_bedrock::is_claude(target)
 }
 
+/// Returns the client's name of a member of the chat request, if the client's side can map it.
+fn origin_of(client: &ClientSide, asking: &Asking<'_>, name: &str) -> Option<String> {
+    client.pair.origin.and_then(|origin| origin(asking, name))
+}
+
 /// Returns the rejection with its path in the client's request, if the client's side can map it.
 fn traced(client: &ClientSide, asking: &Asking<'_>, rejection: Rejection) -> Rejection {
-    let origin = client.pair.origin.and_then(|origin| origin(asking, &rejection.param));
+    let origin = origin_of(client, asking, &rejection.param);
     match (origin, rejection.message.strip_prefix(&format!("'{}' ", rejection.param))) {
         (Some(origin), Some(why)) => Rejection { flaw: rejection.flaw, ..Rejection::new(origin, why) },
         (Some(origin), None) => Rejection { param: origin, ..rejection },

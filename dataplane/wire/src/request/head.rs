@@ -38,6 +38,8 @@ pub struct Head {
     pub include_usage: bool,
     /// True if the conversation contains an image.
     pub has_image: bool,
+    /// True if the conversation has a thought of a model without a signature.
+    pub has_unsigned_thoughts: bool,
     /// True if tools are offered.
     pub has_tools: bool,
     /// The gateway's own `fallback_timeout_ms`, if it is a whole number.
@@ -168,6 +170,7 @@ impl Head {
             stream: form.stream,
             include_usage: true,
             has_image: false,
+            has_unsigned_thoughts: false,
             has_tools: false,
             fallback_timeout_ms: None,
             affinity_key: None,
@@ -235,6 +238,7 @@ impl HeadScan {
             stream,
             include_usage: fields.include_usage,
             has_image: fields.has_image,
+            has_unsigned_thoughts: fields.has_unsigned_thoughts(),
             has_tools: fields.value(RequestMember::Tools).has_elements()
                 || fields.value(RequestMember::Functions).has_elements(),
             fallback_timeout_ms: fields.value(RequestMember::Timeout).whole_number(),

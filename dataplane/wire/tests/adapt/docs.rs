@@ -24,6 +24,7 @@ fn renew_the_page_of_adaptations() {
 
 fn wanted() -> String {
     let mut page = INTRODUCTION.to_owned();
+    page.push_str(RULES);
     page.push_str("\nThe pairs:\n\n");
     for pair in ADAPTATIONS {
         let heading = format!("{} over {}", title(pair.client), title(pair.target));
@@ -77,6 +78,31 @@ const EXPERIMENTAL: &str = "\
 
 ";
 
+const RULES: &str = "
+## Rules of models
+
+Models of one protocol differ: some think only adaptively, some refuse a temperature, some need their own reasoning back. The gateway knows
+such rules from a built-in list, by the names that vendors give their models; `rules` of a model in the
+[configuration](configuration.md) or in an override ([Providers](providers.md#rules-of-a-model)) takes precedence. A model without rules gets
+the request as the tables below state. What a rule changes is named: members that were left out in `X-LLMGW-Dropped`, members with
+another value in `X-LLMGW-Adapted`, such as `messages; max_tokens=8192, output_config.effort=high`.
+
+| Rule of the model | The request that it changes | What is sent |
+|---|---|---|
+| `max_output_tokens` | a higher limit | this limit |
+| `thinking` | a thinking budget, if the model only thinks adaptively | `thinking: {type: adaptive}` and the `effort` nearest to the budget |
+| `thinking` | an effort or `adaptive`, if the model only thinks by a budget | the budget nearest to the effort |
+| `thinking` | an effort, if the model never thinks | no effort |
+| `efforts` | an effort that the model does not know | the next lower known one |
+| `thinking_off` | the effort `none` | the member that turns thinking off; nothing if none does |
+| `hides_thinking` | adaptive thinking | with `display: summarized` |
+| `sampling` | `temperature`, `top_p`, `top_k` | those that the model accepts; `temperature` if it accepts only one |
+| `tools_with_effort` | tools and an effort, over Chat | over Responses if the target speaks it, otherwise without thinking |
+| `forced_tool_with_thinking` | a forced tool call | without thinking; 400 if the model always thinks |
+| `reasoning_back`, `reasoning_member`, `reasoning_absent` | earlier messages, over Chat | with their reasoning in the messages in which it is required |
+| `signed_thinking` | thoughts without a signature, or with another vendor's, in Messages | without these thoughts, also if client and target both speak Messages; within a running tool turn without thinking |
+";
+
 const INTRODUCTION: &str = "\
 <!-- Made from the tables in dataplane/wire/src/adapt: cargo test -p wire --test adapt -- --ignored renew -->
 
@@ -86,8 +112,8 @@ This page lists, for each pair of client protocol and target protocol, what happ
 speak the client's protocol can serve the request where this page has the pair. A field that the target's protocol cannot express is
 rejected before anything is sent: status 400, with the path of the field.
 
-The answer has the header `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that no protocol defines and the content that the
-other protocol cannot hold. Its `model` is the target's own name of the model, as in a native answer.
+The answer has the header `X-LLMGW-Adapted`, and `X-LLMGW-Dropped` with the members that were left out because no protocol defines them or
+the [rules of the model](#rules-of-models) exclude them, and the content that the other protocol cannot hold. Its `model` is the target's own name of the model, as in a native answer.
 
 | Fate | Meaning |
 |---|---|

@@ -106,7 +106,7 @@ fn malformed_and_unsupported_requests_are_distinguished() {
         }
         pairs += 1;
     }
-    assert_eq!(pairs, 11);
+    assert_eq!(pairs, 12);
 }
 
 #[test]

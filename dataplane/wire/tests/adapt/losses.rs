@@ -74,7 +74,7 @@ fn every_loss_of_a_first_step_applies_to_its_chains() {
         }
         chains += 1;
     }
-    assert_eq!(chains, 5);
+    assert_eq!(chains, 6);
 }
 
 /// `dropped` lists the request members that no table contains, and no others. Nulls, names with characters other than

@@ -27,6 +27,7 @@ mod flaws;
 mod images_over_gemini;
 mod losses;
 mod messages_over_chat_meaning;
+mod model_rules;
 mod normal;
 mod nothing_is_lost;
 mod pair;

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 use shared::error_kind::ErrorKind;
+use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
 use wire::stream::{AnswerStream, StreamState, Trouble};
@@ -41,13 +42,18 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "mid_system" => traits.mid_system = on(),
             "leading_system" => traits.leading_system = on(),
             "images" => traits.images = on(),
-            "reasoning_back" => traits.reasoning_back = on(),
+            "rules" => traits.rules = rules(flag),
             "stops_max" => traits.stops_max = flag.as_u64().map(|most| usize::try_from(most).unwrap()),
             "default_max_tokens" => traits.output_tokens_default = flag.as_u64().unwrap(),
             other => panic!("no trait is called {other}: add it to tests/adapt/pair.rs"),
         }
     }
     traits
+}
+
+/// Returns the rules that a test sets; they live until its end.
+pub(crate) fn rules(flags: &Value) -> &'static ModelRules {
+    Box::leak(Box::new(serde_json::from_value(flags.clone()).unwrap()))
 }
 
 pub(crate) fn prepare(pair: &Adaptation, body: &[u8], target: &Traits<'_>) -> Result<Prepared, Rejection> {

@@ -3,11 +3,15 @@
 
 mod media;
 mod options;
+mod ruled_thinking;
+mod sampling;
 mod thinking;
 mod tools;
 
 pub(super) use media::media;
 pub(super) use options::{AnswerFormat, copy_stop, effort, format, refuse_listed};
+pub(super) use ruled_thinking::{RuledThinking, ruled_thinking};
+pub(super) use sampling::{output_limit, sampling};
 pub(super) use thinking::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
 pub(super) use tools::{ChatToolChoice, ChatTools, arguments, tools};
 

@@ -6,15 +6,16 @@ use super::answer::BedrockTarget;
 use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
 use super::thinking::ConverseThinking;
+use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{
-    AnswerFormat, CallIdentity, ChatToolChoice, ChatTools, copy_stop, dropped, form, format, refuse_listed,
-    tools,
+    AnswerFormat, CallIdentity, ChatToolChoice, ChatTools, copy_stop, dropped, form, format, output_limit,
+    refuse_listed, sampling, tools,
 };
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::{Asking, Rejection, Traits, loss, read};
+use crate::adapt::{Asking, Rejection, Traits, loss};
 use crate::chat::request::{ChatRequest, OptionValue, messages_path};
-use crate::json::{self, JsonWriter};
+use crate::json::{self, JsonWriter, Tree};
 
 /// Translates a chat request into a Converse request.
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
@@ -26,7 +27,10 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
         // Converse cannot express `none`, so no tools are sent.
         tools.functions.clear();
     }
-    let thinking = ConverseThinking::of(request, target, tools.mode, tokens_max(request));
+    let mut adjusted = Adjusted::default();
+    let tokens_max = output_limit(request, target, &mut adjusted);
+    let thinking = ConverseThinking::of(request, target, tools.mode, tokens_max, &mut adjusted)?;
+    let sampling = sampling(request, target, thinking.is_on(), &mut adjusted);
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
     let mut contents = ConverseContents::new(family, !tools.functions.is_empty(), &mut names);
     let path = messages_path();
@@ -36,10 +40,13 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     let mut json = JsonWriter::default();
     json.object();
     contents.write(&mut json)?;
-    write_inference(request, target, &thinking, &mut json)?;
+    // Thinking tokens count towards the answer's limit.
+    let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
+    write_inference(request, target, (tokens_max.or(room), &sampling), &mut json)?;
     write_tools(&tools, family, &mut names, &mut json);
     write_format(request, target, &mut json)?;
-    write_fields(request, target.top_k || family.is_claude, &thinking, &mut json);
+    let sampling = if target.top_k || family.is_claude { sampling } else { Vec::new() };
+    write_fields(&thinking, &sampling, &mut json);
     json.end_object();
     let calls = CallIdentity::new(asking, names);
     Ok(AskedOfTarget {
@@ -47,32 +54,28 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
         target: Box::new(BedrockTarget { calls, thinking_blocks: thinking.wanted }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
+        adjusted,
     })
-}
-
-fn tokens_max(request: &ChatRequest<'_, '_>) -> Option<u64> {
-    ["max_completion_tokens", "max_tokens"].iter().find_map(|name| read::as_whole(request.tree(name)?))
 }
 
 fn write_inference(
     request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
-    thinking: &ConverseThinking<'_, '_>,
+    (tokens_max, sampling): (Option<u64>, &[(&str, Tree<'_, '_>)]),
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let mut config = JsonWriter::default();
-    // Thinking tokens count towards the answer's limit.
-    let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
-    if let Some(tokens) = tokens_max(request).or(room) {
+    if let Some(tokens) = tokens_max {
         config.name("maxTokens").number(tokens);
     }
-    let temperature = request.tree("temperature");
-    if temperature.and_then(|value| value.cast_f64()).is_some_and(|value| value > 1.0) {
-        return Err(Rejection::new("temperature", "is above 1, the maximum of the target."));
-    }
-    for (name, theirs) in [("temperature", "temperature"), ("top_p", "topP")] {
-        if let Some(value) = request.tree(name).filter(|_| !thinking.is_on()) {
-            config.name(theirs).tree(value);
+    for (name, value) in sampling {
+        match *name {
+            "temperature" if value.cast_f64().is_some_and(|value| value > 1.0) => {
+                return Err(Rejection::new("temperature", "is above 1, the maximum of the target."));
+            }
+            "temperature" => drop(config.name("temperature").tree(*value)),
+            "top_p" => drop(config.name("topP").tree(*value)),
+            _ => {}
         }
     }
     copy_stop(request, "stopSequences", target, &mut config)?;
@@ -148,16 +151,14 @@ fn write_format(
 
 /// Writes `additionalModelRequestFields`, which the target passes to the model unchanged.
 fn write_fields(
-    request: &ChatRequest<'_, '_>,
-    takes_top_k: bool,
     thinking: &ConverseThinking<'_, '_>,
+    sampling: &[(&str, Tree<'_, '_>)],
     json: &mut JsonWriter,
 ) {
     let mut fields = JsonWriter::default();
     thinking.write(&mut fields);
-    let top_k = request.tree("top_k").filter(|_| takes_top_k && !thinking.is_on());
-    if let Some(top_k) = top_k {
-        fields.name("top_k").tree(top_k);
+    if let Some((_, top_k)) = sampling.iter().find(|(name, _)| *name == "top_k") {
+        fields.name("top_k").tree(*top_k);
     }
     let fields = fields.finish();
     if !fields.is_empty() {

@@ -3,8 +3,11 @@
 use simd_json::prelude::ValueAsScalar as _;
 
 use super::contents::BedrockModel;
-use crate::adapt::chat_client::{ChatToolChoice, HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits, effort};
-use crate::adapt::{Traits, read};
+use crate::adapt::adjusted::Adjusted;
+use crate::adapt::chat_client::{
+    ChatToolChoice, HIGH, LOW, MEDIUM, RuledThinking, acts_unsigned, budget_that_fits, effort, ruled_thinking,
+};
+use crate::adapt::{Rejection, Traits, read};
 use crate::chat::request::{ChatRequest, SignedThought};
 use crate::json::{JsonWriter, Tree};
 
@@ -31,6 +34,8 @@ enum ConverseThinkingMode<'t, 'i> {
     Own(Tree<'t, 'i>),
     /// gpt-oss, with an effort word.
     Effort(&'i str),
+    /// Claude, as its rules allow.
+    Ruled(RuledThinking<'i>),
 }
 
 impl<'t, 'i> ConverseThinking<'t, 'i> {
@@ -40,11 +45,17 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         target: &Traits<'_>,
         mode: ChatToolChoice<'_>,
         tokens_max: Option<u64>,
-    ) -> Self {
+        adjusted: &mut Adjusted,
+    ) -> Result<Self, Rejection> {
         let family = BedrockModel::of(target);
         let forced = matches!(mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         let own = request.tree("thinking").filter(|own| own.as_object().is_some());
         let wanted = own.is_some() || request.messages.iter().any(|message| !message.thoughts.is_empty());
+        if family.is_claude
+            && let Some(ruled) = ruled_thinking(request, target, tokens_max, adjusted)?
+        {
+            return Ok(Self { mode: ConverseThinkingMode::Ruled(ruled), word: None, wanted });
+        }
         let effort = effort(request, target);
         let mode = match (own, effort) {
             (_, Some(effort)) if family.is_gpt => ConverseThinkingMode::Effort(gpt_word(effort)),
@@ -66,18 +77,19 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         // Claude does not think if a tool is forced, and cannot start thinking in the middle of a tool-use turn that
         // began without thinking.
         if thinking.is_on() && (forced || acts_unsigned(&request.messages)) {
-            return Self { mode: ConverseThinkingMode::Unset, word: None, wanted };
+            return Ok(Self { mode: ConverseThinkingMode::Unset, word: None, wanted });
         }
-        thinking
+        Ok(thinking)
     }
 
     /// True if Claude is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
-        match self.mode {
+        match &self.mode {
             ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
                 false
             }
             ConverseThinkingMode::Tokens(_) => true,
+            ConverseThinkingMode::Ruled(ruled) => ruled.is_on(),
             ConverseThinkingMode::Own(own) => matches!(
                 own.as_object().and_then(|own| read::member_text(&own, "type")),
                 Some("enabled" | "adaptive")
@@ -87,8 +99,9 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
 
     /// Returns the thinking budget, which counts towards the answer's tokens.
     pub(super) fn tokens(&self) -> Option<u64> {
-        match self.mode {
-            ConverseThinkingMode::Tokens(tokens) => Some(tokens),
+        match &self.mode {
+            ConverseThinkingMode::Tokens(tokens) => Some(*tokens),
+            ConverseThinkingMode::Ruled(ruled) => ruled.tokens(),
             ConverseThinkingMode::Own(own) => read::member(&own.as_object()?, "budget_tokens")?.as_u64(),
             ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
                 None
@@ -110,6 +123,12 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
             ConverseThinkingMode::Own(own) => {
                 fields.name("thinking").tree(*own);
                 if let Some(word) = self.word {
+                    fields.name("output_config").object().name("effort").text(word).end_object();
+                }
+            }
+            ConverseThinkingMode::Ruled(ruled) => {
+                ruled.write(fields);
+                if let Some(word) = ruled.effort {
                     fields.name("output_config").object().name("effort").text(word).end_object();
                 }
             }

@@ -1,6 +1,7 @@
 //! Writes the response options: `generationConfig`.
 
-use crate::adapt::chat_client::{AnswerFormat, copy_stop, effort, format};
+use crate::adapt::adjusted::Adjusted;
+use crate::adapt::chat_client::{AnswerFormat, copy_stop, effort, format, output_limit};
 use crate::adapt::{Rejection, Traits};
 use crate::chat::request::ChatRequest;
 use crate::json::JsonWriter;
@@ -23,13 +24,18 @@ const COPIED: [(&str, &str); 9] = [
 pub(super) fn write_config(
     request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
+    adjusted: &mut Adjusted,
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
     let mut config = JsonWriter::default();
+    let limit = output_limit(request, target, adjusted);
     let limited = request.option("max_completion_tokens").is_some();
     for (name, theirs) in COPIED {
         if let Some(value) = request.option(name).filter(|_| !(limited && name == "max_tokens")) {
-            value.write(config.name(theirs));
+            match limit.filter(|_| theirs == "maxOutputTokens") {
+                Some(limit) => drop(config.name(theirs).number(limit)),
+                None => value.write(config.name(theirs)),
+            }
         }
     }
     copy_stop(request, "stopSequences", target, &mut config)?;

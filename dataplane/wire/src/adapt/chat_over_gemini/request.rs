@@ -4,6 +4,7 @@ use super::answer::GeminiTarget;
 use super::config::write_config;
 use super::contents::GeminiContents;
 use super::losses::LOSSES;
+use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{CallIdentity, ChatToolChoice, dropped, form, refuse_listed, tools};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames};
@@ -15,12 +16,14 @@ use crate::json::JsonWriter;
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     refuse_listed(request.trees(), LOSSES)?;
     let mut names = ToolNames::new(Rule::Google);
-    let body = write_request(request, asking.target, &mut names)?;
+    let mut adjusted = Adjusted::default();
+    let body = write_request(request, asking.target, &mut names, &mut adjusted)?;
     Ok(AskedOfTarget {
         body,
         target: Box::new(GeminiTarget { calls: CallIdentity::new(asking, names) }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
+        adjusted,
     })
 }
 
@@ -28,6 +31,7 @@ fn write_request(
     request: &ChatRequest<'_, '_>,
     target: &Traits<'_>,
     names: &mut ToolNames,
+    adjusted: &mut Adjusted,
 ) -> Result<Vec<u8>, Rejection> {
     let mut contents = GeminiContents::new(target, names);
     let path = messages_path();
@@ -37,7 +41,7 @@ fn write_request(
     let mut json = JsonWriter::default();
     json.object();
     contents.write(&mut json)?;
-    write_config(request, target, &mut json)?;
+    write_config(request, target, adjusted, &mut json)?;
     write_tools(request, names, &mut json)?;
     json.end_object();
     Ok(json.finish())

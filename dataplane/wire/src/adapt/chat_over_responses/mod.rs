@@ -24,5 +24,5 @@ pub(super) const PAIR: Adaptation = Adaptation {
     origin: None,
 };
 
-/// Responses targets. They serve chat clients only.
-const TARGET: TargetSide = TargetSide { dialect: Dialect::Responses, ask: request::ask };
+/// Responses targets of clients that are served through chat.
+pub(super) const TARGET: TargetSide = TargetSide { dialect: Dialect::Responses, ask: request::ask };

@@ -1,14 +1,16 @@
 //! Translates a chat request into a Responses request.
 
-use simd_json::prelude::ValueAsScalar as _;
+use shared::model_rules::{Effort, ModelRules, Thinking};
 
 use super::answer::ResponsesTarget;
 use super::losses::{LOSSES, check};
 use super::{messages, tools};
-use crate::adapt::chat_client::{dropped, form};
+use crate::adapt::adjusted::Adjusted;
+use crate::adapt::chat_client::{dropped, form, output_limit};
+use crate::adapt::chat_rules::{OUTPUT_LIMITS, refused_sampling};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
-use crate::adapt::{Asking, Rejection};
+use crate::adapt::{Asking, Rejection, Traits};
 use crate::chat::request::{ChatRequest, OptionValue};
 use crate::json::JsonWriter;
 
@@ -22,40 +24,49 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     }
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
     let mut json = JsonWriter::default();
-    write(request, asking.target.model, &mut names, &mut json)?;
+    let mut adjusted = Adjusted::default();
+    write(request, asking.target, (&mut names, &mut adjusted), &mut json)?;
     Ok(AskedOfTarget {
         body: json.finish(),
         target: Box::new(ResponsesTarget { names }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
+        adjusted,
     })
 }
 
 fn write(
     request: &ChatRequest<'_, '_>,
-    model: &str,
-    names: &mut ToolNames,
+    target: &Traits<'_>,
+    (names, adjusted): (&mut ToolNames, &mut Adjusted),
     json: &mut JsonWriter,
 ) -> Result<(), Rejection> {
-    json.object().name("model").text(model);
+    json.object().name("model").text(target.model);
     messages::write(request, names, json.name("input"))?;
     json.name("store").raw(b"false");
-    let limit = ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| request.tree(name));
-    match limit {
-        Some(limit) if limit.as_u64().is_some_and(|limit| limit < OUTPUT_TOKENS_MIN) => {
-            json.name("max_output_tokens").number(OUTPUT_TOKENS_MIN);
-        }
-        Some(limit) => drop(json.name("max_output_tokens").tree(limit)),
-        None => {}
+    let given = OUTPUT_LIMITS.into_iter().find_map(|name| request.tree(name));
+    match (output_limit(request, target, adjusted), given) {
+        (Some(limit), _) => drop(json.name("max_output_tokens").number(limit.max(OUTPUT_TOKENS_MIN))),
+        (None, Some(given)) => drop(json.name("max_output_tokens").tree(given)),
+        (None, None) => {}
     }
+    let effort = known_effort(request, target.rules, adjusted);
+    let thinks = match effort.and_then(OptionValue::as_text) {
+        Some(word) => word != Effort::None.name(),
+        None => target.rules.thinks_by_default == Some(true),
+    };
+    let both = ["temperature", "top_p"].iter().all(|name| request.option(name).is_some());
+    let refused = refused_sampling(target.rules, thinks, both);
     for name in UNCHANGED {
-        if let Some(value) = request.option(name) {
-            value.write(json.name(name));
+        match request.option(name) {
+            Some(_) if refused.contains(&name) => adjusted.drop(name),
+            Some(value) => value.write(json.name(name)),
+            None => {}
         }
     }
     tools::write(&request.tools, names, json)?;
     text(request, json);
-    if let Some(effort) = request.option("reasoning_effort") {
+    if let Some(effort) = effort {
         effort.write(json.name("reasoning").object().name("effort"));
         json.end_object();
     }
@@ -65,6 +76,29 @@ fn write(
     json.end_object();
     Ok(())
 }
+
+/// Returns the effort as a word that the model knows.
+fn known_effort<'t, 'i>(
+    request: &ChatRequest<'t, 'i>,
+    rules: &ModelRules,
+    adjusted: &mut Adjusted,
+) -> Option<OptionValue<'t, 'i>> {
+    let value = request.option(EFFORT)?;
+    let Some(asked) = value.as_text().and_then(Effort::of) else { return Some(value) };
+    match rules.nearest_effort(asked).filter(|_| rules.thinking != Some(Thinking::Never)) {
+        Some(known) if known == asked => Some(value),
+        Some(known) => {
+            adjusted.set("reasoning.effort", known.name());
+            Some(OptionValue::Text(known.name()))
+        }
+        None => {
+            adjusted.drop(EFFORT);
+            None
+        }
+    }
+}
+
+const EFFORT: &str = "reasoning_effort";
 
 const UNCHANGED: [&str; 9] = [
     "temperature",

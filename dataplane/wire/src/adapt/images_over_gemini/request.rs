@@ -39,7 +39,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     }
     let answers = ImageAnswers { predicts: model.predicts, created: asking.now_s };
     let dropped = unknown(read::members(&request).map(|(name, _)| name), LOSSES);
-    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped })
+    Ok(Prepared { body: json.finish().into(), answers: Box::new(answers), dropped, changed: Vec::new() })
 }
 
 fn wanted<'t, 'i>(request: &Object<'t, 'i>, model: &ImageModel) -> Result<ImageOptions<'t, 'i>, Rejection> {

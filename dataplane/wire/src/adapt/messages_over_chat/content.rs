@@ -32,10 +32,8 @@ pub(super) fn messages<'t, 'i>(
         if builder.target.leading_system { Folded::of(&messages, &path)? } else { Folded::default() };
     builder.request.messages.reserve(messages.len().saturating_add(1));
     system(builder, member(body, "system"), &folded)?;
-    let loop_begins = loop_begins(&messages);
     for (position, message) in messages.iter().enumerate() {
-        let place = MessagePlace { in_loop: position > loop_begins, beside: folded.beside(position) };
-        one(builder, *message, &place, &path.at(position))?;
+        one(builder, *message, folded.beside(position), &path.at(position))?;
     }
     if let Some(last) = messages.last()
         && text_member(*last, "role") == Some("assistant")
@@ -76,29 +74,11 @@ fn system<'t, 'i>(
     Ok(())
 }
 
-/// The context of a message in its conversation.
-struct MessagePlace<'a> {
-    /// True if the message belongs to the tool loop that the request continues.
-    in_loop: bool,
-    /// System text folded into the message; `None` if the message itself was folded into another.
-    beside: Option<&'a Beside>,
-}
-
-/// Returns the index of the user's last message that is more than tool results.
-fn loop_begins(messages: &[Tree<'_, '_>]) -> usize {
-    let is_result = |block: Tree<'_, '_>| text_member(block, "type") == Some("tool_result");
-    let has_more_than_results = |message: &Tree<'_, '_>| {
-        let blocks = member(*message, "content").and_then(elements);
-        text_member(*message, "role") == Some("user")
-            && !blocks.is_some_and(|blocks| blocks.into_iter().all(is_result))
-    };
-    messages.iter().rposition(has_more_than_results).unwrap_or_default()
-}
-
+/// Adds one message. `beside` is system text folded into it; `None` if the message itself was folded into another.
 fn one<'t, 'i>(
     builder: &mut ChatRequestBuilder<'t, 'i>,
     message: Tree<'t, 'i>,
-    place: &MessagePlace<'_>,
+    beside: Option<&Beside>,
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let role = required(message, "role", path)?;
@@ -107,7 +87,7 @@ fn one<'t, 'i>(
     if !matches!(role, "user" | "assistant" | "system") {
         return Err(path.member("role").reject("must be 'user', 'assistant' or 'system'"));
     }
-    let Some(beside) = place.beside else { return Ok(()) };
+    let Some(beside) = beside else { return Ok(()) };
     let text = match value.into_string() {
         Some(text) if role == "user" => beside.around(text),
         Some(text) => text.into(),
@@ -118,7 +98,7 @@ fn one<'t, 'i>(
             return if role == "user" {
                 user(builder, &blocks, beside, path)
             } else {
-                assistant(builder, &blocks, place, path)
+                assistant(builder, &blocks, path)
             };
         }
     };
@@ -172,7 +152,6 @@ pub(super) fn joined<'i>(
 fn assistant<'t, 'i>(
     builder: &mut ChatRequestBuilder<'t, 'i>,
     blocks: &[Tree<'t, 'i>],
-    place: &MessagePlace<'_>,
     path: &MemberPath<'_>,
 ) -> Result<(), Rejection> {
     let content = path.member("content");
@@ -199,8 +178,7 @@ fn assistant<'t, 'i>(
     }
     let mut message = builder.message(ChatRole::Assistant, path);
     message.content = (!text.is_empty()).then(|| ChatContent::text(text));
-    let sent_back = builder.target.reasoning_back && place.in_loop && !calls.is_empty();
-    message.reasoning = Some(thoughts).filter(|thoughts| sent_back && !thoughts.is_empty());
+    message.reasoning = Some(thoughts).filter(|thoughts| !thoughts.is_empty());
     if builder.target.extended_chat {
         message.thoughts = signed_thoughts(signed.into_iter());
     }

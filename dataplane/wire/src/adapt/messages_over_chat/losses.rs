@@ -63,8 +63,8 @@ pub(super) static LOSSES: &[Loss] = &[
          JSON. An ID that some targets reject is replaced consistently; an ID with Gemini's thought \
          signature, as in the answer, returns the signature to Gemini"),
     row("messages.*.content.*[thinking]", Hint, "dropped, because other vendors cannot verify the \
-         signature; Claude on Bedrock gets it back; `reasoning_content` within a tool loop if the target \
-         requires it (DeepSeek)"),
+         signature; Claude on Bedrock gets it back; `reasoning_content` in those messages in which the rules \
+         of the model require it"),
     row("messages.*.content.*[redacted_thinking]", Hint, "dropped"),
     row("messages.*.content.*[search_result]", Rejected, "chat answers do not support citations of search \
          results"),

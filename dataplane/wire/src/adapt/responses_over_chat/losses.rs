@@ -79,7 +79,11 @@ pub(super) static LOSSES: &[Loss] = &[
         "input.*[image_generation_call]",
         "an image of an earlier answer: `inlineData` at Gemini; elsewhere dropped, and named in `X-LLMGW-Dropped`",
     ),
-    hint("input.*[reasoning]", "dropped: messages and calls stay"),
+    hint(
+        "input.*[reasoning]",
+        "dropped, unless the rules of the model require it: then its text is the `reasoning_content` of the \
+         message that it led to",
+    ),
     rejected(
         "input.*[reasoning].encrypted_content",
         "is reasoning that only its own provider can read. It requires that provider's native Responses API.",

@@ -36,6 +36,8 @@ struct AssistantTurn<'i> {
     item: usize,
     text: Option<Cow<'i, str>>,
     refusal: Cow<'i, str>,
+    /// The text of the reasoning before it.
+    reasoning: Cow<'i, str>,
     calls: Vec<InputCall<'i>>,
     images: Vec<MediaUrl<'i>>,
 }
@@ -137,7 +139,10 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
                     let param = format!("input.{position}.encrypted_content");
                     Err(refuse("input.*[reasoning].encrypted_content", param))
                 }
-                Some(_) | None => Ok(()),
+                Some(_) | None => {
+                    self.reasoning(position, item);
+                    Ok(())
+                }
             },
             "image_generation_call" => self.image(position, item),
             "item_reference" => Err(refuse("input.*[item_reference]", path() + ".type")),
@@ -207,12 +212,13 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
                 }
             }
         }
-        if self.turn.as_ref().is_some_and(|turn| turn.calls.is_empty()) {
+        if self.turn.as_ref().is_some_and(|turn| turn.calls.is_empty() && !turn.is_only_reasoning()) {
             self.end_turn();
         }
         self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        turn.begin(position);
         match (&mut turn.text, text) {
             (Some(before), Some(text)) => before.to_mut().extend(["\n\n", &text]),
             (before @ None, text) => *before = text,
@@ -229,6 +235,7 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        turn.begin(position);
         turn.calls.push(call);
         Ok(())
     }
@@ -247,8 +254,24 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
         self.add_lifted();
         let turn =
             self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        turn.begin(position);
         turn.images.push(MediaUrl::Inline { media_type, base64 });
         Ok(())
+    }
+
+    /// Adds the text of a reasoning item to the message that it led to. Without content, its summary is used.
+    fn reasoning(&mut self, position: usize, item: &Object<'t, 'i>) {
+        let texts = ["content", "summary"].into_iter().map(|name| {
+            let parts = member(item, name).and_then(|parts| parts.as_array());
+            let parts = parts.into_iter().flat_map(|parts| parts.iter().collect::<Vec<_>>());
+            parts.filter_map(|part| member_text(&part.as_object()?, "text")).collect::<Vec<_>>()
+        });
+        let texts = texts.into_iter().find(|texts| !texts.is_empty()).unwrap_or_default();
+        let turn =
+            self.turn.get_or_insert_with(|| AssistantTurn { item: position, ..AssistantTurn::default() });
+        for text in texts {
+            append(&mut turn.reasoning, text);
+        }
     }
 
     fn output(&mut self, position: usize, item: &Object<'t, 'i>) -> Result<(), Rejection> {
@@ -297,7 +320,9 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
 
     /// Adds the open assistant message, if there is one.
     fn end_turn(&mut self) {
-        let Some(AssistantTurn { item, text, refusal, calls, images }) = self.turn.take() else { return };
+        let Some(AssistantTurn { item, text, refusal, reasoning, calls, images }) = self.turn.take() else {
+            return;
+        };
         if text.is_none() && refusal.is_empty() && calls.is_empty() && images.is_empty() {
             return;
         }
@@ -311,10 +336,24 @@ impl<'a, 't, 'i> Messages<'a, 't, 'i> {
             role: ChatRole::Assistant,
             content: (!texts.is_empty()).then(|| ChatContent::text(joined(texts, "\n\n"))),
             refusal: refusal.filter(|_| beside),
+            reasoning: Some(reasoning).filter(|reasoning| !reasoning.is_empty()),
             calls,
             images,
             ..ChatMessage::default()
         });
+    }
+}
+
+impl AssistantTurn<'_> {
+    /// Records that the next part comes from the item at `position`, which is the message's if no part precedes it.
+    fn begin(&mut self, position: usize) {
+        if self.is_only_reasoning() {
+            self.item = position;
+        }
+    }
+
+    fn is_only_reasoning(&self) -> bool {
+        self.text.is_none() && self.refusal.is_empty() && self.calls.is_empty() && self.images.is_empty()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::value::RawValue;
+use shared::model_rules::ReasoningMember;
 
 use super::content::{CacheMark, ChatContent, ChatPart, MediaUrl};
 use super::thought::{SignedThought, signed_thoughts};
@@ -23,6 +24,8 @@ pub(crate) struct ChatMessage<'t, 'i> {
     pub(crate) refusal: Option<Cow<'i, str>>,
     /// The thoughts, without a signature (`reasoning_content`).
     pub(crate) reasoning: Option<Cow<'i, str>>,
+    /// The member that a target reads them from, if it is not `reasoning_content`.
+    pub(crate) reasoning_member: Option<ReasoningMember>,
     pub(crate) calls: Vec<RequestCall<'t, 'i>>,
     /// A call in the legacy form.
     pub(crate) function_call: Option<RequestCall<'t, 'i>>,

@@ -43,6 +43,9 @@ pub(crate) enum OptionValue<'t, 'i> {
     Tree(Tree<'t, 'i>),
     Text(&'i str),
     Bool(bool),
+    Number(u64),
+    /// Any other value, as JSON.
+    Json(&'static str),
 }
 
 /// The format of the answer (`response_format`).
@@ -101,6 +104,21 @@ impl<'t, 'i> ChatRequest<'t, 'i> {
         self.option(name)?.as_text()
     }
 
+    /// Removes the option `name`. Returns true if the request had it.
+    pub(crate) fn remove(&mut self, name: &str) -> bool {
+        let before = self.options.len();
+        self.options.retain(|(known, _)| *known != name);
+        self.options.len() < before
+    }
+
+    /// Sets the option `name`.
+    pub(crate) fn set(&mut self, name: &'i str, value: OptionValue<'t, 'i>) {
+        match self.options.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = value,
+            None => self.options.push((name, value)),
+        }
+    }
+
     /// True if the answer is to be a stream.
     pub(crate) fn is_stream(&self) -> bool {
         self.option("stream").is_some_and(|stream| stream.as_bool() == Some(true))
@@ -123,7 +141,7 @@ impl<'t, 'i> OptionValue<'t, 'i> {
     pub(crate) fn tree(self) -> Option<Tree<'t, 'i>> {
         match self {
             Self::Tree(value) => Some(value),
-            Self::Text(_) | Self::Bool(_) => None,
+            Self::Text(_) | Self::Bool(_) | Self::Number(_) | Self::Json(_) => None,
         }
     }
 
@@ -131,14 +149,14 @@ impl<'t, 'i> OptionValue<'t, 'i> {
         match self {
             Self::Tree(value) => value.into_string(),
             Self::Text(text) => Some(text),
-            Self::Bool(_) => None,
+            Self::Bool(_) | Self::Number(_) | Self::Json(_) => None,
         }
     }
 
     pub(crate) fn as_bool(self) -> Option<bool> {
         match self {
             Self::Tree(value) => value.as_bool(),
-            Self::Text(_) => None,
+            Self::Text(_) | Self::Number(_) | Self::Json(_) => None,
             Self::Bool(value) => Some(value),
         }
     }
@@ -150,6 +168,8 @@ impl<'t, 'i> OptionValue<'t, 'i> {
             Self::Text(text) => json.text(text),
             Self::Bool(true) => json.raw(b"true"),
             Self::Bool(false) => json.raw(b"false"),
+            Self::Number(value) => json.number(value),
+            Self::Json(value) => json.raw(value.as_bytes()),
         };
     }
 }

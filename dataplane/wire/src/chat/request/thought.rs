@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::append;
+use crate::claude::may_be_signature;
 use crate::json::Tree;
 use crate::translation::read;
 
@@ -11,6 +12,16 @@ use crate::translation::read;
 pub(crate) enum SignedThought<'i> {
     Thinking { thinking: Cow<'i, str>, signature: &'i str },
     Redacted { data: &'i str },
+}
+
+impl SignedThought<'_> {
+    /// Returns false if the signature is certainly not Claude's own.
+    pub(crate) fn may_be_signed(&self) -> bool {
+        match self {
+            Self::Thinking { signature, .. } => may_be_signature(signature.as_bytes()),
+            Self::Redacted { .. } => true,
+        }
+    }
 }
 
 /// Returns the signed thoughts among `blocks`. A client that kept the pieces of a stream unchanged has the signature in

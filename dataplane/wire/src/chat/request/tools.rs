@@ -22,6 +22,24 @@ pub(crate) struct RequestTools<'t, 'i> {
     pub(crate) function_call: Option<RequestToolChoice<'i>>,
 }
 
+impl RequestTools<'_, '_> {
+    /// Returns true if the request offers a tool.
+    pub(crate) fn offers_any(&self) -> bool {
+        self.tools.as_ref().is_some_and(|tools| !tools.is_empty())
+            || self.functions.as_ref().is_some_and(|functions| !functions.is_empty())
+    }
+
+    /// Returns true if the answer has to call a tool.
+    pub(crate) fn forces_a_call(&self) -> bool {
+        let is_forced = |choice: &RequestToolChoice<'_>| match choice {
+            RequestToolChoice::Word(word) => *word == "required",
+            RequestToolChoice::Named(_) => true,
+            RequestToolChoice::Allowed { mode, .. } => *mode == Some("required"),
+        };
+        self.offers_any() && [&self.choice, &self.function_call].into_iter().flatten().any(is_forced)
+    }
+}
+
 /// A tool offered to the model.
 #[derive(Clone, Debug)]
 pub(crate) enum ChatTool<'t, 'i> {

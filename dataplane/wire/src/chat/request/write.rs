@@ -1,5 +1,7 @@
 //! Writes a chat request for a target that speaks chat.
 
+use shared::model_rules::ReasoningMember;
+
 use super::{
     AnswerSchema, ChatContent, ChatFunction, ChatMessage, ChatPart, ChatRequest, ChatResponseFormat,
     ChatRole, ChatTool, CustomTool, OptionValue, PartBody, RequestCall, RequestToolChoice, RequestTools,
@@ -62,7 +64,8 @@ impl ChatMessage<'_, '_> {
             Some(content) => content.write(json.name("content")),
             None => drop(json.name("content").raw(b"null")),
         }
-        for (name, text) in [("refusal", &self.refusal), ("reasoning_content", &self.reasoning)] {
+        let reasoning = self.reasoning_member.unwrap_or(ReasoningMember::ReasoningContent).name();
+        for (name, text) in [("refusal", &self.refusal), (reasoning, &self.reasoning)] {
             if let Some(text) = text {
                 json.name(name).text(text);
             }

@@ -4,6 +4,7 @@
 use super::blob::{self, BlobKind};
 use super::field::{GLANCE_BYTES, RequestMember, unescaped};
 use super::value::MemberValue;
+use crate::claude::may_be_signature;
 use crate::json::{Characters, Escapes, JsonPlace, TextLength};
 use crate::request::InputSize;
 use crate::request::shape::RequestShape;
@@ -42,6 +43,9 @@ pub(super) struct ContentCounts {
     file_types: u64,
     /// Files whose contents are in the request, as text or data.
     files_inside: u64,
+    /// Thoughts of Claude in the conversation, and the signatures beside them.
+    thoughts: u64,
+    signatures: u64,
     size: InputSize,
 }
 
@@ -262,7 +266,10 @@ impl ContentCounts {
                 ended = if length.raw > 0 { Ended::Encrypted } else { ended };
                 true
             }
-            InnerKey::Signature => true,
+            InnerKey::Signature => {
+                self.signatures += u64::from(may_be_signature(glance));
+                true
+            }
             InnerKey::Other
             | InnerKey::Arguments
             | InnerKey::ToolType
@@ -327,9 +334,15 @@ impl ContentCounts {
             // In Messages, `file` is how a picture or document is referenced.
             b"file" if shape.has_system_messages() => self.file_types += 1,
             b"content" => self.files_inside += 1,
+            b"thinking" => self.thoughts += 1,
             _ => {}
         }
         Ended::Other
+    }
+
+    /// True if a thought has no signature, or another vendor's mark in its place.
+    pub(in crate::request) fn has_unsigned_thoughts(&self) -> bool {
+        self.thoughts > self.signatures
     }
 
     /// Returns the total counts.

@@ -204,6 +204,11 @@ impl Fields {
         self.values.get(field as usize).copied().unwrap_or_default()
     }
 
+    /// True if the conversation has a thought without a signature.
+    pub(in crate::request) fn has_unsigned_thoughts(&self) -> bool {
+        self.inside.has_unsigned_thoughts()
+    }
+
     /// Returns the size of the input.
     pub(in crate::request) fn input_size(&mut self) -> InputSize {
         self.inside.size(self.shape)

@@ -8,6 +8,7 @@ mod requests;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use shared::model_rules::{ModelRules, ReasoningBack};
 use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, BadAnswer, Traits};
 
@@ -46,6 +47,10 @@ impl Markers {
     }
 }
 
+/// The rules of a model that needs its reasoning back within a tool loop.
+static IN_TOOL_LOOPS: ModelRules =
+    ModelRules { reasoning_back: Some(ReasoningBack::ToolLoop), ..ModelRules::UNKNOWN };
+
 fn marker(number: usize) -> String {
     format!("mark{number:04}")
 }
@@ -65,7 +70,7 @@ fn targets(pair: &Adaptation) -> Vec<Traits<'static>> {
     let [able, plain] = models.map(Traits::of);
     vec![
         Traits { images: true, files: true, custom_tools: true, reasoning: true, ..able },
-        Traits { leading_system: true, reasoning_back: true, refusals: false, root_unions: false, ..plain },
+        Traits { leading_system: true, rules: &IN_TOOL_LOOPS, refusals: false, root_unions: false, ..plain },
     ]
 }
 

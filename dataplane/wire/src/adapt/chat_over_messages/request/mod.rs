@@ -11,7 +11,8 @@ use simd_json::prelude::ValueAsScalar as _;
 
 use super::answer::MessagesTarget;
 use super::losses::{JSON_OBJECT, LOSSES, STOP, TEMPERATURE, refuse, refused};
-use crate::adapt::chat_client::{dropped, form};
+use crate::adapt::adjusted::Adjusted;
+use crate::adapt::chat_client::{dropped, form, output_limit, sampling};
 use crate::adapt::through_chat::AskedOfTarget;
 use crate::adapt::tool_names::{Rule, ToolNames, WORD_MAX};
 use crate::adapt::{Asking, Rejection, Traits, read};
@@ -41,13 +42,15 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     // Clouds that run Claude implement an older version of Messages with shorter tool names.
     let most = if ask.target.messages_version.is_some() { WORD_MAX } else { NAME_LENGTH_MAX };
     let mut names = ToolNames::new(Rule::Word(most));
-    let thinking = ask.write(&mut names, &mut json)?;
+    let mut adjusted = Adjusted::default();
+    let thinking = ask.write(&mut names, &mut json, &mut adjusted)?;
     json.end_object();
     Ok(AskedOfTarget {
         body: json.finish(),
         target: Box::new(MessagesTarget { thinking_blocks: thinking.wanted, names }),
         form: form(asking, request),
         dropped: dropped(request, LOSSES),
+        adjusted,
     })
 }
 
@@ -71,10 +74,11 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         &self,
         names: &mut ToolNames,
         json: &mut JsonWriter,
+        adjusted: &mut Adjusted,
     ) -> Result<MessagesThinking<'t, 'i>, Rejection> {
-        let max_tokens = self.max_tokens()?;
+        let max_tokens = self.max_tokens(adjusted)?;
         let tools = tools::MessagesTools::of(self)?;
-        let thinking = MessagesThinking::of(self, max_tokens, tools.is_forced());
+        let thinking = MessagesThinking::of(self, max_tokens, tools.is_forced(), adjusted)?;
         match self.target.messages_version {
             Some(version) => json.name("anthropic_version").text(version),
             None => json.name("model").text(self.target.model),
@@ -82,9 +86,7 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         json.name("max_tokens").number(max_tokens);
         messages::write(&self.request.messages, self.target, names, json)?;
         tools.write(names, json);
-        if !thinking.is_on() {
-            self.sampling(json)?;
-        }
+        self.sampling(thinking.is_on(), adjusted, json)?;
         self.stop(json)?;
         self.output_config(&thinking, json)?;
         thinking.write(json);
@@ -93,20 +95,24 @@ impl<'t, 'i> Ask<'_, 't, 'i> {
         Ok(thinking)
     }
 
-    fn max_tokens(&self) -> Result<u64, Rejection> {
+    fn max_tokens(&self, adjusted: &mut Adjusted) -> Result<u64, Rejection> {
         for name in ["max_completion_tokens", "max_tokens"] {
             if let Some(value) = self.member(name) {
                 let tokens = value.as_u64().filter(|tokens| *tokens > 0);
-                return tokens
-                    .ok_or_else(|| Rejection::malformed(name, "must be a whole number of at least 1."));
+                tokens.ok_or_else(|| Rejection::malformed(name, "must be a whole number of at least 1."))?;
+                break;
             }
         }
-        Ok(self.target.output_tokens_default)
+        Ok(output_limit(self.request, self.target, adjusted).unwrap_or(self.target.output_tokens_default))
     }
 
-    fn sampling(&self, json: &mut JsonWriter) -> Result<(), Rejection> {
-        for name in [TEMPERATURE, "top_p", "top_k"] {
-            let Some(value) = self.member(name) else { continue };
+    fn sampling(
+        &self,
+        thinks: bool,
+        adjusted: &mut Adjusted,
+        json: &mut JsonWriter,
+    ) -> Result<(), Rejection> {
+        for (name, value) in sampling(self.request, self.target, thinks, adjusted) {
             let number = value.cast_f64().ok_or_else(|| Rejection::malformed(name, "must be a number."))?;
             if name == TEMPERATURE && number > 1.0 {
                 return Err(Rejection::new(name, "is above 1, the maximum of the target."));

@@ -5,8 +5,11 @@ use simd_json::tape::Object;
 
 use super::Ask;
 use super::content::MessagesContent;
-use crate::adapt::chat_client::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
-use crate::adapt::read;
+use crate::adapt::adjusted::Adjusted;
+use crate::adapt::chat_client::{
+    HIGH, LOW, MEDIUM, RuledThinking, acts_unsigned, budget_that_fits, ruled_thinking,
+};
+use crate::adapt::{Rejection, read};
 use crate::chat::request::SignedThought;
 use crate::json::JsonWriter;
 
@@ -32,17 +35,39 @@ enum MessagesThinkingMode<'t, 'i> {
         on: bool,
         setting: Object<'t, 'i>,
     },
+    /// As the rules of the model allow.
+    Ruled(RuledThinking<'i>),
 }
 
 impl<'t, 'i> MessagesThinking<'t, 'i> {
     /// Derives the settings from the request, as far as the target and the rest of the request allow them.
-    pub(super) fn of(ask: &Ask<'_, 't, 'i>, max_tokens: u64, tool_is_forced: bool) -> Self {
+    pub(super) fn of(
+        ask: &Ask<'_, 't, 'i>,
+        max_tokens: u64,
+        tool_is_forced: bool,
+        adjusted: &mut Adjusted,
+    ) -> Result<Self, Rejection> {
         let messages = &ask.request.messages;
         let setting = ask.request.tree("thinking").and_then(|thinking| thinking.as_object());
         let wanted = setting.is_some() || messages.iter().any(|message| !message.thoughts.is_empty());
-        if !ask.target.reasoning {
-            return Self { wanted, ..Self::default() };
+        if let Some(ruled) = ruled_thinking(ask.request, ask.target, Some(max_tokens), adjusted)? {
+            let effort = ruled.effort;
+            return Ok(Self { mode: MessagesThinkingMode::Ruled(ruled), effort, wanted });
         }
+        if !ask.target.reasoning {
+            return Ok(Self { wanted, ..Self::default() });
+        }
+        Ok(Self::of_unruled(ask, max_tokens, tool_is_forced, setting, wanted))
+    }
+
+    /// Derives the settings for a model whose rules are unknown.
+    fn of_unruled(
+        ask: &Ask<'_, 't, 'i>,
+        max_tokens: u64,
+        tool_is_forced: bool,
+        setting: Option<Object<'t, 'i>>,
+        wanted: bool,
+    ) -> Self {
         let (mut mode, mut effort) = (MessagesThinkingMode::Unset, None);
         match requested_effort(ask) {
             Some(Effort::Off) => mode = MessagesThinkingMode::Off,
@@ -64,11 +89,12 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
             }
             mode @ (MessagesThinkingMode::Unset
             | MessagesThinkingMode::Off
-            | MessagesThinkingMode::Own { .. }) => mode,
+            | MessagesThinkingMode::Own { .. }
+            | MessagesThinkingMode::Ruled(_)) => mode,
         };
         let thinking = Self { mode, effort, wanted };
         // The target cannot start thinking in the middle of a tool-use turn that began without thinking.
-        if thinking.is_on() && acts_unsigned(messages) {
+        if thinking.is_on() && acts_unsigned(&ask.request.messages) {
             Self { mode: MessagesThinkingMode::Unset, ..thinking }
         } else {
             thinking
@@ -77,20 +103,25 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
 
     /// True if the target is certain to think. It then accepts no sampling parameters.
     pub(super) fn is_on(&self) -> bool {
-        match self.mode {
+        match &self.mode {
             MessagesThinkingMode::Unset | MessagesThinkingMode::Off => false,
             MessagesThinkingMode::Tokens(_) => true,
-            MessagesThinkingMode::Own { on, .. } => on,
+            MessagesThinkingMode::Own { on, .. } => *on,
+            MessagesThinkingMode::Ruled(ruled) => ruled.is_on(),
         }
     }
 
     pub(super) fn write(&self, json: &mut JsonWriter) {
-        if matches!(self.mode, MessagesThinkingMode::Unset) {
-            return;
+        match &self.mode {
+            MessagesThinkingMode::Unset => return,
+            MessagesThinkingMode::Ruled(ruled) => return ruled.write(json),
+            MessagesThinkingMode::Off
+            | MessagesThinkingMode::Tokens(_)
+            | MessagesThinkingMode::Own { .. } => {}
         }
         json.name("thinking").object();
         match &self.mode {
-            MessagesThinkingMode::Unset => {}
+            MessagesThinkingMode::Unset | MessagesThinkingMode::Ruled(_) => {}
             MessagesThinkingMode::Off => drop(json.name("type").text("disabled")),
             MessagesThinkingMode::Tokens(tokens) => {
                 json.name("type").text("enabled").name("budget_tokens").number(*tokens);
