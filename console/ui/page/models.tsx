@@ -219,11 +219,17 @@ function Shown({ of }: { of: Model }) {
   );
 }
 
+/** A rule's value in words. */
+const ruleText = (value: unknown): string => {
+  if (Array.isArray(value)) return value.join(", ") || "none";
+  return value === "" ? "empty" : String(value);
+};
+
 /** The rules of a model in words: `sampling none; efforts low, high`. */
 export const rulesOf = (rules: Model["rules"]): string =>
   Object.entries(rules)
     .filter(([, value]) => value !== null && value !== undefined)
-    .map(([name, value]) => `${name.replace(/_/g, " ")} ${Array.isArray(value) ? value.join(", ") || "none" : value === "" ? "empty" : String(value)}`)
+    .map(([name, value]) => `${name.replace(/_/g, " ")} ${ruleText(value)}`)
     .join("; ");
 
 type PriceProps = {
