@@ -111,7 +111,7 @@ const PROOFS: &[(&str, Test)] = &[
         "LLMGW_RETENTION_DELIVERED_OUTBOX_DAYS",
         Test(
             "../control/src/db/outbox/tests.rs",
-            "expired_events_are_deleted_unless_a_webhook_waits_for_them",
+            "retention_deletes_events_of_which_nothing_is_left_to_deliver",
         ),
     ),
     ("LLMGW_USAGE_DB", Test("usage_db.rs", "usage_moves_to_usage_db_and_back_unchanged")),

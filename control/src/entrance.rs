@@ -238,10 +238,10 @@ pub(crate) fn refusal((kind, message): (ErrorKind, &'static str)) -> ApiError {
 /// Concurrent requests of authenticated callers inside the control plane.
 const CALLERS: ShareBound = ShareBound {
     what: "requests to the admin API",
-    all: 64,
+    all: 96,
     humans: 48,
     human: 16,
-    administrator: 48,
+    administrator: 64,
     retry_after: 1,
 };
 const PUBLIC_MAX: usize = 32;
@@ -259,10 +259,10 @@ const RUNS: ShareBound = ShareBound {
 };
 const BODIES: ShareBound = ShareBound {
     what: "requests with unfinished bodies",
-    all: 64,
+    all: 96,
     humans: 48,
     human: 16,
-    administrator: 48,
+    administrator: 64,
     retry_after: 1,
 };
 const SIGN_IN_BYTES_MAX: usize = 4 << 10;
