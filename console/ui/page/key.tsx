@@ -211,6 +211,9 @@ function Edit({ of, etag, onClose }: { of: Key; etag: string | null; onClose: ()
             <Text value={mine.name} onValue={(name) => set({ name })} autoFocus />
           </Field>
           {may("administer") && <ActsAs project={of.project} value={mine.acts_as ?? ""} onValue={(id) => set({ acts_as: id || null })} />}
+          {of.recoverable && mine.acts_as !== of.acts_as && (
+            <p class="help">Saving erases the encrypted copy, which belongs to the former holder.</p>
+          )}
           <Field label="Expires" name="expires_at" optional help="At the end of that day. Empty: never.">
             <Text type="date" value={dateOf(mine.expires_at_ms)} onValue={(date) => set({ expires_at_ms: date ? dateEnd(date) : null })} />
           </Field>
