@@ -3,7 +3,7 @@
 use super::without_surrogates;
 
 /// Decodes the raw bytes between two quotes. `None` if an escape is invalid, a surrogate is unpaired, a control
-/// character is unescaped, or the bytes are not UTF-8. See [`unescape_mended`] for texts whose loss would be worse.
+/// character is unescaped, or the bytes are not UTF-8. See `unescape_mended` for texts whose loss would be worse.
 pub fn unescape(raw: &[u8]) -> Option<String> {
     if stands_for_itself(raw) {
         return std::str::from_utf8(raw).ok().map(str::to_owned);

@@ -10,7 +10,7 @@ use memchr::memmem;
 
 use crate::request::VectorForm;
 
-/// Rewrites the vectors of one answer. Memory is bounded by [`VECTOR_BYTES_MAX`] and the size of a piece.
+/// Rewrites the vectors of one answer. Memory is bounded by `VECTOR_BYTES_MAX` and the size of a piece.
 #[derive(Debug)]
 pub struct VectorRewriter {
     form: VectorForm,
