@@ -16,10 +16,11 @@ pub(crate) fn holds(input: &[u8]) {
     {
         let target = Traits::of(model);
         if let Ok(prepared) = prepared(Dialect::Images, Dialect::Gemini, &whole, &target) {
-            let (sent, received): (Value, Value) =
-                (serde_json::from_slice(&prepared.body).unwrap(), serde_json::from_slice(&whole).unwrap());
-            // Of duplicate members the adaptation reads the first and serde_json the last.
-            if !repeats(&whole, &received) {
+            let sent: Value = serde_json::from_slice(&prepared.body).unwrap();
+            // The adaptation replaces half of a surrogate pair, which serde_json rejects. Of duplicate members it reads the
+            // first and serde_json the last.
+            let received = serde_json::from_slice::<Value>(&whole).ok();
+            if let Some(received) = received.filter(|received| !repeats(&whole, received)) {
                 assert_eq!(sent.pointer(prompt), Some(&received["prompt"]));
             }
         }
