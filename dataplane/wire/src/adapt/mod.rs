@@ -22,6 +22,7 @@ mod messages_over_chat;
 mod param;
 mod responses_over_chat;
 mod signature_in_call_id;
+mod splice;
 mod through_chat;
 mod tool_call_ids;
 mod tool_names;

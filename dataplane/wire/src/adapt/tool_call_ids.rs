@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 use shared::provider::quirks::ToolIds;
 
 use super::call_id::fitting;
+use super::splice::spliced;
 use crate::json::quote;
 
 #[derive(Deserialize)]
@@ -53,18 +54,6 @@ fn edit(form: ToolIds, body: &[u8], id: &RawValue) -> Option<(Range<usize>, Stri
     let start = id.get().as_ptr().addr().checked_sub(body.as_ptr().addr())?;
     let span = start..start.checked_add(id.get().len())?;
     (fitted != text).then(|| (span, quote(&fitted)))
-}
-
-fn spliced(body: &[u8], edits: &[(Range<usize>, String)]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(body.len());
-    let mut from = 0;
-    for (span, text) in edits {
-        out.extend_from_slice(body.get(from..span.start)?);
-        out.extend_from_slice(text.as_bytes());
-        from = span.end;
-    }
-    out.extend_from_slice(body.get(from..)?);
-    Some(out)
 }
 
 #[cfg(test)]

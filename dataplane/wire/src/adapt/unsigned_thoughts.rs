@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use shared::model_rules::{ModelRules, ThinkingOff};
 
+use super::splice::spliced;
 use crate::claude::may_be_signature;
 
 /// A request without unsigned thoughts.
@@ -137,18 +138,6 @@ fn member_around(body: &[u8], value: Range<usize>) -> Option<Range<usize>> {
     let comma = after.len().checked_sub(after.trim_ascii_start().len())?;
     let has_comma = after.get(comma) == Some(&b',');
     Some(start..value.end.checked_add(if has_comma { comma.checked_add(1)? } else { 0 })?)
-}
-
-fn spliced(body: &[u8], edits: &[(Range<usize>, String)]) -> Option<Vec<u8>> {
-    let mut out = Vec::with_capacity(body.len());
-    let mut from = 0;
-    for (span, text) in edits {
-        out.extend_from_slice(body.get(from..span.start)?);
-        out.extend_from_slice(text.as_bytes());
-        from = span.end;
-    }
-    out.extend_from_slice(body.get(from..)?);
-    Some(out)
 }
 
 #[cfg(test)]
