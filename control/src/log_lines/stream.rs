@@ -1,5 +1,5 @@
 //! Stderr or stdout as the destination of lines. It is written without the lock that the standard library holds during a
-//! write: a write that blocks for ever must not block whoever else writes there.
+//! write: a write that blocks for ever must not block other writers.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -86,7 +86,7 @@ impl LastKey {
 }
 
 /// Returns true if the request presents a key that is not of the format that the gateway issues: one that may be meant as
-/// an administrator's. Issued keys cannot be guessed, and a client with a revoked one is told so each time.
+/// an administrator's. Issued keys cannot be guessed, and a client with a revoked one gets 401 each time.
 pub(crate) fn presents_foreign_key(request: &Parts) -> bool {
     let presented = presented(&request.headers).ok().flatten();
     presented.is_some_and(|key| !std::str::from_utf8(key).is_ok_and(is_well_formed))

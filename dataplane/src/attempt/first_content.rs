@@ -193,7 +193,7 @@ fn understand(
     read.map_err(|bad| refused(params, provider, bad).having_used(params.reader.usage_in(body)))
 }
 
-/// Returns the failure for an answer that is none.
+/// Returns the failure for an unusable answer.
 fn refused(params: &AttemptParams<'_>, provider: &ProviderInstance, bad: BadAnswer) -> Failure {
     match bad {
         BadAnswer::Error(error) => of_stream_error(params, provider, &error),

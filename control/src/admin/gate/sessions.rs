@@ -86,7 +86,7 @@ impl Sessions {
     }
 
     /// Opens a session and returns its id. If the holder has too many sessions, the least recently used one of them is closed.
-    /// If there are too many in all, that of the holder with the most: nobody ends the sessions of others by signing in often.
+    /// If there are too many in all, one of the holder with the most: frequent sign-ins end no session of others.
     pub(super) fn open(&self, holder: SessionHolder, now_ms: u64) -> Result<Secret<String>, RandomError> {
         let bytes = Secret::new(random::<32>()?);
         let id = Secret::new(BASE64_URL_SAFE_NO_PAD.encode(bytes.expose()));
