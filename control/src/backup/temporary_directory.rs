@@ -4,9 +4,10 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::mem;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::private_file;
 use crate::vault::random;
@@ -26,11 +27,19 @@ impl TemporaryDirectory {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
         }
+        // `remove_all` finds it in the list from the moment that it exists.
+        let mut in_use = in_use();
         private_file::create_directory(&path)?;
-        let lock = File::open(&path)?;
-        lock.try_lock().map_err(io::Error::from)?;
-        in_use(|paths| paths.push(path.clone()));
-        Ok(Self { path, _lock: lock })
+        in_use.push(path.clone());
+        drop(in_use);
+        let lock = File::open(&path).and_then(|lock| lock.try_lock().map(|()| lock).map_err(io::Error::from));
+        match lock {
+            Ok(lock) => Ok(Self { path, _lock: lock }),
+            Err(error) => {
+                release(&path);
+                Err(error)
+            }
+        }
     }
 
     /// Creates a directory with a random name in the system's directory for temporary files, and deletes those that killed
@@ -60,17 +69,20 @@ impl TemporaryDirectory {
 impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.path);
-        in_use(|paths| paths.retain(|path| *path != self.path));
+        release(&self.path);
     }
 }
 
-/// Deletes the directories of this process, which ends. Its other threads may still write into them.
+/// Deletes the directories of this process, which ends. No thread of it creates another one from then on: one that tries to
+/// waits for the end.
 pub fn remove_all() {
-    let paths = in_use(|paths| paths.clone());
-    for path in paths {
-        let removes = |_| fs::remove_dir_all(&path).is_ok() || !path.exists();
-        (0..ATTEMPTS_MAX).any(removes);
+    let paths = in_use();
+    for path in paths.iter() {
+        // Other threads may still create files in it until it is gone.
+        let removes = |_| fs::remove_dir_all(path).is_ok() || !path.exists();
+        (0..REMOVALS_MAX).any(removes);
     }
+    mem::forget(paths);
 }
 
 /// Deletes the directories that killed processes of this user left in the directory for temporary files.
@@ -100,14 +112,19 @@ fn is_taken(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::WouldBlock)
 }
 
-/// Runs `work` on the paths of the directories of this process.
-fn in_use<T>(work: impl FnOnce(&mut Vec<PathBuf>) -> T) -> T {
+/// The directories of this process.
+fn in_use() -> MutexGuard<'static, Vec<PathBuf>> {
     static PATHS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
-    work(&mut PATHS.lock().unwrap_or_else(PoisonError::into_inner))
+    PATHS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn release(path: &Path) {
+    in_use().retain(|used| used != path);
 }
 
 const PREFIX: &str = "llmgw-";
 const ATTEMPTS_MAX: u32 = 3;
+const REMOVALS_MAX: u32 = 1_000;
 
 #[cfg(test)]
 mod tests {
