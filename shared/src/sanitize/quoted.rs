@@ -12,8 +12,7 @@ pub fn without_quoted_text(text: &str) -> Cow<'_, str> {
         let (head, quoted) = rest.split_at(at);
         before = head.chars().next_back().unwrap_or(before);
         let inner = quoted.strip_prefix(open).unwrap_or_default();
-        let end =
-            if before.is_alphanumeric() { None } else { closing(open).map(|close| end_of(inner, close)) };
+        let end = if joins(before) { None } else { closing(open).map(|close| end_of(inner, close)) };
         clean.push_str(head);
         clean.push(open);
         (rest, before) = match end {
@@ -50,15 +49,22 @@ fn closing(open: char) -> Option<char> {
     }
 }
 
-/// Returns the place of the mark that ends a quotation: one that no letter or digit follows and no backslash precedes. `None`
-/// if the text ends first.
+/// Returns the place of the mark that ends a quotation: one that no backslash precedes and that does not stand within a word.
+/// `None` if the text ends first.
 fn end_of(text: &str, close: char) -> Option<usize> {
     let ends = |at: usize| {
         let after = text.get(at + close.len_utf8()..).and_then(|after| after.chars().next());
         let is_escaped = text.get(..at).is_some_and(|before| before.ends_with('\\'));
-        !is_escaped && after.is_none_or(|after| !after.is_alphanumeric())
+        !is_escaped && !after.is_some_and(joins)
     };
     text.match_indices(close).map(|(at, _)| at).find(|at| ends(*at))
+}
+
+/// True for a character beside which a mark may be an apostrophe. Scripts without spaces between words write quotations
+/// directly beside other characters.
+fn joins(beside: char) -> bool {
+    let has_no_spaces = matches!(beside, '\u{e00}'..='\u{eff}' | '\u{2e80}'..='\u{d7ff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..);
+    beside.is_alphanumeric() && !has_no_spaces
 }
 
 /// True for names of models, members, types and paths: one word of a few characters.
@@ -90,6 +96,7 @@ mod tests {
             ("input: 'my words that never end", "input: '…"),
             ("«mes mots privés» refusé", "«…» refusé"),
             ("「秘密」は禁止", "「…」は禁止"),
+            ("模型拒绝了'我的秘密'的内容", "模型拒绝了'…'的内容"),
             ("'秘密'", "'…'"),
             ("\"\" is empty", "\"\" is empty"),
             ("plain", "plain"),
