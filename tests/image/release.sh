@@ -20,7 +20,7 @@ pack() {
     "$root/scripts/release" --with "$work/llmgw" ${arm64:+--with "linux_arm64=$arm64"} --to "$work/$1" "${@:2}" >/dev/null 2>"$work/log" ||
         { cat "$work/log" >&2; fail "scripts/release failed"; }
 }
-pack first linux_amd64 linux_arm64
+pack first --url https://downloads.example/v$version linux_amd64 linux_arm64
 pack second linux_amd64
 # The configuration of an image contains a random name of the container that built it; its layers are compared below.
 different=$(grep -v _image "$work/second/SHA256SUMS" | grep -vxFf "$work/first/SHA256SUMS" || true)
@@ -29,11 +29,22 @@ different=$(grep -v _image "$work/second/SHA256SUMS" | grep -vxFf "$work/first/S
 cd "$work/first"
 sha256sum --quiet -c SHA256SUMS || fail "SHA256SUMS does not match"
 listed=$(awk '{ print $2 }' SHA256SUMS | grep -v / | sort | tr '\n' ' ')
-want="llmgw_${version}_image_amd64.tar llmgw_${version}_image_arm64.tar"
+want="llmgw_${version}_image_amd64.tar llmgw_${version}_image_arm64.tar llmgw.rb llmgw-$version.tgz"
+want+=" llmgw-linux-x64-$version.tgz llmgw-linux-arm64-$version.tgz"
+for machine in x86_64 aarch64; do
+    want+=" llmgw-$version-py3-none-manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine.whl"
+done
 for platform in linux_amd64 linux_arm64; do
     want+=" llmgw_v${version}_$platform.cdx.json llmgw_v${version}_$platform.tar.gz"
 done
 [ "$listed" = "$(tr ' ' '\n' <<<"$want" | sort | tr '\n' ' ')" ] || fail "the files are $listed"
+
+# The archive that the formula of Homebrew downloads has the hash that it names.
+for arch in amd64 arm64; do
+    grep -A 1 "v$version/llmgw_v${version}_linux_$arch.tar.gz\"" llmgw.rb |
+        grep -q "sha256 \"$(sha256sum <"llmgw_v${version}_linux_$arch.tar.gz" | cut -c 1-64)\"" ||
+        fail "llmgw.rb does not name the hash of the archive for $arch"
+done
 
 folder=llmgw_v${version}_linux_amd64
 tar xzf "$folder.tar.gz"
