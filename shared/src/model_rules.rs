@@ -12,6 +12,9 @@ pub struct ModelRules {
     /// The way in which the model thinks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
+    /// The members that it takes in `additionalModelRequestFields` of Converse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub converse_fields: Option<ConverseFields>,
     /// True if it thinks unless a request turns thinking off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinks_by_default: Option<bool>,
@@ -48,6 +51,30 @@ pub struct ModelRules {
     /// The reasoning of a message that must have some and has none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reasoning_absent: Option<String>,
+    /// How it treats the signatures of tool calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub call_signatures: Option<CallSignatures>,
+    /// True if system text may stand between other messages of a Messages conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mid_system: Option<bool>,
+    /// True if a tool result may contain images and documents where the protocol leaves that to the model, as in Converse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub media_in_tool_results: Option<bool>,
+    /// False if the schema of a tool must not be a union at its root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub root_unions: Option<bool>,
+    /// True if it accepts cache points of Converse.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_points: Option<bool>,
+    /// True if a model of images answers with URLs unless a request asks for inline images; false if it refuses to be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_urls: Option<bool>,
+    /// True if it searches the web for every request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub searches: Option<bool>,
+    /// What a model of images at Google makes, and how it is called.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_family: Option<ImageFamily>,
 }
 
 /// The way in which a model thinks.
@@ -64,6 +91,16 @@ pub enum Thinking {
     Adaptive,
     /// As [`Adaptive`](Self::Adaptive), and it cannot be turned off.
     Always,
+}
+
+/// The members that a model takes in `additionalModelRequestFields` of Converse.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ConverseFields {
+    /// Those of Messages: `thinking`, `output_config`, `top_k`.
+    Messages,
+    /// Those of Chat: `reasoning_effort`.
+    Chat,
 }
 
 /// The member that turns thinking off.
@@ -137,10 +174,35 @@ pub enum ReasoningMember {
     Reasoning,
 }
 
+/// How a model treats the signatures of tool calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallSignatures {
+    /// It signs calls, and takes them back with or without the signature.
+    Accepted,
+    /// It refuses calls of its own without a signature.
+    Required,
+}
+
+/// What a model of images at Google makes, and how it is called. An unknown one is treated as a recent Gemini model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageFamily {
+    /// generateContent; one image of up to 4096 pixels a side.
+    Gemini,
+    /// generateContent; one image of up to 1024 pixels a side.
+    Gemini2,
+    /// `:predict`; up to four images of up to 2048 pixels a side.
+    Imagen,
+    /// `:predict`; up to four images of up to 1024 pixels a side.
+    Imagen3,
+}
+
 impl ModelRules {
     /// The rules of a model of which none is known.
     pub const UNKNOWN: Self = Self {
         thinking: None,
+        converse_fields: None,
         thinks_by_default: None,
         thinking_off: None,
         thinking_budget_min: None,
@@ -153,6 +215,14 @@ impl ModelRules {
         reasoning_back: None,
         reasoning_member: None,
         reasoning_absent: None,
+        call_signatures: None,
+        mid_system: None,
+        media_in_tool_results: None,
+        root_unions: None,
+        cache_points: None,
+        image_urls: None,
+        searches: None,
+        image_family: None,
     };
 
     /// Returns true if no rule is known.
@@ -164,6 +234,7 @@ impl ModelRules {
     pub fn or(self, other: &Self) -> Self {
         Self {
             thinking: self.thinking.or(other.thinking),
+            converse_fields: self.converse_fields.or(other.converse_fields),
             thinks_by_default: self.thinks_by_default.or(other.thinks_by_default),
             thinking_off: self.thinking_off.or(other.thinking_off),
             thinking_budget_min: self.thinking_budget_min.or(other.thinking_budget_min),
@@ -176,6 +247,14 @@ impl ModelRules {
             reasoning_back: self.reasoning_back.or(other.reasoning_back),
             reasoning_member: self.reasoning_member.or(other.reasoning_member),
             reasoning_absent: self.reasoning_absent.or_else(|| other.reasoning_absent.clone()),
+            call_signatures: self.call_signatures.or(other.call_signatures),
+            mid_system: self.mid_system.or(other.mid_system),
+            media_in_tool_results: self.media_in_tool_results.or(other.media_in_tool_results),
+            root_unions: self.root_unions.or(other.root_unions),
+            cache_points: self.cache_points.or(other.cache_points),
+            image_urls: self.image_urls.or(other.image_urls),
+            searches: self.searches.or(other.searches),
+            image_family: self.image_family.or(other.image_family),
         }
     }
 
@@ -190,6 +269,11 @@ impl ModelRules {
         let thinking = || known.iter().copied().filter(|word| *word != Effort::None);
         let lower = thinking().filter(|word| *word < wanted).max();
         lower.or_else(|| thinking().min())
+    }
+
+    /// Returns the word to send for `wanted`, also if that is `none` and the model cannot but think: then its lowest one.
+    pub fn least_effort(&self, wanted: Effort) -> Option<Effort> {
+        self.nearest_effort(wanted).or_else(|| self.efforts.as_deref()?.iter().copied().min())
     }
 
     /// Returns true if a forced tool call and thinking exclude each other.

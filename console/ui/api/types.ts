@@ -1497,20 +1497,38 @@ export type ModelPage = {
 
 /** Rules that a model imposes on requests. Omitted ones are unknown. */
 export type ModelRules = {
+  /** Accepts cache points of Converse. */
+  cache_points?: boolean | null;
+  /** Whether signatures of tool calls are accepted, or required for calls of its own. */
+  call_signatures?: "accepted" | "required";
+  /** Whose members additionalModelRequestFields of Converse may have: those of messages (thinking, output_config, top_k), or of chat (reasoning_effort). */
+  converse_fields?: "messages" | "chat";
   /** The effort words that the model knows; an unknown word becomes the next lower known one. */
   efforts?: ("none" | "minimal" | "low" | "medium" | "high" | "xhigh" | "max")[] | null;
   /** False if a forced tool call and thinking exclude each other. */
   forced_tool_with_thinking?: boolean | null;
   /** Sends its thoughts only if the request asks for their summary. */
   hides_thinking?: boolean | null;
+  /** What a model of images at Google makes, and how it is called. */
+  image_family?: "gemini" | "gemini2" | "imagen" | "imagen3";
+  /** True if a model of images answers with URLs unless asked for inline images; false if it refuses to be asked. */
+  image_urls?: boolean | null;
+  /** Accepts images and documents in tool results of Converse. */
+  media_in_tool_results?: boolean | null;
+  /** Accepts system text between other messages of a Messages conversation. */
+  mid_system?: boolean | null;
   /** The reasoning of a message that must have some and has none. */
   reasoning_absent?: string | null;
   /** The assistant's messages that must have their reasoning: none, those with tool calls since the last message of the user, all with tool calls, or all. */
   reasoning_back?: "never" | "tool_loop" | "tool_calls" | "all";
   /** The member of a message with its reasoning; reasoning_content by default. */
   reasoning_member?: "reasoning_content" | "reasoning";
+  /** False if the schema of a tool must not be a union at its root. */
+  root_unions?: boolean | null;
   /** The sampling members that the model accepts: any, only one of temperature and top_p, any unless it thinks, or none. */
   sampling?: "any" | "one" | "without_thinking" | "none";
+  /** Searches the web for every request, so that a search is reserved. */
+  searches?: boolean | null;
   /** Refuses thoughts that it has not signed itself. */
   signed_thinking?: boolean | null;
   /** How the model thinks: never, up to a budget of tokens, adaptively, either way, or adaptively without a way to turn it off. */

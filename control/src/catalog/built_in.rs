@@ -31,13 +31,17 @@ struct BuiltInEntry {
     /// Patterns of names, as in [`matches`]; empty for all models of its providers.
     #[serde(default)]
     models: Vec<String>,
+    /// True if the facts hold for a whole family of models, also beside an entry for one of them.
+    #[serde(default)]
+    family: bool,
     facts: Facts,
     /// The pages and reports that state the facts.
     #[cfg_attr(not(test), expect(dead_code, reason = "for readers of the file"))]
     sources: Vec<String>,
 }
 
-/// Returns the facts about a model of `provider`: those of the first entry that names it, then those of its provider.
+/// Returns the facts about a model of `provider`: those of the first entry that names it, then those of its families, then
+/// those of its provider.
 pub(super) fn facts_of(provider: &Provider, model: &str) -> Option<Facts> {
     let vendor = provider.registry_id.as_deref().unwrap_or(provider.kind.name);
     facts_at(vendor, provider.kind.name, model)
@@ -50,9 +54,11 @@ fn facts_at(vendor: &str, kind: &str, model: &str) -> Option<Facts> {
         })
     };
     let words = words_of(model);
-    let named = entries().find(|entry| entry.models.iter().any(|pattern| matches(pattern, &words)));
+    let names_it = |entry: &&BuiltInEntry| entry.models.iter().any(|pattern| matches(pattern, &words));
+    let named = entries().find(|entry| !entry.family && names_it(entry));
+    let families = entries().filter(|entry| entry.family && names_it(entry));
     let vendor_wide = entries().filter(|entry| entry.models.is_empty());
-    let found = named.into_iter().chain(vendor_wide);
+    let found = named.into_iter().chain(families).chain(vendor_wide);
     found.map(|entry| &entry.facts).fold(None, |known: Option<Facts>, facts| {
         Some(known.map_or_else(|| facts.clone(), |known| known.or(facts)))
     })
@@ -64,8 +70,8 @@ fn words_of(name: &str) -> Vec<String> {
     words.filter(|word| !word.is_empty()).map(str::to_ascii_lowercase).collect()
 }
 
-/// Returns true if the words of `pattern`, joined by `-`, occur in the name one after the other. A number at the end of
-/// the pattern is a whole version: `gpt-5` does not match `gpt-5.1`, but `gpt-5-2025-08-07`.
+/// Returns true if the words of `pattern`, joined by `-`, occur in the name one after the other; `*` is any word. A number at
+/// the end of the pattern is a whole version: `gpt-5` does not match `gpt-5.1`, but `gpt-5-2025-08-07`.
 fn matches(pattern: &str, name: &[String]) -> bool {
     let pattern: Vec<&str> = pattern.split('-').collect();
     let number = |word: &str| word.parse::<u32>().ok();
@@ -73,7 +79,8 @@ fn matches(pattern: &str, name: &[String]) -> bool {
     name.windows(pattern.len()).enumerate().any(|(start, words)| {
         let after = name.get(start.saturating_add(pattern.len()));
         let goes_on = after.and_then(|word| number(word)).is_some_and(|number| number < DATES_FROM);
-        words.iter().zip(&pattern).all(|(word, wanted)| word == wanted) && !(is_version && goes_on)
+        words.iter().zip(&pattern).all(|(word, wanted)| *wanted == "*" || word == wanted)
+            && !(is_version && goes_on)
     })
 }
 
@@ -86,7 +93,9 @@ const EMBEDDED: &str = include_str!("built_in.json");
 
 #[cfg(test)]
 mod tests {
-    use shared::model_rules::{Effort, ModelRules, ReasoningBack, Sampling, Thinking, ThinkingOff};
+    use shared::model_rules::{
+        CallSignatures, ConverseFields, Effort, ModelRules, ReasoningBack, Sampling, Thinking, ThinkingOff,
+    };
 
     use super::*;
 
@@ -116,7 +125,8 @@ mod tests {
             assert!(entry.sources.iter().all(|url| url.starts_with("https://")), "{name}");
             assert!(!entry.providers.is_empty() || !entry.models.is_empty(), "{name}");
             for pattern in &entry.models {
-                assert_eq!(words_of(pattern).join("-"), *pattern, "{name}");
+                let words: Vec<&str> = pattern.split('-').filter(|word| *word != "*").collect();
+                assert_eq!(words_of(pattern), words, "{name}");
             }
         }
         let patterns: usize = LIST.entries.iter().map(|entry| entry.models.len()).sum();
@@ -141,6 +151,10 @@ mod tests {
             ("o1", "solo1", false),
             ("kimi-k2-5", "kimi-k2.5", true),
             ("gpt-oss", "openai/gpt-oss-120b", true),
+            ("gemini-3-*-pro", "gemini-3.1-pro-preview", true),
+            ("gemini-3-*-pro", "gemini-3-pro-preview", false),
+            ("gemini-2-*", "models/gemini-2.5-flash", true),
+            ("gemini-2-*", "gemini-20-flash", false),
         ] {
             assert_eq!(matches(pattern, &words_of(name)), want, "{pattern} and {name}");
         }
@@ -179,6 +193,29 @@ mod tests {
         let older = rules("deepseek", "compatible", "deepseek-chat");
         assert_eq!(older.reasoning_back, Some(ReasoningBack::ToolLoop), "of its vendor");
         assert_eq!(facts_at("vllm", "local_server", "my-model"), None);
+        let claude = rules("bedrock", "bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0");
+        assert_eq!((claude.thinking, claude.sampling), (Some(Thinking::Budget), Some(Sampling::One)));
+        assert_eq!(claude.converse_fields, Some(ConverseFields::Messages), "of its family");
+        let elsewhere = rules("compatible", "compatible", "anthropic/claude-sonnet-5");
+        assert_eq!((elsewhere.root_unions, elsewhere.mid_system), (Some(false), Some(true)));
+        assert_eq!(elsewhere.sampling, None, "other servers may change the members");
+        assert_eq!(rules("bedrock", "bedrock", "amazon.nova-pro-v1:0").media_in_tool_results, Some(true));
+        assert!(rules("bedrock", "bedrock", "meta.llama4-scout").is_unknown());
+        for (model, thinking, signatures, minimal) in [
+            ("gemini-2.0-flash", Thinking::Never, CallSignatures::Accepted, Effort::Minimal),
+            ("gemini-2.5-flash", Thinking::Budget, CallSignatures::Accepted, Effort::Minimal),
+            ("gemini-3-flash-preview", Thinking::Always, CallSignatures::Required, Effort::Minimal),
+            ("gemini-3.8-flash", Thinking::Always, CallSignatures::Required, Effort::Low),
+            ("gemini-3.1-pro-preview", Thinking::Always, CallSignatures::Required, Effort::Low),
+        ] {
+            let rules = rules("gemini", "gemini", model);
+            assert_eq!(
+                (rules.thinking, rules.call_signatures, rules.least_effort(Effort::Minimal)),
+                (Some(thinking), Some(signatures), Some(minimal)),
+                "{model}"
+            );
+        }
+        assert_eq!(rules("perplexity", "compatible", "sonar-pro").searches, Some(true));
         assert_eq!(facts_at("anthropic", "anthropic", "kimi-k2.5"), None, "a server of the same API");
     }
 }

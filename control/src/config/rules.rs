@@ -72,6 +72,12 @@ const WORDS: &[(&str, &[&str], &str)] = &[
          to turn it off.",
     ),
     (
+        "converse_fields",
+        &["messages", "chat"],
+        "Whose members additionalModelRequestFields of Converse may have: those of messages (thinking, output_config, \
+         top_k), or of chat (reasoning_effort).",
+    ),
+    (
         "thinking_off",
         &[
             "thinking",
@@ -101,6 +107,16 @@ const WORDS: &[(&str, &[&str], &str)] = &[
         &["reasoning_content", "reasoning"],
         "The member of a message with its reasoning; reasoning_content by default.",
     ),
+    (
+        "call_signatures",
+        &["accepted", "required"],
+        "Whether signatures of tool calls are accepted, or required for calls of its own.",
+    ),
+    (
+        "image_family",
+        &["gemini", "gemini2", "imagen", "imagen3"],
+        "What a model of images at Google makes, and how it is called.",
+    ),
 ];
 
 const BOOLS: &[(&str, &str)] = &[
@@ -109,6 +125,15 @@ const BOOLS: &[(&str, &str)] = &[
     ("tools_with_effort", "False if a chat request with tools must not have an effort other than none."),
     ("forced_tool_with_thinking", "False if a forced tool call and thinking exclude each other."),
     ("signed_thinking", "Refuses thoughts that it has not signed itself."),
+    ("mid_system", "Accepts system text between other messages of a Messages conversation."),
+    ("media_in_tool_results", "Accepts images and documents in tool results of Converse."),
+    ("root_unions", "False if the schema of a tool must not be a union at its root."),
+    ("cache_points", "Accepts cache points of Converse."),
+    ("searches", "Searches the web for every request, so that a search is reserved."),
+    (
+        "image_urls",
+        "True if a model of images answers with URLs unless asked for inline images; false if it refuses to be asked.",
+    ),
 ];
 
 #[cfg(test)]
@@ -121,7 +146,9 @@ mod tests {
             "thinking": "always", "thinks_by_default": true, "thinking_off": "thinking", "thinking_budget_min": 1,
             "hides_thinking": true, "efforts": ["low"], "sampling": "one", "tools_with_effort": false,
             "forced_tool_with_thinking": false, "signed_thinking": true, "reasoning_back": "all",
-            "reasoning_member": "reasoning", "reasoning_absent": "",
+            "reasoning_member": "reasoning", "reasoning_absent": "", "converse_fields": "messages",
+            "call_signatures": "accepted", "mid_system": true, "media_in_tool_results": true, "root_unions": false,
+            "cache_points": true, "image_urls": true, "searches": true, "image_family": "imagen",
         });
         let rules: ModelRules = serde_json::from_value(all.clone()).unwrap();
         assert_eq!(serde_json::to_value(rules).unwrap(), all, "every member is set");

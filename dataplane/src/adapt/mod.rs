@@ -266,10 +266,9 @@ fn video(routed: RoutedRequest<'_>, target: &Target) -> Result<TargetRequest, Re
 /// Returns true if a native target must be asked for something that it does not send by default, and supports the
 /// request for it.
 fn asks(target: &Target, dialect: Dialect) -> bool {
-    let (quirks, model) = (&target.provider.quirks, target.model.id.as_str());
+    let quirks = &target.provider.quirks;
     match dialect {
-        // OpenAI's later image models return only inline images, and reject a request for them.
-        Dialect::Images => model.contains("dall-e") || !(quirks.inline_images || model.contains("gpt-image")),
+        Dialect::Images => target.model.rules.image_urls.unwrap_or(!quirks.inline_images),
         _ => quirks.stream_options,
     }
 }
@@ -355,13 +354,11 @@ fn traits(target: &Target) -> Traits<'_> {
         stream_options: quirks.stream_options,
         json_schema: quirks.json_schema,
         strict_tools: quirks.strict_tools,
-        root_unions: quirks.root_unions,
+        root_unions: rules.root_unions.unwrap_or(quirks.root_unions),
         top_k: quirks.top_k,
         refusals: quirks.refusals,
         developer_role: quirks.developer_role,
         files: quirks.files,
-        // Cloud platforms that run Claude support an older version of Messages.
-        mid_system: plain.mid_system && quirks.messages_version.is_none(),
         leading_system: quirks.leading_system,
         // The same rule as for images in a user's message: a model without vision gets none.
         images: target.model.vision != Some(false),

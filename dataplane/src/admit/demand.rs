@@ -59,7 +59,7 @@ impl<'a> Demand<'a> {
         let mut tokens = self.head.input.likely(model);
         tokens.text = tokens.text.saturating_add(stored);
         let output = self.output(OUTPUT_LEAST, PICTURE_TOKENS_LEAST);
-        let is_search = SEARCHING.iter().any(|name| model.contains(name));
+        let is_search = target.model.rules.searches == Some(true);
         let searches = u64::from(is_search && self.head.dialect.is_conversation());
         self.plausible(within_window(tokens, target), output, Units { searches, ..self.units() })
     }
@@ -193,5 +193,3 @@ const SPOKEN_TOKENS: u64 = 10;
 const VIDEO_SECONDS: u32 = 12;
 /// The assumed maximum number of calls of a tool that the provider runs.
 const CALLS: u64 = 10;
-/// Substrings of the names of models that search for each answer.
-const SEARCHING: [&str; 2] = ["sonar", "-search"];

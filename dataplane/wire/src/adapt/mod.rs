@@ -30,7 +30,6 @@ mod tool_output;
 mod unsigned_thoughts;
 
 use std::fmt::Debug;
-use std::ops::Range;
 
 use bytes::Bytes;
 use shared::adaptation::{AdaptationStep, AdaptationTable, AdaptedField};
@@ -52,7 +51,7 @@ pub use crate::translation::{BadAnswer, Flaw, Rejection, TranslatedAnswer};
 use crate::extras::Extras;
 use crate::stream::AnswerStream;
 use crate::translation::{path, read, schema};
-use crate::{bedrock, claude, gemini, native};
+use crate::{bedrock, gemini, native};
 
 /// An adaptation of one client dialect to one target dialect.
 #[derive(Debug)]
@@ -157,8 +156,6 @@ pub struct Traits<'a> {
     pub developer_role: bool,
     /// True if a message may contain files.
     pub files: bool,
-    /// True if system text may appear between other messages of a Messages conversation.
-    pub mid_system: bool,
     /// True if system text is accepted only at the beginning, in one message.
     pub leading_system: bool,
     /// True if the model accepts images.
@@ -167,22 +164,14 @@ pub struct Traits<'a> {
     pub stops_max: Option<usize>,
     /// True if the target supports tools whose input is free text.
     pub custom_tools: bool,
-    /// True if reasoning effort can be given as a word, not only as a number of tokens.
-    pub effort_words: bool,
     /// The protocol version, if a Messages request carries it in the body in place of the model, which is then in the
     /// path.
     pub messages_version: Option<&'a str>,
 }
 
-/// The first Claude version that takes reasoning effort as a word. Older ones take a number of tokens.
-const EFFORT_WORDS_SINCE: (u64, u64) = (4, 6);
-/// The Claude versions that accept system text between other messages. A model of unknown version is assumed not to.
-const MID_SYSTEM: Range<(u64, u64)> = (5, 0)..(u64::MAX, 0);
-
 impl<'a> Traits<'a> {
-    /// Returns the properties of a target of which only the model's name, and what can be derived from it, is known.
+    /// Returns the properties of a target of which only the model's name is known.
     pub fn of(model: &'a str) -> Self {
-        let version = claude::version(model);
         Self {
             model,
             rules: &ModelRules::UNKNOWN,
@@ -201,12 +190,10 @@ impl<'a> Traits<'a> {
             extended_chat: false,
             developer_role: false,
             files: false,
-            mid_system: version.is_some_and(|version| MID_SYSTEM.contains(&version)),
             leading_system: false,
             images: false,
             stops_max: None,
             custom_tools: false,
-            effort_words: version.is_none_or(|version| version >= EFFORT_WORDS_SINCE),
             messages_version: None,
         }
     }
@@ -221,7 +208,13 @@ impl Traits<'_> {
     /// Returns true if a chat request may contain Gemini's signatures (`extra_content`). Other vendors reject unknown
     /// members.
     fn takes_signatures(&self) -> bool {
-        self.extended_chat || self.model.contains("gemini")
+        self.extended_chat || self.rules.call_signatures.is_some()
+    }
+
+    /// Returns true if system text may stand between other messages of a Messages conversation. Cloud platforms that run
+    /// Claude support an older version of Messages.
+    fn mid_system(&self) -> bool {
+        self.rules.mid_system == Some(true) && self.messages_version.is_none()
     }
 }
 
@@ -316,21 +309,6 @@ mod tests {
             assert_eq!(ends, (Some(pair.client), Some(pair.target)));
             assert_eq!(table.steps.len(), 1 + usize::from(pair.via.is_some()), "{pair:?}");
             assert!(table.steps.iter().all(|step| !step.fields.is_empty()), "{table:?}");
-        }
-    }
-
-    #[test]
-    fn traits_of_a_claude_model_follow_from_its_name() {
-        for (model, effort_words, mid_system) in [
-            ("claude-3-7-sonnet-latest", false, false),
-            ("claude-haiku-4-5@20251001", false, false),
-            ("claude-opus-4-6", true, false),
-            ("anthropic/claude-sonnet-5", true, true),
-            ("claude", true, false),
-            ("gpt-5", true, false),
-        ] {
-            let traits = Traits::of(model);
-            assert_eq!((traits.effort_words, traits.mid_system), (effort_words, mid_system), "{model}");
         }
     }
 }

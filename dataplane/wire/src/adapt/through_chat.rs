@@ -173,7 +173,7 @@ fn fit(request: &mut ChatRequest<'_, '_>, target: &Traits<'_>) -> Result<(), Rej
 
 /// Returns true for a model that accepts `top_k` although other models of its provider do not: Claude on Bedrock.
 fn takes_top_k(side: &TargetSide, target: &Traits<'_>) -> bool {
-    side.dialect == Dialect::Bedrock && chat_over_bedrock::is_claude(target)
+    side.dialect == Dialect::Bedrock && chat_over_bedrock::takes_messages_fields(target.rules)
 }
 
 /// Returns the client's name of a member of the chat request, if the client's side can map it.

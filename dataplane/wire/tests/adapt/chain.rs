@@ -6,6 +6,7 @@ use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, Answers, Rejection, Traits, find};
 
 use crate::chat_over_bedrock::frame;
+use crate::known_rules::known;
 use crate::normal::decode;
 use crate::pair::{answers, answers_of, cuttings, fixture, fixture_json, prepare, relay};
 
@@ -62,7 +63,6 @@ fn requests_and_whole_answers_go_through_both_steps() {
         };
         let between = Traits {
             output_limit_field: "max_completion_tokens",
-            mid_system: true,
             word_tool_names: false,
             extended_chat: true,
             ..target
@@ -147,7 +147,7 @@ fn prepared(
 
 #[test]
 fn claude_on_bedrock_gets_cache_marks_thinking_and_top_k_of_messages() {
-    let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
+    let traits = Traits { reasoning: true, ..known(CLAUDE) };
     let (sent, _) = prepared(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let point = json!({"cachePoint": {"type": "default"}});
     let long = json!({"cachePoint": {"type": "default", "ttl": "1h"}});
@@ -174,7 +174,7 @@ fn claude_on_bedrock_gets_cache_marks_thinking_and_top_k_of_messages() {
 
 #[test]
 fn messages_clients_get_the_signed_thinking_of_claude_on_bedrock() {
-    let traits = Traits { reasoning: true, ..Traits::of(CLAUDE) };
+    let traits = Traits { reasoning: true, ..known(CLAUDE) };
     let (_, answers) = prepared(Dialect::Messages, Dialect::Bedrock, &traits, &marked_loop());
     let want = json!([
         {"type": "thinking", "thinking": "so", "signature": SIGNED},
@@ -292,7 +292,7 @@ fn gemini_signatures_round_trip_through_messages_and_responses_clients() {
                 {"type": "function_call", "call_id": id, "name": "f", "arguments": "{}"},
                 {"type": "function_call_output", "call_id": id, "output": "y"}]}),
         };
-        let gemini = Traits::of("gemini-3-pro-preview");
+        let gemini = known("gemini-3-pro-preview");
         let (_, answers) = prepared(client, Dialect::Gemini, &gemini, &turn("c0"));
         for id in signed_calls(client, &*answers) {
             assert!(id.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte)), "{id}");

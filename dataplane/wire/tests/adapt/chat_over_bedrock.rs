@@ -6,17 +6,18 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::usage::TokenCounts;
-use wire::adapt::{Answers, Asking, BadAnswer, Traits, find};
+use wire::adapt::{Answers, Asking, BadAnswer, find};
 use wire::stream::StreamState;
 
 use crate::chat_choices::{Read, read, read_whole};
+use crate::known_rules::known;
 use crate::pair::{cuttings, fixture};
 
 const CLAUDE: &str = "anthropic.claude-sonnet-4-5";
 
 fn prepare(model: &str, request: &Value) -> (Value, Box<dyn Answers>) {
     let body = request.to_string();
-    let target = Traits::of(model);
+    let target = known(model);
     let asking = Asking {
         body: body.as_bytes(),
         target: &target,

@@ -9,11 +9,12 @@ use wire::adapt::{Answers, Asking, BadAnswer, Traits, find};
 use wire::stream::StreamState;
 
 use crate::chat_choices::{Read, read, read_whole};
+use crate::known_rules::known;
 use crate::pair::{cuttings, fixture, fixture_json};
 
 fn prepare(request: &Value) -> (Value, Box<dyn Answers>) {
     let body = request.to_string();
-    let target = Traits::of("gemini-2.5-flash");
+    let target = known("gemini-2.5-flash");
     let asking = Asking {
         body: body.as_bytes(),
         target: &target,

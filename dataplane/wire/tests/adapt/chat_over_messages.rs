@@ -6,6 +6,8 @@ use shared::operation::Dialect;
 use wire::adapt::{Answers, Asking, Prepared, Rejection, Traits, find};
 use wire::stream::StreamState;
 
+use crate::known_rules::known;
+
 pub(crate) fn prepare(request: &Value, target: &Traits<'_>) -> Result<Prepared, Rejection> {
     let body = request.to_string();
     let pair = find(Dialect::Chat, Dialect::Messages).unwrap();
@@ -20,7 +22,7 @@ pub(crate) fn prepare(request: &Value, target: &Traits<'_>) -> Result<Prepared, 
 }
 
 pub(crate) fn reasoning() -> Traits<'static> {
-    Traits { reasoning: true, effort_words: false, ..Traits::of("claude") }
+    Traits { reasoning: true, ..known("claude-sonnet-4-5") }
 }
 
 pub(crate) fn sent_to(request: &Value, target: &Traits<'_>) -> Value {

@@ -2,10 +2,12 @@
 //! the root of a tool's schema, halves of surrogate pairs, and images of answers.
 
 use serde_json::{Value, json};
+use shared::model_rules::ModelRules;
 use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, Flaw, Rejection, Traits};
 
 use crate::chat_over_bedrock::frame;
+use crate::known_rules::known;
 use crate::pair::{prepare, relay};
 
 const PNG: &str = "iVBORw0KGgo=";
@@ -16,7 +18,7 @@ fn conversations() -> impl Iterator<Item = &'static Adaptation> {
 
 fn target(pair: &Adaptation) -> Traits<'static> {
     let model = if pair.target == Dialect::Bedrock { "anthropic.claude-sonnet-4-5" } else { "m" };
-    Traits { images: true, files: true, ..Traits::of(model) }
+    Traits { images: true, files: true, ..known(model) }
 }
 
 fn sent(pair: &Adaptation, request: &Value, target: &Traits<'_>) -> Result<Value, Rejection> {
@@ -99,7 +101,7 @@ fn an_image_of_a_tool_result_is_rejected_by_path_if_the_model_takes_none() {
 #[test]
 fn models_whose_results_hold_only_text_get_the_image_after_the_result() {
     for pair in conversations().filter(|pair| pair.target == Dialect::Bedrock) {
-        let llama = Traits { model: "meta.llama4", ..target(pair) };
+        let llama = Traits { rules: &ModelRules::UNKNOWN, ..target(pair) };
         let body = sent(pair, &screenshot(pair.client), &llama).unwrap();
         let content = &body["messages"][2]["content"];
         assert_eq!(content[0]["toolResult"]["content"], json!([{"text": "screen"}]), "{body}");

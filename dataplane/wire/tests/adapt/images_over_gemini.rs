@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use shared::operation::Dialect;
 use shared::provider::path::UpstreamCall;
 use shared::usage::TokenCounts;
-use wire::adapt::{Answers, BadAnswer, Prepared, Traits, TranslatedAnswer, find};
+use wire::adapt::{Answers, BadAnswer, Prepared, TranslatedAnswer, find};
 
+use crate::known_rules::known;
 use crate::pair::{fixture, fixture_json, prepare};
 
 const GEMINI: &str = "gemini-2.5-flash-image";
@@ -14,7 +15,7 @@ const IMAGEN: &str = "imagen-4.0-generate-001";
 
 fn prepared(body: &Value, model: &str) -> Prepared {
     let pair = find(Dialect::Images, Dialect::Gemini).unwrap();
-    prepare(pair, body.to_string().as_bytes(), &Traits::of(model)).unwrap()
+    prepare(pair, body.to_string().as_bytes(), &known(model)).unwrap()
 }
 
 fn answers(model: &str) -> Box<dyn Answers> {

@@ -93,7 +93,10 @@ fn unknown_request_members_are_listed_as_dropped() {
         for case in file["cases"].as_array().unwrap().iter().filter(|case| case["field"] != "*") {
             let mut request = file["base"].clone();
             merge(&mut request, &case["patch"]);
-            assert_eq!(dropped(&request, &case["target"]), [""; 0], "{first}: {case}");
+            // The rules of a model may leave out the member that the case is about.
+            let mut others = dropped(&request, &case["target"]);
+            others.retain(|name| case["field"] != name.as_str());
+            assert_eq!(others, [""; 0], "{first}: {case}");
         }
         let mut request = file["base"].clone();
         request["min_p"] = 0.1.into();

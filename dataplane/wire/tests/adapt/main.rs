@@ -25,6 +25,8 @@ mod every_path;
 mod failed_ends;
 mod flaws;
 mod images_over_gemini;
+#[path = "../hold/known_rules.rs"]
+mod known_rules;
 mod losses;
 mod messages_over_chat_meaning;
 mod model_rules;

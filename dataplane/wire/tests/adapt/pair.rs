@@ -8,6 +8,8 @@ use shared::operation::Dialect;
 use wire::adapt::{Adaptation, Answers, Asking, Prepared, Rejection, Traits};
 use wire::stream::{AnswerStream, StreamState, Trouble};
 
+use crate::known_rules::known;
+
 /// The relay's error message for a truncated stream.
 pub(crate) const BROKEN: &str = "upstream stream ended before completion";
 
@@ -26,7 +28,10 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
     for (name, flag) in flags.as_object().into_iter().flatten() {
         let on = || flag.as_bool().unwrap_or_else(|| panic!("{name} is no flag"));
         match name.as_str() {
-            "model" => traits.model = flag.as_str().unwrap(),
+            "model" => {
+                let known = known(flag.as_str().unwrap());
+                (traits.model, traits.rules) = (known.model, known.rules);
+            }
             "reasoning" => traits.reasoning = on(),
             "json_schema" => traits.json_schema = on(),
             "strict" => traits.strict_tools = on(),
@@ -38,11 +43,9 @@ pub(crate) fn traits(flags: &Value) -> Traits<'_> {
             "developer" => traits.developer_role = on(),
             "custom_tools" => traits.custom_tools = on(),
             "files" => traits.files = on(),
-            "effort_words" => traits.effort_words = on(),
-            "mid_system" => traits.mid_system = on(),
             "leading_system" => traits.leading_system = on(),
             "images" => traits.images = on(),
-            "rules" => traits.rules = rules(flag),
+            "rules" => traits.rules = Box::leak(Box::new(rules(flag).clone().or(traits.rules))),
             "stops_max" => traits.stops_max = flag.as_u64().map(|most| usize::try_from(most).unwrap()),
             "default_max_tokens" => traits.output_tokens_default = flag.as_u64().unwrap(),
             other => panic!("no trait is called {other}: add it to tests/adapt/pair.rs"),

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 use shared::operation::Dialect;
-use wire::adapt::{BadAnswer, Traits};
+use wire::adapt::BadAnswer;
 
+use super::known_rules::known;
 use super::{pieces, prepared};
 
 /// Asserts the invariants for one input, which is both a request of the client and an answer of the target.
@@ -14,7 +15,7 @@ pub(crate) fn holds(input: &[u8]) {
     for (model, prompt) in
         [("gemini-3-pro-image", "/contents/0/parts/0/text"), ("imagen-4.0", "/instances/0/prompt")]
     {
-        let target = Traits::of(model);
+        let target = known(model);
         if let Ok(prepared) = prepared(Dialect::Images, Dialect::Gemini, &whole, &target) {
             let sent: Value = serde_json::from_slice(&prepared.body).unwrap();
             // The adaptation replaces half of a surrogate pair, which serde_json rejects. Of duplicate members it reads the

@@ -5,12 +5,14 @@
 mod chat_client;
 pub(crate) mod images_over_gemini;
 mod json_scan;
+mod known_rules;
 pub(crate) mod messages_over_chat;
 pub(crate) mod responses;
 #[allow(dead_code, reason = "the tests of adaptations use all of it")]
 mod responses_reader;
 
 use bytes::Bytes;
+use known_rules::known;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use shared::id::{KeyId, ModelId, ProviderId};
@@ -240,7 +242,7 @@ pub(crate) fn chat_over_messages(input: &[u8]) {
     let whole = pieces.concat();
     let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
     for reasoning in [false, true] {
-        let target = Traits { reasoning, effort_words: !reasoning, ..Traits::of("target") };
+        let target = Traits { reasoning, ..Traits::of("target") };
         if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Messages, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["messages"].is_array() && body["model"] == "target" && body["max_tokens"].is_u64());
@@ -295,7 +297,7 @@ pub(crate) fn chat_over_gemini(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     for (model, reasoning) in [("gemini-2.5-pro", true), ("gemini-3-pro", false)] {
-        let target = Traits { reasoning, ..Traits::of(model) };
+        let target = Traits { reasoning, ..known(model) };
         if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Gemini, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["contents"].is_array());
@@ -310,7 +312,7 @@ pub(crate) fn chat_over_bedrock(input: &[u8]) {
     let pieces = pieces(input);
     let whole = pieces.concat();
     for (model, reasoning) in [("anthropic.claude", true), ("other", false)] {
-        let target = Traits { reasoning, effort_words: false, ..Traits::of(model) };
+        let target = Traits { reasoning, ..known(model) };
         if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Bedrock, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
             assert!(body["messages"].is_array());

@@ -12,7 +12,7 @@ pub(super) use media::media;
 pub(super) use options::{AnswerFormat, copy_stop, effort, format, refuse_listed};
 pub(super) use ruled_thinking::{RuledThinking, ruled_thinking};
 pub(super) use sampling::{output_limit, sampling};
-pub(super) use thinking::{HIGH, LOW, MEDIUM, acts_unsigned, budget_that_fits};
+pub(super) use thinking::{MEDIUM, acts_unsigned, budget_that_fits};
 pub(super) use tools::{ChatToolChoice, ChatTools, arguments, tools};
 
 use std::borrow::Cow;

@@ -145,11 +145,19 @@ impl<'i> Asked<'i> {
         tokens_max: Option<u64>,
         adjusted: &mut Adjusted,
     ) -> RuledMode {
-        let by_tokens = |tokens, adjusted: &mut Adjusted| match budget_that_fits(tokens, tokens_max) {
-            Some(fitting) => RuledMode::Tokens(fitting),
-            None => {
-                self.dropped(adjusted);
-                RuledMode::Unset
+        let by_tokens = |tokens: u64, adjusted: &mut Adjusted| {
+            let enough = tokens.max(rules.thinking_budget_min.unwrap_or_default());
+            match budget_that_fits(enough, tokens_max) {
+                Some(fitting) => {
+                    if fitting > tokens {
+                        adjusted.set("thinking.budget_tokens", fitting);
+                    }
+                    RuledMode::Tokens(fitting)
+                }
+                None => {
+                    self.dropped(adjusted);
+                    RuledMode::Unset
+                }
             }
         };
         match (self.wish, thinking) {

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use shared::model_rules::ModelRules;
+
 use super::losses::LOSSES;
 use super::media::{DocumentNames, write_media};
 use super::thinking::write_signed;
@@ -10,14 +12,14 @@ use crate::adapt::function_calls::FunctionCalls;
 use crate::adapt::path::MemberPath;
 use crate::adapt::tool_names::ToolNames;
 use crate::adapt::tool_output::text_or_marks;
-use crate::adapt::{Rejection, Traits, call_id, loss};
+use crate::adapt::{Rejection, call_id, loss};
 use crate::chat::request::{CacheMark, ChatMessage, ChatPart, ChatRole, PartBody, RequestCall};
 use crate::json::JsonWriter;
 
 /// Translates a conversation message by message.
 #[derive(Debug)]
 pub(super) struct ConverseContents<'n, 'a> {
-    family: BedrockModel,
+    model: BedrockModel,
     /// The request offers tools. Without tools the target rejects calls and results, so they are sent as text.
     has_tools: bool,
     system: JsonWriter,
@@ -35,11 +37,11 @@ pub(super) struct ConverseContents<'n, 'a> {
     left_out: Vec<String>,
 }
 
-/// Facts about a model, derived from its name.
+/// What the rules of a model allow in the messages of Converse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BedrockModel {
-    pub(super) is_claude: bool,
-    pub(super) is_gpt: bool,
+    /// The model takes back the thoughts that it has signed.
+    signs: bool,
     /// The model accepts cache points; models that do not know them reject the request.
     caches: bool,
     /// A tool result may contain images and documents; for other models they follow the result.
@@ -47,11 +49,12 @@ pub(super) struct BedrockModel {
 }
 
 impl BedrockModel {
-    pub(super) fn of(target: &Traits<'_>) -> Self {
-        let named = |part: &str| target.model.contains(part);
-        let is_claude = named("anthropic") || named("claude");
-        let is_known = is_claude || named("nova");
-        Self { is_claude, is_gpt: named("gpt-oss"), caches: is_known, media_in_results: is_known }
+    pub(super) fn of(rules: &ModelRules) -> Self {
+        Self {
+            signs: rules.signed_thinking == Some(true),
+            caches: rules.cache_points == Some(true),
+            media_in_results: rules.media_in_tool_results == Some(true),
+        }
     }
 
     pub(super) fn write_cache_point(self, mark: Option<CacheMark<'_, '_>>, json: &mut JsonWriter) {
@@ -65,10 +68,10 @@ impl BedrockModel {
 }
 
 impl<'n, 'a> ConverseContents<'n, 'a> {
-    pub(super) fn new(family: BedrockModel, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
+    pub(super) fn new(model: BedrockModel, has_tools: bool, tool_names: &'n mut ToolNames) -> Self {
         Self {
             tool_names,
-            family,
+            model,
             has_tools,
             system: JsonWriter::default(),
             messages: JsonWriter::default(),
@@ -100,7 +103,7 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
             }
         }
         if self.role.is_some() {
-            self.family.write_cache_point(message.cache, &mut self.messages);
+            self.model.write_cache_point(message.cache, &mut self.messages);
         }
         Ok(())
     }
@@ -128,11 +131,11 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
         message.each_text(path, |text, part| {
             if !text.trim().is_empty() {
                 self.system.object().name("text").text(text).end_object();
-                self.family.write_cache_point(part.cache, &mut self.system);
+                self.model.write_cache_point(part.cache, &mut self.system);
             }
         })?;
         if !self.system.is_empty() {
-            self.family.write_cache_point(message.cache, &mut self.system);
+            self.model.write_cache_point(message.cache, &mut self.system);
         }
         Ok(())
     }
@@ -152,7 +155,7 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
                 self.messages.end_object();
             }
         }
-        self.family.write_cache_point(part.cache, &mut self.messages);
+        self.model.write_cache_point(part.cache, &mut self.messages);
         Ok(())
     }
 
@@ -172,7 +175,7 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
         if self.role.is_none() {
             return self.leave_out(message, path);
         }
-        if self.family.is_claude && !message.thoughts.is_empty() {
+        if self.model.signs && !message.thoughts.is_empty() {
             self.begin("assistant");
             write_signed(&message.thoughts, &mut self.messages);
         }
@@ -239,7 +242,7 @@ impl<'n, 'a> ConverseContents<'n, 'a> {
         self.begin("user");
         let json = self.messages.object().name("toolResult").object();
         json.name("toolUseId").text(&known).name("content").list();
-        if has_media(message) && !self.family.media_in_results {
+        if has_media(message) && !self.model.media_in_results {
             json.object().name("text").text(&text_or_marks(message.content.as_ref())).end_object();
             json.end_list().end_object().end_object();
             return self.media_after(message, path);

@@ -9,14 +9,15 @@ mod request;
 mod stream;
 mod thinking;
 
+use shared::model_rules::{ConverseFields, ModelRules};
 use shared::operation::Dialect;
 
+use super::Adaptation;
 use super::through_chat::{self, TargetSide};
-use super::{Adaptation, Traits};
 
-/// Returns true if the target's model is one of Anthropic's.
-pub(super) fn is_claude(target: &Traits<'_>) -> bool {
-    contents::BedrockModel::of(target).is_claude
+/// Returns true if the model takes the members of Messages that Converse has none for, among them `top_k`.
+pub(super) fn takes_messages_fields(rules: &ModelRules) -> bool {
+    rules.converse_fields == Some(ConverseFields::Messages)
 }
 
 /// This pair's entry in the list of adaptations.

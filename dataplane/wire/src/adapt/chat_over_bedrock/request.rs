@@ -5,6 +5,7 @@ use simd_json::prelude::ValueAsScalar as _;
 use super::answer::BedrockTarget;
 use super::contents::{BedrockModel, ConverseContents};
 use super::losses::LOSSES;
+use super::takes_messages_fields;
 use super::thinking::ConverseThinking;
 use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{
@@ -21,7 +22,7 @@ use crate::json::{self, JsonWriter, Tree};
 pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<AskedOfTarget, Rejection> {
     refuse_listed(request.trees(), LOSSES)?;
     let target = asking.target;
-    let family = BedrockModel::of(target);
+    let model = BedrockModel::of(target.rules);
     let mut tools = tools(&request.tools, LOSSES)?;
     if tools.mode == ChatToolChoice::None {
         // Converse cannot express `none`, so no tools are sent.
@@ -32,7 +33,7 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     let thinking = ConverseThinking::of(request, target, tools.mode, tokens_max, &mut adjusted)?;
     let sampling = sampling(request, target, thinking.is_on(), &mut adjusted);
     let mut names = ToolNames::new(Rule::Word(WORD_MAX));
-    let mut contents = ConverseContents::new(family, !tools.functions.is_empty(), &mut names);
+    let mut contents = ConverseContents::new(model, !tools.functions.is_empty(), &mut names);
     let path = messages_path();
     for (position, message) in request.messages.iter().enumerate() {
         contents.message(message, &path.at(position))?;
@@ -43,9 +44,9 @@ pub(super) fn ask(request: &ChatRequest<'_, '_>, asking: &Asking<'_>) -> Result<
     // Thinking tokens count towards the answer's limit.
     let room = thinking.tokens().map(|tokens| tokens.saturating_add(target.output_tokens_default));
     write_inference(request, target, (tokens_max.or(room), &sampling), &mut json)?;
-    write_tools(&tools, family, &mut names, &mut json);
+    write_tools(&tools, model, &mut names, &mut json);
     write_format(request, target, &mut json)?;
-    let sampling = if target.top_k || family.is_claude { sampling } else { Vec::new() };
+    let sampling = if target.top_k || takes_messages_fields(target.rules) { sampling } else { Vec::new() };
     write_fields(&thinking, &sampling, &mut json);
     json.end_object();
     let calls = CallIdentity::new(asking, names);
@@ -89,7 +90,7 @@ fn write_inference(
 /// Writes `toolConfig`, if there are tools.
 fn write_tools(
     tools: &ChatTools<'_, '_, '_>,
-    family: BedrockModel,
+    model: BedrockModel,
     names: &mut ToolNames,
     json: &mut JsonWriter,
 ) {
@@ -104,7 +105,7 @@ fn write_tools(
         }
         function.write_parameters(json.name("inputSchema").object().name("json"));
         json.end_object().end_object().end_object();
-        family.write_cache_point(function.cache, json);
+        model.write_cache_point(function.cache, json);
     }
     json.end_list();
     match tools.mode {

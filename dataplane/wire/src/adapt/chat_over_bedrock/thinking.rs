@@ -1,12 +1,10 @@
 //! Thinking: the effort or budget requested, and signed thoughts of earlier turns.
 
+use shared::model_rules::ConverseFields;
 use simd_json::prelude::ValueAsScalar as _;
 
-use super::contents::BedrockModel;
 use crate::adapt::adjusted::Adjusted;
-use crate::adapt::chat_client::{
-    ChatToolChoice, HIGH, LOW, MEDIUM, RuledThinking, acts_unsigned, budget_that_fits, effort, ruled_thinking,
-};
+use crate::adapt::chat_client::{ChatToolChoice, RuledThinking, acts_unsigned, effort, ruled_thinking};
 use crate::adapt::{Rejection, Traits, read};
 use crate::chat::request::{ChatRequest, SignedThought};
 use crate::json::{JsonWriter, Tree};
@@ -26,15 +24,13 @@ enum ConverseThinkingMode<'t, 'i> {
     /// Not sent; the model decides.
     #[default]
     Unset,
-    /// Claude, with a budget in tokens.
-    Tokens(u64),
-    /// Claude, with an effort word.
+    /// By the members of Messages, with an effort word.
     Word(&'i str),
-    /// Claude, with the client's own `thinking` object.
+    /// By the members of Messages, with the client's own `thinking` object.
     Own(Tree<'t, 'i>),
-    /// gpt-oss, with an effort word.
+    /// By the members of Chat, with an effort word.
     Effort(&'i str),
-    /// Claude, as its rules allow.
+    /// By the members of Messages, as the rules of the model allow.
     Ruled(RuledThinking<'i>),
 }
 
@@ -47,32 +43,26 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         tokens_max: Option<u64>,
         adjusted: &mut Adjusted,
     ) -> Result<Self, Rejection> {
-        let family = BedrockModel::of(target);
+        let fields = target.rules.converse_fields;
+        let as_messages = fields == Some(ConverseFields::Messages);
         let forced = matches!(mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         let own = request.tree("thinking").filter(|own| own.as_object().is_some());
         let wanted = own.is_some() || request.messages.iter().any(|message| !message.thoughts.is_empty());
-        if family.is_claude
-            && let Some(ruled) = ruled_thinking(request, target, tokens_max, adjusted)?
-        {
+        if as_messages && let Some(ruled) = ruled_thinking(request, target, tokens_max, adjusted)? {
             return Ok(Self { mode: ConverseThinkingMode::Ruled(ruled), word: None, wanted });
         }
         let effort = effort(request, target);
         let mode = match (own, effort) {
-            (_, Some(effort)) if family.is_gpt => ConverseThinkingMode::Effort(gpt_word(effort)),
-            (Some(own), _) if family.is_claude && target.reasoning => ConverseThinkingMode::Own(own),
-            (_, Some(effort)) if family.is_claude && effort != "none" => {
-                if target.effort_words {
-                    ConverseThinkingMode::Word(if effort == "minimal" { "low" } else { effort })
-                } else {
-                    budget_that_fits(tokens(effort), tokens_max)
-                        .map_or(ConverseThinkingMode::Unset, ConverseThinkingMode::Tokens)
-                }
+            (_, Some(effort)) if fields == Some(ConverseFields::Chat) => {
+                ConverseThinkingMode::Effort(gpt_word(effort))
+            }
+            (Some(own), _) if as_messages && target.reasoning => ConverseThinkingMode::Own(own),
+            (_, Some(effort)) if as_messages && effort != "none" => {
+                ConverseThinkingMode::Word(if effort == "minimal" { "low" } else { effort })
             }
             _ => ConverseThinkingMode::Unset,
         };
-        let word = effort.filter(|word| {
-            *word != "none" && target.effort_words && matches!(mode, ConverseThinkingMode::Own(_))
-        });
+        let word = effort.filter(|word| *word != "none" && matches!(mode, ConverseThinkingMode::Own(_)));
         let thinking = Self { mode, word, wanted };
         // Claude does not think if a tool is forced, and cannot start thinking in the middle of a tool-use turn that
         // began without thinking.
@@ -88,7 +78,6 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
             ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
                 false
             }
-            ConverseThinkingMode::Tokens(_) => true,
             ConverseThinkingMode::Ruled(ruled) => ruled.is_on(),
             ConverseThinkingMode::Own(own) => matches!(
                 own.as_object().and_then(|own| read::member_text(&own, "type")),
@@ -100,7 +89,6 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
     /// Returns the thinking budget, which counts towards the answer's tokens.
     pub(super) fn tokens(&self) -> Option<u64> {
         match &self.mode {
-            ConverseThinkingMode::Tokens(tokens) => Some(*tokens),
             ConverseThinkingMode::Ruled(ruled) => ruled.tokens(),
             ConverseThinkingMode::Own(own) => read::member(&own.as_object()?, "budget_tokens")?.as_u64(),
             ConverseThinkingMode::Unset | ConverseThinkingMode::Word(_) | ConverseThinkingMode::Effort(_) => {
@@ -113,10 +101,6 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
     pub(super) fn write(&self, fields: &mut JsonWriter) {
         match &self.mode {
             ConverseThinkingMode::Unset => {}
-            ConverseThinkingMode::Tokens(tokens) => {
-                fields.name("thinking").object().name("type").text("enabled");
-                fields.name("budget_tokens").number(*tokens).end_object();
-            }
             ConverseThinkingMode::Word(word) => {
                 fields.name("output_config").object().name("effort").text(word).end_object();
             }
@@ -144,14 +128,6 @@ fn gpt_word(effort: &str) -> &'static str {
         "none" | "minimal" | "low" => "low",
         "medium" => "medium",
         _ => "high",
-    }
-}
-
-fn tokens(effort: &str) -> u64 {
-    match effort {
-        "minimal" | "low" => LOW,
-        "medium" => MEDIUM,
-        _ => HIGH,
     }
 }
 

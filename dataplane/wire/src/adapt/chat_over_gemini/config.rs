@@ -1,5 +1,7 @@
 //! Writes the response options: `generationConfig`.
 
+use shared::model_rules::{Effort, ModelRules, Thinking, ThinkingOff};
+
 use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{AnswerFormat, copy_stop, effort, format, output_limit};
 use crate::adapt::{Rejection, Traits};
@@ -41,7 +43,7 @@ pub(super) fn write_config(
     copy_stop(request, "stopSequences", target, &mut config)?;
     write_format(request, target, &mut config)?;
     if let Some(effort) = effort(request, target) {
-        write_thinking(effort, target.model, &mut config);
+        write_thinking(effort, target.rules, adjusted, &mut config);
     }
     let config = config.finish();
     if !config.is_empty() {
@@ -68,40 +70,62 @@ fn write_format(
     Ok(())
 }
 
-/// Writes `thinkingConfig`. Models up to 2.5 take a token budget, later models a level. Both get `includeThoughts`
+/// Writes `thinkingConfig`: a budget of tokens for models that think by it, otherwise a level. Both get `includeThoughts`
 /// unless the effort is `none`, because a client that requests thinking expects to read the thoughts.
-fn write_thinking(effort: &str, model: &str, config: &mut JsonWriter) {
-    config.name("thinkingConfig").object();
-    let by_budget = model.contains("gemini-2");
-    match effort {
-        "none" if model.contains("2.5-pro") => config.name("thinkingBudget").number(LEAST_OF_PRO),
-        "none" if !model.contains("gemini-3") => config.name("thinkingBudget").number(0),
-        _ if by_budget => config.name("thinkingBudget").number(budget(effort)),
-        _ => config.name("thinkingLevel").text(level(effort, model)),
+fn write_thinking(effort: &str, rules: &ModelRules, adjusted: &mut Adjusted, config: &mut JsonWriter) {
+    let asked = Effort::of(effort).unwrap_or(Effort::High);
+    let is_off = asked == Effort::None;
+    let by_budget = match rules.thinking {
+        Some(Thinking::Never) => {
+            if !is_off {
+                adjusted.drop("reasoning_effort");
+            }
+            return;
+        }
+        Some(Thinking::Budget) => true,
+        Some(Thinking::Adaptive | Thinking::Always) => false,
+        // Every generation before levels took a budget of none.
+        Some(Thinking::Either) | None => is_off,
     };
-    if effort != "none" {
+    config.name("thinkingConfig").object();
+    if by_budget {
+        let wanted = budget(asked);
+        // A budget of none turns thinking off.
+        let least = rules
+            .thinking_budget_min
+            .filter(|_| !is_off || rules.thinking_off == Some(ThinkingOff::Unavailable));
+        let tokens = wanted.max(least.unwrap_or_default());
+        if tokens != wanted {
+            adjusted.set("thinkingConfig.thinkingBudget", tokens);
+        }
+        config.name("thinkingBudget").number(tokens);
+    } else {
+        let sent = rules.least_effort(asked).unwrap_or(asked);
+        if sent != asked {
+            adjusted.set("reasoning_effort", sent.name());
+        }
+        config.name("thinkingLevel").text(level(sent));
+    }
+    if !is_off {
         config.name("includeThoughts").raw(b"true");
     }
     config.end_object();
 }
 
-/// Minimum thinking budget of the Pro models, in tokens. They cannot turn thinking off.
-const LEAST_OF_PRO: u64 = 128;
-
-fn budget(effort: &str) -> u64 {
+fn budget(effort: Effort) -> u64 {
     match effort {
-        "minimal" | "low" => 1024,
-        "medium" => 8192,
-        _ => 24_576,
+        Effort::None => 0,
+        Effort::Minimal | Effort::Low => 1024,
+        Effort::Medium => 8192,
+        Effort::High | Effort::Xhigh | Effort::Max => 24_576,
     }
 }
 
-fn level(effort: &str, model: &str) -> &'static str {
+fn level(effort: Effort) -> &'static str {
     match effort {
-        "none" | "minimal" if model.contains("pro") => "LOW",
-        "none" | "minimal" => "MINIMAL",
-        "low" => "LOW",
-        "medium" => "MEDIUM",
-        _ => "HIGH",
+        Effort::None | Effort::Minimal => "MINIMAL",
+        Effort::Low => "LOW",
+        Effort::Medium => "MEDIUM",
+        Effort::High | Effort::Xhigh | Effort::Max => "HIGH",
     }
 }

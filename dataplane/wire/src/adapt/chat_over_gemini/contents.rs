@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use shared::model_rules::CallSignatures;
+
 use super::losses::{AUDIO_REFERENCE, LOSSES, refuse};
 use crate::adapt::chat_client::{arguments, media};
 use crate::adapt::function_calls::FunctionCalls;
@@ -49,7 +51,7 @@ impl<'n, 'a> GeminiContents<'n, 'a> {
             functions: FunctionCalls::default(),
             user_spoke: false,
             left_out: Vec::new(),
-            signs_calls: target.model.contains("gemini-3"),
+            signs_calls: target.rules.call_signatures == Some(CallSignatures::Required),
         }
     }
 

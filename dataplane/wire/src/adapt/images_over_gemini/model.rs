@@ -1,4 +1,6 @@
-//! The capabilities of Google's image models, derived from their names.
+//! The capabilities of Google's image models.
+
+use shared::model_rules::ImageFamily;
 
 /// An aspect ratio: its name, width and height.
 pub(super) type Ratio = (&'static str, u64, u64);
@@ -24,10 +26,14 @@ pub(super) enum ImageClass {
 }
 
 impl ImageModel {
-    /// Returns the model by its name. An unknown model is treated as a recent Gemini model.
-    pub(super) fn named(name: &str) -> &'static Self {
-        let known = [("imagen-3", &IMAGEN_3), ("imagen", &IMAGEN), ("gemini-2", &GEMINI_2)];
-        known.iter().find(|(part, _)| name.contains(part)).map_or(&GEMINI, |(_, model)| model)
+    /// Returns the capabilities of a family. An unknown one is treated as a recent Gemini model.
+    pub(super) fn of(family: Option<ImageFamily>) -> &'static Self {
+        match family {
+            Some(ImageFamily::Gemini) | None => &GEMINI,
+            Some(ImageFamily::Gemini2) => &GEMINI_2,
+            Some(ImageFamily::Imagen) => &IMAGEN,
+            Some(ImageFamily::Imagen3) => &IMAGEN_3,
+        }
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn prepare(asking: &Asking<'_>) -> Result<Prepared, Rejection> {
     let tape = json::parse(&mut body).map_err(read::refuse_fault)?;
     let request = read::object(tape.as_value(), String::new)?;
     refuse_listed(read::members(&request), LOSSES)?;
-    let model = ImageModel::named(asking.target.model);
+    let model = ImageModel::of(asking.target.rules.image_family);
     let prompt = read::member(&request, "prompt").ok_or_else(|| Rejection::new("prompt", "is missing."))?;
     let prompt = read::text(prompt, || "prompt".to_owned())?;
     let wanted = wanted(&request, model)?;

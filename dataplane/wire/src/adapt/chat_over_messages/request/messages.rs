@@ -144,7 +144,7 @@ impl<'a> Talk<'_, 'a> {
     }
 
     fn system(&mut self, message: &'a ChatMessage<'_, '_>, path: &MemberPath<'_>) -> Result<(), Rejection> {
-        let is_turn = self.target.mid_system && (self.role.is_some() || self.begun);
+        let is_turn = self.target.mid_system() && (self.role.is_some() || self.begun);
         if is_turn {
             self.turn(MessagesRole::System);
         }

@@ -6,9 +6,7 @@ use simd_json::tape::Object;
 use super::Ask;
 use super::content::MessagesContent;
 use crate::adapt::adjusted::Adjusted;
-use crate::adapt::chat_client::{
-    HIGH, LOW, MEDIUM, RuledThinking, acts_unsigned, budget_that_fits, ruled_thinking,
-};
+use crate::adapt::chat_client::{MEDIUM, RuledThinking, acts_unsigned, budget_that_fits, ruled_thinking};
 use crate::adapt::{Rejection, read};
 use crate::chat::request::SignedThought;
 use crate::json::JsonWriter;
@@ -71,10 +69,8 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
         let (mut mode, mut effort) = (MessagesThinkingMode::Unset, None);
         match requested_effort(ask) {
             Some(Effort::Off) => mode = MessagesThinkingMode::Off,
-            Some(Effort::Word(word, _)) if ask.target.effort_words => effort = Some(word),
-            Some(Effort::Word(_, tokens) | Effort::Tokens(tokens)) => {
-                mode = MessagesThinkingMode::Tokens(tokens)
-            }
+            Some(Effort::Word(word)) => effort = Some(word),
+            Some(Effort::Tokens(tokens)) => mode = MessagesThinkingMode::Tokens(tokens),
             None => {}
         }
         if let Some(own) = setting.and_then(own_words) {
@@ -140,8 +136,8 @@ impl<'t, 'i> MessagesThinking<'t, 'i> {
 
 enum Effort {
     Off,
-    /// The target's word, and the approximate budget in tokens.
-    Word(&'static str, u64),
+    /// The target's word.
+    Word(&'static str),
     Tokens(u64),
 }
 
@@ -156,11 +152,11 @@ fn requested_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
     if let Some(word) = word {
         return match word {
             "none" => Some(Effort::Off),
-            "minimal" | "low" => Some(Effort::Word("low", LOW)),
-            "medium" => Some(Effort::Word("medium", MEDIUM)),
-            "high" => Some(Effort::Word("high", HIGH)),
-            "xhigh" => Some(Effort::Word("xhigh", HIGH)),
-            "max" => Some(Effort::Word("max", HIGH)),
+            "minimal" | "low" => Some(Effort::Word("low")),
+            "medium" => Some(Effort::Word("medium")),
+            "high" => Some(Effort::Word("high")),
+            "xhigh" => Some(Effort::Word("xhigh")),
+            "max" => Some(Effort::Word("max")),
             _ => None,
         };
     }
@@ -168,7 +164,7 @@ fn requested_effort(ask: &Ask<'_, '_, '_>) -> Option<Effort> {
         return Some(Effort::Tokens(tokens));
     }
     match inner("enabled").and_then(|enabled| enabled.as_bool()) {
-        Some(true) => Some(Effort::Word("medium", MEDIUM)),
+        Some(true) => Some(Effort::Word("medium")),
         Some(false) => Some(Effort::Off),
         None => None,
     }
