@@ -120,11 +120,22 @@ function useTaker(seen: Seen | null): string | null {
   return providers.find(({ state, protocols }) => state === "ready" && protocols.some((name) => name === protocol))?.id ?? null;
 }
 
+/** Returns the last answered request with a key, as soon as its record is stored. */
+async function earlierOf(key: string, isOver: () => boolean): Promise<Seen | null> {
+  const path = `requests?key=${encodeURIComponent(key)}&outcome=completed&limit=1`;
+  const found = await untilFound(() => call<Page<FullRecord>>("GET", path).then(({ data }) => data.data[0] ?? null), isOver);
+  return found && seenOf(found);
+}
+
 /** Reads the record of a request, which is stored a moment after its end. */
-async function recordOf(id: string, isOver: () => boolean): Promise<FullRecord | null> {
+const recordOf = (id: string, isOver: () => boolean): Promise<FullRecord | null> =>
+  untilFound(() => call<FullRecord>("GET", `requests/${encodeURIComponent(id)}`).then(({ data }) => data), isOver);
+
+/** Asks until there is an answer, which takes a moment, or until it is over. */
+async function untilFound<T>(ask: () => Promise<T | null>, isOver: () => boolean): Promise<T | null> {
   for (let tries = 0; tries < RECORD_TRIES && !isOver(); tries += 1) {
-    const found = await call<FullRecord>("GET", `requests/${encodeURIComponent(id)}`).catch(() => null);
-    if (found) return found.data;
+    const found = await ask().catch(() => null);
+    if (found) return found;
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }
   return null;
@@ -139,13 +150,16 @@ function useSeen(key: string): { seen: Seen | null; isRunning: boolean; isLate: 
     const timer = setTimeout(() => setLate(true), LATE_MS);
     return () => clearTimeout(timer);
   }, [key]);
-  // The stream has what comes from now on. The client may have been faster than the page.
+  // The stream has what comes from its first frame on. The client may have been faster, and its record is stored a moment later.
+  const isWaiting = live.state.value === "waiting";
   useEffect(() => {
-    void call<Page<FullRecord>>("GET", `requests?key=${encodeURIComponent(key)}&outcome=completed&limit=1`).then(
-      ({ data }) => setEarlier(data.data[0] ? seenOf(data.data[0]) : null),
-      () => setEarlier(null),
-    );
-  }, [key]);
+    if (isWaiting) return;
+    let isOver = false;
+    void earlierOf(key, () => isOver).then((found) => !isOver && setEarlier(found));
+    return () => {
+      isOver = true;
+    };
+  }, [key, isWaiting]);
   const all = live.seen.value;
   const seen = useMemo(() => all.findLast(({ status }) => status < 400) ?? earlier ?? all.at(-1) ?? null, [all, earlier]);
   return { seen, isRunning: seen !== null && live.running.value.has(seen.request_id), isLate };
