@@ -306,6 +306,44 @@ async fn the_queue_of_a_collector_that_hangs_is_bounded_and_dropped_spans_are_co
 }
 
 #[tokio::test]
+async fn a_full_batch_is_exported_at_once() {
+    let (collector, upstream) = (collector().await, answering().await);
+    let setup = traced(&Yaml::one(upstream.base_url()), &collector)
+        .env("OTEL_BSP_SCHEDULE_DELAY", "600000")
+        .env("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2");
+    let gateway = setup.start().await;
+    for nth in 0..2 {
+        assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+        assert_eq!(spans(&collector.request(nth).await).1.len(), 2, "the request and its attempt");
+    }
+}
+
+/// The export of metrics, which is due long after that of spans and before their default delay of 5 s, tells the time.
+#[tokio::test]
+async fn few_spans_are_exported_after_the_delay() {
+    let (collector, upstream) = (collector().await, answering().await);
+    let setup = traced(&Yaml::one(upstream.base_url()), &collector)
+        .env("OTEL_METRICS_EXPORTER", "otlp")
+        .env("OTEL_METRIC_EXPORT_INTERVAL", "4000");
+    let gateway = setup.start().await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    assert!(collector.request(0).await.head.starts_with("POST /v1/traces "));
+    assert!(collector.request(1).await.head.starts_with("POST /v1/metrics "));
+}
+
+#[tokio::test]
+async fn an_export_ends_after_its_timeout() {
+    let (collector, upstream) = (Upstream::start().await, answering().await);
+    collector.then(Answer::hang_forever()).always(Answer::whole(200, &[], ""));
+    let setup = traced(&Yaml::one(upstream.base_url()), &collector).env("OTEL_EXPORTER_OTLP_TIMEOUT", "200");
+    let gateway = setup.start().await;
+    assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
+    collector.request(0).await;
+    // It is sent again long before the default timeout of 10 s.
+    wait::within(Duration::from_secs(8), "the second try", collector.request(1)).await;
+}
+
+#[tokio::test]
 async fn a_stop_exports_what_waits() {
     let (collector, upstream) = (collector().await, answering().await);
     let setup = traced(&Yaml::one(upstream.base_url()), &collector)

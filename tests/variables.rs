@@ -127,15 +127,15 @@ const PROOFS: &[(&str, Test)] = &[
     ("OTEL_METRICS_EXPORTER", Test("traces.rs", "a_stop_exports_what_waits")),
     ("OTEL_EXPORTER_OTLP_PROTOCOL", Test("traces.rs", WRONG_EXPORT)),
     ("OTEL_EXPORTER_OTLP_HEADERS", Test("traces.rs", "the_headers_of_the_collector_are_shown_nowhere")),
-    ("OTEL_EXPORTER_OTLP_TIMEOUT", Test("traces.rs", HANGING_COLLECTOR)),
+    ("OTEL_EXPORTER_OTLP_TIMEOUT", Test("traces.rs", "an_export_ends_after_its_timeout")),
     ("OTEL_SERVICE_NAME", Test("traces.rs", STREAMED_TRACE)),
     ("OTEL_RESOURCE_ATTRIBUTES", Test("traces.rs", STREAMED_TRACE)),
     ("OTEL_TRACES_SAMPLER", Test("traces.rs", "the_sampler_and_the_client_decide_what_is_traced")),
     ("OTEL_TRACES_SAMPLER_ARG", Test("traces.rs", "the_sampler_and_the_client_decide_what_is_traced")),
     ("OTEL_PROPAGATORS", Test("traces.rs", "a_trace_context_that_is_not_valid_is_not_continued")),
-    ("OTEL_BSP_SCHEDULE_DELAY", Test("traces.rs", "a_stop_exports_what_waits")),
+    ("OTEL_BSP_SCHEDULE_DELAY", Test("traces.rs", "few_spans_are_exported_after_the_delay")),
     ("OTEL_BSP_MAX_QUEUE_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
-    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Test("traces.rs", HANGING_COLLECTOR)),
+    ("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", Test("traces.rs", "a_full_batch_is_exported_at_once")),
 ];
 
 const PARTNER: &str = "a_sign_in_uses_the_client_and_the_origin_of_the_environment";
