@@ -114,3 +114,22 @@ async fn identity_headers_and_the_secret_reach_no_upstream_and_open_no_data_plan
         assert_eq!(requests[0].header(name), None, "{name}");
     }
 }
+
+/// A proxy's right secret is never slowed by wrong ones from its own address.
+#[tokio::test]
+async fn wrong_secrets_of_a_proxy_are_slowed_and_audited() {
+    let gateway = setup().env("LLMGW_SSO_AUTO_PROVISION", "true").start().await;
+    let guess = |n: usize| {
+        let secret = format!("guessed-{n}");
+        proxy(&gateway, &[("x-llmgw-sso-secret", &secret), ("x-forwarded-user", "u1")])
+    };
+    for n in 0..20 {
+        assert_eq!(guess(n).get("/admin/api/principals").await.unwrap().status, 401, "{n}");
+    }
+    let refused = guess(20).get("/admin/api/principals").await.unwrap();
+    assert_eq!((refused.status, refused.error_code().as_str()), (429, "too_many_sign_ins"));
+    let right = proxy(&gateway, &[("x-llmgw-sso-secret", SECRET), ("x-forwarded-user", "u1")]);
+    assert_eq!(sign_in(&right).await.0, 201);
+    let audited = gateway.client().get("/admin/api/audit?action=access.refuse").await.unwrap().json();
+    assert!(!audited["data"].as_array().unwrap().is_empty(), "{audited}");
+}

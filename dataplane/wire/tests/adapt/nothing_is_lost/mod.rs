@@ -12,6 +12,7 @@ use shared::model_rules::{ModelRules, ReasoningBack};
 use shared::operation::Dialect;
 use wire::adapt::{ADAPTATIONS, Adaptation, BadAnswer, Traits};
 
+use crate::known_rules::known;
 use crate::pair::{prepare, relay};
 
 /// A kind of content, before it gets its marker.
@@ -67,7 +68,7 @@ fn targets(pair: &Adaptation) -> Vec<Traits<'static>> {
         Dialect::Gemini => ["gemini-3-pro", "gemini-2.5-pro"],
         _ => ["m", "m"],
     };
-    let [able, plain] = models.map(Traits::of);
+    let [able, plain] = models.map(known);
     vec![
         Traits { images: true, files: true, custom_tools: true, reasoning: true, ..able },
         Traits { leading_system: true, rules: &IN_TOOL_LOOPS, refusals: false, root_unions: false, ..plain },
