@@ -44,6 +44,22 @@ export const overviewChecks = {
     assert.equal(await page.getByRole("button", { name: "24 h", exact: true }).getAttribute("aria-pressed"), "true");
   },
 
+  async a_gateway_that_hangs_is_known_by_the_absence_of_frames({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/");
+    await page.getByText("Live", { exact: true }).waitFor();
+    gateway.child.kill("SIGSTOP");
+    try {
+      await page.getByText(/^No answer from the gateway since /).waitFor();
+      await page.getByText(/^No answer since /).waitFor();
+      await page.locator("main.stale").waitFor();
+    } finally {
+      gateway.child.kill("SIGCONT");
+    }
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.locator("main.stale").waitFor({ state: "detached" });
+    assert.equal(await page.getByText("No answer").count(), 0);
+  },
+
   async the_overview_shows_what_happens_as_it_happens({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "live" });
     const made = await gateway.api("POST", "keys", { name: "live key", project: id });

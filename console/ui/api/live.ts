@@ -13,6 +13,9 @@ export type LiveState = "waiting" | "open" | "closed" | "too_many";
 
 type Name = keyof LiveEvents;
 
+/** The time of the last frame of a stream that has been silent for five seconds; null while frames come. */
+export const silentSince: Signal<number | null> = signal(null);
+
 export class Live {
   readonly state: Signal<LiveState> = signal("waiting");
   readonly hello: Signal<LiveEvents["hello"] | null> = signal(null);
@@ -28,6 +31,7 @@ export class Live {
   private there: () => void = () => {};
   private hiding: ReturnType<typeof setTimeout> | undefined;
   private reopening: ReturnType<typeof setTimeout> | undefined;
+  private silence: ReturnType<typeof setTimeout> | undefined;
 
   constructor(private readonly path: string) {}
 
@@ -77,8 +81,22 @@ export class Live {
     this.reopening = setTimeout(() => this.open(), REOPEN_MS);
   }
 
+  /** Waits for the next frame. Frames come once a second, so a gateway that hangs is known by their absence. */
+  private heard(): void {
+    const at = Date.now();
+    clearTimeout(this.silence);
+    silentSince.value = null;
+    this.silence = setTimeout(() => {
+      silentSince.value = at;
+    }, SILENT_MS);
+  }
+
   private close(state: LiveState): void {
     clearTimeout(this.reopening);
+    if (state === "closed") {
+      clearTimeout(this.silence);
+      silentSince.value = null;
+    }
     this.there();
     this.source?.close();
     this.source = null;
@@ -87,6 +105,7 @@ export class Live {
 
   /** Takes one frame. The first frames of a connection hold everything. */
   take<N extends Name>(name: N, data: LiveEvents[N]): void {
+    this.heard();
     const takers: { [Each in Name]: (data: LiveEvents[Each]) => void } = {
       hello: (hello) => {
         this.hello.value = hello;
@@ -102,6 +121,7 @@ export class Live {
         seeAlerts(figures.alerts);
         this.there();
       },
+      alive: () => {},
       providers: (providers) => {
         this.providers.value = new Map([...this.providers.value, ...providers.map((of): [string, LiveProvider] => [of.provider, of])]);
       },
@@ -122,6 +142,8 @@ export class Live {
       },
       bye: ({ reason }) => {
         this.there();
+        // The end was announced: no frame is missing.
+        clearTimeout(this.silence);
         this.source?.close();
         this.source = null;
         this.state.value = reason === "too_many" ? "too_many" : "waiting";
@@ -143,10 +165,12 @@ export function useLive(watch?: string): Live {
   return live;
 }
 
-const NAMES: Name[] = ["hello", "figures", "providers", "running", "change", "seen", "bye"];
+const NAMES: Name[] = ["hello", "figures", "alive", "providers", "running", "change", "seen", "bye"];
 /** A page that is hidden for this long closes the stream. */
 const HIDDEN_MS = 60_000;
 const REOPEN_MS = 2_000;
+/** A stream without a frame for this long is silent. */
+const SILENT_MS = 5_000;
 const CROWDED_MS = 30_000;
 /** The changes and watched requests that are kept. */
 const CHANGES_MAX = 50;

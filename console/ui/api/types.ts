@@ -1233,6 +1233,9 @@ export type LabelChange = {
   records: number;
 };
 
+/** `alive`: once a second in a stream without `figures`. */
+export type LiveAlive = Record<string, unknown>;
+
 /** `bye`: the last event. */
 export type LiveBye = {
   reason: ByeReason;
@@ -1254,6 +1257,7 @@ export type LiveChange = {
 
 /** The events of the stream, by name. */
 export type LiveEvents = {
+  alive: LiveAlive;
   bye: LiveBye;
   change: LiveChange;
   figures: LiveFigures;

@@ -2,6 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { arrived } from "../api/arrival";
 import { closeSession, may, offlineSince, session, signInWanted } from "../api/client";
+import { silentSince } from "../api/live";
 import { openAlerts, seeAlerts } from "../api/open_alerts";
 import { changed, forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
@@ -52,7 +53,7 @@ function Shell() {
           <Bar onSearch={() => setOverlay("search")} />
           <OfflineBar />
           <UpdateBar />
-          <main class="page" id="content" tabIndex={-1}>
+          <main class={silentSince.value === null ? "page" : "page stale"} id="content" tabIndex={-1}>
             <Current />
           </main>
         </div>
@@ -250,7 +251,7 @@ function UpdateBar() {
 }
 
 function OfflineBar() {
-  const since = offlineSince.value;
+  const since = offlineSince.value ?? silentSince.value;
   return (
     <div role="status" class="offline-place">
       {since !== null && (

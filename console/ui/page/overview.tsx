@@ -1,6 +1,6 @@
 // The overview: whether something is wrong, since when, who notices it, and what to do.
 import { useEffect, useRef, useState } from "preact/hooks";
-import { type Live, useLive } from "../api/live";
+import { type Live, silentSince, useLive } from "../api/live";
 import { type Resource, useResource } from "../api/resource";
 import type { Change, LiveProvider, SeriesAnswer, Setup } from "../api/shapes";
 import type { GatewayState, Page as PageOf, Quota, Usage } from "../api/types";
@@ -156,10 +156,11 @@ const LIVE_WORDS = { open: "Live", waiting: "Connecting…", closed: "Paused", t
 
 function LiveMark({ live }: { live: Live }) {
   const state = live.state.value;
+  const since = silentSince.value;
   return (
-    <span class={state === "open" ? "live" : "live off"} role="status">
+    <span class={state === "open" && since === null ? "live" : "live off"} role="status">
       <i />
-      {LIVE_WORDS[state]}
+      {since === null ? LIVE_WORDS[state] : `No answer since ${clock(since, "second")}`}
     </span>
   );
 }

@@ -47,10 +47,17 @@ export function Copyable({ text, label, clip }: { text: string; label: string; c
 
 export function CopyButton({ text, label = "Copy", primary }: { text: string; label?: string; primary?: boolean }) {
   const [copied, copy] = useCopied();
+  const said = copied === null ? "" : copied ? "Copied" : "Select and copy it by hand";
   return (
-    <button type="button" class={primary ? "btn primary" : "btn"} onClick={() => copy(text)}>
-      <Icon name={copied ? "check" : "copy"} small />
-      <span role="status">{copied === null ? label : copied ? "Copied" : "Select and copy it by hand"}</span>
-    </button>
+    <>
+      <button type="button" class={primary ? "btn primary" : "btn"} onClick={() => copy(text)}>
+        <Icon name={copied ? "check" : "copy"} small />
+        {said || label}
+      </button>
+      {/* A status inside the button would take its name from it. */}
+      <span class="sr" role="status">
+        {said && `${said}.`}
+      </span>
+    </>
   );
 }

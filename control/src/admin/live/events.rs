@@ -16,12 +16,19 @@ use crate::verdict::ExplainedVerdict;
 pub(super) struct LiveEvents {
     hello: Hello,
     figures: LiveFigures,
+    alive: Alive,
     providers: Vec<LiveProvider<'static>>,
     running: LiveRunning<'static>,
     change: LiveChange,
     seen: SeenRequest<'static>,
     bye: Bye,
 }
+
+/// `alive`: once a second in a stream without `figures`.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "LiveAlive"))]
+pub(super) struct Alive {}
 
 /// `hello`: the first event.
 #[derive(Debug, Serialize)]

@@ -61,7 +61,7 @@ impl LiveFrame {
         };
         Self {
             number: self.number,
-            figures: COMMENT.to_vec(),
+            figures: ALIVE.to_vec(),
             running: running.map(|(id, exchange)| (Arc::clone(id), exchange.clone())).collect(),
             seen: self.seen.iter().filter(has_key).cloned().collect(),
             is_draining: self.is_draining,
@@ -133,7 +133,8 @@ impl Progress {
 }
 
 /// A comment in place of the figures, so that proxies do not take the stream for dead.
-const COMMENT: &[u8] = b":\n\n";
+/// In the place of the figures, which are for administrators.
+const ALIVE: &[u8] = b"event: alive\ndata: {}\n\n";
 
 #[cfg(test)]
 mod tests {
