@@ -189,6 +189,7 @@ fn sampling_members_that_a_model_refuses_are_left_out_and_named() {
 
 /// The facts of a model that decide the form of a request at Google and at Amazon.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn levels_budgets_and_schemas_are_those_of_the_model() {
     use Dialect::{Bedrock, Chat, Gemini, Messages};
     let row = |seen, from, to, rules, request, sent, dropped, changed| Row {
