@@ -29,6 +29,7 @@ mod images_over_gemini;
 mod known_rules;
 mod losses;
 mod messages_over_chat_meaning;
+mod model_levels;
 mod model_rules;
 mod normal;
 mod nothing_is_lost;

@@ -9,17 +9,17 @@ use crate::known_rules::known;
 use crate::pair::{prepare, rules};
 
 /// One request and what is sent of it.
-struct Row {
+pub(crate) struct Row {
     /// The report.
-    seen: &'static str,
-    from: Dialect,
-    to: Dialect,
-    rules: Value,
-    request: Value,
+    pub(crate) seen: &'static str,
+    pub(crate) from: Dialect,
+    pub(crate) to: Dialect,
+    pub(crate) rules: Value,
+    pub(crate) request: Value,
     /// JSON pointers into the sent body, with their values; null for an absent member.
-    sent: Value,
-    dropped: &'static [&'static str],
-    changed: &'static [&'static str],
+    pub(crate) sent: Value,
+    pub(crate) dropped: &'static [&'static str],
+    pub(crate) changed: &'static [&'static str],
 }
 
 fn prepared(row: &Row) -> Result<Prepared, Rejection> {
@@ -42,7 +42,7 @@ fn prepared(row: &Row) -> Result<Prepared, Rejection> {
     prepare(find(row.from, row.to).unwrap(), request.to_string().as_bytes(), &target)
 }
 
-fn check(rows: &[Row]) {
+pub(crate) fn check(rows: &[Row]) {
     for row in rows {
         let name = format!("{} {:?} over {:?}: {}", row.seen, row.from, row.to, row.request);
         let prepared = prepared(row).unwrap_or_else(|error| panic!("{name}: {error:?}"));
@@ -182,103 +182,6 @@ fn sampling_members_that_a_model_refuses_are_left_out_and_named() {
             json!({}),
             both,
             json!({"/temperature": 0.2, "/top_p": 0.9}),
-            &[],
-        ),
-    ]);
-}
-
-/// The facts of a model that decide the form of a request at Google and at Amazon.
-#[test]
-#[expect(clippy::too_many_lines, reason = "a table")]
-fn levels_budgets_and_schemas_are_those_of_the_model() {
-    use Dialect::{Bedrock, Chat, Gemini, Messages};
-    let row = |seen, from, to, rules, request, sent, dropped, changed| Row {
-        seen,
-        from,
-        to,
-        rules,
-        request,
-        sent,
-        dropped,
-        changed,
-    };
-    let level = "/generationConfig/thinkingConfig/thinkingLevel";
-    let tokens = "/generationConfig/thinkingConfig/thinkingBudget";
-    let no_minimal = json!({"thinking": "always", "efforts": ["low", "medium", "high"]});
-    let pro = json!({"thinking": "budget", "thinking_off": "unavailable", "thinking_budget_min": 128});
-    let union = json!({"tools": [{"name": "f", "input_schema": {"type": "object",
-        "properties": {"route": {"type": "string"}, "file": {"type": "string"}},
-        "anyOf": [{"required": ["route"]}, {"required": ["file"]}]}}]});
-    check(&[
-        row(
-            "agentjido/req_llm#971, ENTERPILOT/GoModel PR 862",
-            Chat,
-            Gemini,
-            no_minimal.clone(),
-            json!({"reasoning_effort": "minimal"}),
-            json!({level: "LOW", tokens: null}),
-            &[],
-            &["reasoning_effort=low"],
-        ),
-        row(
-            "bolna-ai/bolna PR 956",
-            Chat,
-            Gemini,
-            no_minimal,
-            json!({"reasoning_effort": "none"}),
-            json!({level: "LOW"}),
-            &[],
-            &["reasoning_effort=low"],
-        ),
-        row(
-            "mozilla-ai/any-llm PR 1345, yym68686/uni-api PR 174",
-            Chat,
-            Gemini,
-            pro.clone(),
-            json!({"reasoning_effort": "none"}),
-            json!({tokens: 128, level: null}),
-            &[],
-            &["thinkingConfig.thinkingBudget=128"],
-        ),
-        row(
-            "QwenLM/qwen-code PR 9094",
-            Chat,
-            Gemini,
-            pro,
-            json!({"reasoning_effort": "low"}),
-            json!({tokens: 1024, level: null}),
-            &[],
-            &[],
-        ),
-        row(
-            "a model that does not think",
-            Chat,
-            Gemini,
-            json!({"thinking": "never"}),
-            json!({"reasoning_effort": "high"}),
-            json!({"/generationConfig": null}),
-            &["reasoning_effort"],
-            &[],
-        ),
-        row(
-            "Anthropic: budget_tokens must be at least 1024",
-            Messages,
-            Bedrock,
-            json!({"thinking": "budget", "thinking_budget_min": 1024}),
-            json!({"thinking": {"type": "enabled", "budget_tokens": 512}}),
-            json!({"/additionalModelRequestFields/thinking/budget_tokens": 1024}),
-            &[],
-            &["thinking.budget_tokens=1024"],
-        ),
-        row(
-            "anomalyco/opencode#35516: Claude behind a server that takes other schemas",
-            Messages,
-            Chat,
-            json!({"root_unions": false}),
-            union,
-            json!({"/tools/0/function/parameters/anyOf": null,
-                "/tools/0/function/parameters/properties/route/type": "string"}),
-            &[],
             &[],
         ),
     ]);
