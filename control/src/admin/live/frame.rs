@@ -132,8 +132,7 @@ impl Progress {
     }
 }
 
-/// A comment in place of the figures, so that proxies do not take the stream for dead.
-/// In the place of the figures, which are for administrators.
+/// In the place of the figures, which are for administrators: proxies and pages do not take the stream for dead.
 const ALIVE: &[u8] = b"event: alive\ndata: {}\n\n";
 
 #[cfg(test)]
@@ -202,7 +201,7 @@ mod tests {
         let part = frame(7, &[2, 7]).of_keys(&keys);
         let running = |begun: &str, ended: &str| {
             format!(
-                ":\n\nevent: running\ndata: {{\"begun_or_changed\":[{begun}],\"ended\":[{ended}],\"more\":0}}\n\n"
+                "event: alive\ndata: {{}}\n\nevent: running\ndata: {{\"begun_or_changed\":[{begun}],\"ended\":[{ended}],\"more\":0}}\n\n"
             )
         };
         assert_eq!(sent(&mut progress, part), running("7", ""));
