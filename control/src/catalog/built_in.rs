@@ -94,7 +94,8 @@ const EMBEDDED: &str = include_str!("built_in.json");
 #[cfg(test)]
 mod tests {
     use shared::model_rules::{
-        CallSignatures, ConverseFields, Effort, ModelRules, ReasoningBack, Sampling, Thinking, ThinkingOff,
+        CallSignatures, ConverseFields, Effort, ImageFamily, ModelRules, ReasoningBack, Sampling, Thinking,
+        ThinkingOff,
     };
 
     use super::*;
@@ -160,11 +161,12 @@ mod tests {
         }
     }
 
+    fn rules(vendor: &str, kind: &str, model: &str) -> ModelRules {
+        facts_at(vendor, kind, model).map_or(ModelRules::UNKNOWN, |facts| facts.rules)
+    }
+
     #[test]
     fn models_have_the_rules_that_their_vendors_document() {
-        let rules = |vendor: &str, kind: &str, model: &str| {
-            facts_at(vendor, kind, model).map_or(ModelRules::UNKNOWN, |facts| facts.rules)
-        };
         for (model, thinking, sampling) in [
             ("claude-3-5-sonnet-20241022", Thinking::Never, Sampling::Any),
             ("claude-opus-4-1", Thinking::Budget, Sampling::One),
@@ -193,6 +195,11 @@ mod tests {
         let older = rules("deepseek", "compatible", "deepseek-chat");
         assert_eq!(older.reasoning_back, Some(ReasoningBack::ToolLoop), "of its vendor");
         assert_eq!(facts_at("vllm", "local_server", "my-model"), None);
+        assert_eq!(facts_at("anthropic", "anthropic", "kimi-k2.5"), None, "a server of the same API");
+    }
+
+    #[test]
+    fn models_have_the_rules_of_their_family_at_every_provider() {
         let claude = rules("bedrock", "bedrock", "us.anthropic.claude-sonnet-4-5-20250929-v1:0");
         assert_eq!((claude.thinking, claude.sampling), (Some(Thinking::Budget), Some(Sampling::One)));
         assert_eq!(claude.converse_fields, Some(ConverseFields::Messages), "of its family");
@@ -216,6 +223,32 @@ mod tests {
             );
         }
         assert_eq!(rules("perplexity", "compatible", "sonar-pro").searches, Some(true));
-        assert_eq!(facts_at("anthropic", "anthropic", "kimi-k2.5"), None, "a server of the same API");
+    }
+
+    #[test]
+    fn names_in_any_spelling_belong_to_their_family() {
+        for (model, by_effort, mid_system) in [
+            ("claude-3-7-sonnet-latest", false, None),
+            ("claude-haiku-4-5@20251001", false, None),
+            ("claude-opus-4-6", true, None),
+            ("anthropic/claude-sonnet-5", true, Some(true)),
+            ("claude", true, None),
+            ("gpt-5", true, None),
+        ] {
+            let rules = rules("compatible", "compatible", model);
+            let knows_words = !matches!(rules.thinking, Some(Thinking::Never | Thinking::Budget));
+            assert_eq!((knows_words, rules.mid_system), (by_effort, mid_system), "{model}");
+        }
+        for (model, family) in [
+            ("gemini-3-pro-image", None),
+            ("gemini-2.5-flash-image", Some(ImageFamily::Gemini2)),
+            ("gemini-2.0-flash-preview-image-generation", Some(ImageFamily::Gemini2)),
+            ("imagen-4.0-generate-001", Some(ImageFamily::Imagen)),
+            ("imagen-3.0-generate-002", Some(ImageFamily::Imagen3)),
+        ] {
+            assert_eq!(rules("gemini", "gemini", model).image_family, family, "{model}");
+        }
+        let computer = rules("gemini", "gemini", "gemini-2.5-computer-use-preview-10-2025");
+        assert_eq!(computer.thinking, Some(Thinking::Budget), "of its family");
     }
 }
