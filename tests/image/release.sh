@@ -13,7 +13,7 @@ fail() { echo "release: $*" >&2; exit 1; }
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-version=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' "$root/Cargo.toml")
+version=$("$root/scripts/version")
 # A debug build is mostly debug information.
 strip -o "$work/llmgw" "$binary"
 pack() {
