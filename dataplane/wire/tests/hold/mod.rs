@@ -242,10 +242,13 @@ pub(crate) fn chat_over_messages(input: &[u8]) {
     let whole = pieces.concat();
     let own = br#"{"messages":[{"role":"user","content":"x"}],"stream_options":{"include_usage":true},"thinking":{}}"#;
     for reasoning in [false, true] {
-        let target = Traits { reasoning, ..Traits::of("target") };
+        // A model that thinks by a budget, and one of which nothing is known.
+        let target = Traits { reasoning, ..known(if reasoning { "claude-sonnet-4-5" } else { "target" }) };
         if let Ok(prepared) = prepared(Dialect::Chat, Dialect::Messages, &whole, &target) {
             let body: Value = serde_json::from_slice(&prepared.body).unwrap();
-            assert!(body["messages"].is_array() && body["model"] == "target" && body["max_tokens"].is_u64());
+            assert!(
+                body["messages"].is_array() && body["model"] == target.model && body["max_tokens"].is_u64()
+            );
         }
         let body: &[u8] =
             if reasoning { own } else { br#"{"messages":[{"role":"user","content":"x"}],"functions":[]}"# };
