@@ -66,13 +66,13 @@ pub struct ModelRules {
     /// True if it accepts cache points of Converse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_points: Option<bool>,
-    /// True if a model of images answers with URLs unless a request asks for inline images; false if it refuses to be asked.
+    /// True if an image model answers with URLs unless a request asks for inline images; false if it rejects such a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_urls: Option<bool>,
     /// True if it searches the web for every request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub searches: Option<bool>,
-    /// What a model of images at Google makes, and how it is called.
+    /// The image sizes and the API call of a Google image model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_family: Option<ImageFamily>,
 }
@@ -184,7 +184,7 @@ pub enum CallSignatures {
     Required,
 }
 
-/// What a model of images at Google makes, and how it is called. An unknown one is treated as a recent Gemini model.
+/// The image sizes and the API call of a Google image model. A model of an unknown family is treated as a recent Gemini model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageFamily {
@@ -271,7 +271,7 @@ impl ModelRules {
         lower.or_else(|| thinking().min())
     }
 
-    /// Returns the word to send for `wanted`, also if that is `none` and the model cannot but think: then its lowest one.
+    /// Returns the word to send for `wanted`. If that is `none` and the model does not know it, this is its lowest word.
     pub fn least_effort(&self, wanted: Effort) -> Option<Effort> {
         self.nearest_effort(wanted).or_else(|| self.efforts.as_deref()?.iter().copied().min())
     }

@@ -1513,9 +1513,9 @@ export type ModelRules = {
   forced_tool_with_thinking?: boolean | null;
   /** Sends its thoughts only if the request asks for their summary. */
   hides_thinking?: boolean | null;
-  /** What a model of images at Google makes, and how it is called. */
+  /** The image sizes and the API call of a Google image model. */
   image_family?: "gemini" | "gemini2" | "imagen" | "imagen3";
-  /** True if a model of images answers with URLs unless asked for inline images; false if it refuses to be asked. */
+  /** True if an image model answers with URLs unless asked for inline images; false if it rejects such a request. */
   image_urls?: boolean | null;
   /** Accepts images and documents in tool results of Converse. */
   media_in_tool_results?: boolean | null;

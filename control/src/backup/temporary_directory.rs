@@ -32,14 +32,10 @@ impl TemporaryDirectory {
         private_file::create_directory(&path)?;
         in_use.push(path.clone());
         drop(in_use);
-        let lock = File::open(&path).and_then(|lock| lock.try_lock().map(|()| lock).map_err(io::Error::from));
-        match lock {
-            Ok(lock) => Ok(Self { path, _lock: lock }),
-            Err(error) => {
-                release(&path);
-                Err(error)
-            }
-        }
+        let lock = File::open(&path)
+            .and_then(|lock| lock.try_lock().map(|()| lock).map_err(io::Error::from))
+            .inspect_err(|_| release(&path))?;
+        Ok(Self { path, _lock: lock })
     }
 
     /// Creates a directory with a random name in the system's directory for temporary files, and deletes those that killed

@@ -115,7 +115,7 @@ const WORDS: &[(&str, &[&str], &str)] = &[
     (
         "image_family",
         &["gemini", "gemini2", "imagen", "imagen3"],
-        "What a model of images at Google makes, and how it is called.",
+        "The image sizes and the API call of a Google image model.",
     ),
 ];
 
@@ -132,7 +132,7 @@ const BOOLS: &[(&str, &str)] = &[
     ("searches", "Searches the web for every request, so that a search is reserved."),
     (
         "image_urls",
-        "True if a model of images answers with URLs unless asked for inline images; false if it refuses to be asked.",
+        "True if an image model answers with URLs unless asked for inline images; false if it rejects such a request.",
     ),
 ];
 

@@ -37,7 +37,7 @@ pub(super) struct ConverseContents<'n, 'a> {
     left_out: Vec<String>,
 }
 
-/// What the rules of a model allow in the messages of Converse.
+/// Parts of Converse messages that not every model accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BedrockModel {
     /// The model takes back the thoughts that it has signed.

@@ -3,6 +3,7 @@
 use shared::model_rules::ConverseFields;
 use simd_json::prelude::ValueAsScalar as _;
 
+use super::takes_messages_fields;
 use crate::adapt::adjusted::Adjusted;
 use crate::adapt::chat_client::{ChatToolChoice, RuledThinking, acts_unsigned, effort, ruled_thinking};
 use crate::adapt::{Rejection, Traits, read};
@@ -43,8 +44,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         tokens_max: Option<u64>,
         adjusted: &mut Adjusted,
     ) -> Result<Self, Rejection> {
-        let fields = target.rules.converse_fields;
-        let as_messages = fields == Some(ConverseFields::Messages);
+        let as_messages = takes_messages_fields(target.rules);
         let forced = matches!(mode, ChatToolChoice::Required | ChatToolChoice::Named(_));
         let own = request.tree("thinking").filter(|own| own.as_object().is_some());
         let wanted = own.is_some() || request.messages.iter().any(|message| !message.thoughts.is_empty());
@@ -53,7 +53,7 @@ impl<'t, 'i> ConverseThinking<'t, 'i> {
         }
         let effort = effort(request, target);
         let mode = match (own, effort) {
-            (_, Some(effort)) if fields == Some(ConverseFields::Chat) => {
+            (_, Some(effort)) if target.rules.converse_fields == Some(ConverseFields::Chat) => {
                 ConverseThinkingMode::Effort(gpt_word(effort))
             }
             (Some(own), _) if as_messages && target.reasoning => ConverseThinkingMode::Own(own),
