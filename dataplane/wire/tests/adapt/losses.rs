@@ -95,7 +95,7 @@ fn unknown_request_members_are_listed_as_dropped() {
         for case in file["cases"].as_array().unwrap().iter().filter(|case| case["field"] != "*") {
             let mut request = file["base"].clone();
             merge(&mut request, &case["patch"]);
-            // What the rules of the model leave out.
+            // What the rules of the model leave out of the request.
             let by_rules = case.get("dropped").cloned().unwrap_or(json!([]));
             assert_eq!(json!(dropped(&request, &case["target"])), by_rules, "{first}: {case}");
         }
