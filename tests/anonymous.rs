@@ -84,7 +84,7 @@ impl Rig {
 }
 
 async fn logged(gateway: &Gateway, text: &str) {
-    wait::eventually(text, async || gateway.log().contains(text).then_some(())).await;
+    gateway.logs(text).await;
 }
 
 fn pong() -> Answer {

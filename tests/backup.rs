@@ -399,7 +399,7 @@ async fn scheduled_backups_and_rehearsals_are_in_the_table_of_jobs() {
         .await
     };
     assert_eq!(ended("restore_rehearsal").await["last_error"], Value::Null, "{}", gateway.log());
-    assert!(gateway.log().contains("was rehearsed: it opens"), "{}", gateway.log());
+    gateway.logs("was rehearsed: it opens").await;
     assert_eq!(ended("backup").await["last_error"], Value::Null, "{}", gateway.log());
     let list = backups(&gateway).await;
     assert!(list["data"].as_array().unwrap().len() >= 2, "{list}");

@@ -93,11 +93,7 @@ async fn a_captured_exchange_shows_both_sides_of_the_gateway_in_each_attempt() {
     }
     let audit = Admin(gateway.client()).done("GET", "audit?action=request.exchange", Value::Null).await;
     assert_eq!(audit["data"].as_array().unwrap().len(), 1, "each read is recorded: {audit}");
-    assert!(
-        gateway.log().contains("the prompts and answers of all requests are stored"),
-        "{}",
-        gateway.log()
-    );
+    gateway.logs("the prompts and answers of all requests are stored").await;
 }
 
 /// Proves M-114.
@@ -164,7 +160,7 @@ async fn a_damaged_telemetry_db_is_created_again_and_nothing_else_is_lost() {
     gateway.record_of(&request_id).await;
     let answer = gateway.client().get(&format!("/admin/api/requests/{request_id}/exchange")).await.unwrap();
     assert_eq!(answer.status, 404);
-    assert!(gateway.log().contains("only telemetry is lost"), "{}", gateway.log());
+    gateway.logs("only telemetry is lost").await;
     let again = sent(&gateway, &upstream).await;
     exchange(&gateway, &again).await;
 }

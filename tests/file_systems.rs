@@ -55,7 +55,7 @@ async fn a_hung_backup_file_system_blocks_neither_the_api_nor_the_stop() {
     assert!(!listing.is_finished(), "the API answers while the list waits");
     assert_eq!(wait::within(2 * wait::PATIENCE, "the list", listing).await.unwrap().status, 500);
     assert!(sent_at.elapsed() > Duration::from_secs(5), "the file system did hang");
-    assert!(gateway.log().contains("its file system did not respond"), "{}", gateway.log());
+    gateway.logs("its file system did not respond").await;
     let refused = gateway.setup().output_of(&["backup", "list"], 74).await;
     assert!(refused.contains("its file system did not respond"), "{refused}");
     gateway.signal(Signal::TERM);
@@ -71,10 +71,7 @@ async fn a_configuration_replaced_by_a_fifo_keeps_the_last_valid_one() {
     let fifo = place.with_extension("fifo");
     make_fifo(&fifo);
     std::fs::rename(&fifo, &place).unwrap();
-    wait::eventually("the refusal", async || {
-        gateway.log().contains("it is a FIFO, not a regular file").then_some(())
-    })
-    .await;
+    gateway.logs("it is a FIFO, not a regular file").await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
     assert!(state(&gateway).await["reload"]["last_error"].as_str().unwrap().contains("FIFO"));
     gateway.write_config(Yaml::one(upstream.base_url()).policies("retry_max_attempts: 1").text());

@@ -46,7 +46,7 @@ async fn plain_text_keys_work_before_and_after_they_are_sealed() {
     write_plain(&setup.state(), &json!({"up": PLAIN_KEY}).to_string());
     let gateway = setup.start().await;
     expect_chat_with(&gateway, &upstream, PLAIN_KEY).await;
-    assert!(gateway.log().contains("run 'llmgw credentials import'"), "{}", gateway.log());
+    gateway.logs("run 'llmgw credentials import'").await;
     planted.expect_none("the log", gateway.log().as_bytes());
     let refused = gateway.setup().output_of(&["credentials", "import"], 75).await;
     assert!(refused.contains("another process"), "{refused}");
@@ -91,7 +91,7 @@ async fn without_any_key_the_gateway_starts_and_reports_the_missing_key() {
     assert_eq!(answer.status, 503, "{:?}", answer.body);
     assert!(answer.json()["error"]["message"].as_str().unwrap().contains("its API key is missing"));
     assert!(upstream.requests().is_empty());
-    assert!(gateway.log().contains("the provider cannot be used: api_key is missing"), "{}", gateway.log());
+    gateway.logs("the provider cannot be used: api_key is missing").await;
     let shown = gateway.client().get("/admin/api/providers/up").await.unwrap().json();
     assert_eq!(shown["state"], "faulty", "{shown}");
     assert!(shown["reason"].as_str().unwrap().starts_with("api_key is missing"), "{shown}");

@@ -101,9 +101,8 @@ async fn an_invalid_or_older_price_list_is_not_applied() {
         feed.then(answer);
         gateway = gateway.restart().await;
         feed.request(index + 1).await;
-        let probe = async || gateway.log().contains(logged).then_some(());
-        wait::eventually(&format!("a warning with '{logged}'"), probe).await;
-        assert!(gateway.log().contains("the current list stays in use"), "{}", gateway.log());
+        gateway.logs(logged).await;
+        gateway.logs("the current list stays in use").await;
         assert_eq!(input(&gateway).await, 1.5, "{logged}");
     }
     feed.then(list("2999-01-01", 9.0));

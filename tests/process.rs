@@ -283,7 +283,7 @@ async fn a_valid_edit_takes_effect_and_an_invalid_one_does_not() {
 
     gateway.write_config("providers:\n  up: {type: compatible");
     let log = async |mark: &str| {
-        wait::eventually(mark, async || gateway.log().contains(mark).then_some(())).await;
+        gateway.logs(mark).await;
     };
     log("config.yaml").await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200, "the last good one goes on");

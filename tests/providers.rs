@@ -483,6 +483,6 @@ async fn a_provider_that_cannot_be_used_is_named_at_start_up_and_in_the_state() 
         "a provider receives no requests: The configuration file has a provider",
         "provider cannot be used: api_key is missing",
     ] {
-        assert!(gateway.log().contains(logged), "{logged}: {}", gateway.log());
+        gateway.logs(logged).await;
     }
 }

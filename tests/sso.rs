@@ -75,7 +75,8 @@ async fn identity_headers_from_an_address_that_is_not_trusted_admit_nobody() {
     let state = gateway.client().get("/admin/api/state").await.unwrap().json();
     let problem = state["sso"]["problems"][0].as_str().unwrap();
     assert!(problem.contains("LLMGW_SSO_GROUPS_HEADER"), "{state}");
-    assert!(state["warnings"].to_string().contains(problem) && gateway.log().contains(problem));
+    assert!(state["warnings"].to_string().contains(problem), "{state}");
+    gateway.logs(problem).await;
 }
 
 #[tokio::test]

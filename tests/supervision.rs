@@ -66,7 +66,7 @@ async fn a_worker_that_dies_ends_the_process_with_an_error() {
         assert_eq!(gateway.exit().await.code(), Some(70), "{thread}: {}", gateway.log());
         let panicked = format!("ERROR llmgw::cli::logs: thread '{thread}' panicked at ");
         for line in [panicked, format!("thread {thread} ended: it panicked")] {
-            wait::eventually(&line, async || gateway.log().contains(&line).then_some(())).await;
+            gateway.logs(&line).await;
         }
     }
 }
@@ -80,7 +80,7 @@ async fn a_worker_that_dies_while_the_process_drains_ends_it_with_an_error() {
     let mut flow = gateway.client().chat_flow(chat::stream_request("m")).await;
     flow.event().await;
     gateway.signal(Signal::TERM);
-    wait::eventually("the drain", async || gateway.log().contains("stopping:").then_some(())).await;
+    gateway.logs("stopping:").await;
     faulty.begin("no-epoll", "data-1");
     assert_eq!(gateway.exit().await.code(), Some(70), "{}", gateway.log());
 }
@@ -153,7 +153,7 @@ async fn hangup_reloads_and_the_user_signals_change_nothing() {
 
     for (signal, line) in [(Signal::USR1, "SIGUSR1 has no effect"), (Signal::USR2, "SIGUSR2 has no effect")] {
         gateway.signal(signal);
-        wait::eventually(line, async || gateway.log().contains(line).then_some(())).await;
+        gateway.logs(line).await;
     }
     // The configuration file itself is unchanged, so that checking it would not find this change.
     std::fs::write(&keys, json!({"up": "the-second-key-of-the-file"}).to_string()).unwrap();
@@ -177,6 +177,6 @@ async fn hangup_with_an_invalid_file_keeps_the_last_valid_configuration() {
     gateway.write_config("providers: {up: {type: nothing}}");
     gateway.signal(Signal::HUP);
     let warning = "is invalid; the last valid configuration stays in effect";
-    wait::eventually(warning, async || gateway.log().contains(warning).then_some(())).await;
+    gateway.logs(warning).await;
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
 }

@@ -193,7 +193,7 @@ async fn a_missing_or_damaged_telemetry_db_is_created_again_with_a_warning() {
     fs::write(&file, "garbage ".repeat(1_000)).unwrap();
     let gateway = stopped.start().await;
     assert_eq!(measured(&gateway, "").await["points"], json!([]));
-    assert!(gateway.log().contains("only telemetry is lost"), "{}", gateway.log());
+    gateway.logs("only telemetry is lost").await;
     sent(&gateway, &upstream).await;
     assert_eq!(sum(&measured(&gateway, "").await, "/requests"), 1);
     assert_eq!(gateway.records(3).await.len(), 3, "the records are elsewhere");
@@ -210,7 +210,7 @@ async fn requests_and_their_records_do_not_depend_on_telemetry_db() {
     assert_eq!(gateway.records(1).await.len(), 1);
     let answer = gateway.client().get("/admin/api/telemetry").await.unwrap();
     assert_eq!(answer.status, 503, "{}", answer.json());
-    assert!(gateway.log().contains("telemetry.db cannot be opened"), "{}", gateway.log());
+    gateway.logs("telemetry.db cannot be opened").await;
     stop(gateway).await;
 }
 
@@ -223,10 +223,7 @@ async fn what_cannot_be_written_waits_in_memory() {
     let locked = rusqlite::Connection::open(gateway.state().join("telemetry.db")).unwrap();
     locked.execute_batch("BEGIN IMMEDIATE").unwrap();
     assert_eq!(gateway.client().chat(chat::request("up/m")).await.status, 503);
-    wait::eventually("a failure to write", async || {
-        gateway.log().contains("telemetry.db cannot be written").then_some(())
-    })
-    .await;
+    gateway.logs("telemetry.db cannot be written").await;
     assert_eq!(gateway.records(1).await.len(), 1, "it is stored elsewhere");
     let opened = changes(&gateway, 1).await;
     locked.execute_batch("COMMIT").unwrap();

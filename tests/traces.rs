@@ -255,9 +255,8 @@ async fn a_collector_that_fails_delays_no_answer_and_gets_the_spans_when_it_reco
     assert_eq!((&done["failing_error"], &done["failed_spans"]), (&Value::Null, &json!(0)), "{done}");
     let asked = (collector.request(2).await.at, collector.request(3).await.at);
     assert!(asked.1 - asked.0 >= Duration::from_millis(900), "Retry-After holds");
-    assert!(
-        gateway.log().contains("cannot export traces") && gateway.log().contains("traces are exported again")
-    );
+    gateway.logs("cannot export traces").await;
+    gateway.logs("traces are exported again").await;
 
     collector.then(Answer::error(400));
     assert_eq!(gateway.client().chat(chat::request("m")).await.status, 200);
@@ -302,7 +301,7 @@ async fn the_queue_of_a_collector_that_hangs_is_bounded_and_dropped_spans_are_co
     gateway.signal(Signal::TERM);
     assert!(gateway.exit().await.success());
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    assert!(gateway.log().contains("the collector did not accept the last telemetry in time"));
+    gateway.logs("the collector did not accept the last telemetry in time").await;
 }
 
 #[tokio::test]

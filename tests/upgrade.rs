@@ -100,11 +100,7 @@ async fn a_state_of_every_schema_version_is_upgraded_and_rolled_back() {
         let mut gateway = setup.start().await;
         let names = gateway.client().get("/admin/api/principals").await.unwrap().json().to_string();
         assert_eq!(names.contains("Ada"), version >= 4, "{version}: {names}");
-        assert!(
-            gateway.log().contains(&format!("the state has version {version}; it is copied")),
-            "{}",
-            gateway.log()
-        );
+        gateway.logs(&format!("the state has version {version}; it is copied")).await;
         gateway.signal(Signal::TERM);
         gateway.exit().await;
         setup = gateway.kill().await;
@@ -143,7 +139,7 @@ async fn a_state_that_an_older_binary_filled_and_a_kill_left_goes_on() {
     let facts = unpack(&setup, 25);
     let text = |name: &str| facts[name].as_str().unwrap();
     let gateway = setup.start().await;
-    assert!(gateway.log().contains("the state has version 25; it is copied"), "{}", gateway.log());
+    gateway.logs("the state has version 25; it is copied").await;
     let admin = Admin(gateway.client());
     // Every request, those in the journal of the killed process too, and what they used.
     let records = gateway.records(8).await;

@@ -347,7 +347,7 @@ async fn deleting_usage_db_loses_only_usage_records() {
     let rig = Rig { gateway: setup.start().await, ..rig };
     let state = rig.state().await;
     assert!(state["warnings"][0].as_str().unwrap().contains("usage.db was deleted"), "{state}");
-    assert!(rig.gateway.log().contains("usage.db was deleted"));
+    rig.gateway.logs("usage.db was deleted").await;
     assert_eq!(rig.used().await, 6 * TOKENS, "what was counted is neither lost nor counted again");
     rig.chat(2).await;
     assert_eq!(rig.used().await, 8 * TOKENS);
@@ -414,7 +414,7 @@ async fn a_usage_db_of_another_state_is_rejected_and_kept() {
     let output = setup.output_of(&["serve"], 74).await;
     assert!(output.contains("move that file away"), "{output}");
     let gateway = setup.without(SWITCH).start().await;
-    assert!(gateway.log().contains("it belongs to another state"), "{}", gateway.log());
+    gateway.logs("it belongs to another state").await;
     assert!(!gateway.setup().output_of(&["backup", "create"], 0).await.contains("usage.db"));
     let rig = Rig { gateway, key, quota, _upstream };
     assert_eq!(rig.gateway.records(2).await.len(), 2);

@@ -167,7 +167,7 @@ async fn a_kill_in_a_refresh_whose_token_is_lost_is_reported() {
         gateway.log()
     );
     assert_eq!(vendor.refreshes(), 2);
-    assert!(gateway.log().contains("can no longer be used"), "{}", gateway.log());
+    gateway.logs("can no longer be used").await;
 }
 
 /// An orderly stop after the vendor has replaced the refresh token and before its answer has arrived.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use tempfile::TempDir;
@@ -199,6 +200,19 @@ impl Gateway {
         self.log.text()
     }
 
+    /// Waits until the log contains `text`. A line is written and read by threads of their own, so it may come after an
+    /// answer that was sent later.
+    pub(crate) async fn logs(&self, text: &str) {
+        let found = async {
+            while !self.log().contains(text) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        if tokio::time::timeout(wait::PATIENCE, found).await.is_err() {
+            panic!("the log does not contain '{text}':\n{}", self.log());
+        }
+    }
+
     /// Returns a measurement of its memory that starts now.
     pub(crate) fn memory(&self) -> Memory {
         Memory::of(self.pid())
@@ -233,7 +247,7 @@ impl Gateway {
     }
 
     /// Like [`Gateway::exit`], with `limit` as the time limit.
-    pub(crate) async fn exit_within(&mut self, limit: std::time::Duration) -> ExitStatus {
+    pub(crate) async fn exit_within(&mut self, limit: Duration) -> ExitStatus {
         wait::within(limit, "the end of the gateway", self.child.wait()).await.unwrap()
     }
 
