@@ -38,6 +38,27 @@ async fn every_console_link_returns_the_page() {
 }
 
 #[tokio::test]
+async fn the_address_of_the_gateway_leads_a_browser_to_the_console_and_lists_paths_for_programs() {
+    let gateway = Gateway::start(&Yaml::new()).await;
+    let browser = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8";
+    let answer = get(&gateway, "/", &[("accept", browser)]).await;
+    assert_eq!((answer.status, answer.header("location")), (303, Some("/console")));
+    for accept in ["*/*", "application/json, text/html;q=0"] {
+        let answer = get(&gateway, "/", &[("accept", accept)]).await;
+        assert_eq!((answer.status, answer.header("vary")), (200, Some("accept")), "{accept}");
+        let paths = answer.json();
+        for path in paths["clients"].as_array().unwrap().iter().chain(paths["monitoring"].as_array().unwrap())
+        {
+            assert_ne!(get(&gateway, path.as_str().unwrap(), &[]).await.status, 404, "{path}");
+        }
+        assert_eq!((&paths["console"], &paths["admin_api"]), (&"/console".into(), &"/admin/api".into()));
+    }
+    let client = Client::new(gateway.address(), None);
+    let answer = client.send("POST", "/", Bytes::new()).await.unwrap();
+    assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, HEAD")));
+}
+
+#[tokio::test]
 async fn console_assets_are_compressed_and_cached() {
     let gateway = Gateway::start(&Yaml::new()).await;
     let paths = assets(&get(&gateway, "/console", &[]).await);

@@ -295,6 +295,12 @@ async fn a_path_of_another_vendor_names_the_one_to_use() {
         let message = answer.json()["error"]["message"].as_str().unwrap().to_owned();
         assert_eq!((answer.status, message), (404, format!("{path} is not served; use {other}.")));
     }
+    let long = format!("/v1/{}", "x".repeat(80));
+    for (path, named) in [("/v1/rerank", "/v1/rerank"), ("/mcp", "/mcp"), (&*long, "This path")] {
+        let answer = gateway.client().post(path, chat::request("m")).await;
+        let want = format!("{named} is not served. GET / lists the paths that are.");
+        assert_eq!((answer.status, &answer.json()["error"]["message"]), (404, &json!(want)));
+    }
     let answer = gateway.client().post("/completions", r#"{"model":"m","prompt":"hi"}"#).await;
     let error = answer.json()["error"].clone();
     assert_eq!((answer.status, &error["param"]), (400, &json!("messages")));

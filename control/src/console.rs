@@ -1,20 +1,22 @@
 //! Serves the files of the console over HTTP, under a content security policy that only runs embedded code.
 //!
 //! Every path below `/console` is the page, because the page's own router reads it; only paths below `/console/assets/` are
-//! files. The names of those contain a hash of their content, so browsers keep them for good.
+//! files. The names of those contain a hash of their content, so browsers keep them for good. `GET /` leads to the console.
 
 use std::borrow::Cow;
 
 use http::header::{
-    ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
-    IF_NONE_MATCH, VARY,
+    ACCEPT, ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_SECURITY_POLICY, CONTENT_TYPE, ETAG,
+    IF_NONE_MATCH, LOCATION, VARY,
 };
 use http::request::Parts;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
+use serde_json::json;
 use shared::error_kind::ErrorKind;
+use shared::operation::Operation;
 use shared::port::{Body, full};
 
-use crate::admin::ApiError;
+use crate::admin::{self, ADMIN_API, ApiError};
 
 /// One file of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +27,31 @@ pub struct Asset {
     pub content_type: &'static str,
     /// The value of `ETag`.
     pub etag: Option<String>,
+}
+
+/// Answers `/`: redirects a browser to the console (303), and lists the paths for everyone else. The version is not in the
+/// list, because nobody has to authenticate for it.
+pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        return Err(ApiError::method_not_allowed("GET, HEAD"));
+    }
+    let mut response = if accepts(&parts.headers, ACCEPT, "text/html") {
+        let mut response = Response::new(full(""));
+        *response.status_mut() = StatusCode::SEE_OTHER;
+        response.headers_mut().insert(LOCATION, HeaderValue::from_static(CONSOLE));
+        response
+    } else {
+        let monitoring = [Operation::Health, Operation::Ready, Operation::Metrics].map(Operation::path);
+        admin::json(&json!({
+            "name": "llmgw",
+            "clients": Operation::GRANTABLE.map(Operation::path),
+            "monitoring": monitoring,
+            "admin_api": ADMIN_API,
+            "console": CONSOLE,
+        }))?
+    };
+    response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
+    Ok(response)
 }
 
 /// Returns the file for `path`, the part of the URL path after `/console`.
@@ -81,7 +108,7 @@ fn file(asset: fn(&str) -> Option<Asset>, name: &str, request_headers: &HeaderMa
     if CODINGS.iter().any(|(_, suffix)| name.ends_with(suffix)) {
         return None;
     }
-    let packed = CODINGS.iter().filter(|(coding, _)| accepts(request_headers, coding));
+    let packed = CODINGS.iter().filter(|(coding, _)| accepts(request_headers, ACCEPT_ENCODING, coding));
     let packed =
         packed.filter_map(|(coding, suffix)| Some((Some(*coding), asset(&format!("{name}{suffix}"))?)));
     let (coding, file) = packed.chain(asset(name).map(|file| (None, file))).next()?;
@@ -97,16 +124,18 @@ fn file(asset: fn(&str) -> Option<Asset>, name: &str, request_headers: &HeaderMa
     Some(response)
 }
 
-/// True if the request lists `coding` in `Accept-Encoding` with a weight that is not 0.
-fn accepts(request_headers: &HeaderMap, coding: &str) -> bool {
-    let lines = request_headers.get_all(ACCEPT_ENCODING).iter().filter_map(|line| line.to_str().ok());
+/// True if `header`, one of those by which a client says what it accepts (RFC 9110, section 12.5), lists `value` with a
+/// weight that is not 0.
+fn accepts(request_headers: &HeaderMap, header: HeaderName, value: &str) -> bool {
+    let lines = request_headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
     lines.flat_map(|line| line.split(',')).any(|item| {
         let (name, weight) = item.split_once(';').unwrap_or((item, ""));
         let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case(coding) && weight.is_none_or(|weight| weight > 0.0)
+        name.trim().eq_ignore_ascii_case(value) && weight.is_none_or(|weight| weight > 0.0)
     })
 }
 
+const CONSOLE: &str = "/console";
 const PAGE: &str = "index.html";
 const ASSETS: &str = "assets/";
 /// Content codings and the suffixes of the files in them, the smallest first.

@@ -1,6 +1,5 @@
 //! The stages of one request, in order. Each stage uses the result of the previous one; none depends on a later one.
 
-use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -14,7 +13,7 @@ use http_body_util::BodyExt as _;
 use shared::access::Access;
 use shared::answer_head::X_REQUEST_ID;
 use shared::clock;
-use shared::error_kind::ErrorKind;
+use shared::error_kind::{ErrorKind, not_served};
 use shared::operation::{Dialect, Operation};
 use shared::port::{BoxError, KeyHolder, RUN_PATH, full};
 use shared::snapshot::Snapshot;
@@ -295,10 +294,10 @@ impl Exchange {
 }
 
 /// Returns the message for a path that is not served. It names the path to use instead, if there is one.
-fn absent(path: &str) -> Cow<'static, str> {
+fn absent(path: &str) -> String {
     match route::instead(path) {
-        Some(other) => format!("{path} is not served; use {other}.").into(),
-        None => "There is no such path.".into(),
+        Some(other) => format!("{path} is not served; use {other}."),
+        None => not_served(path),
     }
 }
 

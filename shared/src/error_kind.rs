@@ -143,3 +143,11 @@ impl ErrorKind {
 const INVALID: &str = "invalid_request_error";
 const SERVER: &str = "server_error";
 const API: &str = "api_error";
+
+/// Returns the message of a 404 for a path that nothing serves. It quotes the path unless it is long.
+pub fn not_served(path: &str) -> String {
+    let path = if path.len() <= QUOTED_PATH_BYTES_MAX { path } else { "This path" };
+    format!("{path} is not served. GET / lists the paths that are.")
+}
+
+const QUOTED_PATH_BYTES_MAX: usize = 64;

@@ -69,7 +69,7 @@ use http::request::Parts;
 use http::{Method, Response};
 use shared::adaptation::AdaptationTable;
 use shared::build::BuildIdentity;
-use shared::error_kind::ErrorKind;
+use shared::error_kind::{ErrorKind, not_served};
 use shared::port::{Body, Exchanges, Handler, HttpClient, KeyHolder, MetricsReader, RUN_PATH};
 use shared::quota::Counters;
 use shared::request_traces::RequestTraces;
@@ -235,6 +235,9 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     if request.parts.extensions.get::<MetricsReader>().is_some() {
         return Ok(metrics::show(app).await);
     }
+    if path == "/" {
+        return console::root(&request.parts);
+    }
     if let Some(rest) = below(path, "/console") {
         return console::answer(app.asset, &request.parts, rest);
     }
@@ -244,7 +247,7 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     if path == OAUTH_CALLBACK {
         return oauth::callback(app, &request.parts).await;
     }
-    Err(ApiError::new(ErrorKind::NotFound, "There is no such path."))
+    Err(ApiError::new(ErrorKind::NotFound, not_served(path)))
 }
 
 async fn admin(
@@ -428,4 +431,4 @@ static TABLES: &[&[Route]] = &[
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
 /// The time limit of a run until its answer begins, beyond any time limit of the data plane.
 const RUN_TIME_MAX: Duration = Duration::from_secs(3_600);
-const ADMIN_API: &str = "/admin/api";
+pub(crate) const ADMIN_API: &str = "/admin/api";
