@@ -47,7 +47,7 @@ ln -s usr/bin usr/sbin usr/lib usr/lib64 "$root/"
 cp /etc/os-release "$root/etc/"
 echo '127.0.0.1 localhost' >"$root/etc/hosts"
 # The folder of an unpacked archive.
-cp "$binary" "$here"/../../packaging/* "$here/inside.sh" "$root/opt/llmgw/"
+cp "$binary" "$here"/../../packaging/llmgw.{service,env} "$here/inside.sh" "$root/opt/llmgw/"
 SYSTEMD_NSPAWN_UNIFIED_HIERARCHY=1 systemd-nspawn --quiet --register=no --keep-unit --private-network --console=pipe \
     --machine=llmgw --directory="$root" --overlay="/usr:$work/usr:/usr" --boot \
     systemd.unit=basic.target systemd.mask=systemd-networkd-wait-online.service \
