@@ -29,8 +29,8 @@ pub struct Asset {
     pub etag: Option<String>,
 }
 
-/// Answers `/`: redirects a browser to the console (303), and lists the paths for everyone else. The version is not in the
-/// list, because nobody has to authenticate for it.
+/// Answers `/`: redirects a browser to the console (303), and lists the paths for everyone else. The list does not
+/// contain the version, because callers without a key can read it.
 pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
     if parts.method != Method::GET && parts.method != Method::HEAD {
         return Err(ApiError::method_not_allowed("GET, HEAD"));
@@ -38,7 +38,7 @@ pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
     let mut response = if accepts(&parts.headers, ACCEPT, "text/html") {
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::SEE_OTHER;
-        response.headers_mut().insert(LOCATION, HeaderValue::from_static(CONSOLE));
+        response.headers_mut().insert(LOCATION, HeaderValue::from_static(PATH));
         response
     } else {
         let monitoring = [Operation::Health, Operation::Ready, Operation::Metrics].map(Operation::path);
@@ -47,7 +47,7 @@ pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
             "clients": Operation::GRANTABLE.map(Operation::path),
             "monitoring": monitoring,
             "admin_api": ADMIN_API,
-            "console": CONSOLE,
+            "console": PATH,
         }))?
     };
     response.headers_mut().insert(VARY, HeaderValue::from_static("accept"));
@@ -135,7 +135,8 @@ fn accepts(request_headers: &HeaderMap, header: HeaderName, value: &str) -> bool
     })
 }
 
-const CONSOLE: &str = "/console";
+/// The path of the page.
+pub(crate) const PATH: &str = "/console";
 const PAGE: &str = "index.html";
 const ASSETS: &str = "assets/";
 /// Content codings and the suffixes of the files in them, the smallest first.

@@ -238,7 +238,7 @@ async fn route(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     if path == "/" {
         return console::root(&request.parts);
     }
-    if let Some(rest) = below(path, "/console") {
+    if let Some(rest) = below(path, console::PATH) {
         return console::answer(app.asset, &request.parts, rest);
     }
     if let (Some(rest), Some(caller)) = (below(path, ADMIN_API), &request.caller) {
