@@ -16,6 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use control::config::{Config, OtlpTraces};
+use control::detect::Detected;
 use control::log_lines::LogLines;
 use control::{AffinityFile, Control, OpenError, OpenParams, State, regular_file};
 use dataplane::{Dataplane, Settings, tls};
@@ -168,6 +169,12 @@ impl Gateway {
     /// Returns the address of the listener.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Creates the endpoint of quickstart if there is no endpoint. Returns its name if requests can name it now. `found` are
+    /// the model servers that were found on this machine.
+    pub fn create_first_endpoint(&self, found: &[Detected]) -> Option<&'static str> {
+        self.control.create_first_endpoint(found)
     }
 
     /// Blocks until SIGTERM or SIGINT, then drains (OPS-3): after SIGTERM, connections are accepted for the configured

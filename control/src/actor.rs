@@ -14,6 +14,13 @@ pub(crate) struct Actor {
     pub(crate) request_id: Option<String>,
 }
 
+impl Actor {
+    /// The gateway itself, in work that no request asked for.
+    pub(crate) fn gateway() -> Self {
+        Self { who: Who::Gateway, address: None, request_id: None }
+    }
+}
+
 /// The identity behind a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Who {

@@ -19,6 +19,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle as JoinTask;
 
+use crate::actor::Actor;
 use crate::admin::backups::Backups;
 use crate::admin::gate::Gate;
 use crate::admin::gate::identity::IdentityBoundary;
@@ -31,6 +32,8 @@ use crate::admin::{self, App, RequestId};
 use crate::affinity_file::AffinityFile;
 use crate::background::Jobs;
 use crate::catalog::cache::CatalogCache;
+use crate::command::AdminWrite;
+use crate::command::first_endpoint::{CreateFirstEndpoint, FIRST_ENDPOINT};
 use crate::config::Config;
 use crate::connection::{ProviderStanding, ViewCell};
 use crate::console::Asset;
@@ -40,6 +43,7 @@ use crate::db;
 use crate::db::checkpoints::Checkpoints;
 use crate::db::lock::StateLock;
 use crate::db::readers::{Readers, asking_as};
+use crate::detect::Detected;
 use crate::entrance::{AdmittedRequest, Entrance, refusal};
 use crate::log_lines::LogLines;
 use crate::otlp::OtlpStatus;
@@ -260,6 +264,22 @@ impl Control {
     /// Returns the handler for all paths that the data plane does not serve.
     pub fn handler(&self) -> Arc<dyn Handler> {
         Arc::<Entrance>::clone(&self.entrance)
+    }
+
+    /// Creates the endpoint of quickstart if there is no endpoint, and returns its name if requests can name it now. Blocks
+    /// the caller, which must not be a thread of a runtime, until that is committed and published. `found` are the servers
+    /// that were found on this machine.
+    pub fn create_first_endpoint(&self, found: &[Detected]) -> Option<&'static str> {
+        let create = CreateFirstEndpoint { found: found.to_vec() };
+        let create = AdminWrite::unanswered(create, Actor::gateway());
+        let outcome = self.writer.handle().queue(create).ok()?.blocking_recv().ok()?;
+        match outcome {
+            Ok(_) => Some(FIRST_ENDPOINT),
+            Err(refusal) => {
+                tracing::debug!("quickstart creates no endpoint: {refusal:?}");
+                None
+            }
+        }
     }
 
     /// Requests a reload of the configuration file even if it looks unchanged. Does not block the caller.

@@ -22,11 +22,12 @@ pub(super) fn run(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     serve::expect_free(bind)?;
     let found = if environment.names_seed() { Vec::new() } else { first_file(&file)? };
     let loaded = serve::load(&environment)?;
-    let echo = loaded.config.routing.providers.iter().any(|provider| provider.id.as_str() == "echo");
+    let endpoint = loaded.config.routing.endpoints.first().map(|endpoint| endpoint.name.to_string());
     let tls = loaded.config.server.tls.is_some();
     let gateway = serve::start(loaded)?;
     let origin = format!("{}://{}", if tls { "https" } else { "http" }, gateway.address());
-    let model = if echo { "echo/echo" } else { "default" };
+    let model = gateway.create_first_endpoint(&found).map(str::to_owned).or(endpoint);
+    let model = model.as_deref().unwrap_or("MODEL");
     logs::announce(&notice_text(&QuickstartNotice {
         origin: &origin,
         kept: &kept,
@@ -99,8 +100,8 @@ Paste this into another terminal; the answer streams in at once:
     -H \"Authorization: Bearer {key}\" -H \"Content-Type: application/json\" \\
     -d '{{\"model\":\"{model}\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello from the gateway, word by word.\"}}]}}'
 
-This is the administrator's key, which opens everything. Give clients keys of their own: POST {origin}/admin/api/keys
-makes them, as the README shows under \"Create a key for a client\".
+This is the administrator's key, which opens everything. Sign in to the console with it: its page \"Set up\" connects providers,
+makes keys for clients, and shows what to paste into them.
 
 ",
         file = file.display(),

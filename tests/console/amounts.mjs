@@ -37,8 +37,8 @@ async function filled(binary, home) {
   const { id } = await gateway.api("POST", "projects", { name: "many" });
   const made = await gateway.api("POST", "keys", { name: "many", project: id });
   await gateway.stop();
-  const events = Array.from({ length: 99 }, (_, n) => event({ key: made.id, selector: n % 3 ? "default" : "echo/echo", provider: "echo", took: 400_000 + n * 10_000 }));
-  events.push(event({ key: made.id, selector: "default", provider: "echo", outcome: "failed", status: 503, error: "upstream_status" }));
+  const events = Array.from({ length: 99 }, (_, n) => event({ key: made.id, selector: n % 3 ? "smart" : "echo/echo", provider: "echo", took: 400_000 + n * 10_000 }));
+  events.push(event({ key: made.id, selector: "smart", provider: "echo", outcome: "failed", status: 503, error: "upstream_status" }));
   const lines = events.map((one) => JSON.stringify(one)).join("\n");
   execFileSync(process.env.FILL_JOURNAL, [join(own, ".llmgw/journal"), String(RECORDS), "300"], { input: lines });
   const began = performance.now();

@@ -70,8 +70,8 @@ export const checks = {
     await page.getByRole("link", { name: "minted here" }).waitFor();
     const kept = await page.evaluate(() => document.documentElement.outerHTML + JSON.stringify({ ...localStorage, ...sessionStorage }) + location.href);
     assert.ok(!kept.includes(key), "the key is gone");
-    assert.equal(await gateway.chat(key, "default", "hi"), 200);
-    assert.equal(await gateway.chat(`${key.slice(0, -1)}${key.endsWith("x") ? "y" : "x"}`, "default", "hi"), 401);
+    assert.equal(await gateway.chat(key, "smart", "hi"), 200);
+    assert.equal(await gateway.chat(`${key.slice(0, -1)}${key.endsWith("x") ? "y" : "x"}`, "smart", "hi"), 401);
   },
 
   // M-055.
@@ -85,7 +85,7 @@ export const checks = {
     await page.getByLabel("Acts as").selectOption({ label: "Hedy" });
     await button(page.getByRole("dialog"), "Mint key").click();
     const key = await page.locator("[data-secret]").innerText();
-    assert.equal(await gateway.chat(key, "default", "hi"), 200);
+    assert.equal(await gateway.chat(key, "smart", "hi"), 200);
     const { data } = await gateway.api("GET", `requests?principal=${human.id}`);
     assert.deepEqual(data.map(({ principal_name, key_name }) => [principal_name, key_name]), [["Hedy", "hedy's"]]);
     await button(page, "I have copied it").click();
@@ -111,7 +111,7 @@ export const checks = {
     const made = await gateway.api("POST", "keys", { name: "contested", project: id });
     const page = await browser.signedIn(gateway.key, `/keys/${made.id}?edit=1`);
     await page.getByLabel("Name", { exact: true }).fill("mine");
-    await gateway.api("PATCH", `keys/${made.id}`, { name: "theirs", endpoints: ["default"] });
+    await gateway.api("PATCH", `keys/${made.id}`, { name: "theirs", endpoints: ["smart"] });
     await button(page, "Save").click();
     const dialog = page.getByRole("dialog", { name: "Edit contested: changed meanwhile" });
     await dialog.waitFor();
@@ -121,13 +121,13 @@ export const checks = {
     await button(page, "Save these").click();
     await page.getByRole("heading", { name: "mine" }).waitFor();
     const now = await gateway.api("GET", `keys/${made.id}`);
-    assert.deepEqual([now.name, now.endpoints], ["mine", ["default"]]);
+    assert.deepEqual([now.name, now.endpoints], ["mine", ["smart"]]);
   },
 
   async a_key_is_rotated_revealed_disabled_revoked_and_deleted({ gateway, browser }) {
     const { id } = await project(gateway);
     const made = await gateway.api("POST", "keys", { name: "worn", project: id });
-    assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
+    assert.equal(await gateway.chat(made.key, "smart", "hi"), 200);
     const page = await browser.signedIn(gateway.key, `/keys/${made.id}`);
     const act = async (name) => {
       await button(page, "Actions for worn").click();
@@ -143,11 +143,11 @@ export const checks = {
     await button(page, "Rotate").click();
     const rotated = await page.locator("[data-secret]").innerText();
     await button(page, "I have copied it").click();
-    assert.deepEqual([await gateway.chat(rotated, "default", "hi"), await gateway.chat(made.key, "default", "hi")], [200, 200]);
+    assert.deepEqual([await gateway.chat(rotated, "smart", "hi"), await gateway.chat(made.key, "smart", "hi")], [200, 200]);
     await act("Disable");
     await button(page, "Disable").click();
     await page.locator(".state", { hasText: "disabled" }).waitFor();
-    assert.equal(await gateway.chat(made.key, "default", "hi"), 401);
+    assert.equal(await gateway.chat(made.key, "smart", "hi"), 401);
     await act("Enable");
     await page.locator(".state", { hasText: "active" }).waitFor();
     await act("Revoke");
@@ -219,8 +219,8 @@ export const checks = {
     await page.keyboard.press("Escape");
     assert.ok(await page.evaluate(() => document.activeElement.matches("[data-menu]")), "the focus is back");
     await page.keyboard.press("Control+k");
-    await page.keyboard.type("default");
-    await page.getByRole("option", { name: "default endpoint" }).waitFor();
+    await page.keyboard.type("smart");
+    await page.getByRole("option", { name: "smart endpoint" }).waitFor();
     assert.deepEqual(await axe(page), []);
     await page.keyboard.press("Escape");
     await page.getByRole("dialog").waitFor({ state: "detached" });
@@ -351,7 +351,7 @@ export const checks = {
   async a_request_is_found_and_shows_where_its_time_went({ gateway, browser }) {
     const { id } = await project(gateway);
     const made = await gateway.api("POST", "keys", { name: "asker", project: id });
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     await gateway.chat(made.key, "no-such-model", "hi");
     const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}`);
     await settled(page);
@@ -412,7 +412,7 @@ export const checks = {
   async usage_is_summed_by_anything_and_leads_to_the_requests({ gateway, browser }) {
     const { id } = await project(gateway, "counted");
     const made = await gateway.api("POST", "keys", { name: "counter", project: id });
-    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "default", "hi");
+    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "smart", "hi");
     const page = await browser.signedIn(gateway.key, `/usage?by=key&period=24h&project=${id}&figure=requests`);
     const row = page.getByRole("row", { name: "counter" });
     assert.equal(await row.locator("td").nth(1).innerText(), "3");
@@ -428,7 +428,7 @@ export const checks = {
     const page = await browser.signedIn(gateway.key, "/connect?client=claude-code");
     const code = page.getByRole("group", { name: "Text for Claude Code" });
     await code.getByText(`ANTHROPIC_BASE_URL=${browser.origin}`).waitFor();
-    await code.getByText("claude --model default").waitFor();
+    await code.getByText("claude --model smart").waitFor();
     await page.getByRole("link", { name: "Codex" }).click();
     await page.getByText("Write this to ~/.codex/config.toml.").waitFor();
   },
@@ -453,7 +453,7 @@ export const checks = {
   async every_page_is_accessible_narrow_and_wide_light_and_dark({ gateway, browser }) {
     const { id } = await project(gateway);
     const made = await gateway.api("POST", "keys", { name: "seen", project: id, limits: [{ metric: "requests", window: "day", limit: 4 }] });
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     const ada = await gateway.api("POST", "principals", { name: "Grace", email: "grace@example.org" });
     await gateway.api("PUT", `projects/${id}/members/${ada.id}`, { role: "owner" });
     const webhook = await gateway.api("POST", "webhooks", { name: "seen", url: "http://127.0.0.1:9/hook", kinds: ["disk_low", "backup_failed"] });
@@ -462,7 +462,7 @@ export const checks = {
     const paths = [
       "/", "/?period=7d&by=model", "/requests", `/requests/${data[0].request_id}`, "/requests?outcome=cut", "/requests/none", "/usage", "/usage?by=key&period=24h", "/usage/runs", "/usage/runs?tag=none", "/models", "/models?open=echo%2Fecho", "/quotas", "/quotas?new=1",
       "/alerts", "/alerts?state=any", "/alerts?alert=none", "/alerts/rules", "/alerts/rules?new=1", "/alerts/rules?edit=rule_spend_anomaly", "/webhooks", "/webhooks?new=1", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, "/outbox", "/outbox?state=dead",
-      "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/playground", "/providers", "/providers?state=faulty", "/providers?tab=extensions", "/providers?tab=extensions&new=1", "/providers?tab=extensions&extension=none", "/providers/echo", "/providers/none", "/routes", "/routes/default", "/routes/default?differences=messages-bedrock", "/routes?new=1", "/access", "/access?tab=humans&new=1",
+      "/audit", "/backups", "/settings", "/setup", "/setup?step=keys", "/setup?step=client", "/connect", "/playground", "/providers", "/providers?state=faulty", "/providers?tab=extensions", "/providers?tab=extensions&new=1", "/providers?tab=extensions&extension=none", "/providers/echo", "/providers/none", "/routes", "/routes/smart", "/routes/smart?differences=messages-bedrock", "/routes?new=1", "/access", "/access?tab=humans&new=1",
       `/access/projects/${id}`, `/access/projects/${id}?tab=keys`, `/access/projects/${id}?tab=limits&edit=1`, `/access/projects/${id}/access`, `/access/humans/${ada.id}/access`, `/keys/${made.id}/access?allowed=true`, `/access/humans/${ada.id}`,
       "/keys", "/keys?new=1", "/keys?project=none", `/keys/${made.id}`, `/keys/${made.id}?edit=1`, "/keys/none", "/nothing/here",
     ];

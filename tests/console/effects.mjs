@@ -12,7 +12,7 @@ export const effectChecks = {
     for (const name of ["first", "second"]) await gateway.api("POST", "providers", { id: name, type: "echo", models: ["echo"] });
     const target = (provider) => ({ provider, model: "echo" });
     await gateway.api("POST", "endpoints", { name: "narrow", failover: [target("first"), target("second")] });
-    const made = await gateway.api("POST", "keys", { name: "bounded", project: id, endpoints: ["narrow", "default"] });
+    const made = await gateway.api("POST", "keys", { name: "bounded", project: id, endpoints: ["narrow", "smart"] });
     const page = await browser.signedIn(gateway.key, "/routes/narrow");
     await button(page, "Remove second/echo").click();
     await page.getByText("1 endpoint loses a target: narrow").waitFor();
@@ -23,11 +23,11 @@ export const effectChecks = {
     const dialog = page.getByRole("dialog", { name: "Edit bounded" });
     await dialog.getByRole("button", { name: "Remove narrow", exact: true }).click();
     await dialog.getByText("bounded loses narrow").waitFor();
-    assert.deepEqual((await gateway.api("GET", `keys/${made.id}`)).endpoints.sort(), ["default", "narrow"]);
+    assert.deepEqual((await gateway.api("GET", `keys/${made.id}`)).endpoints.sort(), ["smart", "narrow"]);
     assert.deepEqual(await axe(page), []);
     await button(dialog, "Save").click();
     await dialog.waitFor({ state: "detached" });
-    assert.deepEqual((await gateway.api("GET", `keys/${made.id}`)).endpoints, ["default"]);
+    assert.deepEqual((await gateway.api("GET", `keys/${made.id}`)).endpoints, ["smart"]);
     await page.goto(`${browser.origin}/console/providers/first`);
     await button(page, "Actions for first").click();
     await page.getByRole("menuitem", { name: "Delete" }).click();
@@ -39,12 +39,12 @@ export const effectChecks = {
 
   async a_key_lists_what_it_can_call_and_why_not({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "curious" });
-    const made = await gateway.api("POST", "keys", { name: "curious key", project: id, endpoints: ["default"], models: [] });
+    const made = await gateway.api("POST", "keys", { name: "curious key", project: id, endpoints: ["smart"], models: [] });
     const page = await browser.signedIn(gateway.key, `/keys/${made.id}`);
     await page.getByRole("link", { name: "What can it call?" }).click();
     await page.getByRole("heading", { name: "What can curious key call?" }).waitFor();
     await settled(page);
-    const yes = page.getByRole("row", { name: /^default endpoint yes/ });
+    const yes = page.getByRole("row", { name: /^smart endpoint yes/ });
     await yes.waitFor();
     const no = page.getByRole("row", { name: /^echo\/echo model no/ });
     assert.match(await no.innerText(), /a list of the key or its project does not contain it/);
@@ -63,7 +63,7 @@ export const effectChecks = {
     const { id } = await gateway.api("POST", "projects", { name: "doomed" });
     const human = await gateway.api("POST", "principals", { name: "Doomed Ada" });
     await gateway.api("PUT", `projects/${id}/members/${human.id}`, { role: "member" });
-    const made = await gateway.api("POST", "keys", { name: "doomed key", project: id, acts_as: human.id, endpoints: ["default"], models: [] });
+    const made = await gateway.api("POST", "keys", { name: "doomed key", project: id, acts_as: human.id, endpoints: ["smart"], models: [] });
     const other = await gateway.api("POST", "projects", { name: "without keys" });
     const page = await browser.signedIn(gateway.key, `/keys/${made.id}`);
     const act = async (name, action) => {
@@ -74,7 +74,7 @@ export const effectChecks = {
     const loses = async (path, name, action, isLost = true) => {
       await page.goto(`${browser.origin}/console${path}`);
       await act(name, action);
-      const words = isLost ? page.getByText("doomed key loses default") : page.getByRole("dialog").locator(".effects, .alert.warn");
+      const words = isLost ? page.getByText("doomed key loses smart") : page.getByRole("dialog").locator(".effects, .alert.warn");
       await words.first().waitFor();
       assert.deepEqual(await axe(page), [], `${action} ${name}`);
       await page.keyboard.press("Escape");

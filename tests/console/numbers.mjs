@@ -116,7 +116,7 @@ async function overview(page, gateway, browser, { project }, at) {
 }
 
 async function request(page, gateway, browser, { project }, at, timezone) {
-  for (const record of (await exported(gateway, `project=${project}`)).filter(({ selector, outcome }) => outcome === "completed" && selector !== "default")) {
+  for (const record of (await exported(gateway, `project=${project}`)).filter(({ selector, outcome }) => outcome === "completed" && selector !== "smart")) {
     await page.goto(`${browser.origin}/console/requests/${record.request_id}`);
     await settled(page);
     const row = await cells(page.getByRole("row", { name: /^Together/ }));

@@ -19,7 +19,7 @@ export const overviewChecks = {
     await gateway.api("POST", "providers", { id: "unsteady", type: "echo", models: ["echo"], echo: { fail_every: 1 } });
     const failover = [{ provider: "unsteady", model: "echo" }, { provider: "echo", model: "echo" }];
     await gateway.api("POST", "endpoints", { name: "steadied", failover });
-    for (let n = 0; n < 4; n += 1) assert.equal(await gateway.chat(made.key, n < 2 ? "steadied" : "default", "hi", true), 200);
+    for (let n = 0; n < 4; n += 1) assert.equal(await gateway.chat(made.key, n < 2 ? "steadied" : "smart", "hi", true), 200);
     assert.equal(await gateway.chat(made.key, "unsteady/echo", "hi"), 503);
     const page = await browser.signedIn(gateway.key, "/?period=24h");
     await settled(page);
@@ -64,7 +64,7 @@ export const overviewChecks = {
     const { id } = await gateway.api("POST", "projects", { name: "live" });
     const made = await gateway.api("POST", "keys", { name: "live key", project: id });
     await gateway.api("POST", "providers", { id: "silent", type: "echo", models: ["echo"], echo: { hang: true } });
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     // The names of keys are known whatever the day's spending is grouped by.
     const page = await browser.signedIn(gateway.key, "/?by=model");
     await page.getByText("Live", { exact: true }).waitFor();

@@ -64,7 +64,7 @@ export const playgroundChecks = {
   async every_operation_of_the_playground_is_sent_and_answered_or_refused_in_words({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "operators" });
     const made = await gateway.api("POST", "keys", { name: "operator", project: id });
-    const page = await browser.signedIn(gateway.key, `/playground?as=${made.id}&model=default`);
+    const page = await browser.signedIn(gateway.key, `/playground?as=${made.id}&model=smart`);
     const strange = "<img src=x onerror=alert(1)>";
     for (const name of ["Chat", "Responses", "Messages"]) {
       await button(page, name).click();
@@ -81,12 +81,12 @@ export const playgroundChecks = {
     assert.match(await page.getByLabel("The model's speech").getAttribute("src"), /^blob:/);
     assert.deepEqual(await axe(page), []);
     for (const [path, field] of [["embeddings", "Input"], ["image", "Prompt"], ["video", "Prompt"]]) {
-      await page.goto(`${browser.origin}/console/playground?as=${made.id}&model=default&path=${path}`);
+      await page.goto(`${browser.origin}/console/playground?as=${made.id}&model=smart&path=${path}`);
       await page.getByLabel(field, { exact: true }).fill("a fox");
       await button(page, "Send Ctrl Enter").click();
       await page.locator(".result [role=alert], .result .code").first().waitFor();
     }
-    await page.goto(`${browser.origin}/console/playground?as=${made.id}&model=default&path=transcription`);
+    await page.goto(`${browser.origin}/console/playground?as=${made.id}&model=smart&path=transcription`);
     await button(page, "Send Ctrl Enter").click();
     await page.getByText("Choose a recording to transcribe.").waitFor();
     await page.getByLabel("Recording").setInputFiles({ name: "a.wav", mimeType: "audio/wav", buffer: Buffer.from("RIFF") });

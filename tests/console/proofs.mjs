@@ -137,7 +137,7 @@ export const proofChecks = {
 
   async reload_back_and_a_sign_in_restore_every_page({ gateway, browser }) {
     const made = await keyOf(gateway, "restored");
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     const webhook = await gateway.api("POST", "webhooks", { name: "restored", url: "http://127.0.0.1:9/hook" });
     const quota = await gateway.api("POST", "quotas", { subject: { kind: "project", id: made.project }, metric: "requests", window: "day", limit: 1000 });
     const human = await gateway.api("POST", "principals", { name: "Returning" });
@@ -146,8 +146,8 @@ export const proofChecks = {
     // So low that every page can be scrolled.
     await page.setViewportSize({ width: 1440, height: 260 });
     const paths = [
-      "/?period=24h&by=model", `/requests?outcome=completed&period=24h&key=${made.id}`, "/requests?failed_over=true", `/requests/${data[0].request_id}`, "/usage?by=key&period=24h&figure=tokens", "/usage?by=client&figure=latency", "/providers?state=faulty", "/providers?tab=extensions", "/providers/echo", "/routes?new=1", "/routes/default?fail=echo%3Ahang",
-      "/models?open=echo%2Fecho", "/playground?path=messages&model=default", "/access?tab=humans", `/access/humans/${human.id}`, `/access/projects/${made.project}?tab=limits&edit=1`, `/access/projects/${made.project}/access`, `/keys/${made.id}?edit=1`, `/keys/${made.id}/access?allowed=true`, "/keys?state=active", "/quotas?new=1",
+      "/?period=24h&by=model", `/requests?outcome=completed&period=24h&key=${made.id}`, "/requests?failed_over=true", `/requests/${data[0].request_id}`, "/usage?by=key&period=24h&figure=tokens", "/usage?by=client&figure=latency", "/providers?state=faulty", "/providers?tab=extensions", "/providers/echo", "/routes?new=1", "/routes/smart?fail=echo%3Ahang",
+      "/models?open=echo%2Fecho", "/playground?path=messages&model=smart", "/access?tab=humans", `/access/humans/${human.id}`, `/access/projects/${made.project}?tab=limits&edit=1`, `/access/projects/${made.project}/access`, `/keys/${made.id}?edit=1`, `/keys/${made.id}/access?allowed=true`, "/keys?state=active", "/quotas?new=1",
       "/alerts?state=open", "/webhooks?new=1", "/outbox?state=dead", "/audit?action=key.create", "/backups", "/settings?q=retention", "/setup?step=test", "/connect?client=codex",
       "/alerts?state=any&kind=disk_low", "/alerts/rules?new=1", "/alerts/rules?edit=rule_disk_low", `/webhooks?webhook=${webhook.id}`, `/webhooks?edit=${webhook.id}`, `/outbox?state=pending&to=${webhook.id}`, "/providers?tab=extensions&new=1", `/quotas?edit=${quota.id}`,
     ];
@@ -159,12 +159,12 @@ export const proofChecks = {
 
   async dark_pages_are_accessible_at_twice_their_size({ gateway, browser }) {
     const made = await keyOf(gateway, "enlarged");
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     const { data } = await gateway.api("GET", "requests?limit=1");
     // A window of 720 pixels is one of 1440 at 200 %.
     const page = await browser.signedIn(gateway.key, "/", { width: 720, theme: "dark" });
     const faults = [];
-    for (const path of ["/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/providers", "/routes/default", `/keys/${made.id}?edit=1`]) {
+    for (const path of ["/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/providers", "/routes/smart", `/keys/${made.id}?edit=1`]) {
       await page.goto(`${browser.origin}/console${path}`);
       await settled(page);
       faults.push(...(await axe(page)).map((fault) => `${path}: ${fault}`));

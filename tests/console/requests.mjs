@@ -42,7 +42,7 @@ export const requestChecks = {
     await gateway.api("POST", "endpoints", { name: "saved", failover });
     const agent = { "user-agent": "claude-cli/2.1.329 (external, cli)" };
     assert.equal(await gateway.chat(made.key, "saved", "hi", true, agent), 200);
-    assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
+    assert.equal(await gateway.chat(made.key, "smart", "hi"), 200);
     const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}`);
     await settled(page);
     assert.equal(await page.locator("a.row-link").count(), 2);
@@ -77,13 +77,13 @@ export const requestChecks = {
   async new_requests_are_announced_and_not_inserted({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "arriving" });
     const made = await gateway.api("POST", "keys", { name: "arriving", project: id });
-    for (let n = 0; n < 2; n += 1) await gateway.chat(made.key, "default", "hi");
+    for (let n = 0; n < 2; n += 1) await gateway.chat(made.key, "smart", "hi");
     const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}`);
     await settled(page);
     const rows = () => page.locator("a.row-link").evaluateAll((links) => links.map((link) => new URL(link.href).pathname));
     const before = await rows();
     await page.locator("a.row-link").first().focus();
-    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "default", "hi");
+    for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "smart", "hi");
     const fresh = page.getByRole("button", { name: "3 new", exact: true });
     await fresh.waitFor();
     assert.deepEqual(await rows(), before, "nothing is inserted");
@@ -102,7 +102,7 @@ export const requestChecks = {
     await gateway.api("POST", "catalog/overrides", { provider: "priced", model: "echo", facts: { prices: { input: 2, output: 8 } } });
     const session = { "user-agent": "claude-cli/2.1.329 (external, cli)", "x-claude-code-session-id": "4b2b7d1e-6a52-4f0e-9d63-2f4f5a7c9b11" };
     for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "priced/echo", "hi", true, session);
-    await gateway.chat(made.key, "default", "hi");
+    await gateway.chat(made.key, "smart", "hi");
     const page = await browser.signedIn(gateway.key, `/requests?key=${made.id}&model=echo&provider=priced`);
     await settled(page);
     const all = await page.locator("a.row-link").evaluateAll((links) => links.map((link) => new URL(link.href).pathname));

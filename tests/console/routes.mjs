@@ -1,6 +1,8 @@
 // The checks of the route editor: who would serve what, the rehearsal of failures, and the picker.
 
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 
 import { axe, settled, sideways } from "./browser.mjs";
 
@@ -106,8 +108,12 @@ export const routeChecks = {
   },
 
   async a_change_of_an_endpoint_of_the_file_is_copied_as_yaml({ gateway, browser }) {
-    assert.equal((await gateway.api("GET", "endpoints/default")).source, "file");
-    const page = await browser.signedIn(gateway.key, "/routes/default");
+    const file = join(gateway.home, ".llmgw", "config.yaml");
+    const before = readFileSync(file, "utf8");
+    writeFileSync(file, `${before}\nendpoints:\n  filed:\n    failover:\n      - {provider: echo, model: echo}\n`);
+    gateway.child.kill("SIGHUP");
+    while (!(await gateway.api("GET", "endpoints")).data.some(({ name }) => name === "filed"));
+    const page = await browser.signedIn(gateway.key, "/routes/filed");
     await page.context().grantPermissions(["clipboard-read", "clipboard-write"]);
     await page.getByText("A change here is shown as YAML to copy into the file").waitFor();
     await page.getByRole("combobox", { name: "Add a target" }).fill("voice/");
@@ -116,8 +122,10 @@ export const routeChecks = {
     await page.locator("button", { hasText: "Copy YAML with this change" }).press("Enter");
     await page.getByText("Copied", { exact: true }).waitFor();
     const text = await page.evaluate(() => navigator.clipboard.readText());
-    assert.match(text, /^endpoints:\n {2}default:\n {4}failover:\n {6}- \{provider: echo, model: echo\}\n {6}- \{provider: voice, model: \w+\}\n$/);
+    assert.match(text, /^endpoints:\n {2}filed:\n {4}failover:\n {6}- \{provider: echo, model: echo\}\n {6}- \{provider: voice, model: \w+\}\n$/);
     assert.deepEqual(await axe(page), []);
+    writeFileSync(file, before);
+    gateway.child.kill("SIGHUP");
   },
 
   async an_adaptation_shows_the_fate_of_each_field({ gateway, browser }) {

@@ -23,7 +23,7 @@ function forms(gateway, { project, key, quota }) {
     ["/routes/interrupted", "Preamble", "Between the lines.", "Save and publish", async () => (await gateway.api("GET", "endpoints/interrupted")).preamble === "Between the lines."],
     ["/quotas?new=1", "Limit ($)", "7.5", "Create", async () => (await quotas()).some(({ limit }) => limit === 7_500_000), (page) => page.getByLabel("Which").selectOption(project)],
     [`/quotas?edit=${quota}`, "Limit", "77", "Save", async () => (await quotas()).some(({ limit }) => limit === 77)],
-    [`/playground?as=${key}&model=default`, "Message", "Sent in between", "Send Ctrl Enter", async () => (await gateway.api("GET", `requests?key=${key}`)).data.length > 0],
+    [`/playground?as=${key}&model=smart`, "Message", "Sent in between", "Send Ctrl Enter", async () => (await gateway.api("GET", `requests?key=${key}`)).data.length > 0],
     ["/alerts/rules?new=1", "Name", "Rule in between", "Create", named("alert-rules", "Rule in between")],
     ["/alerts/rules?edit=rule_backup_failed", "Name", "Backup rule in between", "Save", named("alert-rules", "Backup rule in between")],
     ["/webhooks?new=1", "Name", "Webhook in between", "Create", all("webhooks", "Webhook in between"), fill({ Address: "http://127.0.0.1:9/hook" })],

@@ -106,33 +106,33 @@ export const setupChecks = {
 
   async the_check_says_what_is_wrong_with_a_clients_request({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "mistaken" });
-    const made = await gateway.api("POST", "keys", { name: "mistaken", project: id, endpoints: ["default"] });
+    const made = await gateway.api("POST", "keys", { name: "mistaken", project: id, endpoints: ["smart"] });
     const page = await browser.signedIn(gateway.key, `/setup?step=client&key=${made.id}`);
     await page.getByText("Waiting for the first request with this key…").waitFor();
     // The stream shows requests from its first frame on: it comes within a second.
     await page.waitForTimeout(2500);
     const curl = { "user-agent": "curl/8.1.0" };
-    assert.equal(await gateway.chat(`${made.key.slice(0, 8)}Xy7wrong${made.key.slice(16)}`, "default", "hi", false, curl), 401);
+    assert.equal(await gateway.chat(`${made.key.slice(0, 8)}Xy7wrong${made.key.slice(16)}`, "smart", "hi", false, curl), 401);
     await page.getByText(/^A request from 127\.0\.0\.1 \(curl 8\.1\.0\) carried another key: llmgw_/).waitFor();
     const headers = { authorization: `Bearer ${made.key}`, "content-type": "application/json" };
     await fetch(`${gateway.origin}/v1/v1/chat/completions`, { method: "POST", headers, body: "{}" });
     await page.getByText("It asked for /v1/v1/chat/completions. Leave /v1 out of the client's address.").waitFor();
-    await fetch(`${gateway.origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify({ model: "default", messages: [], stream: "perhaps" }) });
+    await fetch(`${gateway.origin}/v1/chat/completions`, { method: "POST", headers, body: JSON.stringify({ model: "smart", messages: [], stream: "perhaps" }) });
     await page.getByText("It was answered 400, invalid_request: the field stream is not right.").waitFor();
     await gateway.api("POST", "providers", { id: "stateless", type: "anthropic", base_url: "http://127.0.0.1:9", api_key: "sk-ant-of-a-test", models: ["claude"] });
     await gateway.api("POST", "providers", { id: "stateful", type: "openai", base_url: "http://127.0.0.1:9/v1", api_key: "sk-of-a-test", models: ["gpt"] });
     await gateway.api("POST", "endpoints", { name: "forgetful", failover: [{ provider: "stateless", model: "claude" }] });
-    await gateway.api("PATCH", `keys/${made.id}`, { endpoints: ["default", "forgetful"] });
+    await gateway.api("PATCH", `keys/${made.id}`, { endpoints: ["smart", "forgetful"] });
     await fetch(`${gateway.origin}/v1/responses`, { method: "POST", headers, body: JSON.stringify({ model: "forgetful", input: "hi", store: true }) });
     await page.getByText(/^It sent store, which no target( of forgetful)? takes\. A target of stateful takes it\./).waitFor();
     await gateway.api("DELETE", "endpoints/forgetful");
     for (const name of ["stateless", "stateful"]) await gateway.api("DELETE", `providers/${name}`);
     assert.equal(await gateway.chat(made.key, "gpt-4o", "hi"), 404);
-    await page.getByText("It asked for gpt-4o, which this key cannot use. It may use: default.").waitFor();
+    await page.getByText("It asked for gpt-4o, which this key cannot use. It may use: smart.").waitFor();
     await page.getByRole("link", { name: "Make an endpoint gpt-4o" }).click();
     assert.equal(await page.getByLabel("Named endpoint").inputValue(), "gpt-4o");
     await page.goBack();
-    assert.equal(await gateway.chat(made.key, "default", "hi"), 200);
+    assert.equal(await gateway.chat(made.key, "smart", "hi"), 200);
     await page.getByRole("region", { name: "Check" }).getByText("got its first answer in").waitFor();
     await page.getByRole("region", { name: "Check" }).getByText("Streamed, no").waitFor();
   },

@@ -35,10 +35,10 @@ async function load(page, url) {
 async function pathsOf(gateway) {
   const { id } = await gateway.api("POST", "projects", { name: "swift" });
   const made = await gateway.api("POST", "keys", { name: "swift", project: id });
-  for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "default", "hi", n > 0);
+  for (let n = 0; n < 3; n += 1) await gateway.chat(made.key, "smart", "hi", n > 0);
   const { data } = await gateway.api("GET", "requests?limit=1");
   return [
-    "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?by=key&period=24h", "/providers", "/providers/echo", "/routes", "/routes/default", "/models",
+    "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?by=key&period=24h", "/providers", "/providers/echo", "/routes", "/routes/smart", "/models",
     "/playground", "/access", "/access?tab=humans", `/access/projects/${id}`, "/keys", `/keys/${made.id}`, `/keys/${made.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/backups", "/settings", "/setup",
   ];
 }

@@ -22,10 +22,10 @@ async function withObjects(gateway) {
   const { id: project } = await gateway.api("POST", "projects", { name: "states" });
   const human = await gateway.api("POST", "principals", { name: "Stately" });
   const key = await gateway.api("POST", "keys", { name: "state", project });
-  await gateway.chat(key.key, "default", "hi");
+  await gateway.chat(key.key, "smart", "hi");
   const { data } = await gateway.api("GET", `requests?key=${key.id}&limit=1`);
   return [
-    "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?figure=latency", "/providers", "/providers?tab=extensions", "/providers/echo", "/routes", "/routes/default", "/models", "/playground", "/access", "/access?tab=humans", `/access/projects/${project}`, `/access/projects/${project}/access`, `/access/humans/${human.id}`,
+    "/", "/requests", `/requests/${data[0].request_id}`, "/usage", "/usage?figure=latency", "/providers", "/providers?tab=extensions", "/providers/echo", "/routes", "/routes/smart", "/models", "/playground", "/access", "/access?tab=humans", `/access/projects/${project}`, `/access/projects/${project}/access`, `/access/humans/${human.id}`,
     "/keys", `/keys/${key.id}`, `/keys/${key.id}/access`, "/quotas", "/connect", "/alerts", "/alerts/rules", "/webhooks", "/outbox", "/audit", "/audit/1", "/backups", "/settings", "/setup",
   ];
 }
@@ -140,7 +140,7 @@ export const stateChecks = {
     const fresh = new Gateway(gateway.binary, home);
     await fresh.start();
     await browser.visit(fresh, async () => {
-      await fresh.api("DELETE", "endpoints/default").catch(() => {});
+      await fresh.api("DELETE", "endpoints/smart").catch(() => {});
       const faults = await inTwo(browser, fresh.key, [...EMPTY, ...FILTERED], async (page, path) => {
         await page.goto(`${browser.origin}/console${path}`);
         await settled(page);

@@ -11,7 +11,7 @@ export const usageChecks = {
     const { id } = await gateway.api("POST", "projects", { name: "measured" });
     const keys = [];
     for (const name of ["first meter", "second meter"]) keys.push(await gateway.api("POST", "keys", { name, project: id }));
-    for (const [n, { key }] of keys.entries()) for (let i = 0; i <= n; i += 1) await gateway.chat(key, "default", "hi", true);
+    for (const [n, { key }] of keys.entries()) for (let i = 0; i <= n; i += 1) await gateway.chat(key, "smart", "hi", true);
     const page = await browser.signedIn(gateway.key, `/usage?by=key&period=24h&project=${id}&figure=requests`);
     await settled(page);
     await page.getByLabel("And by").selectOption("and model");
@@ -57,7 +57,7 @@ export const usageChecks = {
     const { id } = await gateway.api("POST", "projects", { name: "runs" });
     for (const [run, requests] of [["slow-cooker", 1], ["oven", 2]]) {
       const { key } = await gateway.api("POST", "keys", { name: run, project: id, tags: { meal: run } });
-      for (let i = 0; i < requests; i += 1) await gateway.chat(key, "default", "hi");
+      for (let i = 0; i < requests; i += 1) await gateway.chat(key, "smart", "hi");
     }
     const page = await browser.signedIn(gateway.key, "/usage", { width: 1024 });
     await page.getByRole("link", { name: "Compare runs" }).click();

@@ -56,9 +56,9 @@ await press(page, button("Go on"));
 await arrived(page, "routes");
 
 await page.getByRole("button", { name: `Remove local/${MODEL}` }).waitFor();
-await type(page, field("Named endpoint"), "default");
+await type(page, field("Named endpoint"), "main");
 await page.keyboard.press("Enter");
-await page.getByText("Clients can ask for default.").waitFor();
+await page.getByText("Clients can ask for main.").waitFor();
 await arrived(page, "keys");
 
 await type(page, field("Name"), "ada-laptop");

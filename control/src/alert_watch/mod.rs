@@ -12,7 +12,7 @@ use http::StatusCode;
 use shared::clock::unix_ms;
 
 use self::costs::SpendWatch;
-use crate::actor::{Actor, Who};
+use crate::actor::Actor;
 use crate::admin::App;
 use crate::alerts::{AlertChange, AlertEngine, Measurements};
 use crate::background::Job;
@@ -89,7 +89,7 @@ impl AlertWatch {
 
     /// Stores a change. If that fails, a later tick tries again.
     async fn store(&mut self, change: AlertChange) {
-        let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+        let actor = Actor::gateway();
         let command = Box::new(ChangeAlert(change.clone()));
         let write = AdminWrite { command, actor, status: StatusCode::OK, idempotency: None };
         match self.app.writer.write(write).await {

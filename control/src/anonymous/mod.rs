@@ -61,7 +61,7 @@ impl AnonymousAutomation {
     /// Checks a provider if this process gets the claim. The error is the reason why it could not be claimed or checked.
     async fn visit(&self, entry: &CuratedProvider) -> Result<(), String> {
         let claim = ClaimCheck { id: entry.id.clone(), settings: entry.settings() };
-        let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+        let actor = Actor::gateway();
         let checked = match self.writer.write(AdminWrite::unanswered(claim, actor)).await {
             Ok(_) => self.check(entry).await,
             Err(CommandRefusal::Reported { message, .. }) => {

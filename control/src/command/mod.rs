@@ -18,6 +18,7 @@ pub(crate) mod bindings;
 pub(crate) mod catalog;
 pub(crate) mod endpoints;
 pub(crate) mod extensions;
+pub(crate) mod first_endpoint;
 pub(crate) mod keys;
 pub(crate) mod lookup;
 pub(crate) mod members;

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 
 use super::Detected;
 
-/// Returns the text of the file. Its endpoint `default` lists the servers in `found`, in order, and `echo` last.
+/// Returns the text of the file, with a provider for each server in `found`, in order. It has no endpoint: quickstart
+/// stores one in the database, where the console can change it.
 pub fn first_file(found: &[Detected]) -> String {
     let mut text = String::from(HEAD);
-    let mut members = String::new();
     for server in found {
         let models: Vec<_> = server.models.iter().map(|model| quoted(model)).collect();
         // Writing into a string cannot fail.
@@ -20,22 +20,8 @@ pub fn first_file(found: &[Detected]) -> String {
             server.registry_id,
             models.join(", ")
         );
-        if let Some(model) = first_chat_model(&server.models) {
-            let _ =
-                writeln!(members, "      - {{provider: {}, model: {}}}", server.registry_id, quoted(model));
-        }
     }
-    text.push_str(ENDPOINTS);
-    text.push_str(&members);
-    text.push_str("      - {provider: echo, model: echo}\n");
     text
-}
-
-/// Returns the first model whose name does not suggest a purpose other than chat.
-fn first_chat_model(models: &[String]) -> Option<&String> {
-    const OTHERS: &[&str] = &["embed", "rerank", "whisper", "tts"];
-    let chats = |model: &&String| !OTHERS.iter().any(|other| model.to_ascii_lowercase().contains(other));
-    models.iter().find(chats)
 }
 
 /// Quotes an untrusted model id; JSON string syntax is valid in YAML.
@@ -60,13 +46,6 @@ providers:
     models: [pico]
 ";
 
-const ENDPOINTS: &str = "
-endpoints:
-  # Tried in order until one begins to answer.
-  default:
-    failover:
-";
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -82,16 +61,12 @@ mod tests {
     #[test]
     fn the_first_file_is_valid_for_any_detected_providers() {
         let strange = ["a\"b: {c}", "#x", "- y", "é☃", "true", "12"];
-        let cases: Vec<(Vec<Detected>, Vec<&str>)> = vec![
-            (vec![], vec!["echo/echo"]),
-            (
-                vec![detected("ollama", &["nomic-embed-text", "qwen3:8b"]), detected("vllm", &["m"])],
-                vec!["ollama/qwen3:8b", "vllm/m", "echo/echo"],
-            ),
-            (vec![detected("ollama", &["nomic-embed-text"])], vec!["echo/echo"]),
-            (vec![detected("lmstudio", &strange[3..])], vec!["lmstudio/é☃", "echo/echo"]),
+        let cases = [
+            vec![],
+            vec![detected("ollama", &["nomic-embed-text", "qwen3:8b"]), detected("vllm", &["m"])],
+            vec![detected("lmstudio", &strange[3..])],
         ];
-        for (found, want) in cases {
+        for found in cases {
             let folder = tempfile::tempdir().unwrap();
             let text = first_file(&found);
             std::fs::write(folder.path().join("config.yaml"), &text).unwrap();
@@ -104,10 +79,13 @@ mod tests {
             let loaded =
                 load(&Arc::new(Environment::read(variables))).unwrap_or_else(|e| panic!("{e}\n{text}"));
             let routing = loaded.config.routing;
-            let members: Vec<_> =
-                routing.endpoints[0].failover.iter().map(|m| format!("{}/{}", m.provider, m.model)).collect();
-            assert_eq!(members, want);
             assert_eq!(routing.providers.len(), found.len() + 2);
+            for server in &found {
+                let provider =
+                    routing.providers.iter().find(|p| p.id.as_str() == server.registry_id).unwrap();
+                let models: Vec<_> = provider.models.iter().map(|model| model.id.as_str()).collect();
+                assert!(server.models.iter().all(|model| models.contains(&model.as_str())), "{models:?}");
+            }
             assert!(loaded.warnings.is_empty());
         }
     }

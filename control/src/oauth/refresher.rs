@@ -13,7 +13,7 @@ use shared::clock::unix_ms;
 use tokio::task::JoinSet;
 
 use super::Vendor;
-use crate::actor::{Actor, Who};
+use crate::actor::Actor;
 use crate::background::{Job, JobTasks};
 use crate::command::oauth::{BeginRefresh, KeepRefreshed, RefuseRefresh};
 use crate::command::{AdminWrite, Command, CommandRefusal};
@@ -124,7 +124,7 @@ enum Kept {
 }
 
 async fn keep(writer: &WriterHandle, command: impl Command) -> Result<Kept, String> {
-    let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+    let actor = Actor::gateway();
     match writer.write(AdminWrite::unanswered(command, actor)).await {
         Ok(_) => Ok(Kept::Done),
         Err(CommandRefusal::Reported { .. }) => Ok(Kept::Replaced),

@@ -16,7 +16,7 @@ use rusqlite::{Connection, TransactionBehavior};
 use serde_json::json;
 use shared::secret::Secret;
 
-use crate::actor::{Actor, Who};
+use crate::actor::Actor;
 use crate::config::{Plain, PlainReading};
 use crate::db::audit::{self, AuditEntry};
 use crate::db::credentials;
@@ -141,7 +141,7 @@ fn store(
     imported: &mut Imported,
 ) -> rusqlite::Result<()> {
     let now_ms = shared::clock::unix_ms();
-    let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+    let actor = Actor::gateway();
     let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
     for (provider, key) in &reading.keys {
         let before = credentials::find(&tx, keys, provider)?;

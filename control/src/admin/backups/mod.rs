@@ -20,7 +20,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
-use crate::actor::{Actor, Who};
+use crate::actor::Actor;
 use crate::background::{Job, Jobs};
 use crate::backup::{self, Archive, BackupError};
 use crate::command::audit_only::AuditOnly;
@@ -206,7 +206,7 @@ impl RunningBackup {
                     .refused()
                     .after(json!({"error": error.to_string()})),
             };
-            let actor = Actor { who: Who::Gateway, address: None, request_id: None };
+            let actor = Actor::gateway();
             let _ = writer.queue(AdminWrite::unanswered(AuditOnly::of(audit), actor));
         };
         #[expect(clippy::disallowed_methods, reason = "its end is the end of one backup, not of the gateway")]
