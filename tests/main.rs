@@ -37,6 +37,7 @@ mod durability;
 mod effective_access;
 mod every_route;
 mod explain;
+mod export;
 mod extensions;
 mod failed_ends;
 mod failover;

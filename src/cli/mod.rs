@@ -5,6 +5,7 @@ mod backup;
 mod config;
 mod credentials;
 mod doctor;
+mod export;
 mod healthcheck;
 mod logs;
 mod loopback;
@@ -55,6 +56,8 @@ enum CliCommand {
         #[command(subcommand)]
         command: ConfigCommand,
     },
+    /// Print the providers and endpoints of the database as a configuration file, without secrets; the gateway may run
+    Export,
     /// Manage stored secrets and their encryption key
     Credentials {
         #[command(subcommand)]
@@ -150,6 +153,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Config { command: ConfigCommand::Check } => config::check(&environment()),
         CliCommand::Config { command: ConfigCommand::Show } => config::show(&environment()),
         CliCommand::Config { command: ConfigCommand::Schema } => config::schema(),
+        CliCommand::Export => export::run(&environment()),
         CliCommand::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
         CliCommand::Credentials { command: CredentialsCommand::Import } => {
             credentials::import(&environment())

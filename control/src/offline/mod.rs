@@ -1,9 +1,11 @@
-//! Commands on the state of a gateway that is not running.
+//! Commands on the state of a gateway.
 
+mod export;
 mod import;
 mod rekey;
 mod rollback;
 
+pub use export::export;
 pub use import::{ImportError, Imported, import_credentials};
 pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
 pub use rollback::{RollbackError, RolledBack, rollback};
