@@ -259,7 +259,7 @@ export type BackupStarted = {
 
 /** The last backups of the state. */
 export type BackupState = {
-  /** The failure of the last backup; null if it succeeded. */
+  /** The failure of the last backup; null if it succeeded, and if an archive made since it began is intact. */
   last_failure: BackupFailure | null;
   /** The time of the newest intact archive, in milliseconds since the Unix epoch; null if no archive is intact. */
   last_good_at_ms: number | null;

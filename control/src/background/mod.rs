@@ -31,6 +31,8 @@ struct JobRow {
     status: JobStatus,
     /// The run that is stored.
     stored: Option<JobRun>,
+    /// The start of the run that `last_error` belongs to.
+    failed_from_ms: Option<u64>,
 }
 
 /// A periodic job.
@@ -90,7 +92,9 @@ impl Jobs {
             next_at_ms: None,
         };
         let mut rows = self.rows();
-        rows.push(JobRow { status, stored });
+        let failed = stored.as_ref().filter(|run| run.error.is_some());
+        let failed_from_ms = failed.map(|run| run.started_at_ms);
+        rows.push(JobRow { status, stored, failed_from_ms });
         Job { jobs: self.clone(), place: rows.len() - 1 }
     }
 
@@ -142,10 +146,11 @@ impl Job {
     /// Reports that the run has ended now.
     pub(crate) fn ends(&self, outcome: Result<(), String>) {
         let error = outcome.err().map(|error| guarded(&error).chars().take(ERROR_CHARS_MAX).collect());
-        self.change(|status| {
-            status.last_ended_at_ms = Some(unix_ms());
-            status.last_error = error;
-        });
+        if let Some(row) = self.jobs.rows().get_mut(self.place) {
+            row.failed_from_ms = row.status.last_started_at_ms.filter(|_| error.is_some());
+            row.status.last_ended_at_ms = Some(unix_ms());
+            row.status.last_error = error;
+        }
         self.jobs.0.ended.notify_one();
     }
 
@@ -167,6 +172,14 @@ impl Job {
         let status = &rows.get(self.place)?.status;
         let at_ms = status.last_ended_at_ms.or(status.last_started_at_ms)?;
         Some((at_ms, status.last_error.clone()?))
+    }
+
+    /// Returns the failure of the last run, unless its work is known to have been done at `done_at_ms`, since that run
+    /// began. A process that is killed can complete a run without reporting it.
+    pub(crate) fn failure_unless_done(&self, done_at_ms: Option<u64>) -> Option<(u64, String)> {
+        let from_ms = self.jobs.rows().get(self.place)?.failed_from_ms;
+        let is_done = done_at_ms.zip(from_ms).is_some_and(|(done_at_ms, from_ms)| done_at_ms >= from_ms);
+        self.failure().filter(|_| !is_done)
     }
 
     fn change(&self, change: impl FnOnce(&mut JobStatus)) {
@@ -219,6 +232,20 @@ const PAUSE_MAX: Duration = Duration::from_secs(30);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_was_completed_but_not_reported_ends_the_failure_before_it() {
+        let failed =
+            JobRun { job: "backup".into(), started_at_ms: 7, ended_at_ms: 9, error: Some("full".into()) };
+        let job = Jobs::after(vec![failed]).register("backup", "daily");
+        assert_eq!(job.failure_unless_done(None), Some((9, "full".to_owned())));
+        assert_eq!(job.failure_unless_done(Some(6)).unwrap().1, "full", "it was done before that run");
+        assert_eq!(job.failure_unless_done(Some(8)), None, "the run itself has done it");
+        job.begins();
+        assert_eq!(job.failure_unless_done(Some(8)), None, "nor does the next run bring it back");
+        job.ends(Err("busy".to_owned()));
+        assert_eq!(job.failure_unless_done(Some(8)).unwrap().1, "busy");
+    }
 
     #[test]
     fn a_job_goes_on_where_the_process_before_ended() {

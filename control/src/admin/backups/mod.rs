@@ -72,7 +72,7 @@ struct Now {
 pub(crate) struct BackupState {
     /// The time of the newest intact archive, in milliseconds since the Unix epoch; null if no archive is intact.
     last_good_at_ms: Option<u64>,
-    /// The failure of the last backup; null if it succeeded.
+    /// The failure of the last backup; null if it succeeded, and if an archive made since it began is intact.
     last_failure: Option<BackupFailure>,
 }
 
@@ -107,7 +107,8 @@ impl Backups {
     }
 
     fn last_failure(&self) -> Option<BackupFailure> {
-        self.job.failure().map(|(at_ms, message)| BackupFailure { at_ms, message })
+        let failure = self.job.failure_unless_done(self.now().last_good_at_ms);
+        failure.map(|(at_ms, message)| BackupFailure { at_ms, message })
     }
 
     /// Reads which archive is the last intact one.
@@ -126,7 +127,7 @@ impl Backups {
 
     /// Returns the reason why the last backup failed, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
-        self.job.failure().map(|(_, why)| why)
+        self.last_failure().map(|failure| failure.message)
     }
 
     fn now(&self) -> Now {
