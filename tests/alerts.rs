@@ -47,7 +47,10 @@ async fn a_warn_quota_raises_one_alert_at_80_per_cent_and_one_when_it_is_used_up
     }
     let alert = alerts(&admin, &format!("object={quota}"), 1).await.remove(0);
     assert_eq!((&alert["kind"], &alert["state"]), (&json!("quota_warning"), &json!("open")));
-    assert_eq!(alert["text"], "project blue: 80 % of the limit are used, 8 of 10 requests (day, warn).");
+    assert_eq!(
+        alert["text"],
+        "The project blue has used 8 of 10 requests a day (80 %). The limit only warns."
+    );
     assert_eq!((&alert["figures"]["used"], &alert["severity"]), (&json!(8.0), &json!("warn")));
     for _ in 0..3 {
         assert_eq!(client.chat(chat::request("m")).await.status, 200, "it only warns");

@@ -7,11 +7,11 @@ import { href, param, setParams } from "../app/router";
 import { Confirm } from "../part/dialog";
 import { WriteOutlook } from "../part/effects";
 import { Loaded, notify } from "../part/feedback";
-import { plural, UNKNOWN } from "../part/format";
+import { plural, secondsText, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Menu } from "../part/menu";
 import { Card, Page } from "../part/page";
-import { thresholdText } from "./alerts/kinds";
+import { KINDS, thresholdText } from "./alerts/kinds";
 import { AlertObject, useObjectNames } from "./alerts/object";
 import { EditRule, NewRule } from "./alerts/rule_form";
 import { AlertTabs } from "./alerts/tabs";
@@ -41,12 +41,12 @@ export function RulesPage() {
 const ACTIONS = "Actions";
 const COLUMNS: [head: string, width: string][] = [
   ["Rule", "auto"],
-  ["Kind", "152px"],
+  ["Kind", "200px"],
   ["Threshold", "216px"],
   ["About", "104px"],
   ["Urgency", "80px"],
-  ["Holds for", "80px"],
-  ["Clear for", "80px"],
+  ["Opens after", "96px"],
+  ["Clears after", "96px"],
   ["State", "104px"],
   [ACTIONS, "56px"],
 ];
@@ -89,14 +89,14 @@ function Rule({ of }: { of: AlertRule }) {
           {of.name}
         </a>
       </td>
-      <td>{of.kind}</td>
+      <td>{KINDS[of.kind].title}</td>
       <td>{thresholdText(of) ?? UNKNOWN}</td>
       <td>
         <Scope of={of} />
       </td>
-      <td>{of.severity === "bad" ? "urgent" : "by day"}</td>
-      <td>{of.hold_seconds} s</td>
-      <td>{of.clear_seconds} s</td>
+      <td>{of.severity === "bad" ? "urgent" : "normal"}</td>
+      <td>{secondsText(of.hold_seconds)}</td>
+      <td>{secondsText(of.clear_seconds)}</td>
       <td>
         <State kind={of.enabled ? "ok" : "off"} word={of.enabled ? "enabled" : "disabled"} />
       </td>
@@ -135,7 +135,7 @@ function RuleMenu({ of }: { of: AlertRule }) {
         label={`Actions for ${of.name}`}
         items={[
           { label: "Change", icon: "pencil", run: () => setParams({ edit: of.id }) },
-          { label: "Test fire", icon: "play", run: () => void fire().catch(tell) },
+          { label: "Send test", icon: "play", run: () => void fire().catch(tell) },
           { label: of.enabled ? "Disable" : "Enable", icon: "power", run: () => void turn().catch(tell) },
           { label: "Delete", icon: "trash-2", danger: true, run: () => setDeleted(true) },
         ]}
@@ -150,7 +150,7 @@ function RuleMenu({ of }: { of: AlertRule }) {
           }}
           onClose={() => setDeleted(false)}
         >
-          <p>Nothing watches for it any more. Its open alerts are resolved.</p>
+          <p>This condition is no longer watched. Open alerts of the rule are resolved.</p>
           <WriteOutlook write={{ method: "DELETE", path, ifMatch: of.version }} />
         </Confirm>
       )}

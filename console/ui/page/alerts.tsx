@@ -2,7 +2,7 @@
 import { at, call } from "../api/client";
 import { useList } from "../api/list";
 import { changed } from "../api/resource";
-import type { Alert } from "../api/types";
+import type { Alert, AlertKind, Quota } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { AddressedDialog } from "../part/edit";
@@ -10,10 +10,11 @@ import { Empty, notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
+import { amount, shareOf } from "../part/limits";
 import { Card, Facts, Page } from "../part/page";
 import { type Column, Table } from "../part/table";
-import { figureName, figureText, KIND_NAMES } from "./alerts/kinds";
-import { AlertObject, useObjectNames } from "./alerts/object";
+import { figureName, figureText, KIND_NAMES, KINDS } from "./alerts/kinds";
+import { AlertObject, alertTitle, useObjectNames, useQuotas } from "./alerts/object";
 import { AlertTabs } from "./alerts/tabs";
 
 /** The shape and word of an alert: failing only while somebody must act. */
@@ -51,14 +52,14 @@ export function AlertsPage() {
             [OPEN, "Open"],
             ["acknowledged", "Acknowledged"],
             ["resolved", "Resolved"],
-            [ANY, "In any state"],
+            [ANY, "Any state"],
           ]}
         />
         <Select
           aria-label="Kind"
           value={kind}
           onValue={(kind) => setParams({ kind })}
-          options={[["", "Of any kind"], ...KIND_NAMES.map((name): [string, string] => [name, name])]}
+          options={[["", "Any kind"], ...KIND_NAMES.map((name): [string, string] => [name, KINDS[name].title])]}
         />
       </div>
       <Card bare>
@@ -88,9 +89,8 @@ export function AlertsPage() {
           }
           columns={[
             { head: "State", width: 128, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Kind", width: 144, cell: ({ kind }) => kind },
-            { head: "About", width: 128, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
-            { head: "What", width: "1fr", cell: (alert) => <Text of={alert} /> },
+            { head: "Alert", width: "1fr", cell: (alert) => <Text of={alert} title={alertTitle(alert, names)} /> },
+            { head: "About", width: 160, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
             { head: "Since", width: 112, cell: ({ first_at_ms }) => moment(first_at_ms) },
             { head: "Times", width: 64, number: true, cell: ({ times }) => times },
             ...(state === OPEN ? [] : [RESOLVED]),
@@ -104,10 +104,10 @@ export function AlertsPage() {
 }
 
 /** The sentence of an alert, which opens it over the list as it is filtered. */
-function Text({ of }: { of: Alert }) {
+function Text({ of, title }: { of: Alert; title: string }) {
   return (
     <a class="row-link clip" title={of.text} href={href("/alerts", { state: param("state"), kind: param("kind"), alert: of.id })}>
-      {of.text}
+      {title}. {of.text}
     </a>
   );
 }
@@ -135,12 +135,12 @@ function OneAlert({ id }: { id: string }) {
   return (
     <AddressedDialog<Alert> path={at("alerts", id)} title="Alert" onClose={close}>
       {(alert) => (
-        <Dialog title={alert.kind} onClose={close} wide>
+        <Dialog title={KINDS[alert.kind as AlertKind]?.title ?? alert.kind} onClose={close} wide>
           <p class="prose wrap">{alert.text}</p>
           <AlertFacts of={alert} />
           <div class="dialog-foot">
             <a class="btn" href={href("/outbox", { kind: alert.kind })}>
-              Its deliveries
+              Deliveries
             </a>
             <Acknowledge of={alert} look="primary" />
           </div>
@@ -150,8 +150,14 @@ function OneAlert({ id }: { id: string }) {
   );
 }
 
+/** `28,200 of 30,000, 94 %`: what of a limit is used at this moment. */
+const usedText = (quota: Quota): string =>
+  `${amount(quota.metric, quota.used)} of ${amount(quota.metric, quota.limit)}, ${Math.floor(shareOf(quota) * 100)} %`;
+
 function AlertFacts({ of }: { of: Alert }) {
   const names = useObjectNames([of.object]);
+  const quota = useQuotas([of.object]).find(({ id }) => id === of.object);
+  const isOpen = of.resolved_at_ms === null;
   const acknowledged = of.acked_at_ms === null ? null : `by ${of.acked_by}, ${moment(of.acked_at_ms)}`;
   return (
     <Facts
@@ -164,11 +170,15 @@ function AlertFacts({ of }: { of: Alert }) {
             {of.rule}
           </a>,
         ],
+        ["Now", quota && isOpen ? usedText(quota) : null],
         ["Since", moment(of.first_at_ms)],
         ["Began last", of.times > 1 ? `${moment(of.last_at_ms)}, ${of.times} times in all` : null],
         ["Acknowledged", acknowledged],
         ["Resolved", of.resolved_at_ms === null ? null : moment(of.resolved_at_ms)],
-        ...Object.entries(of.figures).map(([name, value]): [string, string] => [figureName(name), figureText(name, value)]),
+        ...Object.entries(of.figures).map(([name, value]): [string, string] => [
+          `${figureName(name)}, when it opened`,
+          quota && name !== "used_percent" ? amount(quota.metric, value) : figureText(name, value),
+        ]),
       ]}
     />
   );

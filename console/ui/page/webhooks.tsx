@@ -3,16 +3,17 @@ import { useState } from "preact/hooks";
 import { at } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
-import type { DeliveryPage, Webhook } from "../api/types";
+import type { AlertKind, DeliveryPage, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { AddressedDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
-import { moment, zoneName } from "../part/format";
+import { moment, secondsText, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
+import { KINDS } from "./alerts/kinds";
 import { AlertTabs } from "./alerts/tabs";
 import { DeliveryState, lastAnswer, Retry } from "./outbox";
 import { WebhookMenu } from "./webhooks/actions";
@@ -50,14 +51,14 @@ export function WebhooksPage() {
                 </button>
               }
             >
-              Without one, alerts are seen here and in the metrics alone.
+              Without one, alerts appear only in the console and in the metrics.
             </Empty>
           }
           columns={[
             { head: "Name", width: "1fr", cell: (webhook) => <Name of={webhook} /> },
             { head: "Address", width: "2fr", cell: ({ url }) => <span class="mono clip">{url}</span> },
             { head: "Format", width: 72, cell: ({ format }) => format },
-            { head: "Kinds", width: "2fr", cell: ({ kinds }) => kindsText(kinds) },
+            { head: "Alerts", width: "2fr", cell: ({ kinds }) => kindsText(kinds) },
             { head: "In order", width: 80, cell: ({ in_order }) => (in_order ? "yes" : "no") },
             { head: "State", width: 104, cell: (webhook) => <Standing of={webhook} /> },
             { head: "Old secret until", width: 128, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
@@ -73,7 +74,8 @@ export function WebhooksPage() {
   );
 }
 
-const kindsText = (kinds: string[] | null): string => (kinds ? kinds.join(", ") : "all");
+const kindsText = (kinds: string[] | null): string =>
+  kinds ? kinds.map((kind) => KINDS[kind as AlertKind]?.title ?? kind).join(", ") : "all";
 
 function Name({ of }: { of: Webhook }) {
   return (
@@ -121,10 +123,10 @@ function WebhookFacts({ of }: { of: Webhook }) {
           </span>,
         ],
         ["Format", of.format],
-        ["Kinds", kindsText(of.kinds)],
-        ["Ends of conditions", of.send_resolved ? "are sent too" : "are not sent"],
-        ["Order", of.in_order ? "one event at a time" : "as they come"],
-        ["Pause after a failure", `${of.retry_seconds} s, doubled with each`],
+        ["Alerts", kindsText(of.kinds)],
+        ["Resolved alerts", of.send_resolved ? "sent" : "not sent"],
+        ["Order", of.in_order ? "one message at a time" : "any"],
+        ["Pause after a failure", `${secondsText(of.retry_seconds)}, doubled with each`],
         ["Secrets", until === null ? "one" : `two are valid until ${moment(until)} ${zoneName()}, then the new one alone`],
       ]}
     />

@@ -110,6 +110,17 @@ export function duration(us: number | null | undefined): string {
   return `${Math.floor(us / 60e6)} min ${Math.floor((us % 60e6) / 1e6)} s`;
 }
 
+/** A number of seconds: `20 s`, `5 min`, `1 h`, `90 s`. */
+export function secondsText(seconds: number): string {
+  const units = [
+    [86_400, "d"],
+    [3_600, "h"],
+    [60, "min"],
+  ] as const;
+  const [unit, name] = units.find(([unit]) => seconds >= unit && seconds % unit === 0) ?? ([1, "s"] as const);
+  return `${count(seconds / unit)} ${name}`;
+}
+
 /** `7.3 kB`. */
 export function bytes(n: number | null | undefined): string {
   if (n == null) return UNKNOWN;

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { Alert, GatewayState } from "../api/types";
+import type { Alert, GatewayState, Quota } from "../api/types";
 import { backupNeed, needsOf } from "../page/overview/needs";
 
 const DAY = 86_400_000;
@@ -41,6 +41,18 @@ test("a failed backup stands with the state of its alert", () => {
   expect(open?.note).toContain("Its alert is open.");
   const seen = alert({ kind: "backup_failed", object: null, state: "acknowledged", acked_by: "admin" });
   expect(backupNeed(failed, seen, NOW)[0]?.note).toContain("Its alert is acknowledged by admin.");
+});
+
+test("open alerts stand by their titles, and a limit that has an alert stands once", () => {
+  const alerts = [alert({}), alert({ id: "alr_2", kind: "quota_warning", object: "quo_1", severity: "bad" })];
+  const alertNames = new Map([["quo_1", "load-test"]]);
+  const quota = { id: "quo_1", limit: 10, used: 9, reserved: 0, exceeded: false, subject: { kind: "gateway" } } as Quota;
+  const needs = needsOf({ ...props, quotas: [quota], alerts, alertNames, state: state(good(0), { total: 3, bad: 1 }) });
+  expect(needs.map(({ kind, text }) => [kind, text])).toEqual([
+    ["warn", "Provider down: openai-main"],
+    ["bad", "Quota nearly used up: load-test"],
+    ["warn", "1 more alert"],
+  ]);
 });
 
 test("open alerts stand first, and no alert is no line", () => {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rusqlite::Connection;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::CircuitState;
-use shared::quota::{Counters, Period};
+use shared::quota::{Counters, Metric, Period, Subject};
 use shared::routing::{ProviderInstance, Target};
 use shared::sanitize::diagnostic;
 use shared::snapshot::Snapshot;
@@ -17,7 +17,7 @@ use crate::db::alert_rules::{AlertKind, AlertRule};
 use crate::db::alerts::AlertFigures;
 use crate::db::error::DbError;
 use crate::db::keys;
-use crate::db::names::{Labels, NamedKind};
+use crate::db::names::{Labels, object_name};
 use crate::db::quotas::{self, QuotaRow};
 
 /// Measures what is in memory, and the disk.
@@ -238,26 +238,21 @@ fn used_limit(
     row: &QuotaRow,
     (used, share): (u64, f64),
 ) -> rusqlite::Result<Measurement> {
-    use shared::quota::Subject;
-    let subject = &row.counted.subject;
-    let named = match subject.kind {
-        Subject::Key => Some(NamedKind::Key),
-        Subject::Project => Some(NamedKind::Project),
-        Subject::Principal => Some(NamedKind::Principal),
-        Subject::Provider | Subject::Gateway => None,
+    let name = object_name(db, labels, &row.id)?;
+    let subject = match row.counted.subject.kind {
+        Subject::Gateway => "The gateway".to_owned(),
+        Subject::Principal => format!("The human {name}"),
+        kind => format!("The {} {name}", kind.name()),
     };
-    let name = match named {
-        Some(named) => labels.find(db, named, &subject.id)?.name,
-        None => None,
-    };
-    let name = name.unwrap_or_else(|| subject.id.clone());
-    let window = row.period.map_or("", Period::name);
+    let scope = row.counted.model.as_ref().or(row.counted.endpoint.as_ref());
+    let scope = scope.map(|scope| format!(" to {scope}")).unwrap_or_default();
     let text = format!(
-        "{} {name}: {share:.0} % of the limit are used, {used} of {} {} ({window}, {}).",
-        subject.kind.name(),
-        row.limit,
-        row.metric.name(),
-        if row.is_hard() { "hard" } else { "warn" },
+        "{subject} has used {} of {}{}{scope} ({:.0} %). {}",
+        amount(row.metric, used),
+        amount(row.metric, row.limit),
+        window_words(row),
+        share.floor(),
+        if row.is_hard() { "Requests above the limit are refused." } else { "The limit only warns." },
     );
     let figures = AlertFigures::from([
         ("used".to_owned(), used as f64),
@@ -265,6 +260,48 @@ fn used_limit(
         ("used_percent".to_owned(), share),
     ]);
     Ok(Measurement { value: share, figures, ..of(AlertKind::QuotaWarning, &row.id, text) })
+}
+
+/// Returns the unit and window of a limit, such as ` tokens a day`. The unit of money stands before the amount.
+fn window_words(row: &QuotaRow) -> String {
+    let unit = match row.metric {
+        Metric::CostMicroUsd => "",
+        Metric::Requests | Metric::ConcurrentRequests => " requests",
+        Metric::InputTokens => " input tokens",
+        Metric::OutputTokens => " output tokens",
+        Metric::TotalTokens => " tokens",
+    };
+    let window = match row.period {
+        None => "",
+        Some(Period::Minute) => " a minute",
+        Some(Period::Hour) => " an hour",
+        Some(Period::Day) => " a day",
+        Some(Period::Week) => " a week",
+        Some(Period::Month) => " a month",
+        Some(Period::Total) => " in total",
+    };
+    format!("{unit}{window}")
+}
+
+/// Formats an amount of a metric: `15,945`, `$1,200.50`.
+fn amount(metric: Metric, value: u64) -> String {
+    if metric != Metric::CostMicroUsd {
+        return grouped(value);
+    }
+    let cents = value / 10_000;
+    format!("${}.{:02}", grouped(cents / 100), cents % 100)
+}
+
+fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 fn of(kind: AlertKind, object: &str, text: String) -> Measurement {

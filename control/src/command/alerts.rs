@@ -8,6 +8,7 @@ use crate::db::alert_rules::{self, AlertKind, AlertRule, RULES_MAX, Severity};
 use crate::db::alerts::{self, Alert, AlertState};
 use crate::db::audit::AuditEntry;
 use crate::db::ids::new_id;
+use crate::db::names::{Labels, object_name};
 use crate::db::outbox::{NewEvent, emit};
 use crate::publish::{EffectWarning, Touched};
 
@@ -123,6 +124,7 @@ fn opened(
 fn event(write: &Write<'_>, alert: &Alert, kind: &str, is_resolution: bool) -> Result<(), CommandRefusal> {
     let data = json!({
         "alert": alert.id,
+        "title": title(write, kind, alert.object.as_deref())?,
         "rule": alert.rule,
         "severity": alert.severity,
         "state": alert.state,
@@ -134,6 +136,14 @@ fn event(write: &Write<'_>, alert: &Alert, kind: &str, is_resolution: bool) -> R
     let event = NewEvent { kind, object: alert.object.as_deref(), data: &data, is_resolution };
     emit(write.db, &event, write.now_ms)?;
     Ok(())
+}
+
+/// Returns the title of an event, such as `Quota nearly used up: blue`.
+fn title(write: &Write<'_>, kind: &str, object: Option<&str>) -> Result<String, CommandRefusal> {
+    let named = AlertKind::named(kind);
+    let words = named.map_or(kind, |kind| kind.title());
+    let Some(object) = object else { return Ok(words.to_owned()) };
+    Ok(format!("{words}: {}", object_name(write.db, &mut Labels::default(), object)?))
 }
 
 impl Command for AcknowledgeAlert {
@@ -225,6 +235,7 @@ impl Command for TestRule {
         let object = rule.objects.as_ref().and_then(|objects| objects.first()).map(String::as_str);
         let data = json!({
             "alert": Value::Null,
+            "title": title(write, rule.kind.name(), object)?,
             "rule": rule.id,
             "severity": rule.severity,
             "state": AlertState::Open,

@@ -43,7 +43,25 @@ impl AlertKind {
         Self::ALL.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    fn named(name: &str) -> Option<Self> {
+    /// Returns the kind in words, as the title of an alert.
+    pub(crate) fn title(self) -> &'static str {
+        match self {
+            Self::QuotaWarning => "Quota nearly used up",
+            Self::QuotaExhausted => "Quota used up",
+            Self::KeyExpiring => "Key expires",
+            Self::ProviderDown => "Provider down",
+            Self::ProviderRecovered => "Provider works again",
+            Self::CredentialExpiring => "Credential expires",
+            Self::CredentialBroken => "Credential rejected",
+            Self::SpendAnomaly => "Unusual spending",
+            Self::CatalogDrift => "Model no longer listed",
+            Self::ConfigReloadFailed => "Changed configuration is invalid",
+            Self::DiskLow => "Disk nearly full",
+            Self::BackupFailed => "Backup failed",
+        }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 }

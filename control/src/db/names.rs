@@ -6,6 +6,9 @@ use std::collections::HashMap;
 use records::{Record, RecordName};
 use rusqlite::{Connection, OptionalExtension as _, Row};
 use serde::Serialize;
+use shared::quota::Subject;
+
+use super::quotas;
 
 /// A kind of object with an id and a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,6 +16,18 @@ pub(crate) enum NamedKind {
     Key,
     Project,
     Principal,
+}
+
+impl NamedKind {
+    /// Returns the kind of a limit's subject; `None` if the subject is not named by an id.
+    fn of(subject: Subject) -> Option<Self> {
+        match subject {
+            Subject::Key => Some(Self::Key),
+            Subject::Project => Some(Self::Project),
+            Subject::Principal => Some(Self::Principal),
+            Subject::Provider | Subject::Gateway => None,
+        }
+    }
 }
 
 /// The name of an object, and for a human the email address.
@@ -47,6 +62,23 @@ impl Labels {
         known.insert(id.to_owned(), label.clone());
         Ok(label)
     }
+}
+
+/// Returns the name of what an alert is about: of a key or project, of the subject of a limit, else the object itself.
+pub(crate) fn object_name(db: &Connection, labels: &mut Labels, object: &str) -> rusqlite::Result<String> {
+    let subject = quotas::find(db, object)?.map(|row| row.counted.subject);
+    let (named, id) = match &subject {
+        Some(subject) => (NamedKind::of(subject.kind), subject.id.as_str()),
+        None if object.starts_with("key_") => (Some(NamedKind::Key), object),
+        None if object.starts_with("prj_") => (Some(NamedKind::Project), object),
+        None => (None, object),
+    };
+    let name = match named {
+        Some(named) => labels.find(db, named, id)?.name,
+        None => None,
+    };
+    let unnamed = if id.is_empty() { "the gateway" } else { id };
+    Ok(name.unwrap_or_else(|| unnamed.to_owned()))
 }
 
 /// The names that belong to the ids of an exchange.

@@ -41,14 +41,14 @@ fn timestamp(unix_ms: u64) -> String {
     at.map(|at| format!("{at:.3}")).unwrap_or_default()
 }
 
-/// Returns a line such as `*provider_down* openai-main: Requests have failed since ...`.
+/// Returns a line such as `*Provider down: openai-main*: Requests have failed since ...`.
 fn slack_text(event: &Event) -> String {
     let data: Value = serde_json::from_str(event.data.get()).unwrap_or_default();
     let text = data.get("text").and_then(Value::as_str).unwrap_or_default();
     let state = data.get("state").and_then(Value::as_str).filter(|state| *state == "resolved");
     let state = state.map(|_| " (resolved)").unwrap_or_default();
-    let object = event.object.as_deref().map(|object| format!(" {object}")).unwrap_or_default();
-    let line = format!("*{}*{state}{object}: {text}", event.kind);
+    let title = data.get("title").and_then(Value::as_str).unwrap_or(&event.kind);
+    let line = format!("*{title}*{state}: {text}");
     escaped(&line.chars().take(SLACK_CHARS_MAX).collect::<String>())
 }
 
@@ -88,10 +88,10 @@ mod tests {
 
     #[test]
     fn a_slack_message_is_one_line_in_which_nobody_can_be_mentioned() {
-        let data = json!({"text": "<!channel> & <http://evil|click>", "state": "resolved"});
+        let data = json!({"title": "Provider down: up", "text": "<!channel> & <http://evil|click>", "state": "resolved"});
         let message: Value = serde_json::from_slice(&body(&event(&data), WebhookFormat::Slack)).unwrap();
         let text = message["text"].as_str().unwrap();
-        let want = "*provider_down* (resolved) up: &lt;!channel&gt; &amp; &lt;http://evil|click&gt;";
+        let want = "*Provider down: up* (resolved): &lt;!channel&gt; &amp; &lt;http://evil|click&gt;";
         assert_eq!(text, want);
         let long = event(&json!({"text": "x".repeat(10_000)}));
         assert!(body(&long, WebhookFormat::Slack).len() < 3_100);

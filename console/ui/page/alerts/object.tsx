@@ -1,8 +1,10 @@
 // The objects that alerts are about, as links to their pages.
 import { type Names, useNames } from "../../api/names";
+import { useResource } from "../../api/resource";
+import type { Alert, AlertKind, Page as PageOf, Quota } from "../../api/types";
 import { href } from "../../app/router";
 import { Ref } from "../../part/links";
-import { aboutOf } from "./kinds";
+import { aboutOf, KINDS } from "./kinds";
 
 type Props = { kind: string; object: string | null; names: Names };
 
@@ -12,7 +14,7 @@ export function AlertObject({ kind, object, names }: Props) {
   if (object === null) return <OfGateway kind={kind} />;
   const name = names.get(object) ?? null;
   if (about === "provider") return <Ref kind="provider" id={object} />;
-  if (about === "quota") return <To path={href("/quotas", { edit: object })} text={object} />;
+  if (about === "quota") return <To path={href("/quotas", { edit: object })} text={name ?? object} />;
   if (about === "endpoint") return <To path={href(`/routes/${encodeURIComponent(object)}`)} text={object} />;
   if (about === "key" || about === "spender") return <Ref kind={object.startsWith("prj_") ? "project" : "key"} id={object} name={name} />;
   return <span class="mono clip">{object}</span>;
@@ -33,8 +35,32 @@ function To({ path, text }: { path: string; text: string }) {
   );
 }
 
-/** The names of the keys and projects among `objects`, the only ones whose ids say nothing. */
+/** The title of an alert: `Quota nearly used up: load-test`. */
+export function alertTitle({ kind, object }: Pick<Alert, "kind" | "object">, names: Names): string {
+  const title = KINDS[kind as AlertKind]?.title ?? kind;
+  return object === null ? title : `${title}: ${names.get(object) ?? object}`;
+}
+
+/** The name of what a limit binds. */
+export function quotaSubject({ subject }: Pick<Quota, "subject">, names: Names): string {
+  return subject.id ? (names.get(subject.id) ?? subject.id) : "the gateway";
+}
+
+/** The limits, if one of `objects` is one. */
+export function useQuotas(objects: (string | null)[]): Quota[] {
+  const isQuota = objects.some((object) => object?.startsWith("quo_"));
+  return useResource<PageOf<Quota>>(isQuota ? "quotas?limit=500" : null).data.value?.data ?? [];
+}
+
+/** The names of what alerts are about: of keys and projects, and of what the limits among `objects` bind. */
 export function useObjectNames(objects: (string | null)[]): Names {
-  const has = (prefix: string): boolean => objects.some((object) => object?.startsWith(prefix));
-  return useNames([...(has("key_") ? (["key"] as const) : []), ...(has("prj_") ? (["project"] as const) : [])]);
+  const quotas = useQuotas(objects);
+  const ids = [...objects, ...quotas.map(({ subject }) => subject.id ?? null)];
+  const has = (prefix: string): boolean => ids.some((id) => id?.startsWith(prefix));
+  const names = useNames([
+    ...(has("key_") ? (["key"] as const) : []),
+    ...(has("prj_") ? (["project"] as const) : []),
+    ...(has("prn_") ? (["principal"] as const) : []),
+  ]);
+  return new Map([...names, ...quotas.map((quota): [string, string] => [quota.id, quotaSubject(quota, names)])]);
 }

@@ -26,12 +26,12 @@ type Fields = {
 
 const LABELS: Record<keyof Fields, string> = {
   name: "Name",
-  objects: "Concerns",
+  objects: "Applies to",
   threshold: "Threshold",
-  floor_micro_usd: "Least spending ($)",
+  floor_micro_usd: "Minimum spending ($)",
   severity: "Urgency",
-  hold_seconds: "Holds for (s)",
-  clear_seconds: "Clear for (s)",
+  hold_seconds: "Opens after (s)",
+  clear_seconds: "Clears after (s)",
 };
 
 /** The fields of a new rule of a kind. */
@@ -133,7 +133,7 @@ function RuleFields({ kind, fields, set, error }: FieldsProps) {
         <NumberField
           label={LABELS.floor_micro_usd}
           name="floor_micro_usd"
-          help="Up to this amount an hour's spending is never unusual."
+          help="Spending of up to this amount an hour never raises an alert."
           unit={1e6}
           value={fields.floor_micro_usd}
           onValue={(floor_micro_usd) => set({ floor_micro_usd })}
@@ -157,7 +157,7 @@ function RuleFields({ kind, fields, set, error }: FieldsProps) {
           onValue={(severity) => set({ severity: severity as Fields["severity"] })}
           options={[
             ["bad", "urgent: a person must act"],
-            ["warn", "by day: a person should look"],
+            ["warn", "normal: a person should look"],
           ]}
         />
       </Field>
@@ -165,14 +165,14 @@ function RuleFields({ kind, fields, set, error }: FieldsProps) {
         <NumberField
           label={LABELS.hold_seconds}
           name="hold_seconds"
-          help="An alert opens once its condition has held so long."
+          help="The condition must hold this long before an alert opens."
           value={fields.hold_seconds}
           onValue={(hold_seconds) => set({ hold_seconds })}
         />
         <NumberField
           label={LABELS.clear_seconds}
           name="clear_seconds"
-          help="It is resolved once its condition is absent so long."
+          help="The condition must be over this long before the alert is resolved."
           value={fields.clear_seconds}
           onValue={(clear_seconds) => set({ clear_seconds })}
         />

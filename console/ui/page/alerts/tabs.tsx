@@ -2,7 +2,7 @@
 import { href, path } from "../../app/router";
 
 const PAGES: [path: string, title: string][] = [
-  ["/alerts", "Open"],
+  ["/alerts", "Alerts"],
   ["/alerts/rules", "Rules"],
   ["/webhooks", "Webhooks"],
   ["/outbox", "Outbox"],

@@ -1,4 +1,6 @@
 // What a person has to decide: open alerts, backups that are too old, limits that are nearly used up, requests that no sum contains.
+import { useEffect, useRef } from "preact/hooks";
+import type { Names } from "../../api/names";
 import { openAlerts } from "../../api/open_alerts";
 import { useResource } from "../../api/resource";
 import type { Alert, BackupState, GatewayState, OpenAlerts, Page as PageOf, Quota } from "../../api/types";
@@ -7,6 +9,7 @@ import { count, moment, plural, zoneName } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { amount, limitName, shareOf } from "../../part/limits";
 import { Card } from "../../part/page";
+import { alertTitle, useObjectNames } from "../alerts/object";
 import { reachedAt } from "../quotas";
 
 /** A limit needs a person from this share on. */
@@ -17,8 +20,25 @@ const DAY_MS = 86_400_000;
 const OLD_MS = 2 * DAY_MS;
 export type Need = { key: string; kind: "warn" | "bad"; text: string; to: string; note: string };
 
-function alertNeeds(open: OpenAlerts | null | undefined): Need[] {
+/** The open alerts by their titles; those that are not listed as their number. */
+function alertNeeds(open: OpenAlerts | null | undefined, listed: Alert[], names: Names): Need[] {
   if (!open || open.total === 0) return [];
+  const shown = listed.filter(({ state }) => state === "open").slice(0, Math.min(SHOWN_MAX, open.total));
+  if (shown.length) {
+    const lines = shown.map(
+      (alert): Need => ({
+        key: alert.id,
+        kind: alert.severity,
+        text: alertTitle(alert, names),
+        to: href("/alerts", { alert: alert.id }),
+        note: alert.text,
+      }),
+    );
+    const more = open.total - shown.length;
+    if (more > 0)
+      lines.push({ key: "alerts", kind: "warn", text: `${plural(more, "more alert")}`, to: href("/alerts"), note: "They are open." });
+    return lines;
+  }
   const urgent = open.bad > 0;
   const one = urgent ? "It is urgent." : "It is not urgent.";
   const note = open.total === 1 ? one : urgent ? `${count(open.bad)} of them urgent.` : "None is urgent.";
@@ -66,10 +86,16 @@ type Props = {
   now: number;
   /** The alert about the last backup, if it failed. */
   backupAlert?: Alert | undefined;
+  /** The newest open alerts, and the names of what they are about. */
+  alerts?: Alert[];
+  alertNames?: Names;
 };
 
-export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert }: Props): Need[] {
-  const near = quotas.filter((quota) => quota.exceeded || shareOf(quota) >= NEAR).sort((a, b) => shareOf(b) - shareOf(a));
+export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAlert, alerts = [], alertNames = new Map() }: Props): Need[] {
+  const alerted = new Set(alerts.map(({ object }) => object));
+  const near = quotas
+    .filter((quota) => !alerted.has(quota.id) && (quota.exceeded || shareOf(quota) >= NEAR))
+    .sort((a, b) => shareOf(b) - shareOf(a));
   const backup = state && (isSetUp || state.backup.last_failure) ? backupNeed(state.backup, backupAlert, now) : [];
   const price: Need = {
     key: "price",
@@ -79,7 +105,7 @@ export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAl
     note: unpriced === 1 ? "It is in no sum of costs." : "They are in no sum of costs.",
   };
   return [
-    ...alertNeeds(state?.alerts),
+    ...alertNeeds(state?.alerts, alerts, alertNames),
     ...backup,
     ...near.slice(0, SHOWN_MAX).map((quota) => limitNeed(quota, names, now)),
     ...(unpriced > 0 ? [price] : []),
@@ -89,9 +115,18 @@ export function needsOf({ state, isSetUp, quotas, unpriced, names, now, backupAl
 export function NeedsYou(props: Props) {
   const hasFailed = props.state?.backup.last_failure != null;
   const alerts = useResource<PageOf<Alert>>(hasFailed ? "alerts?kind=backup_failed&limit=1" : null);
+  const open = openAlerts.value?.total ?? props.state?.alerts?.total ?? 0;
+  const listed = useResource<PageOf<Alert>>(open > 0 ? `alerts?state=open&limit=${SHOWN_MAX}` : null);
+  const total = useRef(open);
+  useEffect(() => {
+    if (total.current !== open && total.current > 0 && open > 0) void listed.load();
+    total.current = open;
+  }, [open]);
+  const shown = listed.data.value?.data ?? [];
+  const alertNames = useObjectNames(shown.map(({ object }) => object));
   // The live stream counts on; the navigation shows the same number.
   const state = props.state && { ...props.state, alerts: openAlerts.value ?? props.state.alerts };
-  const needs = needsOf({ ...props, state, backupAlert: alerts.data.value?.data[0] });
+  const needs = needsOf({ ...props, state, backupAlert: alerts.data.value?.data[0], alerts: open > 0 ? shown : [], alertNames });
   return (
     <Card title="Needs you" aside={needs.length > 0 && <span class="tag num">{count(needs.length)}</span>}>
       {needs.length === 0 ? (
