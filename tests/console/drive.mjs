@@ -16,6 +16,7 @@ import { alertChecks } from "./alerts.mjs";
 import { operateChecks } from "./operate.mjs";
 import { overviewChecks } from "./overview.mjs";
 import { playgroundChecks } from "./playground.mjs";
+import { priceChecks } from "./prices.mjs";
 import { proofChecks } from "./proofs.mjs";
 import { requestChecks } from "./requests.mjs";
 import { routeChecks } from "./routes.mjs";
@@ -46,6 +47,7 @@ const tables = [
   routeChecks,
   operateChecks,
   usageChecks,
+  priceChecks,
   extensionChecks,
 ];
 /** The tables that measure times. */

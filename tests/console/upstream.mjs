@@ -15,7 +15,7 @@ const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms).unref());
 export class Upstream {
   /**
    * Per provider: `status` of its answers if not 200, `delay` before the head and `pace` before each event in milliseconds, the `models` it lists and
-   * the `tokens` it reports. Both times vary by up to `jitter`, a share of them. The last event of a stream waits for `end`, a promise.
+   * the `tokens` it reports (`input`, `cached`, `output`, and at Messages those `written` to the cache). Both times vary by up to `jitter`, a share of them. The last event of a stream waits for `end`, a promise.
    */
   behaviour = {};
 
@@ -41,9 +41,9 @@ export class Upstream {
     if (status !== 200) return json(response, status, { error: { type: "overloaded_error", message: "The engine is overloaded." } });
     const asked = Buffer.concat(chunks).toString();
     const { model, stream } = JSON.parse(asked);
-    const { input = 12, cached = 0, output = WORDS.length } = tokens;
+    const { input = 12, cached = 0, written = 0, output = WORDS.length } = tokens;
     const write = request.url.endsWith("/messages") ? messages : chat;
-    const [whole, events] = write({ model, input, cached, output });
+    const [whole, events] = write({ model, input, cached, written, output });
     if (!stream) return json(response, 200, whole);
     response.writeHead(200, { "content-type": "text/event-stream" });
     // The last two events end the stream: a request for a long answer gets the others again and again, slowly.
@@ -75,8 +75,8 @@ function chat({ model, input, cached, output }) {
   return [{ ...base, object: "chat.completion", choices: [{ index: 0, message, finish_reason: "stop" }], usage }, [...events, "data: [DONE]\n\n"]];
 }
 
-function messages({ model, input, cached, output }) {
-  const usage = { input_tokens: input, cache_read_input_tokens: cached, cache_creation_input_tokens: 0, output_tokens: output };
+function messages({ model, input, cached, written, output }) {
+  const usage = { input_tokens: input, cache_read_input_tokens: cached, cache_creation_input_tokens: written, output_tokens: output };
   const base = { id: "msg_1", type: "message", role: "assistant", model, stop_sequence: null };
   const values = [
     { type: "message_start", message: { ...base, content: [], stop_reason: null, usage: { ...usage, output_tokens: 1 } } },

@@ -10,7 +10,7 @@ import { Check, concerns, Field, Form, FormButtons, FormFooterError, Select, Tex
 import { dateEnd } from "../part/moment";
 import { tagsOf } from "../part/tags";
 import { TagsField } from "./key";
-import { PriceForm } from "./models";
+import { PriceForm } from "./models/price_form";
 import { targetOf } from "./routes";
 import { SecretDialog } from "./secret";
 

@@ -3,18 +3,21 @@ import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { useList } from "../api/list";
 import { phraseOf } from "../api/phrase";
-import { changed, useResource } from "../api/resource";
-import type { CatalogOverride, Model, Page as PageOf, SyncOutcome } from "../api/types";
+import { changed } from "../api/resource";
+import type { Model, PricesFrom, SyncOutcome } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { Empty, notify } from "../part/feedback";
-import { Field, Form, FormError, FormFooterError, Select, Text, useSubmission } from "../part/form";
-import { ago, capital, day, plural, price, short, UNKNOWN } from "../part/format";
+import { FormError, Select, Text, useSubmission } from "../part/form";
+import { ago, capital, plural, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
+import { Overrides } from "./models/overrides";
+import { PriceForm } from "./models/price_form";
+import { pricesInWords } from "./models/words";
 import { priceOf } from "./provider";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
@@ -96,12 +99,22 @@ export function ModelsPage() {
             },
             { head: "Input a million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
             { head: "Output a million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
-            { head: "Facts from", width: "3fr", cell: ({ sources }) => <span class="muted">{sources.join(", ")}</span> },
+            { head: "Facts from", width: "3fr", cell: ({ sources }) => <SourcesOf of={sources} /> },
           ]}
         />
       </Card>
       {open && <Shown of={open} />}
     </Page>
+  );
+}
+
+/** Where the facts are from; an override is marked. */
+function SourcesOf({ of }: { of: Model["sources"] }) {
+  const others = of.filter((source) => source !== "override");
+  return (
+    <>
+      {others.length < of.length && <span class="tag accent">override</span>} <span class="muted">{others.join(", ")}</span>
+    </>
   );
 }
 
@@ -178,20 +191,10 @@ function Filters() {
   );
 }
 
-/** `from 3 Oct 2026: $2.00 in, $8.00 out`. */
-function correctionWords({ effective_from_ms, facts }: CatalogOverride): string {
-  const since = effective_from_ms ? `from ${day(effective_from_ms)}` : "always";
-  return facts.prices ? `${since}: ${price(facts.prices.input)} in, ${price(facts.prices.output)} out` : since;
-}
-
 function Shown({ of }: { of: Model }) {
-  const history = useResource<PageOf<CatalogOverride>>(
-    `catalog/overrides?provider=${encodeURIComponent(of.provider)}&model=${encodeURIComponent(of.model)}&limit=100`,
-  ).data.value?.data;
   const known = (value: boolean | null): string => (value === null ? UNKNOWN : value ? "yes" : "no");
-  const prices = Object.entries(of.prices ?? {}).filter((pair): pair is [string, number] => typeof pair[1] === "number");
   return (
-    <Dialog title={of.display_name ?? of.model} onClose={() => setParams({ open: null })}>
+    <Dialog title={of.display_name ?? of.model} wide onClose={() => setParams({ open: null })}>
       <Facts
         rows={[
           ["Selector", <Copyable key="s" text={of.id} label="the selector" />],
@@ -202,10 +205,10 @@ function Shown({ of }: { of: Model }) {
           ["Protocols", of.protocols?.join(", ")],
           ["Lacks", of.lacks.join(", ") || null],
           ["Rules", rulesOf(of.rules) || "none known"],
-          ["Prices", prices.length ? prices.map(([name, amount]) => `${name.replace(/_/g, " ")} ${price(amount)}`).join(", ") : "unknown"],
+          ["Prices", <StandingPrice key="m" of={of} />],
           ["Without a price", of.unpriced.join(", ") || null],
           ["Facts from", of.sources.join(", ")],
-          ["Corrections", history?.length ? history.map(correctionWords).join("; ") : "none"],
+          ["Overrides", <Overrides key="o" of={of} />],
         ]}
       />
       <div class="dialog-foot">
@@ -214,10 +217,39 @@ function Shown({ of }: { of: Model }) {
           Try
         </a>
       </div>
+      <h3 class="dialog-part">Set a price</h3>
       <PriceForm of={of} />
     </Dialog>
   );
 }
+
+/** The prices in force, and a mark if an administrator has set them. */
+function StandingPrice({ of }: { of: Model }) {
+  if (!of.prices) return <>unknown</>;
+  return (
+    <>
+      {pricesInWords(of.prices)}
+      {of.prices_from && (
+        <>
+          {" "}
+          <span class={of.prices_from.source === "override" ? "tag accent" : "tag"}>{sourceWords(of.prices_from)}</span>
+        </>
+      )}
+    </>
+  );
+}
+
+const SOURCES: Record<PricesFrom["source"], string> = {
+  override: "override",
+  config: "configuration",
+  upstream: "upstream",
+  list: "price list",
+  built_in: "built in",
+};
+
+/** `price list of 2026-11-22`, `override since 2026-11-27`. */
+export const sourceWords = ({ source, as_of }: PricesFrom): string =>
+  `${SOURCES[source]}${as_of ? ` ${source === "override" ? "since" : "of"} ${as_of}` : ""}`;
 
 /** A rule's value in words. */
 const ruleText = (value: unknown): string => {
@@ -231,55 +263,3 @@ export const rulesOf = (rules: Model["rules"]): string =>
     .filter(([, value]) => value !== null && value !== undefined)
     .map(([name, value]) => `${name.replace(/_/g, " ")} ${ruleText(value)}`)
     .join("; ");
-
-type PriceProps = {
-  of: Pick<Model, "id" | "provider" | "model">;
-  /** The day that the form begins with. */
-  from?: string;
-  submit?: string;
-  onSaved?: () => void;
-};
-
-/** Sets the price of a model from a day on. */
-export function PriceForm({ of, from: first = "", submit = "Set price", onSaved }: PriceProps) {
-  const [input, setInput] = useState("");
-  const [output, setOutput] = useState("");
-  const [from, setFrom] = useState(first);
-  const submission = useSubmission();
-  const save = (): void => {
-    const number = (text: string): number | null => (text.trim() ? Number(text) : null);
-    const body = {
-      provider: of.provider,
-      model: of.model,
-      ...(from ? { effective_from: `${from}T00:00:00Z` } : {}),
-      facts: { prices: { input: number(input), output: number(output) } },
-    };
-    void submission.run(body, async (repeatKey) => {
-      await call("POST", "catalog/overrides", { body, repeatKey });
-      changed("catalog");
-      notify(`The price of ${of.id} is set`);
-      onSaved?.();
-    });
-  };
-  return (
-    <Form submission={submission} onSubmit={save} label="Price from a day on">
-      <div class="form-row">
-        <Field label="Input ($ a million)" name="facts.prices.input">
-          <Text inputMode="decimal" value={input} onValue={setInput} />
-        </Field>
-        <Field label="Output ($ a million)" name="facts.prices.output">
-          <Text inputMode="decimal" value={output} onValue={setOutput} />
-        </Field>
-        <Field label="From (UTC)" name="effective_from" optional>
-          <Text type="date" value={from} onValue={setFrom} />
-        </Field>
-      </div>
-      <FormFooterError />
-      <div class="dialog-foot">
-        <button type="submit" class="btn" data-save disabled={submission.busy}>
-          {submit}
-        </button>
-      </div>
-    </Form>
-  );
-}

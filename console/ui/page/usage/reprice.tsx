@@ -8,7 +8,7 @@ import { Dialog } from "../../part/dialog";
 import { Loaded } from "../../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../../part/form";
 import { day, dollars, plural } from "../../part/format";
-import { PriceForm } from "../models";
+import { PriceForm } from "../models/price_form";
 import { dayOf, type Span } from "./span";
 
 type Props = {
@@ -29,7 +29,7 @@ export function Reprice({ wanted, span }: Props) {
   });
   const usage = useResource<Usage>(`usage?${search}`);
   return (
-    <Dialog title="Set a price and reprice" onClose={() => setParams({ reprice: null })}>
+    <Dialog title="Set a price and reprice" wide onClose={() => setParams({ reprice: null })}>
       <Loaded resource={usage} rows={3}>
         {({ data }) => <Steps lines={data.filter((line) => line.group.model && line.group.provider)} wanted={wanted} span={span} />}
       </Loaded>
