@@ -32,9 +32,7 @@ pub struct Asset {
 /// Answers `/`: redirects a browser to the console (303), and lists the paths for everyone else. The list does not
 /// contain the version, because callers without a key can read it.
 pub(crate) fn root(parts: &Parts) -> Result<Response<Body>, ApiError> {
-    if parts.method != Method::GET && parts.method != Method::HEAD {
-        return Err(ApiError::method_not_allowed("GET, HEAD"));
-    }
+    expect_read(parts)?;
     let mut response = if accepts(&parts.headers, ACCEPT, "text/html") {
         let mut response = Response::new(full(""));
         *response.status_mut() = StatusCode::SEE_OTHER;
@@ -60,15 +58,20 @@ pub(crate) fn answer(
     parts: &Parts,
     path: &str,
 ) -> Result<Response<Body>, ApiError> {
-    if parts.method != Method::GET && parts.method != Method::HEAD {
-        return Err(ApiError::method_not_allowed("GET, HEAD"));
-    }
+    expect_read(parts)?;
     let name = path.strip_prefix('/').unwrap_or(path);
     let found = if name.starts_with(ASSETS) { file(asset, name, &parts.headers) } else { None };
     match found {
         Some(response) => Ok(response),
         None if name.starts_with(ASSETS) => Err(missing()),
         None => page(&asset(PAGE).ok_or_else(missing)?, &parts.headers),
+    }
+}
+
+fn expect_read(parts: &Parts) -> Result<(), ApiError> {
+    match parts.method {
+        Method::GET | Method::HEAD => Ok(()),
+        _ => Err(ApiError::method_not_allowed("GET, HEAD")),
     }
 }
 
@@ -79,11 +82,7 @@ fn missing() -> ApiError {
 /// Returns the page, or 304 if the browser has it. The page is small and is not compressed.
 fn page(page: &Asset, request_headers: &HeaderMap) -> Result<Response<Body>, ApiError> {
     let etag = page.etag.as_deref().and_then(|etag| HeaderValue::from_str(etag).ok()).ok_or_else(missing)?;
-    let known = request_headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
-    let is_known = known.flat_map(|line| line.split(',')).any(|known| {
-        let known = known.trim();
-        known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag.as_bytes()
-    });
+    let is_known = is_known(request_headers, &etag);
     let mut response = Response::new(full(if is_known { Vec::new() } else { page.bytes.to_vec() }));
     if is_known {
         *response.status_mut() = StatusCode::NOT_MODIFIED;
@@ -100,6 +99,15 @@ fn page(page: &Asset, request_headers: &HeaderMap) -> Result<Response<Body>, Api
         headers.insert(name, HeaderValue::from_static(value));
     }
     Ok(response)
+}
+
+/// True if `If-None-Match` names the `ETag`: the client has the content.
+fn is_known(request_headers: &HeaderMap, etag: &HeaderValue) -> bool {
+    let known = request_headers.get_all(IF_NONE_MATCH).iter().filter_map(|line| line.to_str().ok());
+    known.flat_map(|line| line.split(',')).any(|known| {
+        let known = known.trim();
+        known == "*" || known.strip_prefix("W/").unwrap_or(known).as_bytes() == etag.as_bytes()
+    })
 }
 
 /// Returns a file below `/console/assets/` in the smallest form that the client accepts.

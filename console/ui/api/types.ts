@@ -1157,7 +1157,7 @@ export type KeyPage = {
 
 /** Changes to a key. Absent members are kept. */
 export type KeyPatch = {
-  /** Null for none. A change erases the sealed copy. Whoever has the key can still use it; rotate it to end that. */
+  /** Null for none. A change erases the sealed copy, but the key itself stays valid: holders of it can use it until it is rotated. */
   acts_as?: string | null;
   /** Null restricts nothing. */
   endpoints?: string[] | null;

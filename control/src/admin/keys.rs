@@ -153,7 +153,7 @@ async fn create(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 struct KeyPatch {
     #[serde(default)]
     name: Option<String>,
-    /// Null for none. A change erases the sealed copy. Whoever has the key can still use it; rotate it to end that.
+    /// Null for none. A change erases the sealed copy, but the key itself stays valid: holders of it can use it until it is rotated.
     #[serde(default)]
     acts_as: FieldChange<String>,
     /// A time: milliseconds since the Unix epoch, or RFC 3339. Null: it does not expire.

@@ -66,7 +66,7 @@ struct OwnKey<'a> {
     usage: KeyUsage,
 }
 
-/// What the holder of a key may use. A limit on anything else says that it exists, and is not shown.
+/// The targets that the holder of a key may use. Limits on other targets are not shown.
 struct UsableTargets<'a> {
     access: &'a Access,
     snapshot: &'a Snapshot,

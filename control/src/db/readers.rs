@@ -76,8 +76,8 @@ impl Readers {
         WeakReaders(Arc::downgrade(&self.questions))
     }
 
-    /// Runs one query on a reader thread, in its turn. The query is aborted after [`ANSWER_TIME_MAX`], and not begun if nobody
-    /// waits for it any more.
+    /// Runs one query on a reader thread, in its turn. The query is aborted after [`ANSWER_TIME_MAX`], and is
+    /// skipped if its caller has dropped the future before it begins.
     pub(crate) async fn ask<T: Send + 'static>(
         &self,
         question: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
