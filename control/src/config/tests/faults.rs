@@ -126,6 +126,16 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "providers:\n  a:\n    type: echo\n    base_ulr: x\n",
         "4:5: providers.a.base_ulr: unknown key; did you mean base_url?",
     ),
+    (
+        "tab instead of spaces",
+        "providers:\n\ta: {type: echo}\n",
+        "2:1: line 2 is indented with a tab; YAML accepts only spaces there",
+    ),
+    (
+        "tab after spaces",
+        "providers:\n  a:\n  \ttype: echo\n",
+        "3:3: line 3 is indented with a tab; YAML accepts only spaces there",
+    ),
     ("unknown section", "endpionts: {}\n", "1:1: endpionts: unknown key; did you mean endpoints?"),
     (
         "wrong type",
@@ -273,7 +283,6 @@ const MISTAKES: &[(&str, &str, &str)] = &[
         "3:5: providers.a.<<: merge keys are not supported",
     ),
     ("broken YAML", "providers:\n  a: [1,\n  b: 2\n", "cannot be read as YAML"),
-    ("tab", "providers:\n\ta: 1\n", "cannot be read as YAML"),
     ("list at the top", "- a\n- b\n", "1:1: expected a map, found a list"),
     ("tag", "providers: !secret {}\n", "tags such as !name are not supported"),
     ("infinity", "providers: {a: {type: echo, timeout: .inf}}\n", "infinity and .nan are not supported"),

@@ -110,7 +110,17 @@ fn broken(error: &serde_yaml::Error, text: &str) -> BrokenYaml {
     let message = error.to_string();
     let cause = message.split_once(" at line ").map_or(message.as_str(), |(cause, _)| cause);
     let cause = cause.rsplit_once(": ").map_or(cause, |(_, cause)| cause);
-    BrokenYaml { position, message: format!("cannot be read as YAML: {cause}") }
+    let message = if is_indented_with_tab(text, position.line) {
+        format!("line {} is indented with a tab; YAML accepts only spaces there", position.line)
+    } else {
+        format!("cannot be read as YAML: {cause}")
+    };
+    BrokenYaml { position, message }
+}
+
+fn is_indented_with_tab(text: &str, line: usize) -> bool {
+    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    line.trim_start_matches(' ').starts_with('\t')
 }
 
 /// Returns the first line whose flow brackets nest deeper than in any real configuration. The parser's scanner takes
