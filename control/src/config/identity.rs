@@ -21,7 +21,7 @@ pub(super) fn keys(layers: &mut Layers<'_>, warnings: &mut Vec<String>) -> Optio
     let encryption =
         layers.secret("LLMGW_CREDENTIAL_ENCRYPTION_KEY", environment.key("LLMGW_CREDENTIAL_ENCRYPTION_KEY"));
     if first.is_none() && !layers.faulty("LLMGW_API_KEY") {
-        layers.fault("LLMGW_API_KEY", format!("is required: the administrator key; {HOW}"));
+        layers.fault("LLMGW_API_KEY", format!("is not set. Set it to an administrator key ({HOW}), or run `llmgw quickstart`, which makes one"));
     }
     if encryption.is_none() && !layers.faulty("LLMGW_CREDENTIAL_ENCRYPTION_KEY") {
         let message = format!(

@@ -97,7 +97,9 @@ fn the_required_secrets_are_named_with_what_to_do() {
     let faults: Vec<_> = error.faults().map(ToString::to_string).collect();
     assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(
-        faults[0].starts_with("LLMGW_API_KEY: is required") && faults[0].contains("openssl rand"),
+        faults[0].starts_with(
+            "LLMGW_API_KEY: is not set. Set it to an administrator key (make one with `openssl rand"
+        ) && faults[0].ends_with("or run `llmgw quickstart`, which makes one"),
         "{faults:?}"
     );
     assert!(faults[1].starts_with("LLMGW_CREDENTIAL_ENCRYPTION_KEY: is required"), "{faults:?}");
