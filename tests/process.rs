@@ -71,9 +71,17 @@ async fn an_impossible_state_directory_is_rejected() {
     let setup = setup();
     let file = setup.config_path().with_file_name("a-file");
     std::fs::write(&file, "x").unwrap();
-    let setup = setup.env("LLMGW_STATE_DIR", file.join("state").to_str().unwrap());
-    let output = refused(&setup, 74).await;
-    assert!(output.contains("a-file"), "{output}");
+    let setups = || [self::setup(), self::setup().without("LLMGW_CONFIG")];
+    for (path, what) in [(file.clone(), "is a file"), (file.join("state"), "is below a file")] {
+        let path = path.to_str().unwrap();
+        let want = format!("LLMGW_STATE_DIR: {path} {what}; set it to a directory");
+        // The fault is the same if the configuration is in the state directory.
+        for setup in setups() {
+            let setup = setup.env("LLMGW_STATE_DIR", path);
+            let output = refused(&setup, 78).await;
+            assert!(output.contains(&want) && !output.contains("config.yaml"), "{output}");
+        }
+    }
 }
 
 #[tokio::test]

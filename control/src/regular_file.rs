@@ -41,7 +41,12 @@ pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
 /// reports the error.
 pub(crate) fn is_there(path: &Path) -> bool {
     let path = path.to_owned();
-    in_time(move || fs::exists(path).unwrap_or(true)).unwrap_or(true)
+    in_time(move || fs::metadata(path).map_or_else(|error| !is_absence(&error), |_| true)).unwrap_or(true)
+}
+
+/// True if `error` means that the path does not exist: a part of it is missing, or is a file.
+pub(crate) fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Reads like [`read`], but on the caller's thread.

@@ -1,6 +1,5 @@
 //! Reads the YAML file: text, tree, schema, then the typed form of the valid parts, with every fault collected.
 
-use std::io;
 use std::path::{Path as FilePath, PathBuf};
 
 use super::fault::{ConfigFault, FaultPlace};
@@ -131,7 +130,7 @@ fn version(text: &str) -> Version {
 fn text_of(file: &FilePath) -> Result<Option<String>, String> {
     let bytes = match regular_file::read(file, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if regular_file::is_absence(&error) => return Ok(None),
         Err(error) => return Err(format!("cannot be read: {error}")),
     };
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())

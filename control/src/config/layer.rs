@@ -1,6 +1,7 @@
 //! Merges the three layers: defaults, then the file, then the environment. Each setting records its layer.
 
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -88,6 +89,7 @@ pub fn load(environment: &Arc<Environment>) -> Result<Loaded, ConfigError> {
     let mut faults = environment.faults().to_vec();
     let mut layers = Layers { environment, settings: Vec::new(), faults: Vec::new() };
     let (state_dir, file) = places(&mut layers);
+    expect_directory(&state_dir, &mut layers);
     let seed = seed(&mut layers, &file);
     let source = seed.as_ref().map_or(file.as_path(), |seed| seed.from.as_path());
     let FileReading { raw, mut notes, version } = file::read(source);
@@ -288,6 +290,17 @@ fn places(layers: &mut Layers<'_>) -> (PathBuf, PathBuf) {
     let default = state_dir.join("config.yaml");
     layers.take("LLMGW_CONFIG", file.clone().map(shown), None, shown(default.clone()));
     (state_dir, file.unwrap_or(default))
+}
+
+/// Adds a fault if `state_dir` is a file or below one. A directory that does not exist yet is created later.
+fn expect_directory(state_dir: &Path, layers: &mut Layers<'_>) {
+    let path = state_dir.to_owned();
+    let what = match regular_file::in_time(move || std::fs::metadata(path)) {
+        Ok(Ok(found)) if !found.is_dir() => "is a file",
+        Ok(Err(error)) if error.kind() == io::ErrorKind::NotADirectory => "is below a file",
+        Ok(_) | Err(_) => return,
+    };
+    layers.fault("LLMGW_STATE_DIR", format!("{} {what}; set it to a directory", state_dir.display()));
 }
 
 fn seed(layers: &mut Layers<'_>, file: &Path) -> Option<Seed> {
