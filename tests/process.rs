@@ -84,6 +84,20 @@ async fn an_impossible_state_directory_is_rejected() {
     }
 }
 
+/// A gateway needs no file, but a check of a file that does not exist has nothing to approve.
+#[tokio::test]
+async fn a_check_of_a_missing_file_fails_and_the_gateway_starts_without_it() {
+    let setup = setup();
+    let file = setup.config_path().with_file_name("missing.yaml");
+    let setup = setup.env("LLMGW_CONFIG", file.to_str().unwrap());
+    let output = setup.output_of(&["config", "check"], 78).await;
+    assert!(
+        output.contains(&format!("LLMGW_CONFIG names {}, which does not exist", file.display())),
+        "{output}"
+    );
+    setup.without("LLMGW_CONFIG").output_of(&["config", "check"], 0).await;
+}
+
 #[tokio::test]
 async fn completions_and_manual_pages_cover_every_command() {
     let setup = setup();

@@ -4,11 +4,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use control::UsageStore;
-use control::config::{self, Environment, Version};
+use control::config::{self, Config, Environment, SettingSource, Version};
 
 use super::{CliFailure, exit, logs, print};
 
-/// Checks the configuration; prints the warnings, or each error on its own line.
+/// Checks the configuration; prints the warnings, or each error on its own line. A file that a variable names must exist.
 pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
     match config::load(environment) {
         Ok(loaded) => {
@@ -16,6 +16,10 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
             let missing = config::missing_keys(&loaded.config.routing);
             for warning in loaded.warnings.iter().chain(&missing) {
                 let _ = writeln!(text, "warning: {warning}");
+            }
+            if loaded.config.version == Version::Absent && is_named(&loaded.config) {
+                logs::report(&text);
+                return Err(CliFailure::new(exit::CONFIG, "there is no file to check"));
             }
             let routing = &loaded.config.routing;
             let state = if loaded.config.version == Version::Absent {
@@ -42,6 +46,14 @@ pub(super) fn check(environment: &Arc<Environment>) -> Result<(), CliFailure> {
             Err(CliFailure::new(exit::CONFIG, format!("{count} {noun}")))
         }
     }
+}
+
+/// True if a variable names the file.
+fn is_named(config: &Config) -> bool {
+    config
+        .settings
+        .iter()
+        .any(|setting| setting.name == "LLMGW_CONFIG" && setting.source == SettingSource::Environment)
 }
 
 /// Prints the effective values with their sources.
