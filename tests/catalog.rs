@@ -200,9 +200,11 @@ async fn an_unreachable_provider_is_recorded_as_evidence() {
     let (status, synced) = post(&client, "providers/up/sync", json!({})).await;
     assert_eq!((status, &synced["ok"]), (200, &json!(false)), "{synced}");
     assert!(synced["error"]["hint"].as_str().unwrap().contains("base URL"), "{synced}");
+    assert!(synced["error"]["message"].as_str().unwrap().contains("the connection was refused"), "{synced}");
     let (status, report) = post(&client, "providers/up/test", json!({"model": "m"})).await;
     assert_eq!((status, &report["ok"]), (200, &json!(false)), "{report}");
     assert!(report["hint"].as_str().unwrap().contains("base URL"), "{report}");
+    assert!(report.to_string().contains("cannot be reached: the connection was refused."), "{report}");
     let evidence = &get(&client, "providers/up").await["evidence"];
     assert!(evidence["reachable"]["at_ms"].is_null() && evidence["reachable"]["last_error"].is_object());
 }

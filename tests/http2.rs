@@ -187,6 +187,8 @@ async fn tls_upstreams_need_a_certificate_that_is_trusted() {
     assert_eq!(answer.json()["choices"][0]["message"]["content"], "behind TLS", "{answer:?}");
     let answer = Gateway::start(&yaml).await.client().chat(chat::request("m")).await;
     assert_eq!((answer.status, answer.error_code().as_str()), (502, "upstream_unreachable"));
+    let text = answer.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(text.contains("its certificate is"), "{text}");
     assert_eq!(upstream.requests().len(), 1, "no request is sent to an untrusted server");
 }
 

@@ -150,7 +150,7 @@ fn hint_of_silence(message: &str) -> &'static str {
     } else if contains_any(&["in time", "timed out", "timeout"]) {
         "It was too slow. A local server may still be loading the model: try again."
     } else {
-        "It could not be reached. Check the base URL, that the server runs, and the network."
+        "Check the base URL, that the server runs, and the network."
     }
 }
 

@@ -173,8 +173,8 @@ fn of_dial_error(error: &DialError, provider: &ProviderInstance) -> Failure {
             Failure { next: Next::FailOver, idle: true, ..failure }
         }
         DialError::Local(error) => of_local_fault(error, provider),
-        DialError::Io(_) | DialError::TimedOut => {
-            let message = format!("The provider '{id}' cannot be reached.");
+        DialError::Unresolved(_) | DialError::Io(_) | DialError::TimedOut => {
+            let message = format!("The provider '{id}' cannot be reached: {}.", error.cause());
             let failure = Failure::new(StepResult::Unreachable, ErrorKind::UpstreamUnreachable, message);
             Failure { idle: true, ..failure }
         }

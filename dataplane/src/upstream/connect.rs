@@ -61,7 +61,7 @@ impl Race {
     fn new(mut addresses: Vec<SocketAddr>) -> Self {
         addresses.truncate(ADDRESSES_MAX);
         addresses.reverse();
-        let last = DialError::Io(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        let last = DialError::Unresolved(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
         Self { left: addresses, running: Vec::new(), last }
     }
 
@@ -155,7 +155,7 @@ async fn addresses(resolver: &Resolver, host: &str, port: u16) -> io::Result<Vec
 fn of_lookup(error: io::Error) -> DialError {
     match TcpSocket::new_v4() {
         Err(lack) if is_local(&lack) => DialError::Local(lack),
-        _ => DialError::Io(error),
+        _ => DialError::Unresolved(error),
     }
 }
 

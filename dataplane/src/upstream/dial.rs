@@ -11,7 +11,7 @@ use http::Uri;
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::rt::TokioIo;
 use rustix::io::Errno;
-use rustls::ClientConfig;
+use rustls::{CertificateError, ClientConfig};
 use shared::port::{BoxError, MetadataServer};
 use shared::routing::{HttpVersion, Origin};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -27,7 +27,9 @@ use super::resolve::Resolver;
 pub(crate) enum DialError {
     /// The address is forbidden.
     Refused(IpAddr),
-    /// The resolution, the connect or the TLS handshake failed.
+    /// The host name has no address.
+    Unresolved(io::Error),
+    /// The connect or the TLS handshake failed.
     Io(io::Error),
     /// The gateway itself has no descriptor, port or memory for a connection.
     Local(io::Error),
@@ -40,13 +42,28 @@ impl DialError {
     pub(super) fn again(&self) -> Self {
         let copy = |error: &io::Error| match error.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code),
-            None => io::Error::new(error.kind(), error.to_string()),
+            None => match tls_error(error) {
+                Some(tls) => io::Error::other(tls.clone()),
+                None => io::Error::new(error.kind(), error.to_string()),
+            },
         };
         match self {
             Self::Refused(address) => Self::Refused(*address),
+            Self::Unresolved(error) => Self::Unresolved(copy(error)),
             Self::Io(error) => Self::Io(copy(error)),
             Self::Local(error) => Self::Local(copy(error)),
             Self::TimedOut => Self::TimedOut,
+        }
+    }
+
+    /// Returns the cause in words that contain no address: clients may read them.
+    pub(crate) fn cause(&self) -> &'static str {
+        match self {
+            Self::Refused(_) => "its address is a link-local or metadata address",
+            Self::Unresolved(_) => "its host name was not found",
+            Self::Io(error) => tls_error(error).map_or_else(|| cause_of_io(error), cause_of_tls),
+            Self::Local(_) => "the gateway lacks a resource",
+            Self::TimedOut => "there was no connection within 10 s",
         }
     }
 
@@ -65,10 +82,56 @@ impl std::fmt::Display for DialError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Refused(address) => write!(f, "{address} is a link-local or metadata address"),
-            Self::Io(error) | Self::Local(error) => write!(f, "{error}"),
+            Self::Unresolved(error) | Self::Io(error) | Self::Local(error) => write!(f, "{error}"),
             Self::TimedOut => f.write_str("no connection within 10 s"),
         }
     }
+}
+
+fn cause_of_io(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "the connection was refused",
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            "there is no route to its address"
+        }
+        io::ErrorKind::TimedOut => "its address did not respond",
+        io::ErrorKind::NotFound => "its socket does not exist",
+        io::ErrorKind::PermissionDenied => "the system does not permit the connection",
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::BrokenPipe
+        | io::ErrorKind::UnexpectedEof => "it closed the new connection",
+        _ => "the connection failed",
+    }
+}
+
+fn cause_of_tls(error: &rustls::Error) -> &'static str {
+    let rustls::Error::InvalidCertificate(fault) = error else {
+        return match error {
+            rustls::Error::InvalidMessage(_) => "it did not answer with TLS",
+            _ => "the TLS handshake failed",
+        };
+    };
+    match fault {
+        CertificateError::Expired | CertificateError::ExpiredContext { .. } => "its certificate has expired",
+        CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => {
+            "its certificate is not valid yet"
+        }
+        CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
+            "its certificate is for another name"
+        }
+        CertificateError::UnknownIssuer => "its certificate is from an unknown authority",
+        _ => "its certificate is invalid",
+    }
+}
+
+/// Returns the error of TLS in `error`, which the layers of the connector have wrapped.
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    let mut inner = error.get_ref()?;
+    while let Some(wrapped) = inner.downcast_ref::<io::Error>() {
+        inner = wrapped.get_ref()?;
+    }
+    inner.downcast_ref()
 }
 
 /// A socket to an upstream.

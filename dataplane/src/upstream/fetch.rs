@@ -10,7 +10,7 @@ use shared::port::{BoxError, HeadOnly, HttpLimits, MetadataServer, SocketPath};
 use shared::provider::path::Paths;
 use shared::routing::{HttpVersion, Origin};
 
-use super::dial::{Tls, UpstreamIo, dial, dial_metadata};
+use super::dial::{DialError, Tls, UpstreamIo, dial, dial_metadata};
 use super::http1::UpstreamConnection;
 use super::http2::{SharedConnection, StreamLease};
 use super::request::{AGENT, SegmentedBody};
@@ -40,7 +40,7 @@ async fn exchange(
         asks_for_token(&request)?;
         (dial_metadata().await?, false)
     } else {
-        dial(&origin, tls).await?
+        dial(&origin, tls).await.map_err(no_connection)?
     };
     let (status, headers, mut body) =
         if is_http2 { send_http2(io, request).await? } else { send_http1(io, &request, &origin).await? };
@@ -58,6 +58,13 @@ async fn exchange(
         Incomplete::TooLarge => format!("the response is larger than {body_bytes_max} bytes"),
     })?;
     Ok(answer(status, headers, whole))
+}
+
+fn no_connection(error: DialError) -> BoxError {
+    match error {
+        DialError::Local(_) => error.into(),
+        _ => format!("cannot connect: {}", error.cause()).into(),
+    }
 }
 
 fn answer(status: StatusCode, headers: HeaderMap, body: Bytes) -> Response<Bytes> {
