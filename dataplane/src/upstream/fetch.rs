@@ -62,7 +62,7 @@ async fn exchange(
 
 fn no_connection(error: DialError) -> BoxError {
     match error {
-        DialError::Local(_) => error.into(),
+        DialError::Refused(_) | DialError::Local(_) => error.into(),
         _ => format!("cannot connect: {}", error.cause()).into(),
     }
 }
