@@ -247,7 +247,7 @@ async fn a_slack_receiver_gets_one_line_of_text() {
     let body: Value = serde_json::from_slice(&receiver.request(0).await.body).unwrap();
     assert_eq!(
         body,
-        json!({"text": "*backup_failed*: Test of the rule Backup failed. Nothing has happened."})
+        json!({"text": "*Backup failed*: Test of the rule Backup failed. Nothing has happened."})
     );
 }
 

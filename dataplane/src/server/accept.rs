@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[cfg(target_os = "linux")]
-use socket2::SockFilter;
-use socket2::SockRef;
+use socket2::{SockFilter, SockRef};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
