@@ -7,11 +7,21 @@ class Llmgw < Formula
   on_linux do
     on_intel do
       url "@URL@/llmgw_v@VERSION@_linux_amd64.tar.gz"
-      sha256 "@SHA256_AMD64@"
+      sha256 "@SHA256_LINUX_AMD64@"
     end
     on_arm do
       url "@URL@/llmgw_v@VERSION@_linux_arm64.tar.gz"
-      sha256 "@SHA256_ARM64@"
+      sha256 "@SHA256_LINUX_ARM64@"
+    end
+  end
+  on_macos do
+    on_intel do
+      url "@URL@/llmgw_v@VERSION@_darwin_amd64.tar.gz"
+      sha256 "@SHA256_DARWIN_AMD64@"
+    end
+    on_arm do
+      url "@URL@/llmgw_v@VERSION@_darwin_arm64.tar.gz"
+      sha256 "@SHA256_DARWIN_ARM64@"
     end
   end
 

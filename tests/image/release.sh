@@ -4,7 +4,7 @@
 # and layers.
 #
 # With the second binary, the image for arm64 is taken from the image of both architectures and run by run.sh, under qemu.
-# Without it, the first stands for both. The binaries of a release take `scripts/release --twice`, by hand.
+# Without it, the first stands for it. The first stands for the binaries of macOS, too: build-binary links the real ones. The binaries of a release take `scripts/release --twice`, by hand.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 binary=$(realpath "$1")
@@ -20,7 +20,7 @@ pack() {
     "$root/scripts/release" --with "$work/llmgw" ${arm64:+--with "linux_arm64=$arm64"} --to "$work/$1" "${@:2}" >/dev/null 2>"$work/log" ||
         { cat "$work/log" >&2; fail "scripts/release failed"; }
 }
-pack first --url https://downloads.example/v$version linux_amd64 linux_arm64
+pack first --url https://downloads.example/v$version
 pack second linux_amd64
 # The configuration of an image contains a random name of the container that built it; its layers are compared below.
 # The npm package llmgw names the platforms of its run.
@@ -35,16 +35,16 @@ want+=" llmgw-linux-x64-$version.tgz llmgw-linux-arm64-$version.tgz"
 for machine in x86_64 aarch64; do
     want+=" llmgw-$version-py3-none-manylinux2014_$machine.manylinux_2_17_$machine.musllinux_1_1_$machine.whl"
 done
-for platform in linux_amd64 linux_arm64; do
+for platform in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64; do
     want+=" llmgw_v${version}_$platform.cdx.json llmgw_v${version}_$platform.tar.gz"
 done
 [ "$listed" = "$(tr ' ' '\n' <<<"$want" | sort | tr '\n' ' ')" ] || fail "the files are $listed"
 
 # The archive that the formula of Homebrew downloads has the hash that it names.
-for arch in amd64 arm64; do
-    grep -A 1 "v$version/llmgw_v${version}_linux_$arch.tar.gz\"" llmgw.rb |
-        grep -q "sha256 \"$(sha256sum <"llmgw_v${version}_linux_$arch.tar.gz" | cut -c 1-64)\"" ||
-        fail "llmgw.rb does not name the hash of the archive for $arch"
+for platform in linux_amd64 linux_arm64 darwin_amd64 darwin_arm64; do
+    grep -A 1 "v$version/llmgw_v${version}_$platform.tar.gz\"" llmgw.rb |
+        grep -q "sha256 \"$(sha256sum <"llmgw_v${version}_$platform.tar.gz" | cut -c 1-64)\"" ||
+        fail "llmgw.rb does not name the hash of the archive for $platform"
 done
 
 folder=llmgw_v${version}_linux_amd64
