@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
@@ -15,8 +15,10 @@ use crate::db::alerts::{self, Alert, AlertFilter, AlertState};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "alerts", |call| Box::pin(list(call)))
-        .answers::<ListPage<Alert>>("Lists alerts, newest first.")
-        .query(&["limit", "cursor", "state", "kind", "object"]),
+        .answers::<ListPage<Alert>>(
+            "Lists alerts, newest first, or in order of `severity`, `opened`, `resolved` or `times`.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "state", "kind", "object", "q"]),
     route_of(Method::GET, "alerts/{}", |call| Box::pin(find(call))).answers::<Alert>("Shows an alert."),
     write_of(Method::POST, "alerts/{}/ack", |call| Box::pin(acknowledge(call)))
         .answers::<Alert>("Acknowledges an alert.")
@@ -42,16 +44,42 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let filter = AlertFilter {
         state: query.choice("state", &AlertState::ALL)?,
         kind: query.choice("kind", &AlertKind::ALL)?.map(|kind| kind.name().to_owned()),
         object: query.text("object"),
+        text: query.text("q"),
     };
     query.finish()?;
     let (before, rows) = (page.after.clone(), page.rows());
     let found = call.app.readers.ask(move |db| alerts::page(db, &filter, &before, rows)).await?;
-    json(&ListPage::page(found, &page, |alert| &alert.id))
+    json(&ListPage::sorted(found, &page, |alert| &alert.id, value))
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum AlertColumn {
+    Severity,
+    Opened,
+    Resolved,
+    Times,
+}
+
+const COLUMNS: &[(&str, AlertColumn)] = &[
+    ("severity", AlertColumn::Severity),
+    ("opened", AlertColumn::Opened),
+    ("resolved", AlertColumn::Resolved),
+    ("times", AlertColumn::Times),
+];
+
+fn value(alert: &Alert, column: AlertColumn) -> Option<SortValue> {
+    Some(match column {
+        AlertColumn::Severity => u64::from(alert.severity == Severity::Bad).into(),
+        AlertColumn::Opened => alert.first_at_ms.into(),
+        AlertColumn::Resolved => alert.resolved_at_ms?.into(),
+        AlertColumn::Times => alert.times.into(),
+    })
 }
 
 async fn find(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -10,25 +10,29 @@ use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::query::Query;
+use super::query::{Query, Sorting};
 use super::reference::{FileContent, NoMembers};
 use super::stream::{self, Feed};
 use super::{ApiError, App, Call, Route, csv, json, route_of};
 use crate::command::Done;
 use crate::command::audit_only::AuditOnly;
 use crate::db::audit::AuditEntry;
-use crate::db::audit_pages::{AuditExtent, AuditFilter, AuditRow, extent, find, page};
+use crate::db::audit_pages::{AuditExtent, AuditFilter, AuditRow, AuditStart, extent, find, page};
 use crate::db::chain;
 use crate::db::readers::Readers;
 use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "audit", |call| Box::pin(list(call)))
-        .answers::<AuditPage>("Lists the audit records, newest first.")
-        .query(&["limit", "cursor", "actor", "action", "object", "outcome", "from", "to"]),
+        .answers::<AuditPage>(
+            "Lists the audit records, newest first; with `sort=time` and `order=asc`, oldest first.",
+        )
+        .query(&[
+            "limit", "cursor", "sort", "order", "actor", "action", "object", "outcome", "from", "to", "q",
+        ]),
     route_of(Method::GET, "audit/export", |call| Box::pin(export(call)))
         .answers::<FileContent>("Sends the audit records as a file.")
-        .query(&["format", "actor", "action", "object", "outcome", "from", "to"]),
+        .query(&["format", "actor", "action", "object", "outcome", "from", "to", "q"]),
     route_of(Method::GET, "audit/verify", |call| Box::pin(show_verification(call)))
         .answers::<AuditVerification>(
             "Verifies the chain of the audit records. The audit does not record it.",
@@ -42,7 +46,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<AuditRow>("Shows an audit record."),
 ];
 
-/// A page of audit records, newest first.
+/// A page of audit records.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct AuditPage {
@@ -71,11 +75,15 @@ struct AuditVerification {
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
     let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let before = query.text("cursor").map(|text| cursor(&text)).transpose()?.unwrap_or(i64::MAX);
+    let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
+    let start = match query.sorting(&[("time", ())])? {
+        Some(Sorting { descending: false, .. }) => AuditStart::After(cursor.unwrap_or(0)),
+        Some(_) | None => AuditStart::Before(cursor.unwrap_or(i64::MAX)),
+    };
     let filter = filter(&mut query)?;
     query.finish()?;
     let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
-    let mut data = call.app.readers.ask(move |db| page(db, &filter, before, rows)).await?;
+    let mut data = call.app.readers.ask(move |db| page(db, &filter, start, rows)).await?;
     let more = data.len() > limit;
     data.truncate(limit);
     let next_cursor = data.last().filter(|_| more).map(|row| row.id.to_string());
@@ -142,6 +150,7 @@ fn filter(query: &mut Query) -> Result<AuditFilter, ApiError> {
         object_kind,
         object_id,
         outcome: query.choice("outcome", &[("done", "done"), ("refused", "refused")])?,
+        text: query.text("q"),
         from_ms,
         to_ms,
     })
@@ -179,7 +188,7 @@ async fn export(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 
 async fn ask(readers: &Readers, filter: &AuditFilter, before: i64) -> Result<Vec<AuditRow>, ApiError> {
     let filter = filter.clone();
-    Ok(readers.ask(move |db| page(db, &filter, before, PAGE_ROWS)).await?)
+    Ok(readers.ask(move |db| page(db, &filter, AuditStart::Before(before), PAGE_ROWS)).await?)
 }
 
 /// Returns when everything is written, the client has disconnected, or the database fails, which aborts the body.

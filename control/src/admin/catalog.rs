@@ -16,7 +16,7 @@ use shared::routing::{ProviderInstance, Target};
 use shared::snapshot::Snapshot;
 use shared::usage::Class;
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, SortValue};
 use super::query::{Query, choose};
 use super::reference::NoMembers;
 use super::{ApiError, App, Call, Route, json, route_of};
@@ -31,10 +31,15 @@ use crate::publish::Touched;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "catalog", |call| Box::pin(async move { list(&call) }))
-        .answers::<ListPage<CatalogRow>>("Lists the models of all providers.")
+        .answers::<ListPage<CatalogRow>>(
+            "Lists the models of all providers, in order of `name`, `context`, `input_price`, `output_price` or \
+             `proven` if wanted.",
+        )
         .query(&[
             "limit",
             "cursor",
+            "sort",
+            "order",
             "provider",
             "q",
             "capability",
@@ -54,7 +59,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let filter = CatalogFilter::take(&mut query)?;
     query.finish()?;
     let after = match page.after.as_str() {
@@ -70,10 +75,26 @@ fn list(call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         .filter(|known| (known.provider.as_str(), known.model.id.as_str()) > after && filter.passes(known))
         .map(|known| CatalogRow::of(known, instances.of(known)))
         .filter(|row| filter.passes_row(row))
-        .take(page.limit.saturating_add(1))
-        .collect();
-    json(&ListPage::page(rows, &page, |row| &row.id))
+        .take(page.rows_max());
+    json(&ListPage::sorted(rows, &page, |row| &row.id, CatalogRow::value))
 }
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum CatalogColumn {
+    Name,
+    Context,
+    Price(Class),
+    Proven,
+}
+
+const COLUMNS: &[(&str, CatalogColumn)] = &[
+    ("name", CatalogColumn::Name),
+    ("context", CatalogColumn::Context),
+    ("input_price", CatalogColumn::Price(Class::Input)),
+    ("output_price", CatalogColumn::Price(Class::Output)),
+    ("proven", CatalogColumn::Proven),
+];
 
 /// The instances of the models of a list, with the evidence that each has served a test.
 struct KnownInstances<'a> {
@@ -280,6 +301,17 @@ impl CatalogRow {
             operations: served.operations.into_iter().map(Operation::name).collect(),
             proven_at_ms: served.tested.as_ref().and_then(|tested| tested.proven_at_ms),
             tested: served.tested,
+        }
+    }
+}
+
+impl CatalogRow {
+    fn value(&self, column: CatalogColumn) -> Option<SortValue> {
+        match column {
+            CatalogColumn::Name => Some(self.model.as_str().into()),
+            CatalogColumn::Context => self.context_window.map(SortValue::from),
+            CatalogColumn::Price(class) => self.prices.as_ref()?.base.rates.get(class).map(SortValue::from),
+            CatalogColumn::Proven => self.proven_at_ms.map(SortValue::from),
         }
     }
 }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 
 use http::{Method, Response, StatusCode};
+use rusqlite::Connection;
 use serde::Deserialize;
+use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::id::is_name;
 use shared::port::Body;
@@ -13,17 +15,25 @@ use shared::snapshot::Snapshot;
 use super::list::{ListPage, PageOf};
 use super::providers::{NAME_RULE, means_shadowed, source};
 use super::reference::NoContent;
+use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
 
 use crate::command::endpoints::{CreateEndpoint, DeleteEndpoint, ReplaceEndpoint};
 use crate::config;
 use crate::connection::{ListedEndpoint, RoutedProvider, ShownEndpoint};
+use crate::db::HOUR_MS;
 use crate::db::endpoints::StoredMember;
+use crate::usage::requests::Column;
+use crate::usage::scope::UsageScope;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "endpoints", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownEndpoint>>("Lists the endpoints of the file and of the API.")
-        .query(&["limit", "cursor", "source", "provider", "q"]),
+        .answers::<ListPage<ShownEndpoint>>(
+            "Lists the endpoints of the file and of the API, in order of `name`, `targets` or `requests` (of the last \
+             24 hours) if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "source", "provider", "q"]),
     write_of(Method::POST, "endpoints", |call| Box::pin(create(call)))
         .answers::<ShownEndpoint>("Creates an endpoint (201).")
         .takes::<NewEndpoint>(),
@@ -41,11 +51,21 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let source = source(&mut query)?;
     let provider = query.text("provider");
     let text = query.text("q").map(|text| text.to_lowercase());
     query.finish()?;
+    let used = match page.column() {
+        Some(EndpointColumn::Requests) => {
+            let since_ms = (unix_ms() / HOUR_MS).saturating_sub(24).saturating_mul(HOUR_MS);
+            call.app.writer.flush(FLUSH_TIME_MAX).await;
+            let sum =
+                move |db: &Connection| sums_since(db, Column::Endpoint, since_ms, UsageScope::default());
+            call.app.readers.ask(sum).await?
+        }
+        Some(_) | None => HashMap::new(),
+    };
     let view = call.app.view.read();
     let wanted = |listed: &&ListedEndpoint| {
         listed.place > page.after
@@ -55,13 +75,38 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
                 .is_none_or(|provider| listed.failover.iter().any(|member| member.provider == provider))
             && text.as_deref().is_none_or(|text| listed.name.to_lowercase().contains(text))
     };
-    let found = view.endpoints.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
+    let value = |listed: &&ListedEndpoint, column| {
+        Some(match column {
+            EndpointColumn::Name => listed.name.as_str().into(),
+            EndpointColumn::Targets => count(listed.failover.len()).into(),
+            EndpointColumn::Requests => used.get(&listed.name).map_or(0, |sums| sums.requests).into(),
+        })
+    };
+    let found = view.endpoints.iter().filter(wanted).take(page.rows_max());
     let known = view.found(&call.app.catalog.known());
     let snapshot = call.app.snapshot.load();
     json(
-        &ListPage::page(found, &page, |listed: &&ListedEndpoint| &listed.place)
+        &ListPage::sorted(found, &page, |listed| &listed.place, value)
             .map(|listed| shown(listed, &known, &snapshot)),
     )
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum EndpointColumn {
+    Name,
+    Targets,
+    Requests,
+}
+
+const COLUMNS: &[(&str, EndpointColumn)] = &[
+    ("name", EndpointColumn::Name),
+    ("targets", EndpointColumn::Targets),
+    ("requests", EndpointColumn::Requests),
+];
+
+fn count(items: usize) -> u64 {
+    u64::try_from(items).unwrap_or(u64::MAX)
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

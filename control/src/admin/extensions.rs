@@ -23,8 +23,10 @@ use crate::extension::shown::ShownExtension;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "extensions", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownExtension>>("Lists the extensions.")
-        .query(&["limit", "cursor", "q"]),
+        .answers::<ListPage<ShownExtension>>(
+            "Lists the extensions, in order of `name` or `created` if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "q"]),
     write_of(Method::POST, "extensions", |call| Box::pin(create(call)))
         .answers::<ShownExtension>("Adds an extension (201).")
         .takes::<NewExtension>(),
@@ -42,13 +44,27 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let columns = [("name", ExtensionColumn::Name), ("created", ExtensionColumn::Created)];
+    let page = PageOf::sortable(&mut query, &columns)?;
     let text = query.text("q");
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| extensions::page(db, text.as_deref(), &after, rows));
-    let found = ask.await?;
-    json(&ListPage::page(found, &page, |row| &row.name).map(|row| shown(&call, &row)))
+    let value = |row: &ExtensionRow, column| {
+        Some(match column {
+            ExtensionColumn::Name => row.name.as_str().into(),
+            ExtensionColumn::Created => row.created_at_ms.into(),
+        })
+    };
+    let found = ListPage::sorted(ask.await?, &page, |row| &row.name, value);
+    json(&found.map(|row| shown(&call, &row)))
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum ExtensionColumn {
+    Name,
+    Created,
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

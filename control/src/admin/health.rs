@@ -3,9 +3,9 @@
 //! to this process and are lost at a restart.
 
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use rusqlite::Connection;
 use serde::Serialize;
 use shared::clock::{monotonic_ms, unix_ms};
 use shared::health::{self, CircuitState, ReportedLimit, ShownRest, Trouble};
@@ -14,10 +14,8 @@ use shared::port::Body;
 use shared::routing::ProviderInstance;
 use shared::usage::StepResult;
 
+use super::spend::sums_since;
 use super::{ApiError, Call, Route, json, route_of};
-use crate::usage::dimension::{Dimension, Marks};
-use crate::usage::report::calendar::Calendar;
-use crate::usage::report::{ReportQuestion, sums};
 use crate::usage::requests::Column;
 use crate::usage::scope::UsageScope;
 use crate::usage::sums::UsageSums;
@@ -30,7 +28,7 @@ pub(super) static ROUTES: &[Route] =
 
 async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     call.no_query()?;
-    let since_ms = (unix_ms() / HOUR_MS).saturating_sub(1).saturating_mul(HOUR_MS);
+    let since_ms = recent_since_ms();
     let mut served = served_since(&call, since_ms).await?;
     let running = call.app.exchanges.running().await;
     let snapshot = call.app.snapshot.load();
@@ -43,25 +41,19 @@ async fn providers(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     json(&HealthPage { data: data.collect(), next_cursor: None })
 }
 
-/// Sums by provider of the requests that ended since `since_ms`, which must be a full hour because sums are stored by
-/// hour.
-async fn served_since(call: &Call<'_>, since_ms: u64) -> Result<HashMap<String, UsageSums>, ApiError> {
+/// Returns the start of the previous hour.
+pub(super) fn recent_since_ms() -> u64 {
+    (unix_ms() / HOUR_MS).saturating_sub(1).saturating_mul(HOUR_MS)
+}
+
+/// Sums by provider of the requests that started since `since_ms`.
+pub(super) async fn served_since(
+    call: &Call<'_>,
+    since_ms: u64,
+) -> Result<HashMap<String, UsageSums>, ApiError> {
     call.app.writer.flush(FLUSH_TIME_MAX).await;
-    let to_ms = since_ms.saturating_add(2 * HOUR_MS);
-    let group_by = vec![Dimension::Column(Column::Provider)];
-    let calendar = Calendar::whole();
-    let question = ReportQuestion {
-        from_ms: since_ms,
-        to_ms,
-        calendar,
-        group_by,
-        filters: Vec::new(),
-        marks: Marks::default(),
-        scope: UsageScope::default(),
-    };
-    let groups = call.app.readers.ask(move |db| sums(db, &question, Instant::now() + READING_TIME)).await?;
-    let named = groups.into_iter().filter_map(|mut group| Some((group.names.pop()??, group.sums)));
-    Ok(named.collect())
+    let sum = move |db: &Connection| sums_since(db, Column::Provider, since_ms, UsageScope::default());
+    Ok(call.app.readers.ask(sum).await?)
 }
 
 /// The health of all providers.
@@ -261,4 +253,3 @@ impl RecentRequests {
 }
 
 const HOUR_MS: u64 = 3_600_000;
-const READING_TIME: Duration = Duration::from_secs(5);

@@ -3,17 +3,18 @@
 use std::collections::BTreeMap;
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::field::Lists;
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, PageRows, SortValue};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::{NoContent, NoMembers};
+use super::spend::{MonthSpend, MonthSpends};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::keys::{
@@ -23,11 +24,16 @@ use crate::db::keys::{self, KeyFilter, KeyState};
 use crate::db::names::Labels;
 use crate::db::quotas::KeyLimit;
 use crate::permission::{Object, Permission};
+use crate::usage::requests::Column;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "keys", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownKey>>("Lists the project keys.")
-        .query(&["limit", "cursor", "project", "acts_as", "state", "prefix", "q"])
+        .answers::<ListPage<ListedKey>>(
+            "Lists the project keys, in order of `name`, `created`, `last_used`, `spend` (of this month) or `expires` \
+             if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "project", "acts_as", "state", "prefix", "q"])
         .permits(Permission::SeeKeys),
     write_of(Method::POST, "keys", |call| Box::pin(create(call)))
         .answers::<Issued>("Mints a project key (201).")
@@ -55,7 +61,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let filter = KeyFilter {
         projects: call.standing.projects(),
         project: query.text("project"),
@@ -65,14 +71,62 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         text: query.text("q"),
     };
     query.finish()?;
-    let (after, rows) = (page.after.clone(), page.rows());
+    let scope = call.usage_scope();
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
     let ask = call.app.readers.ask(move |db| {
-        let mut labels = Labels::default();
-        let named = |key| ShownKey::of(db, &mut labels, key);
-        let keys = keys::page(db, unix_ms(), &filter, &after, rows)?;
-        keys.into_iter().map(named).collect::<rusqlite::Result<Vec<_>>>()
+        let (mut labels, spend) = (Labels::default(), MonthSpends::of(db, Column::Key, scope)?);
+        let mut found = PageRows::new(&page);
+        keys::each(db, unix_ms(), &filter, (&page.after, page.rows()), |key| {
+            let month = spend.of_id(&key.id);
+            let listed = ListedKey { key: ShownKey::of(db, &mut labels, key)?, month };
+            found.add(listed, |listed| &listed.key.key.id, ListedKey::value);
+            Ok(())
+        })?;
+        Ok(found.page())
     });
-    json(&ListPage::page(ask.await?, &page, |listed| &listed.key.id))
+    json(&ask.await?)
+}
+
+/// A key in a list.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedKey {
+    #[serde(flatten)]
+    key: ShownKey,
+    /// Its use since the beginning of this month in UTC.
+    month: MonthSpend,
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum KeyColumn {
+    Name,
+    Created,
+    LastUsed,
+    Spend,
+    Expires,
+}
+
+const COLUMNS: &[(&str, KeyColumn)] = &[
+    ("name", KeyColumn::Name),
+    ("created", KeyColumn::Created),
+    ("last_used", KeyColumn::LastUsed),
+    ("spend", KeyColumn::Spend),
+    ("expires", KeyColumn::Expires),
+];
+
+impl ListedKey {
+    fn value(&self, column: KeyColumn) -> Option<SortValue> {
+        let key = &self.key.key;
+        Some(match column {
+            KeyColumn::Name => key.name.as_str().into(),
+            KeyColumn::Created => key.created_at_ms.into(),
+            // A key that was never used precedes all others.
+            KeyColumn::LastUsed => key.last_used_hour_ms.unwrap_or(0).into(),
+            KeyColumn::Spend => self.month.cost_micro_usd.0.into(),
+            KeyColumn::Expires => key.expires_at_ms?.into(),
+        })
+    }
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

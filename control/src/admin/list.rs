@@ -1,28 +1,209 @@
 //! Lists, paged by cursor: `{"data": [...], "next_cursor": null | string}` (ADM-2).
 
-use serde::Serialize;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use serde::{Deserialize, Serialize};
 
 use super::ApiError;
-use super::query::Query;
+use super::query::{Query, Sorting};
 
-/// The requested page of a list that is ordered by id.
+/// The requested page of a list, which is in its own order or sorted by a column `C`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct PageOf {
-    /// The last id of the previous page; empty for the first page.
+pub(crate) struct PageOf<C = NoColumn> {
+    /// The last id of the previous page of a list in its own order; empty for the first page and for a sorted list.
     pub(crate) after: String,
     pub(crate) limit: usize,
+    sorted: Option<SortedPage<C>>,
+}
+
+/// The columns of a list that is always in its own order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoColumn {}
+
+/// The requested page of a sorted list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct SortedPage<C> {
+    sorting: Sorting<C>,
+    /// The place of the last row of the previous page; `None` for the first page.
+    after: Option<Place>,
+    /// The time since which the rows of the list are sorted, if older ones are left out.
+    since_ms: Option<u64>,
 }
 
 impl PageOf {
     /// Takes `limit` and `cursor` out of a query.
     pub(crate) fn take(query: &mut Query) -> Result<Self, ApiError> {
-        let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-        Ok(Self { after: query.text("cursor").unwrap_or_default(), limit })
+        Ok(Self { limit: limit(query)?, after: query.text("cursor").unwrap_or_default(), sorted: None })
+    }
+}
+
+impl<C: Copy> PageOf<C> {
+    /// Takes `limit`, `cursor`, `sort` and `order` out of a query.
+    pub(crate) fn sortable(query: &mut Query, columns: &[(&'static str, C)]) -> Result<Self, ApiError> {
+        let limit = limit(query)?;
+        let cursor = query.text("cursor");
+        let read = cursor.as_deref().and_then(SortCursor::read);
+        let Some(sorting) = query.sorting(columns)? else {
+            return match read {
+                Some(cursor) => Err(cursor.misused()),
+                None => Ok(Self { after: cursor.unwrap_or_default(), limit, sorted: None }),
+            };
+        };
+        let sorted = match (cursor, read) {
+            (None, _) => SortedPage { sorting, after: None, since_ms: None },
+            (Some(_), Some(cursor)) => cursor.page(sorting)?,
+            (Some(_), None) => return Err(ApiError::parameter("cursor", FOREIGN_CURSOR)),
+        };
+        Ok(Self { after: String::new(), limit, sorted: Some(sorted) })
     }
 
-    /// Returns the number of rows to query: one more than the page holds, to detect whether another page follows.
+    /// Returns the number of rows to query: one more than the page holds, to detect whether another page follows. A sorted
+    /// page needs all rows.
     pub(crate) fn rows(&self) -> i64 {
-        i64::try_from(self.limit).unwrap_or(i64::MAX).saturating_add(1)
+        match self.sorted {
+            Some(_) => i64::MAX,
+            None => i64::try_from(self.limit).unwrap_or(i64::MAX).saturating_add(1),
+        }
+    }
+
+    /// Same as [`Self::rows`] for a list in memory.
+    pub(crate) fn rows_max(&self) -> usize {
+        usize::try_from(self.rows()).unwrap_or(usize::MAX)
+    }
+
+    /// The only page of a list, which may be sorted.
+    pub(crate) fn whole(sorting: Option<Sorting<C>>) -> Self {
+        let sorted = sorting.map(|sorting| SortedPage { sorting, after: None, since_ms: None });
+        Self { after: String::new(), limit: usize::MAX - 1, sorted }
+    }
+
+    /// Returns the time since which the rows of the previous page were sorted, if older ones were left out.
+    pub(crate) fn since_ms(&self) -> Option<u64> {
+        self.sorted.as_ref().and_then(|sorted| sorted.since_ms)
+    }
+
+    /// Returns the column by which the list is sorted; `None` for a list in its own order.
+    pub(crate) fn column(&self) -> Option<C> {
+        self.sorted.as_ref().map(|sorted| sorted.sorting.column)
+    }
+}
+
+fn limit(query: &mut Query) -> Result<usize, ApiError> {
+    Ok(query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT))
+}
+
+/// The value by which a row is sorted.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum SortValue {
+    Number(u64),
+    /// In lower case.
+    Text(String),
+}
+
+impl From<u64> for SortValue {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for SortValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_lowercase())
+    }
+}
+
+/// The place of a row in a list. Rows of equal rank are ordered by id.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    rank: Rank,
+    id: Directed<String>,
+}
+
+/// The rank of a row in a list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// The number of the row in the list's own order.
+    Own(usize),
+    By(Directed<SortValue>),
+    /// The row has no value. Such rows come last in either direction.
+    Unknown,
+}
+
+/// A value that is compared in the direction of its list.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Directed<T> {
+    Ascending(T),
+    Descending(Reverse<T>),
+}
+
+impl<T> Directed<T> {
+    fn of(value: T, descending: bool) -> Self {
+        if descending { Self::Descending(Reverse(value)) } else { Self::Ascending(value) }
+    }
+
+    fn into_value(self) -> T {
+        match self {
+            Self::Ascending(value) | Self::Descending(Reverse(value)) => value,
+        }
+    }
+}
+
+impl Place {
+    fn sorted(value: Option<SortValue>, id: String, descending: bool) -> Self {
+        let rank = value.map_or(Rank::Unknown, |value| Rank::By(Directed::of(value, descending)));
+        Self { rank, id: Directed::of(id, descending) }
+    }
+}
+
+/// The content of the cursor of a sorted list.
+#[derive(Serialize, Deserialize)]
+struct SortCursor {
+    sort: String,
+    descending: bool,
+    value: Option<SortValue>,
+    id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    since_ms: Option<u64>,
+}
+
+impl SortCursor {
+    fn of<C>(sorting: &Sorting<C>, place: Place, since_ms: Option<u64>) -> Self {
+        let value = match place.rank {
+            Rank::By(value) => Some(value.into_value()),
+            Rank::Own(_) | Rank::Unknown => None,
+        };
+        let (sort, descending) = (sorting.name.to_owned(), sorting.descending);
+        Self { sort, descending, value, id: place.id.into_value(), since_ms }
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(text).ok()?).ok()
+    }
+
+    fn text(&self) -> Option<String> {
+        Some(BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(self).ok()?))
+    }
+
+    /// Returns the page that begins after the row; fails if the cursor is of a list in another order.
+    fn page<C>(self, sorting: Sorting<C>) -> Result<SortedPage<C>, ApiError> {
+        if (self.sort.as_str(), self.descending) != (sorting.name, sorting.descending) {
+            return Err(self.misused());
+        }
+        let after = Some(Place::sorted(self.value, self.id, self.descending));
+        Ok(SortedPage { sorting, after, since_ms: self.since_ms })
+    }
+
+    fn misused(&self) -> ApiError {
+        let order = if self.descending { "desc" } else { "asc" };
+        let message = format!(
+            "cursor is of a list with sort={} and order={order}; send it with these, or omit it for the first page.",
+            self.sort
+        );
+        ApiError::parameter("cursor", message)
     }
 }
 
@@ -38,11 +219,22 @@ pub(crate) struct ListPage<T> {
 
 impl<T> ListPage<T> {
     /// Builds a page from `rows`, queried with [`PageOf::rows`]; `id` returns a row's position in the order.
-    pub(crate) fn page(mut rows: Vec<T>, page: &PageOf, id: impl Fn(&T) -> &str) -> Self {
-        let more = rows.len() > page.limit;
-        rows.truncate(page.limit);
-        let next_cursor = rows.last().filter(|_| more).map(|row| id(row).to_owned());
-        Self { data: rows, next_cursor }
+    pub(crate) fn page(rows: Vec<T>, page: &PageOf, id: impl Fn(&T) -> &str) -> Self {
+        Self::sorted(rows, page, id, |_, column| match column {})
+    }
+
+    /// Same as [`Self::page`] for a list that can be sorted; `value` returns the value of a row in a column.
+    pub(crate) fn sorted<C: Copy>(
+        rows: impl IntoIterator<Item = T>,
+        page: &PageOf<C>,
+        id: impl Fn(&T) -> &str,
+        value: impl Fn(&T, C) -> Option<SortValue>,
+    ) -> Self {
+        let mut found = PageRows::new(page);
+        for row in rows {
+            found.add(row, &id, &value);
+        }
+        found.page()
     }
 
     /// Converts the rows of the page.
@@ -54,7 +246,75 @@ impl<T> ListPage<T> {
     pub(crate) fn whole(rows: Vec<T>) -> Self {
         Self { data: rows, next_cursor: None }
     }
+
+    /// Returns the rows and the cursor of the next page.
+    pub(crate) fn into_parts(self) -> (Vec<T>, Option<String>) {
+        (self.data, self.next_cursor)
+    }
+}
+
+/// The rows of a page while a list is read. Holds at most one row more than the page, however long the list is.
+#[derive(Debug)]
+pub(crate) struct PageRows<'a, T, C> {
+    page: &'a PageOf<C>,
+    rows: BTreeMap<Place, T>,
+}
+
+impl<'a, T, C: Copy> PageRows<'a, T, C> {
+    pub(crate) fn new(page: &'a PageOf<C>) -> Self {
+        Self { page, rows: BTreeMap::new() }
+    }
+
+    /// Takes the next row of the list. Drops it if it is not on the page.
+    pub(crate) fn add(
+        &mut self,
+        row: T,
+        id: impl FnOnce(&T) -> &str,
+        value: impl FnOnce(&T, C) -> Option<SortValue>,
+    ) {
+        let id = id(&row).to_owned();
+        let value = self.page.column().and_then(|column| value(&row, column));
+        self.add_with(value, id, || row);
+    }
+
+    /// Same as [`Self::add`] for a row that is built only if it is on the page.
+    pub(crate) fn add_with(&mut self, value: Option<SortValue>, id: String, row: impl FnOnce() -> T) {
+        let (place, after) = match &self.page.sorted {
+            None => (Place { rank: Rank::Own(self.rows.len()), id: Directed::Ascending(id) }, None),
+            Some(SortedPage { sorting, after, .. }) => {
+                (Place::sorted(value, id, sorting.descending), after.as_ref())
+            }
+        };
+        let is_full = self.rows.len() > self.page.limit;
+        let is_late = is_full && self.rows.last_key_value().is_some_and(|(last, _)| *last < place);
+        if is_late || after.is_some_and(|after| place <= *after) {
+            return;
+        }
+        self.rows.insert(place, row());
+        if is_full {
+            self.rows.pop_last();
+        }
+    }
+
+    pub(crate) fn page(self) -> ListPage<T> {
+        self.page_since(None)
+    }
+
+    /// Same as [`Self::page`] if the rows before `since_ms` are left out on this page and those that follow.
+    pub(crate) fn page_since(mut self, since_ms: Option<u64>) -> ListPage<T> {
+        let more = self.rows.len() > self.page.limit;
+        if more {
+            self.rows.pop_last();
+        }
+        let last = self.rows.last_key_value().filter(|_| more).map(|(place, _)| place.clone());
+        let next_cursor = last.and_then(|place| match &self.page.sorted {
+            None => Some(place.id.into_value()),
+            Some(SortedPage { sorting, .. }) => SortCursor::of(sorting, place, since_ms).text(),
+        });
+        ListPage { data: self.rows.into_values().collect(), next_cursor }
+    }
 }
 
 const LIMIT_DEFAULT: usize = 50;
 const LIMIT_MAX: usize = 500;
+const FOREIGN_CURSOR: &str = "cursor must be the next_cursor of an earlier page with the same sort and order; omit it for the first page.";

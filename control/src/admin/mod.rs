@@ -49,6 +49,7 @@ mod series;
 mod session;
 mod setup;
 pub(crate) mod shares;
+mod spend;
 mod state;
 mod steps;
 mod stream;

@@ -6,6 +6,7 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
+use super::list::{ListPage, PageOf, SortValue};
 use super::reference::NoMembers;
 use super::webhooks::kinds;
 use super::{ApiError, Call, Route, field, json, route_of, write_of};
@@ -14,8 +15,10 @@ use crate::db::outbox::{self, Delivery, DeliveryFilter, DeliveryState, OutboxFig
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "outbox", |call| Box::pin(list(call)))
-        .answers::<DeliveryPage>("Lists deliveries of events, newest first.")
-        .query(&["limit", "cursor", "state", "kind", "to"]),
+        .answers::<DeliveryPage>(
+            "Lists deliveries of events, newest first, or in order of `created`, `tries` or `next_try`.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "state", "kind", "to", "q"]),
     write_of(Method::POST, "outbox/{}/retry", |call| Box::pin(retry(call)))
         .answers::<Delivery>("Makes a delivery due at once, with ten new tries.")
         .takes::<NoMembers>(),
@@ -43,22 +46,43 @@ struct DeliveryPage {
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let limit: usize = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let before = query.text("cursor").map(|text| cursor(&text)).transpose()?.unwrap_or(i64::MAX);
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
+    let before = if page.after.is_empty() { i64::MAX } else { cursor(&page.after)? };
     let filter = DeliveryFilter {
         state: query.choice("state", &DeliveryState::ALL)?,
         kind: query.text("kind"),
         to: query.text("to"),
+        text: query.text("q"),
     };
     query.finish()?;
-    let rows = i64::try_from(limit).unwrap_or(i64::MAX).saturating_add(1);
+    let rows = page.rows();
     let reading =
         call.app.readers.ask(move |db| Ok((outbox::page(db, &filter, before, rows)?, outbox::figures(db)?)));
-    let (mut data, unfinished) = reading.await?;
-    let more = data.len() > limit;
-    data.truncate(limit);
-    let next_cursor = data.last().filter(|_| more).map(|delivery| delivery.id.clone());
+    let (found, unfinished) = reading.await?;
+    let (data, next_cursor) = ListPage::sorted(found, &page, |delivery| &delivery.id, value).into_parts();
     json(&DeliveryPage { data, next_cursor, unfinished })
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum DeliveryColumn {
+    Created,
+    Tries,
+    NextTry,
+}
+
+const COLUMNS: &[(&str, DeliveryColumn)] = &[
+    ("created", DeliveryColumn::Created),
+    ("tries", DeliveryColumn::Tries),
+    ("next_try", DeliveryColumn::NextTry),
+];
+
+fn value(delivery: &Delivery, column: DeliveryColumn) -> Option<SortValue> {
+    Some(match column {
+        DeliveryColumn::Created => delivery.created_at_ms.into(),
+        DeliveryColumn::Tries => u64::from(delivery.tries).into(),
+        DeliveryColumn::NextTry => delivery.next_at_ms?.into(),
+    })
 }
 
 fn cursor(text: &str) -> Result<i64, ApiError> {
@@ -166,8 +190,6 @@ fn within(name: &str, number: u32, max: u32) -> Result<u32, ApiError> {
     Err(ApiError::parameter(name, format!("{name} must be a number from 1 to {max}.")))
 }
 
-const LIMIT_DEFAULT: usize = 50;
-const LIMIT_MAX: usize = 500;
 const CLAIMED_DEFAULT: u32 = 10;
 const CLAIMED_MAX: u32 = 100;
 const LEASE_SECONDS: u32 = 60;

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, SortValue};
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
@@ -15,8 +15,10 @@ use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "principals", |call| Box::pin(list(call)))
-        .answers::<ListPage<principals::Principal>>("Lists the humans.")
-        .query(&["limit", "cursor", "q"])
+        .answers::<ListPage<principals::Principal>>(
+            "Lists the humans, in order of `name`, `email` or `created` if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "q"])
         .permits(Permission::SeeSelf),
     write_of(Method::POST, "principals", |call| Box::pin(create(call)))
         .answers::<principals::Principal>("Creates a human (201).")
@@ -33,7 +35,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let text = query.text("q");
     query.finish()?;
     if let Some(own) = call.standing.human().map(str::to_owned) {
@@ -42,8 +44,29 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     }
     let (after, rows) = (page.after.clone(), page.rows());
     let ask = call.app.readers.ask(move |db| principals::page(db, text.as_deref(), &after, rows));
-    let found = ask.await?;
-    json(&ListPage::page(found, &page, |principal| &principal.id))
+    json(&ListPage::sorted(ask.await?, &page, |principal| &principal.id, value))
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum PrincipalColumn {
+    Name,
+    Email,
+    Created,
+}
+
+const COLUMNS: &[(&str, PrincipalColumn)] = &[
+    ("name", PrincipalColumn::Name),
+    ("email", PrincipalColumn::Email),
+    ("created", PrincipalColumn::Created),
+];
+
+fn value(principal: &principals::Principal, column: PrincipalColumn) -> Option<SortValue> {
+    Some(match column {
+        PrincipalColumn::Name => principal.name.as_str().into(),
+        PrincipalColumn::Email => principal.email.as_deref()?.into(),
+        PrincipalColumn::Created => principal.created_at_ms.into(),
+    })
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

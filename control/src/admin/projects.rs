@@ -1,30 +1,35 @@
 //! `projects` and their members.
 
 use http::{Method, Response, StatusCode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
 use super::field::Lists;
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, SortValue};
 use super::query::choose;
 use super::quotas::key_limits;
 use super::reference::NoContent;
+use super::spend::{MonthSpend, MonthSpends};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
 use crate::command::members::{OwnerChanges, PutMember, RemoveMember, ShownMember};
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::db::members::MemberRole;
 use crate::db::names::Labels;
-use crate::db::projects::ProjectFilter;
+use crate::db::projects::{ProjectCounts, ProjectFilter};
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
 use crate::permission::{Object, Permission};
+use crate::usage::requests::Column;
+use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "projects", |call| Box::pin(list(call)))
-        .answers::<ListPage<projects::StoredProject>>("Lists the projects.")
-        .query(&["limit", "cursor", "principal", "q"])
+        .answers::<ListPage<ListedProject>>(
+            "Lists the projects, in order of `name`, `created`, `members`, `keys` or `spend` (of this month) if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "principal", "q"])
         .permits(Permission::SeeProjects),
     write_of(Method::POST, "projects", |call| Box::pin(create(call)))
         .answers::<projects::StoredProject>("Creates a project (201).")
@@ -52,13 +57,65 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let member = call.standing.human().map(str::to_owned);
     let filter = ProjectFilter { member, principal: query.text("principal"), text: query.text("q") };
     query.finish()?;
-    let (after, rows) = (page.after.clone(), page.rows());
-    let ask = call.app.readers.ask(move |db| projects::page(db, &filter, &after, rows));
-    json(&ListPage::page(ask.await?, &page, |project| &project.id))
+    let scope = call.usage_scope();
+    call.app.writer.flush(FLUSH_TIME_MAX).await;
+    let ask = call.app.readers.ask(move |db| {
+        let (spend, counts) = (MonthSpends::of(db, Column::Project, scope)?, projects::counts(db)?);
+        let found = projects::page(db, &filter, &page.after, page.rows())?.into_iter().map(|project| {
+            let ProjectCounts { members, keys } = counts.get(&project.id).copied().unwrap_or_default();
+            ListedProject { month: spend.of_id(&project.id), members, keys, project }
+        });
+        Ok(ListPage::sorted(found, &page, |listed| &listed.project.id, ListedProject::value))
+    });
+    json(&ask.await?)
+}
+
+/// A project in a list.
+#[derive(Debug, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct ListedProject {
+    #[serde(flatten)]
+    project: projects::StoredProject,
+    /// The number of its members.
+    members: u64,
+    /// The number of its keys that are not revoked.
+    keys: u64,
+    /// Its use since the beginning of this month in UTC.
+    month: MonthSpend,
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum ProjectColumn {
+    Name,
+    Created,
+    Members,
+    Keys,
+    Spend,
+}
+
+const COLUMNS: &[(&str, ProjectColumn)] = &[
+    ("name", ProjectColumn::Name),
+    ("created", ProjectColumn::Created),
+    ("members", ProjectColumn::Members),
+    ("keys", ProjectColumn::Keys),
+    ("spend", ProjectColumn::Spend),
+];
+
+impl ListedProject {
+    fn value(&self, column: ProjectColumn) -> Option<SortValue> {
+        Some(match column {
+            ProjectColumn::Name => self.project.name.as_str().into(),
+            ProjectColumn::Created => self.project.created_at_ms.into(),
+            ProjectColumn::Members => self.members.into(),
+            ProjectColumn::Keys => self.keys.into(),
+            ProjectColumn::Spend => self.month.cost_micro_usd.0.into(),
+        })
+    }
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

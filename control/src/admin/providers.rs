@@ -1,16 +1,21 @@
 //! `providers`: provider instances from the configuration file and the API.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{Method, Response, StatusCode};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use shared::clock::monotonic_ms;
 use shared::error_kind::ErrorKind;
+use shared::health::CircuitState;
 use shared::id::is_name;
 use shared::port::Body;
+use shared::routing::ProviderInstance;
 use shared::snapshot::Snapshot;
 
-use super::list::{ListPage, PageOf};
+use super::health::{recent_since_ms, served_since};
+use super::list::{ListPage, PageOf, SortValue};
 use super::query::{Query, choose};
 use super::reference::NoContent;
 use super::{ApiError, App, Call, Route, json, json_of_version, oauth, route_of, write_of};
@@ -25,8 +30,12 @@ use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "providers", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownProvider>>("Lists the providers of the file and of the API.")
-        .query(&["limit", "cursor", "source", "owner", "state", "q"])
+        .answers::<ListPage<ShownProvider>>(
+            "Lists the providers of the file and of the API, in order of `name`, `state` (failing first if ascending), \
+             `failures` (since the last success), `served`, `first_token` (both of this hour and the one before) or \
+             `last_failure` if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "source", "owner", "state", "q"])
         .permits(Permission::SeeConnections),
     write_of(Method::POST, "providers", |call| Box::pin(create(call)))
         .answers::<ShownProvider>("Connects a provider (201).")
@@ -46,7 +55,7 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
     let source = source(&mut query)?;
     let owner = query.text("owner");
     let state = query.text("state");
@@ -64,9 +73,83 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
                 [connection.id.as_str(), address].iter().any(|name| name.to_lowercase().contains(text))
             })
     };
-    let found = view.providers.iter().filter(wanted).take(page.limit.saturating_add(1)).collect();
-    let list = ListPage::page(found, &page, |connection: &&ProviderConnection| &connection.place);
+    let served = match page.column() {
+        Some(ProviderColumn::Served | ProviderColumn::FirstToken) => {
+            served_since(&call, recent_since_ms()).await?
+        }
+        Some(_) | None => HashMap::new(),
+    };
+    let now_ms = monotonic_ms();
+    let value = |connection: &&ProviderConnection, column| {
+        let instance = instance_of(&snapshot, connection);
+        let sums = served.get(&connection.id).filter(|_| instance.is_some());
+        let circuit = instance.map(|instance| instance.circuits.instance());
+        match column {
+            ProviderColumn::Name => Some(connection.id.as_str().into()),
+            ProviderColumn::State => Some(state_rank(connection, instance, now_ms).into()),
+            ProviderColumn::Failures => Some(u64::from(circuit?.failures()).into()),
+            ProviderColumn::LastFailure => Some(circuit?.trouble()?.at_ms.into()),
+            ProviderColumn::Served => Some(sums.map_or(0, |sums| sums.requests).into()),
+            ProviderColumn::FirstToken => {
+                let sums = sums?;
+                sums.first_content_us.checked_div(sums.first_contents).map(SortValue::from)
+            }
+        }
+    };
+    let found = view.providers.iter().filter(wanted).take(page.rows_max());
+    let list = ListPage::sorted(found, &page, |connection| &connection.place, value);
     json(&list.map(|connection| shown(call.app, &snapshot, connection)))
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum ProviderColumn {
+    Name,
+    State,
+    Failures,
+    Served,
+    FirstToken,
+    LastFailure,
+}
+
+const COLUMNS: &[(&str, ProviderColumn)] = &[
+    ("name", ProviderColumn::Name),
+    ("state", ProviderColumn::State),
+    ("failures", ProviderColumn::Failures),
+    ("served", ProviderColumn::Served),
+    ("first_token", ProviderColumn::FirstToken),
+    ("last_failure", ProviderColumn::LastFailure),
+];
+
+/// Returns the rank of a provider by its need of attention: failing, unusable, partly failing, working, switched off.
+fn state_rank(connection: &ProviderConnection, instance: Option<&ProviderInstance>, now_ms: u64) -> u64 {
+    match &connection.standing {
+        ProviderStanding::Disabled
+        | ProviderStanding::ExtensionDisabled(_)
+        | ProviderStanding::Shadowed(_) => 4,
+        ProviderStanding::NotConnected(_) | ProviderStanding::Faulty(_) => 1,
+        ProviderStanding::Ready => match instance {
+            None => 1,
+            Some(instance) if instance.unready.is_some() => 1,
+            Some(ProviderInstance { circuits, circuit_policy, .. }) => {
+                if circuits.instance().state(now_ms, circuit_policy) != CircuitState::Closed {
+                    return 0;
+                }
+                let is_partial = !circuits.models(now_ms, circuit_policy).is_empty()
+                    || !circuits.rests().all(now_ms).is_empty();
+                if is_partial { 2 } else { 3 }
+            }
+        },
+    }
+}
+
+/// Returns the routed instance of a connection; `None` if the connection is shadowed or not routed.
+fn instance_of<'a>(snapshot: &'a Snapshot, connection: &ProviderConnection) -> Option<&'a ProviderInstance> {
+    if matches!(connection.standing, ProviderStanding::Shadowed(_)) {
+        return None;
+    }
+    let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
+    snapshot.providers.get(place.ok()?).map(Arc::as_ref)
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -100,8 +183,7 @@ fn shown(app: &App, snapshot: &Snapshot, connection: &ProviderConnection) -> Sho
     if matches!(connection.standing, ProviderStanding::Shadowed(_)) {
         return shown;
     }
-    let place = snapshot.providers.binary_search_by(|instance| instance.id.as_str().cmp(&connection.id));
-    let instance = place.ok().and_then(|place| snapshot.providers.get(place));
+    let instance = instance_of(snapshot, connection);
     if let Some(Ok(Sign::Token(grant))) = connection.read.as_ref().map(|read| read.sign()) {
         shown.token = app.tokens.standing(&grant);
     }
@@ -110,7 +192,7 @@ fn shown(app: &App, snapshot: &Snapshot, connection: &ProviderConnection) -> Sho
         shown.reason = Some(format!("The provider cannot be used: {why}."));
     }
     shown.sign_in = connection.read.as_deref().and_then(|provider| oauth::sign_in(app, provider));
-    let instance = instance.map(|instance| (instance.as_ref(), &snapshot.key_hasher));
+    let instance = instance.map(|instance| (instance, &snapshot.key_hasher));
     shown.evidence = Some(app.catalog.evidence(&connection.id, instance));
     shown
 }

@@ -97,6 +97,24 @@ impl Query {
         choose(name, &text, choices).map(Some)
     }
 
+    /// Takes `sort`, one of `columns`, and `order`, which is `desc` if absent.
+    pub(crate) fn sorting<C: Copy>(
+        &mut self,
+        columns: &[(&'static str, C)],
+    ) -> Result<Option<Sorting<C>>, ApiError> {
+        let descending = self.choice("order", &[("desc", true), ("asc", false)])?;
+        let choices: Vec<_> = columns.iter().map(|(name, column)| (*name, (*name, *column))).collect();
+        let sort = self.choice("sort", &choices)?;
+        if sort.is_none() && descending.is_some() {
+            return Err(ApiError::parameter(
+                "order",
+                "order requires sort, which names the field to sort by.",
+            ));
+        }
+        let descending = descending.unwrap_or(true);
+        Ok(sort.map(|(name, column)| Sorting { name, column, descending }))
+    }
+
     /// Rejects any parameter that is left.
     pub(crate) fn finish(self) -> Result<(), ApiError> {
         match self.0.first() {
@@ -104,6 +122,14 @@ impl Query {
             Some((name, _)) => Err(ApiError::parameter(name, format!("Unknown parameter {name}."))),
         }
     }
+}
+
+/// The column by which a list is sorted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Sorting<C> {
+    pub(crate) name: &'static str,
+    pub(crate) column: C,
+    pub(crate) descending: bool,
 }
 
 /// Parses `text` as a time in milliseconds since the Unix epoch; accepts such a number or RFC 3339.

@@ -8,7 +8,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::quota::{Metric, Period, Subject};
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, PageRows, SortValue};
 use super::query::Query;
 use super::reference::NoContent;
 use super::{ApiError, Call, Route, json, json_of_version, route_of, write_of};
@@ -19,8 +19,11 @@ use crate::permission::Permission;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "quotas", |call| Box::pin(list(call)))
-        .answers::<ListPage<QuotaStanding>>("Lists the limits and their use.")
-        .query(&["limit", "cursor", "kind", "key", "project", "principal", "provider"])
+        .answers::<ListPage<QuotaStanding>>(
+            "Lists the limits and their use, in order of `share` (used and reserved, of the limit), `used`, `limit`, \
+             `name` (of the subject) or `resets` if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "q", "kind", "key", "project", "principal", "provider"])
         .permits(Permission::SeeQuotas),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
         .answers::<QuotaStanding>("Creates a limit (201).")
@@ -37,20 +40,54 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
+    let text = query.text("q").map(|text| text.to_lowercase());
     let filter = QuotaFilter { scope: call.standing.scope(), ..filter(&mut query)? };
     query.finish()?;
-    let (after, rows) = (page.after.clone(), page.rows());
     let counters = Arc::clone(&call.app.counters);
     let ask = call.app.readers.ask(move |db| {
         let mut labels = Labels::default();
-        let standing = |row| QuotaStanding::of(db, &mut labels, &counters, row);
-        quotas::page(db, &filter, &after, rows)?
-            .into_iter()
-            .map(standing)
-            .collect::<rusqlite::Result<Vec<_>>>()
+        let mut found = PageRows::new(&page);
+        // The names that a search looks at are not in the table.
+        let rows = if text.is_some() { i64::MAX } else { page.rows() };
+        quotas::each(db, &filter, (&page.after, rows), |row| {
+            let standing = QuotaStanding::of(db, &mut labels, &counters, row)?;
+            if text.as_deref().is_none_or(|text| standing.mentions(text)) {
+                found.add(standing, |standing| &standing.id, value);
+            }
+            Ok(())
+        })?;
+        Ok(found.page())
     });
-    json(&ListPage::page(ask.await?, &page, |standing: &QuotaStanding| &standing.id))
+    json(&ask.await?)
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum QuotaColumn {
+    Share,
+    Used,
+    Limit,
+    Name,
+    Resets,
+}
+
+const COLUMNS: &[(&str, QuotaColumn)] = &[
+    ("share", QuotaColumn::Share),
+    ("used", QuotaColumn::Used),
+    ("limit", QuotaColumn::Limit),
+    ("name", QuotaColumn::Name),
+    ("resets", QuotaColumn::Resets),
+];
+
+fn value(standing: &QuotaStanding, column: QuotaColumn) -> Option<SortValue> {
+    Some(match column {
+        QuotaColumn::Share => standing.share_ppm().into(),
+        QuotaColumn::Used => standing.used.into(),
+        QuotaColumn::Limit => standing.limit.into(),
+        QuotaColumn::Name => standing.subject.name.as_deref().unwrap_or_default().into(),
+        QuotaColumn::Resets => standing.resets_at_ms?.into(),
+    })
 }
 
 /// Takes the filter of a list: by `kind`, or by one subject.

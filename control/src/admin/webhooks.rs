@@ -8,7 +8,7 @@ use shared::clock::unix_ms;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 
-use super::list::{ListPage, PageOf};
+use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{NoContent, NoMembers};
 use super::{ApiError, Call, Route, field, json, json_of_version, route_of, write_of};
 use crate::change::FieldChange;
@@ -24,8 +24,10 @@ use crate::webhook::{WebhookAddress, check_address};
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "webhooks", |call| Box::pin(list(call)))
-        .answers::<ListPage<ShownWebhook>>("Lists the webhooks.")
-        .query(&["limit", "cursor"]),
+        .answers::<ListPage<ShownWebhook>>(
+            "Lists the webhooks, in order of `name`, `created` or `state` if wanted.",
+        )
+        .query(&["limit", "cursor", "sort", "order", "q"]),
     route_of(Method::POST, "webhooks", |call| Box::pin(create(call)))
         .answers::<WebhookWithSecret>("Creates a webhook (201). Its secret is shown only here.")
         .takes::<NewWebhook>(),
@@ -46,12 +48,33 @@ pub(super) static ROUTES: &[Route] = &[
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let mut query = call.query()?;
-    let page = PageOf::take(&mut query)?;
+    let page = PageOf::sortable(&mut query, COLUMNS)?;
+    let text = query.text("q");
     query.finish()?;
     let (after, rows) = (page.after.clone(), page.rows());
-    let found = call.app.readers.ask(move |db| webhooks::page(db, &after, rows)).await?;
+    let found = call.app.readers.ask(move |db| webhooks::page(db, text.as_deref(), &after, rows)).await?;
     let now_ms = unix_ms();
-    json(&ListPage::page(found, &page, |webhook| &webhook.id).map(|row| ShownWebhook::of(&row, now_ms)))
+    let found = ListPage::sorted(found, &page, |webhook| &webhook.id, value);
+    json(&found.map(|row| ShownWebhook::of(&row, now_ms)))
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum WebhookColumn {
+    Name,
+    Created,
+    State,
+}
+
+const COLUMNS: &[(&str, WebhookColumn)] =
+    &[("name", WebhookColumn::Name), ("created", WebhookColumn::Created), ("state", WebhookColumn::State)];
+
+fn value(webhook: &WebhookRow, column: WebhookColumn) -> Option<SortValue> {
+    Some(match column {
+        WebhookColumn::Name => webhook.name.as_str().into(),
+        WebhookColumn::Created => webhook.created_at_ms.into(),
+        WebhookColumn::State => u64::from(webhook.disabled).into(),
+    })
 }
 
 async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -94,6 +94,8 @@ pub(crate) struct AlertFilter {
     pub(crate) state: Option<AlertState>,
     pub(crate) kind: Option<String>,
     pub(crate) object: Option<String>,
+    /// A part of the text, kind, object or id; case is ignored for ASCII letters.
+    pub(crate) text: Option<String>,
 }
 
 /// Returns up to `rows` matching alerts with ids below `before`, newest first.
@@ -108,6 +110,7 @@ pub(crate) fn page(
         ":state": filter.state.map(AlertState::name),
         ":kind": filter.kind,
         ":object": filter.object,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":rows": rows,
     };
     db.prepare_cached(PAGE)?.query_map(values, Alert::of)?.collect()
@@ -169,7 +172,9 @@ pub(crate) fn forget(tx: &Connection, before_ms: u64, rows: u32) -> rusqlite::Re
 }
 
 const PAGE: &str = "SELECT * FROM alerts WHERE (:before = '' OR id < :before) AND (:kind IS NULL OR kind = :kind) \
-     AND (:object IS NULL OR object = :object) AND (:state IS NULL OR :state = CASE WHEN resolved_at_ms IS NOT NULL \
+     AND (:object IS NULL OR object = :object) \
+     AND (:q IS NULL OR instr(lower(text), :q) OR instr(lower(kind), :q) OR instr(lower(object), :q) OR instr(id, :q)) \
+     AND (:state IS NULL OR :state = CASE WHEN resolved_at_ms IS NOT NULL \
      THEN 'resolved' WHEN acked_at_ms IS NOT NULL THEN 'acknowledged' ELSE 'open' END) ORDER BY id DESC LIMIT :rows";
 const UNRESOLVED: &str = "SELECT * FROM alerts WHERE resolved_at_ms IS NULL ORDER BY id";
 const UNRESOLVED_OF: &str = "SELECT * FROM alerts WHERE rule = ? AND resolved_at_ms IS NULL ORDER BY id";

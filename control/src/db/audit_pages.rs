@@ -75,19 +75,34 @@ pub(crate) struct AuditFilter {
     /// The time range: from `from_ms`, inclusive, to `to_ms`, exclusive.
     pub(crate) from_ms: Option<u64>,
     pub(crate) to_ms: Option<u64>,
+    /// A part of the actor, the action, or the id or kind of the object; case is ignored for ASCII letters.
+    pub(crate) text: Option<String>,
 }
 
-/// Returns up to `rows` matching rows with ids below `before`, newest first.
+/// The beginning and the direction of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AuditStart {
+    /// Rows with ids below this one, newest first.
+    Before(i64),
+    /// Rows with ids above this one, oldest first.
+    After(i64),
+}
+
+/// Returns up to `rows` matching rows from `start` on.
 pub(crate) fn page(
     db: &Connection,
     filter: &AuditFilter,
-    before: i64,
+    start: AuditStart,
     rows: i64,
 ) -> rusqlite::Result<Vec<AuditRow>> {
-    let mut statement = db.prepare_cached(PAGE)?;
+    let (sql, at) = match start {
+        AuditStart::Before(id) => (NEWEST_FIRST, id),
+        AuditStart::After(id) => (OLDEST_FIRST, id),
+    };
+    let mut statement = db.prepare_cached(sql)?;
     let found = statement.query_map(
         named_params! {
-            ":before": before,
+            ":at": at,
             ":actor": filter.actor,
             ":action": filter.action,
             ":kind": filter.object_kind,
@@ -95,6 +110,7 @@ pub(crate) fn page(
             ":outcome": filter.outcome,
             ":from": filter.from_ms,
             ":to": filter.to_ms,
+            ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
             ":rows": rows,
         },
         AuditRow::of,
@@ -150,9 +166,22 @@ const LOOKED_AT_MAX: i64 = 1_000;
 const BEFORE: &str = "SELECT * FROM (SELECT * FROM audit ORDER BY id DESC LIMIT :rows) \
      WHERE at_ms < :before ORDER BY id DESC";
 const NEWEST: &str = "SELECT * FROM audit WHERE id > :after ORDER BY id DESC LIMIT :rows";
-const PAGE: &str = "SELECT * FROM audit WHERE id < :before \
-     AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \
-     AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \
-     AND (:outcome IS NULL OR outcome = :outcome) \
-     AND (:from IS NULL OR at_ms >= :from) AND (:to IS NULL OR at_ms < :to) \
-     ORDER BY id DESC LIMIT :rows";
+macro_rules! select_rows {
+    ($place:literal, $order:literal) => {
+        concat!(
+            "SELECT * FROM audit WHERE ",
+            $place,
+            " AND (:actor IS NULL OR actor = :actor) AND (:action IS NULL OR action = :action) \
+             AND (:kind IS NULL OR object_kind = :kind) AND (:object IS NULL OR object_id = :object) \
+             AND (:outcome IS NULL OR outcome = :outcome) \
+             AND (:from IS NULL OR at_ms >= :from) AND (:to IS NULL OR at_ms < :to) \
+             AND (:q IS NULL OR instr(lower(actor), :q) OR instr(lower(action), :q) \
+             OR instr(lower(object_kind), :q) OR instr(lower(object_id), :q)) ORDER BY ",
+            $order,
+            " LIMIT :rows"
+        )
+    };
+}
+
+const NEWEST_FIRST: &str = select_rows!("id < :at", "id DESC");
+const OLDEST_FIRST: &str = select_rows!("id > :at", "id");

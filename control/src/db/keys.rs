@@ -141,14 +141,14 @@ pub(crate) struct KeyFilter {
     pub(crate) text: Option<String>,
 }
 
-/// Returns up to `rows` keys with ids after `after`.
-pub(crate) fn page(
+/// Calls `take` with up to `rows` keys with ids after `after`.
+pub(crate) fn each(
     db: &Connection,
     now_ms: u64,
     filter: &KeyFilter,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<StoredKey>> {
+    (after, rows): (&str, i64),
+    mut take: impl FnMut(StoredKey) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let expired = filter.state.map(|state| state == KeyState::Expired);
     let values = named_params! {
         ":now": now_ms,
@@ -163,7 +163,12 @@ pub(crate) fn page(
         ":after": after,
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, |row| StoredKey::of(row, now_ms))?.collect()
+    let mut statement = db.prepare_cached(PAGE)?;
+    let mut found = statement.query(values)?;
+    while let Some(row) = found.next()? {
+        take(StoredKey::of(row, now_ms)?)?;
+    }
+    Ok(())
 }
 
 /// Returns the key `id`, with its state at `now_ms`.

@@ -1,5 +1,7 @@
 //! The table `projects`.
 
+use std::collections::HashMap;
+
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
@@ -81,6 +83,26 @@ pub(crate) fn page(
     db.prepare_cached(PAGE)?.query_map(values, StoredProject::of)?.collect()
 }
 
+/// What belongs to a project.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ProjectCounts {
+    pub(crate) members: u64,
+    /// Keys that are not revoked.
+    pub(crate) keys: u64,
+}
+
+/// Returns the counts of every project that has a member or a key.
+pub(crate) fn counts(db: &Connection) -> rusqlite::Result<HashMap<String, ProjectCounts>> {
+    let mut counts = HashMap::<String, ProjectCounts>::new();
+    let mut statement = db.prepare_cached(COUNTS)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let count = ProjectCounts { members: row.get("members")?, keys: row.get("keys")? };
+        counts.insert(row.get("project")?, count);
+    }
+    Ok(counts)
+}
+
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<StoredProject>> {
     db.prepare_cached(FIND)?.query_row([id], StoredProject::of).optional()
 }
@@ -127,6 +149,9 @@ const PAGE: &str = "SELECT * FROM projects WHERE id > :after AND (:principal IS 
      AND (:member IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
      AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
+const COUNTS: &str = "SELECT project, sum(member) AS members, sum(key) AS keys FROM \
+     (SELECT project, 1 AS member, 0 AS key FROM members \
+     UNION ALL SELECT project, 0, 1 FROM keys WHERE state <> 'revoked') GROUP BY project";
 const FIND: &str = "SELECT * FROM projects WHERE id = ?";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
 const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";

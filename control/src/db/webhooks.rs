@@ -84,9 +84,16 @@ pub(crate) fn place<'a>(column: &'a str, id: &'a str) -> SealPlace<'a> {
     SealPlace { table: "webhooks", column, id }
 }
 
-/// Returns up to `rows` webhooks with ids after `after`.
-pub(crate) fn page(db: &Connection, after: &str, rows: i64) -> rusqlite::Result<Vec<WebhookRow>> {
-    db.prepare_cached(PAGE)?.query_map((after, rows), WebhookRow::of)?.collect()
+/// Returns up to `rows` webhooks with ids after `after`; only those whose name, shown address or id contains `text`, if
+/// given.
+pub(crate) fn page(
+    db: &Connection,
+    text: Option<&str>,
+    after: &str,
+    rows: i64,
+) -> rusqlite::Result<Vec<WebhookRow>> {
+    let values = named_params! {":q": text.map(str::to_ascii_lowercase), ":after": after, ":rows": rows};
+    db.prepare_cached(PAGE)?.query_map(values, WebhookRow::of)?.collect()
 }
 
 /// Returns the number of webhooks.
@@ -135,7 +142,8 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM webhooks WHERE id > ? ORDER BY id LIMIT ?";
+const PAGE: &str = "SELECT * FROM webhooks WHERE id > :after AND (:q IS NULL OR instr(lower(name), :q) \
+     OR instr(lower(url_hint), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
 const COUNT: &str = "SELECT count(*) FROM webhooks";
 const WITH_DUE: &str = "SELECT id FROM webhooks w WHERE disabled = 0 AND EXISTS (SELECT 1 FROM outbox o \
      WHERE o.webhook = w.id AND o.state = 'pending' AND o.next_at_ms <= ?) ORDER BY id";

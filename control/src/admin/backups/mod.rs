@@ -18,6 +18,7 @@ use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use tokio::sync::{Semaphore, oneshot};
 
+use super::list::{ListPage, PageOf, SortValue};
 use super::reference::{FileContent, NoContent, NoMembers};
 use super::{ApiError, Call, Route, json, route_of};
 use crate::actor::Actor;
@@ -32,7 +33,10 @@ use crate::writer::WriterHandle;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "backups", |call| Box::pin(list(call)))
-        .answers::<BackupPage>("Lists the archives in `<state>/backups`."),
+        .answers::<BackupPage>(
+            "Lists the archives in `<state>/backups`, newest first, or in order of `time` or `size`.",
+        )
+        .query(&["sort", "order"]),
     route_of(Method::POST, "backups", |call| Box::pin(create(call)))
         .answers::<BackupStarted>("Begins a backup (202).")
         .takes::<NoMembers>(),
@@ -220,7 +224,7 @@ impl RunningBackup {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "Backups"))]
 struct BackupPage {
-    /// All archives, newest first.
+    /// All archives.
     data: Vec<Archive>,
     /// Always null: the list has one page.
     next_cursor: Option<String>,
@@ -246,7 +250,9 @@ struct BackupStarted {
 }
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
-    call.no_query()?;
+    let mut query = call.query()?;
+    let sorting = query.sorting(COLUMNS)?;
+    query.finish()?;
     let backups = &call.app.backups;
     let mut data = archives(backups).await?;
     if data.iter().any(|archive| archive.is_unchecked)
@@ -255,9 +261,27 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     {
         data = archives(backups).await?;
     }
+    let page = PageOf::whole(sorting);
+    let (data, _) = ListPage::sorted(data, &page, |archive| &archive.name, value).into_parts();
     let Now { is_running, is_checking, .. } = backups.now();
     let last_failure = backups.last_failure();
     json(&BackupPage { data, next_cursor: None, is_running, is_checking, last_failure, kept: backups.kept })
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum ArchiveColumn {
+    Time,
+    Size,
+}
+
+const COLUMNS: &[(&str, ArchiveColumn)] = &[("time", ArchiveColumn::Time), ("size", ArchiveColumn::Size)];
+
+fn value(archive: &Archive, column: ArchiveColumn) -> Option<SortValue> {
+    Some(match column {
+        ArchiveColumn::Time => archive.made_at_ms()?.into(),
+        ArchiveColumn::Size => archive.bytes.into(),
+    })
 }
 
 /// Verifies the archives that have changed since their last check.

@@ -5,6 +5,7 @@ mod console;
 mod gate;
 mod humans;
 mod hygiene;
+mod lists;
 mod permissions;
 mod principals;
 mod privacy;

@@ -120,12 +120,8 @@ fn zone(name: &str) -> Result<TimeZone, ApiError> {
 }
 
 fn part(query: &mut Query, question: &ReportQuestion) -> Result<ReportPart, ApiError> {
-    let descending = query.choice("order", &[("desc", true), ("asc", false)])?;
-    let figure = query.choice("sort", FIGURES)?;
-    if figure.is_none() && descending.is_some() {
-        return Err(ApiError::parameter("order", "order requires sort, which names the field to sort by."));
-    }
-    let order = figure.map(|figure| GroupOrder { figure, descending: descending.unwrap_or(true) });
+    let sorting = query.sorting(FIGURES)?;
+    let order = sorting.map(|sorting| GroupOrder { figure: sorting.column, descending: sorting.descending });
     let limit = query.number("limit", 1, LINES_MAX)?.unwrap_or(LINES_MAX);
     let cursor = query.text("cursor").map(|text| cursor(&text, question, order)).transpose()?;
     let now = Instant::now();
@@ -386,7 +382,7 @@ const BUCKETS: &[(&str, BucketLength)] = &[
     ("week", BucketLength::Week),
     ("month", BucketLength::Month),
 ];
-const FIGURES: &[(&str, Figure)] = &[
+const FIGURES: &[(&'static str, Figure)] = &[
     ("cost", Figure::Cost),
     ("requests", Figure::Requests),
     ("requests_unpriced", Figure::Unpriced),

@@ -410,8 +410,9 @@ fn lists_of_keys_are_filtered_by_project_human_and_state() {
     let states = ["active", "disabled", "revoked", "expired"].map(|state| (state, keyring.key_in(state)));
     let ids = |filter: KeyFilter| -> Vec<String> {
         let (db, now) = (&keyring.office.db, keyring.office.now_ms.get());
-        let found = keys::page(db, now, &filter, "", 100).unwrap();
-        found.into_iter().map(|key| key.id).collect()
+        let mut ids = Vec::new();
+        keys::each(db, now, &filter, ("", 100), |key| Ok(ids.push(key.id))).unwrap();
+        ids
     };
     let project = Some(keyring.project.clone());
     for (name, key) in &states {

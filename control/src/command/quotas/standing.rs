@@ -15,7 +15,7 @@ use crate::publish::EffectWarning;
 #[cfg_attr(test, schemars(rename = "Quota"))]
 pub(crate) struct QuotaStanding {
     pub(crate) id: String,
-    subject: NamedSubject,
+    pub(crate) subject: NamedSubject,
     /// `provider/model`, if only requests to one model count; otherwise null.
     model: Option<String>,
     /// The endpoint, if only requests that name it count; otherwise null.
@@ -26,7 +26,7 @@ pub(crate) struct QuotaStanding {
     #[cfg_attr(test, schemars(with = "Option<crate::shared_shapes::Period>"))]
     window: Option<Period>,
     /// In the unit of the metric; money in millionths of a dollar.
-    limit: u64,
+    pub(crate) limit: u64,
     enforcement: Enforcement,
     /// Grows with each change; the `ETag` of the object.
     pub(crate) version: u64,
@@ -35,7 +35,7 @@ pub(crate) struct QuotaStanding {
     /// In milliseconds since the Unix epoch.
     updated_at_ms: u64,
     /// Used in the current window.
-    used: u64,
+    pub(crate) used: u64,
     /// Reserved by running requests.
     reserved: u64,
     /// The limit minus what is used and reserved; 0 if that is more.
@@ -44,20 +44,20 @@ pub(crate) struct QuotaStanding {
     exceeded: bool,
     /// The time at which all current usage has left the window, in milliseconds since the Unix epoch; null for a total
     /// limit or a limit of concurrent requests.
-    resets_at_ms: Option<u64>,
+    pub(crate) resets_at_ms: Option<u64>,
 }
 
 /// The subject of a limit, with its name.
 #[derive(Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-struct NamedSubject {
+pub(crate) struct NamedSubject {
     #[cfg_attr(test, schemars(with = "crate::shared_shapes::SubjectKind"))]
     kind: Subject,
     /// Absent for the gateway.
     #[serde(skip_serializing_if = "String::is_empty")]
     id: String,
     /// The name of the key, project, human or provider; null for the gateway.
-    name: Option<String>,
+    pub(crate) name: Option<String>,
 }
 
 impl NamedSubject {
@@ -116,6 +116,22 @@ impl QuotaStanding {
 }
 
 impl QuotaStanding {
+    /// Returns the used and reserved share of the limit in millionths. Of a limit of 0, everything is used.
+    pub(crate) fn share_ppm(&self) -> u64 {
+        let taken = u128::from(self.used) + u128::from(self.reserved);
+        let share = (taken * 1_000_000).checked_div(u128::from(self.limit)).unwrap_or(1_000_000);
+        u64::try_from(share).unwrap_or(u64::MAX)
+    }
+
+    /// True if the name or id of the subject, the model, the endpoint or the metric contains `text`, which is in lower
+    /// case.
+    pub(crate) fn mentions(&self, text: &str) -> bool {
+        let optional = [&self.subject.name, &self.model, &self.endpoint];
+        let names = [self.subject.id.as_str(), self.metric.name(), self.id.as_str()];
+        let mut names = optional.into_iter().filter_map(Option::as_deref).chain(names);
+        names.any(|name| name.to_lowercase().contains(text))
+    }
+
     /// Returns the warning about a hard limit that is used up already.
     pub(super) fn reached(&self) -> Option<EffectWarning> {
         (self.enforcement == Enforcement::Hard && self.remaining == 0).then(|| EffectWarning {

@@ -166,6 +166,9 @@ pub(crate) struct DeliveryFilter {
     pub(crate) kind: Option<String>,
     /// The ID of a webhook, or `workers`.
     pub(crate) to: Option<String>,
+    /// A part of the kind or object of the event, of the receiver's name, or of the last error; case is ignored for ASCII
+    /// letters.
+    pub(crate) text: Option<String>,
 }
 
 /// Returns up to `rows` matching deliveries with numbers below `before`, newest first.
@@ -180,6 +183,7 @@ pub(crate) fn page(
         ":state": filter.state.map(DeliveryState::name),
         ":kind": filter.kind,
         ":to": filter.to,
+        ":q": filter.text.as_deref().map(str::to_ascii_lowercase),
         ":rows": rows,
     };
     db.prepare_cached(PAGE)?.query_map(values, Delivery::of)?.collect()
@@ -255,7 +259,9 @@ use select_deliveries;
 
 const PAGE: &str = select_deliveries!(
     "WHERE o.id < :before AND (:state IS NULL OR o.state = :state) AND (:kind IS NULL OR e.kind = :kind) \
-     AND (:to IS NULL OR coalesce(o.webhook, 'workers') = :to) ORDER BY o.id DESC LIMIT :rows"
+     AND (:to IS NULL OR coalesce(o.webhook, 'workers') = :to) \
+     AND (:q IS NULL OR instr(lower(e.kind), :q) OR instr(lower(e.object), :q) \
+     OR instr(lower(coalesce(w.name, 'workers')), :q) OR instr(lower(o.last_error), :q)) ORDER BY o.id DESC LIMIT :rows"
 );
 const FIND: &str = select_deliveries!("WHERE o.id = ?");
 const FIGURES: &str = "SELECT \

@@ -178,13 +178,13 @@ pub(crate) struct QuotaFilter {
     pub(crate) scope: Option<HumanScope>,
 }
 
-/// Returns up to `rows` limits with ids after `after`.
-pub(crate) fn page(
+/// Calls `take` with up to `rows` limits with ids after `after`.
+pub(crate) fn each(
     db: &Connection,
     filter: &QuotaFilter,
-    after: &str,
-    rows: i64,
-) -> rusqlite::Result<Vec<QuotaRow>> {
+    (after, rows): (&str, i64),
+    mut take: impl FnMut(QuotaRow) -> rusqlite::Result<()>,
+) -> rusqlite::Result<()> {
     let family = match (filter.kind, &filter.id) {
         (Some(Subject::Key), Some(key)) => keys::family(db, key)?,
         _ => None,
@@ -197,7 +197,12 @@ pub(crate) fn page(
         ":human": filter.scope.as_ref().map(|scope| &scope.human),
         ":projects": filter.scope.as_ref().map(|scope| &scope.projects),
     };
-    db.prepare_cached(PAGE)?.query_map(values, QuotaRow::of)?.collect()
+    let mut statement = db.prepare_cached(PAGE)?;
+    let mut found = statement.query(values)?;
+    while let Some(row) = found.next()? {
+        take(QuotaRow::of(row)?)?;
+    }
+    Ok(())
 }
 
 /// Returns every limit of a subject.
