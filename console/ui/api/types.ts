@@ -158,7 +158,7 @@ export type AuditDetail = {
   before: unknown;
 };
 
-/** A page of audit records, newest first. */
+/** A page of audit records. */
 export type AuditPage = {
   data: AuditRecord[];
   /** The `cursor` of the next page; null on the last one. */
@@ -267,7 +267,7 @@ export type BackupState = {
 
 /** The archives of the gateway's state. */
 export type Backups = {
-  /** All archives, newest first. */
+  /** All archives. */
   data: Backup[];
   /** True while archives are being verified; until that ends, `fault` and `checked_at_ms` are those of the last check. */
   is_checking: boolean;
@@ -1148,13 +1148,6 @@ export type KeyLimitBody = {
   window?: PeriodBody | null;
 };
 
-/** One page of a list. */
-export type KeyPage = {
-  data: Key[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
-};
-
 /** Changes to a key. Absent members are kept. */
 export type KeyPatch = {
   /** Null for none. A change erases the sealed copy, but the key itself stays valid: holders of it can use it until it is rotated. */
@@ -1231,6 +1224,91 @@ export type LabelChange = {
   /** Null if the prices were unknown. */
   before: string | null;
   records: number;
+};
+
+/** A key in a list. */
+export type ListedKey = {
+  /** The ID of the human that the key acts as; null for none. */
+  acts_as: string | null;
+  /** The name of the human that the key acts as; null if it acts as no human. */
+  acts_as_name: string | null;
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  /** In milliseconds since the Unix epoch; null if it does not expire. */
+  expires_at_ms: number | null;
+  /** The id of the first key of its rotations. All keys of this family share its limits. */
+  family: string;
+  id: string;
+  /** The start of the latest hour in which the key was used, in milliseconds since the Unix epoch; null if never. */
+  last_used_hour_ms: number | null;
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
+  /** Its use since the beginning of this month in UTC. */
+  month: MonthSpend;
+  name: string;
+  /** The key's first characters, by which people recognize it. */
+  prefix: string;
+  /** The ID of the project. */
+  project: string;
+  /** Null if it is unknown. */
+  project_name: string | null;
+  /** True if a sealed copy is kept, from which it can be revealed. */
+  recoverable: boolean;
+  /** The ID of the key that this one replaced; null if it replaced none. */
+  rotated_from: string | null;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  state: KeyState;
+  /** The default tags of its requests, by name. A request's own tag overrides the one with its name. */
+  tags: Record<string, string>;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ListedKeyPage = {
+  data: ListedKey[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
+};
+
+/** A project in a list. */
+export type ListedProject = {
+  /** In milliseconds since the Unix epoch. */
+  created_at_ms: number;
+  /** True if its keys are rejected. */
+  disabled: boolean;
+  /** Endpoints, which may use all of their targets. Null restricts nothing. */
+  endpoints: string[] | null;
+  id: string;
+  /** The limits that each new key gets. */
+  key_defaults: KeyLimit[];
+  /** The number of its keys that are not revoked. */
+  keys: number;
+  /** The number of its members. */
+  members: number;
+  /** Exact model IDs (`provider/model`), or all models of a provider (`provider/*`). Null restricts nothing. */
+  models: string[] | null;
+  /** Its use since the beginning of this month in UTC. */
+  month: MonthSpend;
+  name: string;
+  /** The permitted operations, such as `chat_completions`; null permits all. */
+  routes: string[] | null;
+  /** In milliseconds since the Unix epoch. */
+  updated_at_ms: number;
+  /** Grows with each change; the `ETag` of the object. */
+  version: number;
+};
+
+/** One page of a list. */
+export type ListedProjectPage = {
+  data: ListedProject[];
+  /** The `cursor` of the next page; null on the last one. */
+  next_cursor: string | null;
 };
 
 /** `alive`: once a second in a stream without `figures`. */
@@ -1545,6 +1623,15 @@ export type ModelRules = {
   thinks_by_default?: boolean | null;
   /** False if a chat request with tools must not have an effort other than none. */
   tools_with_effort?: boolean | null;
+};
+
+/** The use of an object since the beginning of this month in UTC. */
+export type MonthSpend = {
+  /** The known cost, including failed attempts. */
+  cost_micro_usd: MicroUsd;
+  requests: number;
+  /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
+  requests_unpriced: number;
 };
 
 /** The subject of a limit, with its name. */
@@ -2092,13 +2179,6 @@ export type Project = {
   version: number;
 };
 
-/** One page of a list. */
-export type ProjectPage = {
-  data: Project[];
-  /** The `cursor` of the next page; null on the last one. */
-  next_cursor: string | null;
-};
-
 /** Changes to a project. Absent members are kept. */
 export type ProjectPatch = {
   /** True rejects its keys. */
@@ -2609,11 +2689,13 @@ export type RequestRecord = {
   vendor_cost_micro_usd: MicroUsd | null;
 };
 
-/** A page of requests, newest first. */
+/** A page of requests. */
 export type RequestRecordPage = {
   data: RequestRecord[];
   /** The `cursor` of the next page; null on the last one. A page without rows that has one stopped for time. */
   next_cursor: string | null;
+  /** The time since which requests are in a sorted list, in milliseconds since the Unix epoch, if reading older ones would take too long; null if none are left out. */
+  sorted_since_ms: number | null;
 };
 
 /** The kind of a selector's meaning. */

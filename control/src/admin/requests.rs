@@ -3,27 +3,35 @@
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
+use records::Record;
+use rusqlite::Connection;
 use serde::Serialize;
 use shared::error_kind::ErrorKind;
 use shared::port::Body;
 use shared::usage::StepResult;
 
+use super::list::{PageOf, PageRows, SortValue};
 use super::query::Query;
 use super::{ApiError, App, Call, Route, json, route_of};
 use crate::db::audit::AuditEntry;
+use crate::db::names::OwnerNames;
 use crate::permission::Permission;
 use crate::recorded::RecordedExchange;
 use crate::usage::dimension::{CLIENT, END_USER, Marks};
 use crate::usage::requests::attempts::AttemptFilter;
 use crate::usage::requests::{
-    Bounds, Column, NamedRequest, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, page, row,
+    Bounds, Column, NamedRequest, RequestCursor, RequestFilter, RequestRow, RequestRows, Search, add_owners,
+    each, page, row,
 };
 use crate::writer::FLUSH_TIME_MAX;
 
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "requests", |call| Box::pin(list(call)))
-        .answers::<RequestPage>("Lists the records of finished requests, newest first, without traces.")
-        .query(&["limit", "cursor"])
+        .answers::<RequestPage>(
+            "Lists the records of finished requests without traces, newest first, or in order of `time`, `cost`, \
+             `duration`, `first_token` or `tokens`.",
+        )
+        .query(&["limit", "cursor", "sort", "order"])
         .filters(FILTERS)
         .permits(Permission::SeeUsage),
     route_of(Method::GET, "requests/{}", |call| Box::pin(show(call)))
@@ -41,20 +49,77 @@ pub(super) static ROUTES: &[Route] = &[
 /// Returns a page of exchanges, without their traces.
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let (app, mut query) = (call.app, call.query()?);
-    let limit = query.number("limit", 1, LIMIT_MAX)?.unwrap_or(LIMIT_DEFAULT);
-    let cursor = query.text("cursor").map(|text| cursor(&text)).transpose()?;
+    let wanted = PageOf::sortable(&mut query, COLUMNS)?;
+    let start = Some(wanted.after.as_str()).filter(|text| !text.is_empty()).map(cursor).transpose()?;
     let filter = filter(&call, &mut query)?;
     query.finish()?;
     app.writer.flush(FLUSH_TIME_MAX).await;
+    if wanted.column().is_some() {
+        return json(&app.readers.ask(move |db| sorted(db, filter, &wanted)).await?);
+    }
     let found = app.readers.ask(move |db| {
-        let bounds = Bounds { rows: limit, until: Instant::now() + LOOKING_TIME };
-        page(db, &filter, cursor, bounds)
+        let rows = u32::try_from(wanted.limit).unwrap_or(u32::MAX);
+        page(db, &filter, start, Bounds { rows, until: Instant::now() + LOOKING_TIME })
     });
     let RequestRows { rows, next } = found.await?;
     json(&RequestPage {
         data: rows,
         next_cursor: next.map(|next| format!("{}-{}", next.started_at_ms, next.id)),
+        sorted_since_ms: None,
     })
+}
+
+/// A column by which the list can be sorted.
+#[derive(Clone, Copy)]
+enum RequestColumn {
+    Time,
+    Cost,
+    Duration,
+    FirstToken,
+    Tokens,
+}
+
+const COLUMNS: &[(&str, RequestColumn)] = &[
+    ("time", RequestColumn::Time),
+    ("cost", RequestColumn::Cost),
+    ("duration", RequestColumn::Duration),
+    ("first_token", RequestColumn::FirstToken),
+    ("tokens", RequestColumn::Tokens),
+];
+
+/// Returns a page of exchanges that are sorted by a column. A page that stops for lack of time sets the time since which
+/// exchanges are in the list, and later pages keep to it.
+fn sorted(
+    db: &Connection,
+    filter: RequestFilter,
+    page: &PageOf<RequestColumn>,
+) -> rusqlite::Result<RequestPage> {
+    let (from_ms, time) = match page.since_ms() {
+        Some(since_ms) => (Some(since_ms), AGAIN_TIME),
+        None => (filter.from_ms, LOOKING_TIME),
+    };
+    let filter = RequestFilter { from_ms, ..filter };
+    let mut found = PageRows::new(page);
+    let stopped_ms = each(db, &filter, Instant::now() + time, |place, record, trace| {
+        let value = page.column().and_then(|column| value(record, column));
+        let id = format!("{:015}-{:020}", place.started_at_ms, place.id);
+        found.add_with(value, id, || RequestRow::of(record, OwnerNames::default(), trace));
+    })?;
+    let since_ms = stopped_ms.or(page.since_ms());
+    let (mut data, next_cursor) = found.page_since(since_ms).into_parts();
+    data.retain(|row| since_ms.is_none_or(|since_ms| since_ms <= row.started_at_ms));
+    add_owners(db, &mut data)?;
+    Ok(RequestPage { data, next_cursor, sorted_since_ms: since_ms })
+}
+
+fn value(record: &Record<'_>, column: RequestColumn) -> Option<SortValue> {
+    match column {
+        RequestColumn::Time => Some(record.started_at_ms.into()),
+        RequestColumn::Cost => record.cost_nano_usd.map(SortValue::from),
+        RequestColumn::Duration => Some(record.duration_us.into()),
+        RequestColumn::FirstToken => record.first_content_us.map(SortValue::from),
+        RequestColumn::Tokens => Some(record.tokens.total().into()),
+    }
 }
 
 /// The parameters that [`filter`] takes.
@@ -187,7 +252,7 @@ fn cursor(text: &str) -> Result<RequestCursor, ApiError> {
         .ok_or_else(|| ApiError::parameter("cursor", "cursor must be the next_cursor of the previous page."))
 }
 
-/// A page of requests, newest first.
+/// A page of requests.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[cfg_attr(test, schemars(rename = "RequestRecordPage"))]
@@ -195,9 +260,12 @@ struct RequestPage {
     data: Vec<RequestRow>,
     /// The `cursor` of the next page; null on the last one. A page without rows that has one stopped for time.
     next_cursor: Option<String>,
+    /// The time since which requests are in a sorted list, in milliseconds since the Unix epoch, if reading older ones
+    /// would take too long; null if none are left out.
+    sorted_since_ms: Option<u64>,
 }
 
-const LIMIT_DEFAULT: u32 = 50;
-const LIMIT_MAX: u32 = 500;
 /// A page that is not full after this time returns a cursor to continue from.
 const LOOKING_TIME: Duration = Duration::from_secs(1);
+/// The time to read what the first page of a sorted list has read in [`LOOKING_TIME`].
+const AGAIN_TIME: Duration = Duration::from_secs(5);

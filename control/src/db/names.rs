@@ -143,7 +143,7 @@ fn read(db: &Connection, named: NamedKind, id: &str) -> rusqlite::Result<NameLab
 }
 
 /// The prefix of an administrator's name in the id of their key.
-pub(crate) const ADMINISTRATOR: &str = "admin:";
+const ADMINISTRATOR: &str = "admin:";
 /// Limit on the cached labels of each kind.
 const LABELS_MAX: usize = 20_000;
 

@@ -210,3 +210,50 @@ fn providers_endpoints_and_models_are_sorted() {
     }
     gateway.stop();
 }
+
+#[test]
+fn requests_are_sorted_by_each_figure_and_unknown_costs_come_last() {
+    let mut gateway = Gateway::start();
+    for n in 0..40 {
+        let cost_nano_usd = (n % 4 != 0).then_some((n * 7 % 40) * 1_000);
+        let sent = UsageEvent { duration_us: n * 11 % 40, cost_nano_usd, ..event(n) };
+        assert!(gateway.log.append(&sent));
+    }
+    gateway.wait_stored(40);
+    let durations = both_orders(&gateway, "requests?", "duration", "duration_us");
+    assert_eq!(durations, (0..40).collect::<Vec<u64>>());
+    for order in ["asc", "desc"] {
+        let costs = all(&gateway, &format!("requests?sort=cost&order={order}"), "cost_micro_usd");
+        let known: Vec<f64> = costs.iter().map_while(Value::as_f64).collect();
+        assert_eq!((costs.len(), known.len()), (40, 30), "{order}");
+        assert!(
+            known.is_sorted_by(|one, next| if order == "asc" { one < next } else { one > next }),
+            "{known:?}"
+        );
+    }
+    let oldest = all(&gateway, "requests?sort=time&order=asc", "request_id");
+    assert_eq!((&oldest[0], oldest.len()), (&json!("req-0"), 40));
+    assert_eq!(gateway.get("/admin/api/requests?sort=tokens")["sorted_since_ms"], Value::Null);
+    gateway.stop();
+}
+
+#[test]
+fn requests_are_found_by_a_part_of_a_name() {
+    let mut gateway = Gateway::start();
+    let project = create(&gateway, "projects", &json!({"name": "blue"}));
+    let key = create(&gateway, "keys", &json!({"name": "Nightly build", "project": project}));
+    let named = UsageEvent {
+        key: KeyId::new(key.as_str()),
+        endpoint: Some(EndpointName::new("Coding")),
+        provider: Some(ProviderId::new("anthropic-prod")),
+        model: Some(ModelId::new("claude-Sonnet-5")),
+        ..event(1)
+    };
+    assert!(gateway.log.append(&event(0)) && gateway.log.append(&named));
+    gateway.wait_stored(2);
+    for part in ["NIGHTLY", "codi", "prod", "sonnet", "claude-sonnet-5"] {
+        assert_eq!(all(&gateway, &format!("requests?q={part}"), "request_id"), ["req-1"], "{part}");
+    }
+    assert_eq!(all(&gateway, "requests?q=sonnets", "request_id"), Vec::<Value>::new());
+    gateway.stop();
+}

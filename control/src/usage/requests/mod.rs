@@ -13,12 +13,14 @@ use crate::db::signed;
 use crate::usage::request_index;
 use crate::usage::scope::UsageScope;
 
+mod all;
 pub(crate) mod attempts;
 pub(crate) mod exchange_end;
 mod filter;
 mod row;
 mod search;
 
+pub(crate) use self::all::each;
 pub(crate) use self::filter::{Column, RequestFilter, has_names};
 pub(crate) use self::row::{RequestRow, by_class, cancelled_by, protocol, units_by_class};
 pub(crate) use self::search::Search;
@@ -111,15 +113,20 @@ impl Passing<'_> {
 }
 
 impl RequestRows {
-    /// Adds the names to the ids.
     fn named(mut self, db: &Connection) -> rusqlite::Result<Self> {
-        let mut labels = Labels::default();
-        for row in &mut self.rows {
-            let ids = [Some(row.key.as_str()), row.project.as_deref(), row.principal.as_deref()];
-            row.owners = OwnerNames::of(db, &mut labels, ids)?;
-        }
+        add_owners(db, &mut self.rows)?;
         Ok(self)
     }
+}
+
+/// Adds the names of keys, projects and humans to their ids.
+pub(crate) fn add_owners(db: &Connection, rows: &mut [RequestRow]) -> rusqlite::Result<()> {
+    let mut labels = Labels::default();
+    for row in rows {
+        let ids = [Some(row.key.as_str()), row.project.as_deref(), row.principal.as_deref()];
+        row.owners = OwnerNames::of(db, &mut labels, ids)?;
+    }
+    Ok(())
 }
 
 /// The exchanges with a request id, which clients choose: several may have the same one, also of different projects.

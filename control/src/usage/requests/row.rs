@@ -19,7 +19,7 @@ use crate::money::MicroUsd;
 pub(crate) struct RequestRow {
     pub(crate) request_id: String,
     /// In milliseconds since the Unix epoch.
-    pub(super) started_at_ms: u64,
+    pub(crate) started_at_ms: u64,
     /// In microseconds.
     duration_us: u64,
     operation: String,

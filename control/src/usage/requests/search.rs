@@ -1,17 +1,19 @@
-//! A search text, compared with everything that identifies exchanges by an exact name.
+//! A search text, compared with the names of everything that exchanges refer to.
+
+use std::collections::HashSet;
 
 use records::{Record, RecordName};
 use rusqlite::{Connection, named_params};
 
-use crate::db::names::ADMINISTRATOR;
 use crate::usage::request_index;
 
-/// A text that is the id of a request, or the exact name or id of something that exchanges refer to.
+/// A text that is the id of a request, or a part of the name or id of something that exchanges refer to. Case is ignored
+/// for ASCII letters of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Search {
     text: String,
-    /// The ids of the keys, projects and humans with this name.
-    ids: Vec<String>,
+    /// The ids of the keys, projects and humans whose names contain the text.
+    ids: HashSet<String>,
     /// The rows of `usage` that may contain a request with this id.
     rows: Vec<i64>,
 }
@@ -21,26 +23,31 @@ impl Search {
         Self { text, ..Self::default() }
     }
 
-    /// Looks up the ids of what the text names, and the rows of a request with this id. Names of deleted objects are not
-    /// found.
+    /// Looks up the ids of what the text is a part of, and the rows of a request with this id. Names of deleted objects
+    /// are not found.
     pub(super) fn resolved(&self, db: &Connection) -> rusqlite::Result<Self> {
         let mut statement = db.prepare_cached(NAMED)?;
-        let named = statement.query_map(named_params! {":name": self.text}, |row| row.get("id"))?;
-        let mut ids = named.collect::<rusqlite::Result<Vec<String>>>()?;
-        ids.push(format!("{ADMINISTRATOR}{}", self.text));
+        let values = named_params! {":q": self.text.to_ascii_lowercase(), ":rows": NAMED_MAX};
+        let named = statement.query_map(values, |row| row.get("id"))?;
+        let ids = named.collect::<rusqlite::Result<_>>()?;
         Ok(Self { text: self.text.clone(), ids, rows: request_index::rows_with(db, &self.text)? })
     }
 
     pub(super) fn fits(&self, record: &Record<'_>) -> bool {
         record.request_id == self.text
-            || NAMES.into_iter().any(|name| record.name(name) == self.text)
-            || OWNERS.into_iter().any(|name| self.ids.iter().any(|id| id == record.name(name)))
+            || NAMES.into_iter().any(|name| self.is_part_of(record.name(name)))
+            || OWNERS.into_iter().any(|name| self.ids.contains(record.name(name)))
     }
 
     /// True if the block `row` with these names may contain an exchange that fits.
     pub(super) fn may_fit(&self, row: i64, names: &[&str]) -> bool {
-        let is_named = |name: &&str| *name == self.text || self.ids.iter().any(|id| id == name);
+        let is_named = |name: &&str| self.is_part_of(name) || self.ids.contains(*name);
         self.rows.contains(&row) || names.iter().any(is_named)
+    }
+
+    fn is_part_of(&self, name: &str) -> bool {
+        let (name, text) = (name.as_bytes(), self.text.as_bytes());
+        name.windows(text.len().max(1)).any(|part| part.eq_ignore_ascii_case(text))
     }
 }
 
@@ -55,6 +62,8 @@ const NAMES: [RecordName; 7] = [
 ];
 const OWNERS: [RecordName; 3] = [RecordName::Key, RecordName::Project, RecordName::Principal];
 
-/// Names of keys and humans are not unique; a search considers at most 1,000 objects.
-const NAMED: &str = "SELECT id FROM keys WHERE name = :name UNION ALL SELECT id FROM projects WHERE name = :name \
-     UNION ALL SELECT id FROM principals WHERE name = :name OR email = :name LIMIT 1000";
+/// The maximum number of keys, projects and humans that a search considers.
+const NAMED_MAX: u32 = 100_000;
+const NAMED: &str = "SELECT id FROM keys WHERE instr(lower(name), :q) \
+     UNION ALL SELECT id FROM projects WHERE instr(lower(name), :q) \
+     UNION ALL SELECT id FROM principals WHERE instr(lower(name), :q) OR instr(lower(email), :q) LIMIT :rows";
