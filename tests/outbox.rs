@@ -195,6 +195,17 @@ async fn a_lease_that_ends_counts_as_a_failure() {
 }
 
 #[tokio::test]
+async fn a_repeated_claim_gets_the_same_events_although_none_waits() {
+    let gateway = Gateway::start(&quiet()).await;
+    let admin = Admin(gateway.client());
+    admin.done("POST", RULE, json!({})).await;
+    let repeated = Admin(gateway.client().with("idempotency-key", "claim-1"));
+    let first = repeated.done("POST", "outbox/claim", json!({})).await;
+    assert_eq!(first["data"].as_array().unwrap().len(), 1, "{first}");
+    assert_eq!(repeated.done("POST", "outbox/claim", json!({})).await, first);
+}
+
+#[tokio::test]
 async fn webhook_addresses_that_no_upstream_may_have_are_refused_and_redirects_are_not_followed() {
     let (receiver, elsewhere) = (Upstream::start().await, Upstream::start().await);
     let location = format!("http://{}/", elsewhere.address());
