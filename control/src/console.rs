@@ -16,7 +16,7 @@ use shared::error_kind::ErrorKind;
 use shared::operation::Operation;
 use shared::port::{Body, full};
 
-use crate::admin::{self, ADMIN_API, ApiError};
+use crate::admin::{self, ADMIN_API, ApiError, accepts};
 
 /// One file of the console.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,17 +130,6 @@ fn file(asset: fn(&str) -> Option<Asset>, name: &str, request_headers: &HeaderMa
         headers.insert(CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     Some(response)
-}
-
-/// True if `header`, one of those by which a client says what it accepts (RFC 9110, section 12.5), lists `value` with a
-/// weight that is not 0.
-fn accepts(request_headers: &HeaderMap, header: HeaderName, value: &str) -> bool {
-    let lines = request_headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
-    lines.flat_map(|line| line.split(',')).any(|item| {
-        let (name, weight) = item.split_once(';').unwrap_or((item, ""));
-        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
-        name.trim().eq_ignore_ascii_case(value) && weight.is_none_or(|weight| weight > 0.0)
-    })
 }
 
 /// The path of the page.

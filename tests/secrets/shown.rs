@@ -105,7 +105,7 @@ pub(super) async fn shown_by(gateway: &Gateway) -> Vec<(String, Vec<u8>)> {
     })
     .await;
     let mut shown = vec![("POST backups".to_owned(), made.to_string().into_bytes())];
-    for pattern in patterns() {
+    for pattern in patterns(&admin).await {
         for path in paths(&admin, &pattern).await {
             let bytes =
                 if path == "live" { beginning(gateway.client()).await } else { whole(&admin, &path).await };
@@ -119,11 +119,13 @@ pub(super) async fn shown_by(gateway: &Gateway) -> Vec<(String, Vec<u8>)> {
     shown
 }
 
-/// Returns the patterns of the `GET` routes from the reference, which a test of the crate `control` compares with the routes.
-fn patterns() -> Vec<String> {
-    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/admin-api.md")).unwrap();
-    let routes = page.lines().filter_map(|line| line.strip_prefix("| `GET ")?.split('`').next());
-    let patterns: Vec<String> = routes.map(str::to_owned).collect();
+/// Returns the patterns of the `GET` routes from the OpenAPI document, which a test of the crate `control` generates from the
+/// routes.
+async fn patterns(admin: &Admin) -> Vec<String> {
+    let document = admin.done("GET", "openapi.json", Value::Null).await;
+    let paths = document["paths"].as_object().unwrap().iter();
+    let reads = paths.filter(|(_, operations)| !operations["get"].is_null());
+    let patterns: Vec<String> = reads.map(|(path, _)| path.trim_start_matches('/').to_owned()).collect();
     assert!(patterns.len() > 50, "{patterns:?}");
     patterns
 }

@@ -26,15 +26,18 @@ pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "alert-rules", |call| Box::pin(rules(call)))
         .answers::<ListPage<AlertRule>>("Lists the rules. There are at most 200, on one page."),
     write_of(Method::POST, "alert-rules", |call| Box::pin(create(call)))
-        .answers::<AlertRule>("Creates a rule (201).")
+        .answers::<AlertRule>("Creates a rule.")
+        .statuses(&[201])
         .takes::<NewRule>(),
     route_of(Method::GET, "alert-rules/{}", |call| Box::pin(show(call)))
         .answers::<AlertRule>("Shows a rule."),
     write_of(Method::PATCH, "alert-rules/{}", |call| Box::pin(edit(call)))
         .answers::<AlertRule>("Changes a rule.")
-        .takes::<RulePatch>(),
+        .takes::<RulePatch>()
+        .reads_version(),
     write_of(Method::DELETE, "alert-rules/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a rule. Its open alerts are resolved."),
+        .answers::<NoContent>("Deletes a rule. Its open alerts are resolved.")
+        .reads_version(),
     write_of(Method::POST, "alert-rules/{}/test", |call| Box::pin(test(call)))
         .answers::<RuleTest>(
             "Emits the rule's event, marked as a test, to workers and webhooks. No alert is opened.",

@@ -11,10 +11,12 @@ use crate::permission::{Object, Permission};
 pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PUT, "providers/{}/bindings/{}", |call| Box::pin(bind(call)))
         .answers::<ShownProvider>("Permits a project to use a private provider.")
-        .permits(Permission::ChangeConnections),
+        .permits(Permission::ChangeConnections)
+        .reads_version(),
     write_of(Method::DELETE, "providers/{}/bindings/{}", |call| Box::pin(unbind(call)))
         .answers::<ShownProvider>("Withdraws that permission.")
-        .permits(Permission::ChangeConnections),
+        .permits(Permission::ChangeConnections)
+        .reads_version(),
 ];
 
 async fn bind(call: Call<'_>) -> Result<Response<Body>, ApiError> {

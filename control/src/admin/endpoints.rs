@@ -35,7 +35,8 @@ pub(super) static ROUTES: &[Route] = &[
         )
         .query(&["limit", "cursor", "sort", "order", "source", "provider", "q"]),
     write_of(Method::POST, "endpoints", |call| Box::pin(create(call)))
-        .answers::<ShownEndpoint>("Creates an endpoint (201).")
+        .answers::<ShownEndpoint>("Creates an endpoint.")
+        .statuses(&[201])
         .takes::<NewEndpoint>(),
     route_of(Method::GET, "endpoints/{}", |call| Box::pin(show(call)))
         .answers::<ShownEndpoint>("Shows an endpoint.")
@@ -43,10 +44,12 @@ pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PUT, "endpoints/{}", |call| Box::pin(replace(call)))
         .answers::<ShownEndpoint>("Replaces the content of an endpoint of the API.")
         .takes::<Whole>()
-        .query(&["source"]),
+        .query(&["source"])
+        .reads_version(),
     write_of(Method::DELETE, "endpoints/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes an endpoint of the API.")
-        .query(&["source"]),
+        .query(&["source"])
+        .reads_version(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -26,7 +26,8 @@ use crate::publish::AccessHolder;
 
 pub(super) static ROUTES: &[Route] = &[route_of(Method::POST, "explain", |call| Box::pin(explain(call)))
     .answers::<Explained>("Shows which targets a request would try, without sending anything.")
-    .takes::<ExplainRequest>()];
+    .takes::<ExplainRequest>()
+    .acts_each_time()];
 
 /// A request to explain.
 #[derive(Deserialize)]

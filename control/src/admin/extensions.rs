@@ -28,18 +28,22 @@ pub(super) static ROUTES: &[Route] = &[
         )
         .query(&["limit", "cursor", "sort", "order", "q"]),
     write_of(Method::POST, "extensions", |call| Box::pin(create(call)))
-        .answers::<ShownExtension>("Adds an extension (201).")
+        .answers::<ShownExtension>("Adds an extension.")
+        .statuses(&[201])
         .takes::<NewExtension>(),
     route_of(Method::GET, "extensions/{}", |call| Box::pin(show(call)))
         .answers::<ShownExtension>("Shows an extension."),
     write_of(Method::PATCH, "extensions/{}", |call| Box::pin(edit(call)))
         .answers::<ShownExtension>("Changes an extension.")
-        .takes::<ExtensionPatch>(),
+        .takes::<ExtensionPatch>()
+        .reads_version(),
     write_of(Method::DELETE, "extensions/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes an extension that no provider uses."),
+        .answers::<NoContent>("Deletes an extension that no provider uses.")
+        .reads_version(),
     route_of(Method::POST, "extensions/{}/probe", |call| Box::pin(probe(call)))
         .answers::<ShownExtension>("Reads the providers and models of an extension, and stores the result.")
-        .takes::<NoMembers>(),
+        .takes::<NoMembers>()
+        .acts_each_time(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -36,7 +36,8 @@ pub(super) static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "sort", "order", "project", "acts_as", "state", "prefix", "q"])
         .permits(Permission::SeeKeys),
     write_of(Method::POST, "keys", |call| Box::pin(create(call)))
-        .answers::<Issued>("Mints a project key (201).")
+        .answers::<Issued>("Mints a project key.")
+        .statuses(&[201])
         .takes::<NewKey>()
         .permits(Permission::MintKeys),
     route_of(Method::GET, "keys/{}", |call| Box::pin(show(call)))
@@ -45,18 +46,23 @@ pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PATCH, "keys/{}", |call| Box::pin(edit(call)))
         .answers::<ShownKey>("Changes a key.")
         .takes::<KeyPatch>()
-        .permits(Permission::ChangeKeys),
+        .permits(Permission::ChangeKeys)
+        .reads_version(),
     write_of(Method::DELETE, "keys/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes a revoked key.")
-        .permits(Permission::ChangeKeys),
+        .permits(Permission::ChangeKeys)
+        .reads_version(),
     route_of(Method::POST, "keys/{}/reveal", |call| Box::pin(reveal(call)))
         .answers::<Revealed>("Shows the key itself, if a sealed copy is kept. The audit records it.")
         .takes::<NoMembers>()
+        .acts_each_time()
         .permits(Permission::RevealKeys),
     write_of(Method::POST, "keys/{}/rotate", |call| Box::pin(rotate(call)))
-        .answers::<Issued>("Mints a successor (201); the old key stays valid for a while.")
+        .answers::<Issued>("Mints a successor; the old key stays valid for a while.")
+        .statuses(&[201])
         .takes::<Rotation>()
-        .permits(Permission::MintKeys),
+        .permits(Permission::MintKeys)
+        .reads_version(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

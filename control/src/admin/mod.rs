@@ -30,6 +30,7 @@ pub(crate) mod live;
 mod metrics;
 pub(crate) mod oauth;
 pub(crate) mod observer;
+mod openapi;
 mod outbox;
 mod overrides;
 mod own_key;
@@ -83,7 +84,7 @@ use self::gate::Gate;
 use self::live::hub::LiveHub;
 use self::observer::Observer;
 use self::reference::{Reference, Shape};
-pub(crate) use self::request_checks::{expect_json, finish};
+pub(crate) use self::request_checks::{accepts, expect_json, finish};
 pub(crate) use self::session::signed_out;
 use self::usage::export::Exports;
 use crate::affinity_file::AffinityFile;
@@ -369,6 +370,24 @@ impl Route {
         self.reference = self.reference.filters(parameters);
         self
     }
+
+    /// Names the statuses of its success. Without this, it is 200, or 204 without content.
+    const fn statuses(mut self, statuses: &'static [u16]) -> Self {
+        self.reference = self.reference.statuses(statuses);
+        self
+    }
+
+    /// Describes a write that compares `If-Match` with the version of its object.
+    const fn reads_version(mut self) -> Self {
+        self.reference = self.reference.reads_version();
+        self
+    }
+
+    /// Describes a POST that ignores `Idempotency-Key`.
+    const fn acts_each_time(mut self) -> Self {
+        self.reference = self.reference.acts_each_time();
+        self
+    }
 }
 
 const fn route_of(
@@ -427,6 +446,7 @@ static TABLES: &[&[Route]] = &[
     alerts::ROUTES,
     webhooks::ROUTES,
     outbox::ROUTES,
+    openapi::ROUTES,
 ];
 
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);

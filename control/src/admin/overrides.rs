@@ -21,7 +21,8 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ListPage<Override>>("Lists the overrides of facts about models.")
         .query(&["limit", "cursor", "provider", "model"]),
     write_of(Method::POST, "catalog/overrides", |call| Box::pin(create(call)))
-        .answers::<StoredOverride>("Overrides facts about a model, such as its prices, from a time on (201).")
+        .answers::<StoredOverride>("Overrides facts about a model, such as its prices, from a time on.")
+        .statuses(&[201])
         .takes::<NewOverride>(),
     route_of(Method::GET, "catalog/overrides/{}", |call| Box::pin(show(call)))
         .answers::<Override>("Shows an override."),

@@ -21,16 +21,19 @@ pub(super) static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "sort", "order", "q"])
         .permits(Permission::SeeSelf),
     write_of(Method::POST, "principals", |call| Box::pin(create(call)))
-        .answers::<principals::Principal>("Creates a human (201).")
+        .answers::<principals::Principal>("Creates a human.")
+        .statuses(&[201])
         .takes::<NewPrincipal>(),
     route_of(Method::GET, "principals/{}", |call| Box::pin(show(call)))
         .answers::<principals::Principal>("Shows a human.")
         .permits(Permission::SeeSelf),
     write_of(Method::PATCH, "principals/{}", |call| Box::pin(edit(call)))
         .answers::<principals::Principal>("Changes a human.")
-        .takes::<PrincipalPatch>(),
+        .takes::<PrincipalPatch>()
+        .reads_version(),
     write_of(Method::DELETE, "principals/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a human as whom no key acts."),
+        .answers::<NoContent>("Deletes a human as whom no key acts.")
+        .reads_version(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

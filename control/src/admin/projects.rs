@@ -32,16 +32,19 @@ pub(super) static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "sort", "order", "principal", "q"])
         .permits(Permission::SeeProjects),
     write_of(Method::POST, "projects", |call| Box::pin(create(call)))
-        .answers::<projects::StoredProject>("Creates a project (201).")
+        .answers::<projects::StoredProject>("Creates a project.")
+        .statuses(&[201])
         .takes::<NewProject>(),
     route_of(Method::GET, "projects/{}", |call| Box::pin(show(call)))
         .answers::<projects::StoredProject>("Shows a project.")
         .permits(Permission::SeeProjects),
     write_of(Method::PATCH, "projects/{}", |call| Box::pin(edit(call)))
         .answers::<projects::StoredProject>("Changes a project.")
-        .takes::<ProjectPatch>(),
+        .takes::<ProjectPatch>()
+        .reads_version(),
     write_of(Method::DELETE, "projects/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a project that has no keys."),
+        .answers::<NoContent>("Deletes a project that has no keys.")
+        .reads_version(),
     route_of(Method::GET, "projects/{}/members", |call| Box::pin(list_members(call)))
         .answers::<ListPage<ShownMember>>("Lists the members of a project.")
         .query(&["limit", "cursor"])

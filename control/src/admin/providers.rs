@@ -38,7 +38,8 @@ pub(super) static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "sort", "order", "source", "owner", "state", "q"])
         .permits(Permission::SeeConnections),
     write_of(Method::POST, "providers", |call| Box::pin(create(call)))
-        .answers::<ShownProvider>("Connects a provider (201).")
+        .answers::<ShownProvider>("Connects a provider.")
+        .statuses(&[201])
         .takes::<NewProvider>(),
     route_of(Method::GET, "providers/{}", |call| Box::pin(show(call)))
         .answers::<ShownProvider>("Shows a provider.")
@@ -47,10 +48,12 @@ pub(super) static ROUTES: &[Route] = &[
     write_of(Method::PATCH, "providers/{}", |call| Box::pin(edit(call)))
         .answers::<ShownProvider>("Changes a provider of the API.")
         .takes::<ProviderPatch>()
-        .query(&["source"]),
+        .query(&["source"])
+        .reads_version(),
     write_of(Method::DELETE, "providers/{}", |call| Box::pin(delete(call)))
         .answers::<NoContent>("Deletes a provider of the API that no endpoint uses.")
-        .query(&["source"]),
+        .query(&["source"])
+        .reads_version(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -26,16 +26,19 @@ pub(super) static ROUTES: &[Route] = &[
         .query(&["limit", "cursor", "sort", "order", "q", "kind", "key", "project", "principal", "provider"])
         .permits(Permission::SeeQuotas),
     write_of(Method::POST, "quotas", |call| Box::pin(create(call)))
-        .answers::<QuotaStanding>("Creates a limit (201).")
+        .answers::<QuotaStanding>("Creates a limit.")
+        .statuses(&[201])
         .takes::<NewQuota>(),
     route_of(Method::GET, "quotas/{}", |call| Box::pin(show(call)))
         .answers::<QuotaStanding>("Shows a limit and its use.")
         .permits(Permission::SeeQuotas),
     write_of(Method::PATCH, "quotas/{}", |call| Box::pin(edit(call)))
         .answers::<QuotaStanding>("Changes a limit.")
-        .takes::<QuotaPatch>(),
+        .takes::<QuotaPatch>()
+        .reads_version(),
     write_of(Method::DELETE, "quotas/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a limit."),
+        .answers::<NoContent>("Deletes a limit.")
+        .reads_version(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {

@@ -1,5 +1,6 @@
-//! The description of a route: a line of text, its query parameters, and the shapes of its body and answer. Tests generate
-//! `docs/admin-api.md` and the console's types from it; other builds do not contain it.
+//! The description of a route: a line of text, its query parameters, the shapes of its body and answer, and the headers that
+//! it reads. Tests generate the pages of the admin API, its OpenAPI document and the console's types from it; other builds
+//! do not contain it.
 
 #[cfg(test)]
 pub(super) use schemars::JsonSchema as Shape;
@@ -26,6 +27,15 @@ pub(super) struct Reference {
     pub(super) body: Option<ShapeOf>,
     #[cfg(test)]
     pub(super) answer: Option<ShapeOf>,
+    /// The statuses of success, if they are not 200 or, without content, 204.
+    #[cfg(test)]
+    pub(super) statuses: &'static [u16],
+    /// True if it compares `If-Match` with the version of its object.
+    #[cfg(test)]
+    pub(super) reads_version: bool,
+    /// True for a POST that acts again when it is repeated with the same `Idempotency-Key`.
+    #[cfg(test)]
+    pub(super) acts_each_time: bool,
 }
 
 /// Returns the schema of a type, by reference if it has a name.
@@ -34,7 +44,16 @@ type ShapeOf = fn(&mut schemars::SchemaGenerator) -> schemars::Schema;
 
 #[cfg(test)]
 impl Reference {
-    pub(super) const NONE: Self = Self { doc: "", query: &[], filters: &[], body: None, answer: None };
+    pub(super) const NONE: Self = Self {
+        doc: "",
+        query: &[],
+        filters: &[],
+        body: None,
+        answer: None,
+        statuses: &[],
+        reads_version: false,
+        acts_each_time: false,
+    };
 
     pub(super) const fn answers<A: Shape>(mut self, doc: &'static str) -> Self {
         self.doc = doc;
@@ -54,6 +73,21 @@ impl Reference {
 
     pub(super) const fn filters(mut self, parameters: &'static [&'static str]) -> Self {
         self.filters = parameters;
+        self
+    }
+
+    pub(super) const fn statuses(mut self, statuses: &'static [u16]) -> Self {
+        self.statuses = statuses;
+        self
+    }
+
+    pub(super) const fn reads_version(mut self) -> Self {
+        self.reads_version = true;
+        self
+    }
+
+    pub(super) const fn acts_each_time(mut self) -> Self {
+        self.acts_each_time = true;
         self
     }
 }
@@ -77,6 +111,18 @@ impl Reference {
     pub(super) const fn filters(self, _: &'static [&'static str]) -> Self {
         self
     }
+
+    pub(super) const fn statuses(self, _: &'static [u16]) -> Self {
+        self
+    }
+
+    pub(super) const fn reads_version(self) -> Self {
+        self
+    }
+
+    pub(super) const fn acts_each_time(self) -> Self {
+        self
+    }
 }
 
 /// The answer of a route that answers 204, without a body.
@@ -98,3 +144,7 @@ pub(super) struct DataPlaneAnswer {}
 /// A body without members.
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub(super) struct NoMembers {}
+
+/// An OpenAPI document.
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(super) struct OpenApiDocument {}

@@ -5,7 +5,7 @@ use http::header::{
     ALLOW, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, CONTENT_TYPE,
     REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode};
 use http_body::Body as _;
 use shared::error_kind::ErrorKind;
 use shared::port::{Body, full};
@@ -40,6 +40,17 @@ pub(super) fn options(allow: &str) -> Result<Response<Body>, ApiError> {
         .map_err(|_| ApiError::new(ErrorKind::Internal, "The methods of this path could not be listed."))?;
     response.headers_mut().insert(ALLOW, allow);
     Ok(response)
+}
+
+/// True if `header`, one of those by which a client says what it accepts (RFC 9110, section 12.5), lists `value` with a
+/// weight that is not 0.
+pub(crate) fn accepts(request_headers: &HeaderMap, header: HeaderName, value: &str) -> bool {
+    let lines = request_headers.get_all(header).iter().filter_map(|line| line.to_str().ok());
+    lines.flat_map(|line| line.split(',')).any(|item| {
+        let (name, weight) = item.split_once(';').unwrap_or((item, ""));
+        let weight = weight.trim().strip_prefix("q=").and_then(|weight| weight.trim().parse::<f32>().ok());
+        name.trim().eq_ignore_ascii_case(value) && weight.is_none_or(|weight| weight > 0.0)
+    })
 }
 
 /// Adds the default headers to a response without overriding its own; removes the body of a response to HEAD.

@@ -26,7 +26,8 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<RunningPage>("Lists the requests that have not ended.")
         .permits(Permission::SeeUsage),
     route_of(Method::POST, "requests/{}/cancel", |call| Box::pin(cancel(call)))
-        .answers::<CancelledRequest>("Cancels a running request (202). The audit records it.")
+        .answers::<CancelledRequest>("Cancels a running request. The audit records it.")
+        .statuses(&[202])
         .takes::<NoMembers>(),
 ];
 

@@ -31,8 +31,10 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<ShownSession>("Shows the caller and its session.")
         .permits(Permission::OwnSession),
     route_of(Method::POST, PATH, |call| Box::pin(sign_in(call)))
-        .answers::<ShownSession>("Opens a session: 201 and a cookie.")
+        .answers::<ShownSession>("Opens a session, whose cookie the answer sets.")
+        .statuses(&[201])
         .takes::<super::gate::SignIn>()
+        .acts_each_time()
         .permits(Permission::OwnSession),
     route_of(Method::DELETE, PATH, |call| Box::pin(sign_out(call)))
         .answers::<NoContent>("Ends the session.")

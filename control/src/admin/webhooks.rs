@@ -29,21 +29,26 @@ pub(super) static ROUTES: &[Route] = &[
         )
         .query(&["limit", "cursor", "sort", "order", "q"]),
     route_of(Method::POST, "webhooks", |call| Box::pin(create(call)))
-        .answers::<WebhookWithSecret>("Creates a webhook (201). Its secret is shown only here.")
+        .answers::<WebhookWithSecret>("Creates a webhook. Its secret is shown only here.")
+        .statuses(&[201])
         .takes::<NewWebhook>(),
     route_of(Method::GET, "webhooks/{}", |call| Box::pin(show(call)))
         .answers::<ShownWebhook>("Shows a webhook."),
     write_of(Method::PATCH, "webhooks/{}", |call| Box::pin(edit(call)))
         .answers::<ShownWebhook>("Changes a webhook.")
-        .takes::<WebhookPatch>(),
+        .takes::<WebhookPatch>()
+        .reads_version(),
     write_of(Method::DELETE, "webhooks/{}", |call| Box::pin(delete(call)))
-        .answers::<NoContent>("Deletes a webhook with its deliveries."),
+        .answers::<NoContent>("Deletes a webhook with its deliveries.")
+        .reads_version(),
     route_of(Method::POST, "webhooks/{}/rotate", |call| Box::pin(rotate(call)))
         .answers::<WebhookWithSecret>("Replaces the secret. The one before also signs for some time.")
-        .takes::<Rotation>(),
+        .takes::<Rotation>()
+        .reads_version(),
     route_of(Method::POST, "webhooks/{}/test", |call| Box::pin(test(call)))
         .answers::<WebhookTest>("Sends an event of the kind `test` once, outside the outbox.")
-        .takes::<NoMembers>(),
+        .takes::<NoMembers>()
+        .acts_each_time(),
 ];
 
 async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
@@ -187,6 +192,7 @@ async fn delete(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 /// A rotation of the secret.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
+#[cfg_attr(test, schemars(rename = "SecretRotation"))]
 #[serde(deny_unknown_fields)]
 struct Rotation {
     /// The time for which the secret before signs as well, from 0 to 2,592,000 seconds; 86,400 by default.

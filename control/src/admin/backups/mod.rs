@@ -38,7 +38,8 @@ pub(super) static ROUTES: &[Route] = &[
         )
         .query(&["sort", "order"]),
     route_of(Method::POST, "backups", |call| Box::pin(create(call)))
-        .answers::<BackupStarted>("Begins a backup (202).")
+        .answers::<BackupStarted>("Begins a backup.")
+        .statuses(&[202])
         .takes::<NoMembers>(),
     route_of(Method::GET, "backups/{}", |call| Box::pin(archive::download(call)))
         .answers::<FileContent>("Sends an archive. The audit records it."),
@@ -48,6 +49,7 @@ pub(super) static ROUTES: &[Route] = &[
         .answers::<archive::CheckedArchive>(
             "Compares an archive with its checksums; 202 if that takes over 20 s.",
         )
+        .statuses(&[200, 202])
         .takes::<NoMembers>(),
 ];
 

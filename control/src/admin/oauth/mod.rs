@@ -39,6 +39,7 @@ pub(super) static ROUTES: &[Route] = &[
             "Begins a sign-in: open `authorize_url` in the browser that sent this request.",
         )
         .takes::<StartSignIn>()
+        .acts_each_time()
         .permits(Permission::ChangeConnections),
     route_of(Method::DELETE, "providers/{}/oauth", |call| Box::pin(disconnect(call)))
         .answers::<Disconnected>("Forgets the sign-in, and revokes its tokens at the vendor.")

@@ -48,6 +48,7 @@ const fn run_of(pattern: &'static str) -> Route {
              to the one target in `X-LLMGW-Run-Only`.",
         )
         .takes::<DataPlaneBody>()
+        .acts_each_time()
         .permits(Permission::RunRequests)
 }
 

@@ -151,7 +151,10 @@ impl Gateway {
 
     fn send_from(&self, address: IpAddr, request: Request<Body>) -> Response<Body> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        runtime.block_on(self.handler.handle(request, (address, 1).into()))
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let answer = runtime.block_on(self.handler.handle(request, (address, 1).into()));
+        reference::expect_described(&method, &path, answer.status().as_u16());
+        answer
     }
 
     fn call(

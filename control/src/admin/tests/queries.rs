@@ -7,6 +7,7 @@ use shared::clock::unix_ms;
 use shared::usage::UsageEvent;
 
 use super::Gateway;
+use super::reference::parameters::{Parameter, Values};
 use crate::admin::{Route, TABLES};
 use crate::usage::tests::event;
 
@@ -111,13 +112,11 @@ fn every_named_query_parameter_is_read() {
     let mut ignored = Vec::new();
     let mut probed = 0;
     for route in routes().filter(|route| route.pattern != "live") {
-        let dry_run: &[&str] = if route.has_dry_run { &["dry_run"] } else { &[] };
-        let names = route.reference.query.iter().chain(route.reference.filters).chain(dry_run);
-        for name in names {
+        for name in route.query_parameters() {
             probed += 1;
             let (status, answer) = rig.send(route, &rig.query(route, name, Some(NO_SUCH)));
             let message = answer["error"]["message"].as_str().unwrap_or_default();
-            let is_refused = status == 400 && answer["error"]["param"] == *name;
+            let is_refused = status == 400 && answer["error"]["param"] == name;
             let is_read = match is_refused {
                 true => !message.starts_with("Unknown parameter"),
                 // In an empty list no effect is visible; that it takes the parameter follows from the test below.
@@ -146,5 +145,32 @@ fn a_query_parameter_that_is_not_named_is_refused_by_name() {
         }
     }
     assert!(accepted.is_empty(), "{accepted:#?}");
+    rig.gateway.stop();
+}
+
+/// The choices of a parameter, and the bounds of a number, are those that the refusal of another value states.
+#[test]
+fn the_documented_values_of_a_parameter_are_those_that_are_accepted() {
+    let rig = Rig::start();
+    let mut wrong = Vec::new();
+    for route in routes().filter(|route| route.pattern != "live") {
+        for name in route.query_parameters() {
+            let want = match &Parameter::of(route, name).values {
+                Values::Flag => format!("{name} must be one of: true, false."),
+                Values::Choice(names) | Values::Choices(names) => {
+                    format!("{name} must be one of: {}.", names.join(", "))
+                }
+                Values::Number(min, max) => format!("{name} must be a number from {min} to {max}."),
+                Values::Moment => format!("{name} must be RFC 3339 (2026-01-31T12:00:00Z)"),
+                Values::Decimal | Values::Names | Values::Text | Values::Tags => continue,
+            };
+            let (_, answer) = rig.send(route, &rig.query(route, name, Some(NO_SUCH)));
+            let message = answer["error"]["message"].as_str().unwrap_or_default();
+            if !message.starts_with(&want) {
+                wrong.push(format!("{} {} {name}: {message}", route.method, route.pattern));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
     rig.gateway.stop();
 }

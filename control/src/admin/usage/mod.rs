@@ -73,7 +73,8 @@ pub(super) static ROUTES: &[Route] = &[
         .permits(Permission::SeeUsage),
     route_of(Method::POST, "usage/reconcile", |call| Box::pin(reconcile::reconcile(call)))
         .answers::<reconcile::ReconcileAnswer>("Compares the records with a vendor's export.")
-        .takes::<reconcile::ReconcileRequest>(),
+        .takes::<reconcile::ReconcileRequest>()
+        .acts_each_time(),
     write_of(Method::POST, "usage/reprice", |call| Box::pin(reprice::reprice(call)))
         .answers::<reprice::RepriceAnswer>("Computes the costs of past requests again.")
         .takes::<reprice::RepriceRequest>(),

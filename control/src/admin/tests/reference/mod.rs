@@ -1,23 +1,29 @@
-//! Generates `docs/admin-api.md` and the console's types from the route table and the shapes of bodies and answers, and
-//! compares them with the committed files. With `LLMGW_WRITE_REFERENCE=1` the tests write the files instead.
+//! Generates the pages of the admin API, its OpenAPI document and the console's types from the route table and the shapes of
+//! bodies and answers, and compares them with the committed files. With `LLMGW_WRITE_REFERENCE=1` the tests write the files
+//! instead.
 
+mod openapi;
 mod page;
+pub(super) mod parameters;
 mod typescript;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use http::Method;
 use schemars::SchemaGenerator;
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
 
 use crate::admin::dry_run::DryRunAnswer;
-use crate::admin::{Route, TABLES};
+use crate::admin::{Route, TABLES, find};
 
 /// A route and its description.
 struct DescribedRoute {
     route: &'static Route,
     body: Option<Value>,
+    /// True if the body has members that must not be absent.
+    needs_members: bool,
     answer: Option<Value>,
 }
 
@@ -35,6 +41,7 @@ impl ApiReference {
             .map(|route| DescribedRoute {
                 route,
                 body: route.reference.body.map(|shape| shape(&mut bodies).to_value()),
+                needs_members: false,
                 answer: route.reference.answer.map(|shape| shape(&mut answers).to_value()),
             })
             .collect();
@@ -42,6 +49,11 @@ impl ApiReference {
         let mut shapes = definitions(answers);
         shapes.values_mut().for_each(without_null);
         let mut of_bodies = definitions(bodies);
+        for route in &mut routes {
+            let name = route.body.as_ref().and_then(|body| body["$ref"].as_str()).unwrap_or_default();
+            let shape = of_bodies.get(name.trim_start_matches(REFERENCE));
+            route.needs_members = shape.is_some_and(|shape| !shape["required"].is_null());
+        }
         let differs =
             |(name, shape): &(&String, &Value)| shapes.get(*name).is_some_and(|known| known != *shape);
         let renamed: Vec<String> = of_bodies.iter().filter(differs).map(|(name, _)| name.clone()).collect();
@@ -56,6 +68,70 @@ impl ApiReference {
     }
 }
 
+impl Route {
+    /// Returns the names of its query parameters.
+    pub(super) fn query_parameters(&self) -> impl Iterator<Item = &'static str> {
+        let dry_run: &[&str] = if self.has_dry_run { &["dry_run"] } else { &[] };
+        self.reference.query.iter().chain(self.reference.filters).chain(dry_run).copied()
+    }
+
+    /// Returns the first segment of its path, which names its resource, without the suffix of a file.
+    fn group(&self) -> &'static str {
+        self.pattern.split(['/', '.']).next().unwrap_or_default()
+    }
+
+    /// True for a request that the data plane answers.
+    fn is_data_plane(&self) -> bool {
+        self.method == Method::POST && self.group() == "run"
+    }
+
+    /// Returns the pattern with names in place of its `{}`.
+    fn named_pattern(&self) -> String {
+        if self.is_data_plane() {
+            return "run/{path}".to_owned();
+        }
+        let mut before = "";
+        let mut parts = Vec::new();
+        for part in self.pattern.split('/') {
+            parts.push(match (part, before) {
+                ("{}", "endpoints" | "backups") => "{name}",
+                ("{}", "members") => "{human}",
+                ("{}", "bindings") => "{project}",
+                ("{}", "run") => "{request_id}",
+                ("{}", _) => "{id}",
+                (part, _) => part,
+            });
+            before = part;
+        }
+        parts.join("/")
+    }
+
+    fn statuses_of_success(&self) -> &'static [u16] {
+        let mut generator = SchemaGenerator::default();
+        let answer = self.reference.answer.map(|shape| shape(&mut generator).to_value());
+        match answer {
+            _ if !self.reference.statuses.is_empty() => self.reference.statuses,
+            Some(answer) if answer["$ref"].as_str().is_some_and(|name| name.ends_with("/NoContent")) => {
+                &[204]
+            }
+            _ => &[200],
+        }
+    }
+}
+
+/// Fails if an answer has a status that the reference of its route lacks.
+pub(super) fn expect_described(method: &Method, path: &str, status: u16) {
+    let Some(path) = path.strip_prefix("/admin/api/") else { return };
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let Ok((route, _)) = find(method, path.trim_matches('/')) else { return };
+    let is_dry_run = status == 200 && route.has_dry_run;
+    let is_described = route.is_data_plane()
+        || is_dry_run
+        || route.statuses_of_success().contains(&status)
+        || openapi::statuses_of_failure(route).contains(&status);
+    assert!(is_described, "the reference of {method} {} lacks the status {status}", route.pattern);
+}
+
 /// Returns all routes.
 fn served() -> impl Iterator<Item = &'static Route> {
     TABLES.iter().copied().flatten()
@@ -68,7 +144,7 @@ fn definitions(mut generator: SchemaGenerator) -> BTreeMap<String, Value> {
 /// Removes null from the types of members that an answer leaves out instead, as their descriptions say.
 fn without_null(shape: &mut Value) {
     let required = shape["required"].as_array().cloned().unwrap_or_default();
-    let members = shape["properties"].as_object_mut().into_iter().flatten();
+    let members = shape.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
     let optional = members.filter(|(name, _)| !required.iter().any(|known| known == *name));
     for (_, schema) in optional.filter(|(_, schema)| described(schema).to_lowercase().contains("absent")) {
         for parts in ["type", "anyOf"] {
@@ -106,6 +182,7 @@ fn expect_current(path: &str, content: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     #[expect(clippy::disallowed_methods, reason = "a test writes the file only if its caller wants it")]
     if std::env::var_os(WRITE).is_some() {
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         return std::fs::write(file, content).unwrap();
     }
     let committed = std::fs::read_to_string(file).unwrap_or_default();
@@ -113,7 +190,8 @@ fn expect_current(path: &str, content: &str) {
 }
 
 /// Shapes that the page describes in words.
-const UNNAMED: [&str; 5] = ["NoContent", "FileContent", "DataPlaneBody", "DataPlaneAnswer", "NoMembers"];
+const UNNAMED: [&str; 6] =
+    ["NoContent", "FileContent", "DataPlaneBody", "DataPlaneAnswer", "NoMembers", "OpenApiDocument"];
 const WRITE: &str = "LLMGW_WRITE_REFERENCE";
 const REFERENCE: &str = "#/$defs/";
 
@@ -123,8 +201,21 @@ fn the_consoles_types_are_those_of_the_answers() {
 }
 
 #[test]
-fn the_page_of_the_admin_api_is_current() {
-    expect_current("docs/admin-api.md", &page::text(&ApiReference::new()));
+fn the_openapi_document_is_current() {
+    expect_current("control/openapi.json", &openapi::text(&ApiReference::new()));
+}
+
+#[test]
+fn the_pages_of_the_admin_api_are_current() {
+    let pages = page::texts(&ApiReference::new());
+    for (path, text) in &pages {
+        expect_current(&format!("docs/{path}"), text);
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/admin-api");
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = format!("admin-api/{}", entry.unwrap().file_name().to_str().unwrap());
+        assert!(pages.contains_key(&path), "docs/{path} describes no resource: delete it");
+    }
 }
 
 #[test]

@@ -99,5 +99,5 @@ fn comment(text: &str, indent: &str) -> String {
 }
 
 const HEAD: &str = "// Generated from the answers and bodies of the admin API: do not edit. `LLMGW_WRITE_REFERENCE=1 cargo test -p control \
-reference` writes it.\n// docs/admin-api.md shows which route has which shape. Times are in milliseconds (_ms) or microseconds (_us).\n\n\
+reference` writes it.\n// docs/admin-api/ shows which route has which shape. Times are in milliseconds (_ms) or microseconds (_us).\n\n\
 /** A page of a list. */\nexport type Page<T> = { data: T[]; next_cursor: string | null };\n\n";
