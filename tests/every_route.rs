@@ -347,7 +347,8 @@ fn the_docs_state_the_admin_api_contract_and_the_upgrade_steps() {
     for (page, part) in [
         ("admin-api", "every route needs an administrator key or a session"),
         ("admin-api", "not a versioned public contract"),
-        ("admin-api", "there is no OpenAPI description of it"),
+        ("admin-api", "there is no public OpenAPI description of it"),
+        ("admin-api", "Only administrators can read it"),
         ("clients", "Give each client a [project key]"),
         ("oauth", "OAuth connections are experimental"),
         ("operations", "Back up offline before each upgrade"),

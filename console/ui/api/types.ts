@@ -1,5 +1,5 @@
 // Generated from the answers and bodies of the admin API: do not edit. `LLMGW_WRITE_REFERENCE=1 cargo test -p control reference` writes it.
-// docs/admin-api.md shows which route has which shape. Times are in milliseconds (_ms) or microseconds (_us).
+// docs/admin-api/ shows which route has which shape. Times are in milliseconds (_ms) or microseconds (_us).
 
 /** A page of a list. */
 export type Page<T> = { data: T[]; next_cursor: string | null };
@@ -70,9 +70,6 @@ export type Alert = {
 
 /** The kind of an alert and of its events (ADM-5). */
 export type AlertKind = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed";
-
-/** The kind of an alert and of its events (ADM-5). */
-export type AlertKindBody = "quota_warning" | "quota_exhausted" | "key_expiring" | "provider_down" | "provider_recovered" | "credential_expiring" | "credential_broken" | "spend_anomaly" | "catalog_drift" | "config_reload_failed" | "disk_low" | "backup_failed";
 
 /** One page of a list. */
 export type AlertPage = {
@@ -704,9 +701,6 @@ export type EndpointTest = {
 /** The treatment of a request that exceeds a limit. */
 export type Enforcement = "hard" | "warn";
 
-/** The treatment of a request that exceeds a limit. */
-export type EnforcementBody = "hard" | "warn";
-
 /** The evidence about one connection. An error is kept until the same check succeeds. */
 export type Evidence = {
   catalog: CatalogReadEvidence;
@@ -1138,14 +1132,14 @@ export type KeyLimit = {
 export type KeyLimitBody = {
   /** The endpoint, if only requests that name it count. */
   endpoint?: string | null;
-  enforcement?: EnforcementBody;
+  enforcement?: Enforcement;
   /** In the unit of the metric; money in millionths of a dollar. */
   limit: number;
-  metric: MetricBody;
+  metric: Metric;
   /** `provider/model`, if only requests to one model count. */
   model?: string | null;
   /** Null for concurrent requests only. */
-  window?: PeriodBody | null;
+  window?: Period | null;
 };
 
 /** Changes to a key. Absent members are kept. */
@@ -1465,9 +1459,6 @@ export type Membership = {
 /** The metric of a limit. */
 export type Metric = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
 
-/** The metric of a limit. */
-export type MetricBody = "requests" | "concurrent_requests" | "input_tokens" | "output_tokens" | "total_tokens" | "cost_micro_usd";
-
 /** The export of metrics by OTLP. */
 export type MetricsExportState = {
   /** The address of the collector. */
@@ -1559,7 +1550,7 @@ export type ModelFacts = {
   /** Prices are taken from one source as a whole; prices of two sources are never mixed. */
   prices?: Prices | null;
   /** Protocols that the model supports, if fewer than its provider instance supports. */
-  protocols?: ProtocolBody[] | null;
+  protocols?: Protocol[] | null;
   /** Reasons before it answers. */
   reasoning?: boolean | null;
   /** The rules that the model imposes on requests. Each is taken from the first source that states it. */
@@ -1761,15 +1752,15 @@ export type NewProvider = {
 export type NewQuota = {
   /** The endpoint, if only requests that name it count. */
   endpoint?: string | null;
-  enforcement?: EnforcementBody;
+  enforcement?: Enforcement;
   /** In the unit of the metric; money in millionths of a dollar. */
   limit: number;
-  metric: MetricBody;
+  metric: Metric;
   /** `provider/model`, if only requests to one model count. */
   model?: string | null;
   subject: QuotaSubject;
   /** Absent for concurrent requests only. */
-  window?: PeriodBody | null;
+  window?: Period | null;
 };
 
 /** A rule to create. */
@@ -1780,20 +1771,20 @@ export type NewRule = {
   floor_micro_usd?: number | null;
   /** The time for which a condition must hold before an alert opens, up to 86,400; 0 by default. */
   hold_seconds?: number | null;
-  kind: AlertKindBody;
+  kind: AlertKind;
   /** 1 to 200 characters on one line. */
   name: string;
   /** The objects that the rule concerns, as alerts name them; null for all. */
   objects?: string[] | null;
   /** `bad` by default. */
-  severity?: SeverityBody | null;
+  severity?: Severity | null;
   /** Required for the kinds that have one: per cent of a limit (`quota_warning`), days (`key_expiring`), hours (`credential_expiring`), times the usual spending (`spend_anomaly`), per cent of free space (`disk_low`). */
   threshold?: number | null;
 };
 
 /** A webhook to create. */
 export type NewWebhook = {
-  format?: WebhookFormatBody;
+  format?: WebhookFormat;
   /** True to receive events strictly in their order: one that fails holds the later ones back. False by default. */
   in_order?: boolean;
   /** The kinds of events that it receives; null for all. */
@@ -1956,9 +1947,6 @@ export type PassedOverTarget = {
 
 /** The window of a limit. */
 export type Period = "minute" | "hour" | "day" | "week" | "month" | "total";
-
-/** The window of a limit. */
-export type PeriodBody = "minute" | "hour" | "day" | "week" | "month" | "total";
 
 /** A permission of the admin API. The matrix lists the callers that have it. */
 export type Permission = "administer" | "own_session" | "see_self" | "see_projects" | "change_members" | "change_owners" | "see_keys" | "mint_keys" | "change_keys" | "reveal_keys" | "see_usage" | "see_quotas" | "run_requests" | "search" | "see_connections" | "change_connections";
@@ -2197,9 +2185,6 @@ export type ProjectPatch = {
 /** A wire protocol. */
 export type Protocol = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock";
 
-/** A wire protocol. */
-export type ProtocolBody = "chat" | "responses" | "messages" | "embeddings" | "speech" | "transcription" | "images" | "videos" | "gemini" | "bedrock";
-
 /** The source of token counts: the upstream, what was relayed, an estimate; `none` if nothing was used. */
 export type Provenance = "reported" | "measured" | "estimated" | "none";
 
@@ -2368,7 +2353,7 @@ export type QuotaPage = {
 
 /** Changes to a limit. Absent members are kept. */
 export type QuotaPatch = {
-  enforcement?: EnforcementBody | null;
+  enforcement?: Enforcement | null;
   /** In the unit of the metric; money in millionths of a dollar. */
   limit?: number | null;
 };
@@ -2377,7 +2362,7 @@ export type QuotaPatch = {
 export type QuotaSubject = {
   /** The ID; for a key, that of the first key of its rotations, which represents all of them. Absent for the gateway. */
   id?: string;
-  kind: SubjectKindBody;
+  kind: SubjectKind;
 };
 
 /** The upstream responded, even if with an error. */
@@ -2753,12 +2738,6 @@ export type Rotation = {
   overlap_seconds?: number | null;
 };
 
-/** A rotation of the secret. */
-export type Rotation2 = {
-  /** The time for which the secret before signs as well, from 0 to 2,592,000 seconds; 86,400 by default. */
-  overlap_seconds?: number | null;
-};
-
 /** Changes to a rule. Absent members are kept. */
 export type RulePatch = {
   clear_seconds?: number | null;
@@ -2768,7 +2747,7 @@ export type RulePatch = {
   name?: string | null;
   /** Null for all objects. */
   objects?: string[] | null;
-  severity?: SeverityBody | null;
+  severity?: Severity | null;
   threshold?: number | null;
 };
 
@@ -2814,6 +2793,12 @@ export type RunningRequest = {
   stage: "reading" | "waiting" | "paused" | "held" | "streaming";
   /** The time at which the request's head had arrived, in milliseconds since the Unix epoch. */
   started_at_ms: number;
+};
+
+/** A rotation of the secret. */
+export type SecretRotation = {
+  /** The time for which the secret before signs as well, from 0 to 2,592,000 seconds; 86,400 by default. */
+  overlap_seconds?: number | null;
 };
 
 /** `seen`: a request with the watched key, or one that was rejected and left no record. */
@@ -3007,9 +2992,6 @@ export type Setup = {
 /** The urgency of an alert. */
 export type Severity = "warn" | "bad";
 
-/** The urgency of an alert. */
-export type SeverityBody = "warn" | "bad";
-
 /** The side of a recorded request or response. */
 export type Side = "client_request" | "upstream_request" | "upstream_response" | "client_response";
 
@@ -3125,9 +3107,6 @@ export type StepResult = "served" | "circuit_open" | "resting" | "no_vision" | "
 
 /** The kind of a limit's subject. */
 export type SubjectKind = "key" | "project" | "principal" | "provider" | "gateway";
-
-/** The kind of a limit's subject. */
-export type SubjectKindBody = "key" | "project" | "principal" | "provider" | "gateway";
 
 /** A name that occurs in usage records. */
 export type Suggestion = {
@@ -3502,9 +3481,6 @@ export type Webhook = {
 /** The shape of the messages for a receiver. */
 export type WebhookFormat = "json" | "slack";
 
-/** The shape of the messages for a receiver. */
-export type WebhookFormatBody = "json" | "slack";
-
 /** One page of a list. */
 export type WebhookPage = {
   data: Webhook[];
@@ -3516,7 +3492,7 @@ export type WebhookPage = {
 export type WebhookPatch = {
   /** True stops new events and tries. */
   disabled?: boolean | null;
-  format?: WebhookFormatBody | null;
+  format?: WebhookFormat | null;
   in_order?: boolean | null;
   /** Null for all kinds. */
   kinds?: string[] | null;
