@@ -67,11 +67,24 @@ async fn each_step_of_the_set_up_is_ticked_when_its_result_exists() {
 }
 
 #[tokio::test]
-async fn a_provider_of_the_configuration_counts_and_a_disabled_one_does_not() {
-    let yaml = "providers:\n  talk: {type: echo}\n  off: {type: openai, api_key: k, disabled: true}\n";
+async fn a_provider_of_the_configuration_counts_unless_it_is_disabled() {
+    let yaml = "providers:\n  up: {type: openai, api_key: k}\n";
     let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
-    assert_eq!(done(&gateway).await.0, ["provider", "synced"], "echo has no list to read");
+    assert_eq!(done(&gateway).await.0, ["provider"]);
     let yaml = "providers:\n  off: {type: openai, api_key: k, disabled: true}\n";
     let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
     assert_eq!(done(&gateway).await.0, Vec::<&str>::new());
+}
+
+#[tokio::test]
+async fn the_providers_inside_the_gateway_and_endpoints_on_them_complete_no_step() {
+    let yaml = "providers:\n  talk: {type: echo}\n  voice: {type: builtin_speech}\n  up: {type: openai, api_key: k, models: [m]}\n\
+                endpoints:\n  smart: {failover: [{provider: talk, model: echo}]}\n";
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    let admin = Admin(gateway.client());
+    assert_eq!(admin.done("POST", "providers/talk/test", json!({"model": "echo"})).await["ok"], true);
+    assert_eq!(done(&gateway).await.0, ["provider"], "the provider 'up' alone counts");
+    let failover = json!([{"provider": "talk", "model": "echo"}, {"provider": "up", "model": "m"}]);
+    admin.done("POST", "endpoints", json!({"name": "both", "failover": failover})).await;
+    assert_eq!(done(&gateway).await.0, ["provider", "endpoint"], "one target at an upstream is enough");
 }

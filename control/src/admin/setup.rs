@@ -1,16 +1,17 @@
 //! `GET /admin/api/setup`: which steps of the set-up are done, by the console or otherwise.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use http::{Method, Response};
 use serde::Serialize;
 use shared::clock::unix_ms;
 use shared::port::Body;
-use shared::routing::ProviderInstance;
+use shared::routing::{Endpoint, ProviderInstance};
 use shared::snapshot::Snapshot;
 
 use super::{ApiError, App, Call, Route, json, route_of};
-use crate::catalog::cache::models_url;
+use crate::catalog::sync::has_list;
 use crate::db::setup::{StoredSteps, steps};
 use crate::usage::first_request::first_request;
 use crate::writer::FLUSH_TIME_MAX;
@@ -29,9 +30,10 @@ struct SetupSteps {
     project: bool,
     /// True if a human who is not disabled owns a project that is not disabled.
     owner: bool,
-    /// True if a provider is ready to receive requests.
+    /// True if a provider is ready to receive requests. Providers inside the gateway (`echo`, `builtin_speech`) do not
+    /// count here and in the next three.
     provider: bool,
-    /// True if the list of models of a ready provider was read, or the provider is built in and has no list to read.
+    /// True if the list of models of a ready provider was read, or a ready provider has no list to read.
     synced: bool,
     /// True if a ready provider has completed a test request.
     proven: bool,
@@ -54,9 +56,13 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     });
     let (StoredSteps { human, project, owner, key }, first_request) = found.await?;
     let snapshot = app.snapshot.load();
-    let ready = snapshot.providers.iter().filter(|instance| instance.unready.is_none());
+    let upstreams = snapshot.providers.iter().filter(|instance| !instance.kind.is_in_process());
+    let ready = upstreams.filter(|instance| instance.unready.is_none());
     let ready: Vec<ReadyProvider> =
         ready.map(|instance| ReadyProvider::of(app, &snapshot, instance)).collect();
+    let reaches_an_upstream = |endpoint: &Arc<Endpoint>| {
+        endpoint.targets.iter().any(|target| !target.provider.kind.is_in_process())
+    };
     json(&SetupSteps {
         human,
         project,
@@ -64,7 +70,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         provider: !ready.is_empty(),
         synced: ready.iter().any(|provider| provider.is_synced),
         proven: ready.iter().any(|provider| provider.is_proven),
-        endpoint: snapshot.endpoints.iter().any(|endpoint| !endpoint.targets.is_empty()),
+        endpoint: snapshot.endpoints.iter().any(reaches_an_upstream),
         key,
         first_request,
     })
@@ -80,7 +86,7 @@ impl ReadyProvider {
     fn of(app: &App, snapshot: &Snapshot, instance: &ProviderInstance) -> Self {
         let evidence = app.catalog.evidence(instance.id.as_str(), Some((instance, &snapshot.key_hasher)));
         Self {
-            is_synced: evidence.catalog.synced_at_ms.is_some() || models_url(instance).is_empty(),
+            is_synced: evidence.catalog.synced_at_ms.is_some() || !has_list(instance),
             is_proven: evidence.inference.proven_at_ms.is_some(),
         }
     }

@@ -177,7 +177,7 @@ fn lists_of(instance: &ProviderInstance) -> &[ListAddress] {
 }
 
 /// True if the models are listed by the upstream or known in advance.
-fn has_list(instance: &ProviderInstance) -> bool {
+pub(crate) fn has_list(instance: &ProviderInstance) -> bool {
     !lists_of(instance).is_empty() || !instance.models_known.is_empty()
 }
 

@@ -54,7 +54,7 @@ impl ProviderReader<'_> {
         let headers = self.headers();
         let kind = kind?;
         // The models inside the process are known for certain. They are there without a sync, unless others are declared.
-        let is_inside = matches!(kind.reach, Reach::InProcess(_));
+        let is_inside = kind.is_in_process();
         let known = if is_inside && !self.raw.models.is_empty() { &[] } else { kind.models };
         let built_in = known.iter().filter(|_| is_inside).map(|&id| Arc::new(Model::bare(ModelId::new(id))));
         let models: Vec<Arc<Model>> = models.into_iter().chain(built_in).collect();

@@ -86,6 +86,11 @@ impl ProviderKind {
         dialects
     }
 
+    /// Returns true if requests are answered inside the process, without an upstream.
+    pub fn is_in_process(&self) -> bool {
+        matches!(self.reach, Reach::InProcess(_))
+    }
+
     /// Returns true if instances of this kind accept `field`.
     pub fn has(&self, field: Field) -> bool {
         self.fields.contains(&field)

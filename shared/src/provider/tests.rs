@@ -21,7 +21,7 @@ fn every_provider_kind_is_complete() {
             http::HeaderValue::from_str(value).expect(kind.name);
         }
         let layout = kind.layout("");
-        assert_eq!(layout.is_none(), matches!(kind.reach, Reach::InProcess(_)), "{}", kind.name);
+        assert_eq!(layout.is_none(), kind.is_in_process(), "{}", kind.name);
         let paths: Vec<Paths> = kind
             .layouts
             .iter()
