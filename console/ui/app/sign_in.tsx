@@ -2,7 +2,7 @@
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { currentSession, Fault, openHumanSession, openSession, signedIn, sso } from "../api/client";
 import { FormError } from "../part/form";
-import { Brand } from "../part/icon";
+import { Brand, Icon } from "../part/icon";
 
 /** The words for what a sign-in is answered with. */
 export function wordsOf(error: Error): string {
@@ -19,6 +19,7 @@ export function SignIn({ first }: { first: boolean }) {
   const field = useRef<HTMLInputElement>(null);
   const [error, setError] = useState<Error | null>(null);
   const [busy, setBusy] = useState(false);
+  const [isRevealed, reveal] = useState(false);
   const id = useId();
   useEffect(() => {
     const before = document.activeElement;
@@ -84,16 +85,21 @@ export function SignIn({ first }: { first: boolean }) {
         <input type="text" autocomplete="username" value="administrator" readOnly hidden />
         <div class="field">
           <label for={id}>Administrator key</label>
-          <input
-            ref={field}
-            id={id}
-            class="input mono"
-            type="password"
-            autocomplete="current-password"
-            spellcheck={false}
-            required
-            aria-describedby={`${id}-help`}
-          />
+          <span class="revealing">
+            <input
+              ref={field}
+              id={id}
+              class="input mono"
+              {...({ type: isRevealed ? "text" : "password" } as { type: "password" })}
+              autocomplete="current-password"
+              spellcheck={false}
+              required
+              aria-describedby={`${id}-help`}
+            />
+            <button type="button" class="btn" aria-label="Show the key" aria-pressed={isRevealed} onClick={() => reveal(!isRevealed)}>
+              <Icon name="eye" small />
+            </button>
+          </span>
           <p class="help" id={`${id}-help`}>
             The value of <code>LLMGW_API_KEY</code>. Started with <code>quickstart</code>? It is in <code>~/.llmgw.secrets</code>.
           </p>
