@@ -10,6 +10,7 @@ import { CopyButton } from "../part/copy";
 import { Field, Select } from "../part/form";
 import { Card, Page } from "../part/page";
 import { sameTarget } from "./routes";
+import { CheckCard } from "./setup/check_card";
 import texts from "./snippets.json";
 
 type Snippet = {
@@ -54,9 +55,9 @@ export function filled(text: string, { origin, model, context, vision, key = "YO
 
 export function ConnectPage() {
   const id = param("key");
-  // A human, who sees no endpoints, begins with a key of theirs.
-  const first = useResource<PageOf<Key>>(id || may("administer") ? null : "keys?state=active&limit=1").data.value?.data[0] ?? null;
-  const key = useResource<Key>(id ? `keys/${encodeURIComponent(id)}` : null).data.value ?? first;
+  const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
+  const named = useResource<Key>(id ? `keys/${encodeURIComponent(id)}` : null).data.value;
+  const key = named ?? (id ? null : (keys[0] ?? null));
   const selectors = useSelectorsOf(key?.id);
   const endpoints = useResource<PageOf<Endpoint>>("endpoints?limit=500").data.value?.data ?? [];
   const open = endpoints.filter(({ name, shadowed }) => !shadowed && (!key?.endpoints || key.endpoints.includes(name)));
@@ -67,15 +68,31 @@ export function ConnectPage() {
       title="Connect a client"
       lead={may("administer") ? "Give clients project keys, never the administrator key." : "Give each client a key of its own."}
     >
-      <ClientGuide
-        endpoints={endpoints}
-        names={names}
-        model={model}
-        keyOf={key}
-        secret={null}
-        hrefOf={(client) => href("/connect", { client, key: id, model: param("model") })}
-      />
+      <div class="form">
+        <KeyField of={named && !keys.some((one) => one.id === named.id) ? [named, ...keys] : keys} value={key?.id ?? ""} />
+        <ClientGuide
+          endpoints={endpoints}
+          names={names}
+          model={model}
+          keyOf={key}
+          secret={null}
+          hrefOf={(client) => href("/connect", { client, key: id, model: param("model") })}
+        />
+      </div>
     </Page>
+  );
+}
+
+/** The key that the client shall send, by its ID; the address has it. */
+export function KeyField({ of, value }: { of: Key[]; value: string }) {
+  return (
+    <Field label="Key" name="key" help="The check waits for a request with it.">
+      <Select
+        value={value}
+        onValue={(key) => setParams({ key }, "replace")}
+        options={of.length ? of.map(({ id, name, prefix }): [string, string] => [id, `${name} (${prefix}…)`]) : [["", "No key yet"]]}
+      />
+    </Field>
   );
 }
 
@@ -90,10 +107,12 @@ type GuideProps = {
   secret: string | null;
   /** The address of this page with another client chosen. */
   hrefOf: (client: string) => string;
+  /** Called when the check has seen an answer. */
+  onAnswer?: (said: string) => void;
 };
 
 /** The clients, and the text of the one that the address names. */
-export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: GuideProps) {
+export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, onAnswer }: GuideProps) {
   const chosen = SNIPPETS.find((snippet) => snippet.id === param("client")) ?? SNIPPETS[0];
   const first = endpoints.find(({ name }) => name === model)?.failover[0];
   const needsFacts = chosen?.code.includes("{{context_window}}") ?? false;
@@ -132,6 +151,7 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf }: 
           <div class="dialog-foot">
             <CopyButton text={filled(chosen.code, secret ? { ...filling, key: secret } : filling)} primary />
           </div>
+          {keyOf && <CheckCard key={keyOf.id} of={keyOf} endpoints={names} {...(onAnswer ? { onAnswer } : {})} />}
           {chosen.note && <p class="help">{filled(chosen.note, filling)}</p>}
           {may("administer") && chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
             <SpeaksResponses key={`${keyOf.id} ${model}`} keyId={keyOf.id} model={model} first={first} />
