@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { call } from "../api/client";
 import { changed, useResource } from "../api/resource";
-import type { Detected, Page, Provider, RegistryEntry } from "../api/types";
+import type { Detected, Page, Provider, RegistryEntry, SyncOutcome } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { ErrorBox } from "../part/feedback";
@@ -21,20 +21,55 @@ const OTHERS: Kind[] = [
   { id: "echo", name: "Echo", type: "echo", registry: false },
 ];
 
+/** The providers that most people look for, in the order in which they are offered. */
+const POPULAR = [
+  "openai",
+  "anthropic",
+  "gemini",
+  "azure_openai",
+  "bedrock",
+  "vertex",
+  "openrouter",
+  "deepseek",
+  "mistral",
+  "groq",
+  "xai",
+  "ollama",
+  "vllm",
+  "compatible",
+];
+
+/** Returns the popular kinds, then the others by name. */
+export function inOrder(kinds: Kind[]): Kind[] {
+  const popular = POPULAR.flatMap((id) => kinds.find((kind) => kind.id === id) ?? []);
+  const others = kinds.filter((kind) => !popular.includes(kind));
+  return [...popular, ...others.sort((a, b) => a.name.localeCompare(b.name, "en", { sensitivity: "base" }))];
+}
+
+/** Two letters of a name: its first, and the next that is a capital or begins a word. */
+export function initialsOf(name: string): string {
+  const letters = name.replace(/[^\p{L}\s]/gu, "");
+  const second = letters.slice(1).match(/(?<=\s)\p{L}|\p{Lu}/u)?.[0] ?? letters[1] ?? "";
+  return `${letters[0] ?? ""}${second}`;
+}
+
 const close = (): void => setParams({ connect: null });
 
 /** Every kind that can be connected, and the resource that most of them were read from. */
 export function useKinds() {
   const registry = useResource<Page<RegistryEntry>>("registry");
   const entries = registry.data.value?.data ?? [];
-  const kinds: Kind[] = [...entries.map((entry) => ({ ...entry, registry: true })), ...OTHERS];
+  const kinds = inOrder([...entries.map((entry) => ({ ...entry, registry: true })), ...OTHERS]);
   return { registry, kinds };
 }
 
 export function Connect() {
   const { registry, kinds } = useKinds();
   const chosen = kinds.find(({ id }) => id === param("connect"));
-  const open = ({ id }: Provider): void => go(href(`/providers/${id}`));
+  const open = (provider: Provider): void => {
+    if (provider.auth !== "oauth") void syncCatalog(provider.id).catch(() => {});
+    go(href(`/providers/${provider.id}`));
+  };
   if (chosen)
     return (
       <Dialog title={`Connect ${chosen.name}`} onClose={close}>
@@ -49,6 +84,9 @@ export function Connect() {
   );
 }
 
+/** What is particular about a kind; the others are called with an API key. */
+const NOTES: Record<string, string> = { local_server: "on a machine of yours", echo: "Answers with your own words" };
+
 type ChooseProps = { kinds: Kind[]; onKind: (id: string) => void; onConnected: (provider: Provider) => void };
 
 export function ChooseKind({ kinds, onKind, onConnected }: ChooseProps) {
@@ -62,15 +100,16 @@ export function ChooseKind({ kinds, onKind, onConnected }: ChooseProps) {
       <h3 class="group-title">By name</h3>
       <ul class="tiles">
         {found.map(({ id, name, type }) => (
-          <li key={id}>
+          <li key={id} class={type === "oauth_partner" ? "whole-row" : undefined}>
             {type === "oauth_partner" ? (
               <OauthTile onChoose={() => onKind(id)} />
             ) : (
-              <button type="button" class="tile" onClick={() => onKind(id)}>
-                <b>{name}</b>
-                <span class="help">
-                  {type === "local_server" ? "on a machine of yours" : type === "echo" ? "Answers with your own words" : "with an API key"}
+              <button type="button" class="tile named" onClick={() => onKind(id)}>
+                <span class="initials" aria-hidden="true">
+                  {initialsOf(name)}
                 </span>
+                <b>{name}</b>
+                {NOTES[type] && <span class="help">{NOTES[type]}</span>}
               </button>
             )}
           </li>
@@ -139,6 +178,13 @@ function LocalTile({ of, onConnected }: { of: Detected } & Pick<ChooseProps, "on
       {submission.error && <p class="help bad">{submission.error.message}</p>}
     </div>
   );
+}
+
+/** Reads the list of models of a provider. The fault of an upstream is part of the outcome. */
+export async function syncCatalog(id: string, repeatKey?: string): Promise<SyncOutcome> {
+  const { data } = await call<SyncOutcome>("POST", `providers/${encodeURIComponent(id)}/sync`, { body: {}, repeatKey });
+  changed("providers", "catalog", "health");
+  return data;
 }
 
 async function create(body: object, repeatKey: string): Promise<Provider> {

@@ -50,7 +50,13 @@ export function ConnectSignIn({ extension, of, onClose }: { extension: string; o
           <Text value={fields.models} onValue={(models) => set({ models })} />
         </Field>
         <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" onCancel={onClose} disabled={!owner} />
+        <FormButtons
+          busy={submission.busy}
+          submit="Create"
+          submitting="Creating…"
+          onCancel={onClose}
+          lacks={!owner && "Choose its owner first."}
+        />
       </Form>
     </Dialog>
   );

@@ -310,7 +310,14 @@ export function OauthForm({ onConnected, onBack }: FormProps) {
         <Text value={fields.models} onValue={(models) => set({ models })} />
       </Field>
       <FormFooterError />
-      <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" cancel="Back" onCancel={onBack} disabled={!owner} />
+      <FormButtons
+        busy={submission.busy}
+        submit="Create"
+        submitting="Creating…"
+        cancel="Back"
+        onCancel={onBack}
+        lacks={!owner && "Choose its owner first."}
+      />
     </Form>
   );
 }

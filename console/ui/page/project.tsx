@@ -298,7 +298,7 @@ function AddMember({ of, humans, roles, onDone }: AddProps) {
           <Select value={role} onValue={setRole} options={roles} />
         </Field>
         <FormFooterError />
-        <FormButtons busy={submission.busy} submit="Add" onCancel={close} disabled={!human} />
+        <FormButtons busy={submission.busy} submit="Add" onCancel={close} lacks={!human && "Choose a human first."} />
       </Form>
     </Dialog>
   );

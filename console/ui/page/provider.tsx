@@ -16,6 +16,7 @@ import { Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
+import { syncCatalog } from "./connect_provider";
 import { SignInCard } from "./oauth";
 import { ProviderCharts } from "./provider_charts";
 import { CircuitMark, ProviderStateMark } from "./providers";
@@ -144,8 +145,7 @@ function EvidenceCard({ of, onTest }: { of: Provider; onTest: () => void }) {
   const isReady = of.state === "ready";
   const sync = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
-      const { data } = await call<SyncOutcome>("POST", `providers/${encodeURIComponent(of.id)}/sync`, { body: {}, repeatKey });
-      setRead(data);
+      setRead(await syncCatalog(of.id, repeatKey));
       refresh();
     });
   const { reachable, catalog, inference } = evidence ?? {};

@@ -182,30 +182,45 @@ export function EndpointForm({ name: first, targets: given, create, onClose }: F
         name="name"
         help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
       >
-        <Text value={name} onValue={setName} placeholder="default" autoFocus={onClose !== undefined} />
+        <Text value={name} onValue={setName} placeholder="smart" autoFocus={onClose !== undefined} />
       </Field>
+      <TargetsField value={targets} onValue={setTargets} />
+      <FormFooterError />
+      <FormButtons
+        busy={submission.busy}
+        submit="Create endpoint"
+        submitting="Creating…"
+        onCancel={onClose}
+        lacks={targets.length === 0 && "Add a target first."}
+      />
+    </Form>
+  );
+}
+
+/** The targets of a new endpoint in their order, and the field that adds one. */
+export function TargetsField({ value, onValue }: { value: string[]; onValue: (targets: string[]) => void }) {
+  return (
+    <>
       <Field label="Targets" name="failover" help="Only models of the catalog can be chosen.">
         <Combobox
           label="Targets"
           placeholder="Add a target"
-          suggest={async (text) => (await suggestModels(text)).filter(({ value }) => !targets.includes(value))}
-          onPick={(picked) => setTargets([...targets, picked])}
+          suggest={async (text) => (await suggestModels(text)).filter((found) => !value.includes(found.value))}
+          onPick={(picked) => onValue([...value, picked])}
         />
       </Field>
-      {targets.length > 0 && (
+      {value.length > 0 && (
         <ol class="chosen">
-          {targets.map((target) => (
+          {value.map((target) => (
             <li key={target} class="tag">
               <span class="clip">{target}</span>
-              <button type="button" aria-label={`Remove ${target}`} onClick={() => setTargets(targets.filter((other) => other !== target))}>
+              <button type="button" aria-label={`Remove ${target}`} onClick={() => onValue(value.filter((other) => other !== target))}>
                 <Icon name="x" small />
               </button>
             </li>
           ))}
         </ol>
       )}
-      <FormFooterError />
-      <FormButtons busy={submission.busy} submit="Create endpoint" submitting="Creating…" onCancel={onClose} />
-    </Form>
+    </>
   );
 }

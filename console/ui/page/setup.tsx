@@ -56,6 +56,12 @@ function Steps({ of }: { of: Setup }) {
     changed("setup");
     go(stepAfter(id, of), more);
   };
+  // The list of models of a new provider is read at once, whatever was read before.
+  const connected = (text: string, provider: string): void => {
+    say({ ...said, providers: text });
+    changed("setup");
+    go("sync", { provider });
+  };
   const note = (id: StepId, text: string): void => {
     say((old) => ({ ...old, [id]: text }));
     changed("setup");
@@ -68,7 +74,7 @@ function Steps({ of }: { of: Setup }) {
   });
   const bodies: Record<StepId, () => ComponentChildren> = {
     access: () => <AccessStep onDone={(text) => done("access", text)} />,
-    providers: () => <ProvidersStep onDone={(text, provider) => done("providers", text, { provider })} />,
+    providers: () => <ProvidersStep onDone={connected} />,
     sync: () => <SyncStep {...aboutProvider("sync")} />,
     test: () => <TestStep {...aboutProvider("test")} />,
     routes: () => <RoutesStep key={param("name")} onDone={(text, endpoint) => done("routes", text, { endpoint, name: null })} />,
@@ -109,7 +115,7 @@ function Steps({ of }: { of: Setup }) {
 
 function Finished({ of }: { of: Setup }) {
   return (
-    <div class="alert row" role="status">
+    <div class="alert row finished" role="status">
       <Icon name="circle-check" />
       <p class="grow">
         The gateway is set up.{" "}
@@ -147,7 +153,7 @@ function Step({ of, place, isDone, isOpen, said, onToggle, children }: StepProps
             {of.title}
             <span class="sr">{isDone ? ", done" : ", not done"}</span>
           </span>
-          <span class="step-said wrap">{said ?? (isOpen ? "" : of.lead)}</span>
+          <span class="step-said wrap">{said ?? (isDone ? of.done : isOpen ? "" : of.lead)}</span>
           <Icon name={isOpen ? "chevron-up" : "chevron-down"} small />
         </button>
       </h2>

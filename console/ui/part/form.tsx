@@ -113,7 +113,8 @@ type FormButtonsProps = {
   cancel?: string;
   /** Without it there is one button. */
   onCancel?: (() => void) | undefined;
-  disabled?: boolean;
+  /** What the form lacks: it stands beside the button, which cannot be pressed. */
+  lacks?: string | null | false;
   /** True if `Ctrl S` submits the form. */
   saves?: boolean;
 };
@@ -125,17 +126,29 @@ export function FormButtons({
   submitting = submit,
   cancel = "Cancel",
   onCancel,
-  disabled = false,
+  lacks = null,
   saves = true,
 }: FormButtonsProps) {
+  const id = useId();
   return (
     <div class="dialog-foot">
+      {lacks && (
+        <p class="help" id={id}>
+          {lacks}
+        </p>
+      )}
       {onCancel && (
         <button type="button" class="btn" onClick={onCancel}>
           {cancel}
         </button>
       )}
-      <button type="submit" class="btn primary" data-save={saves ? "" : undefined} disabled={busy || disabled}>
+      <button
+        type="submit"
+        class="btn primary"
+        data-save={saves ? "" : undefined}
+        disabled={busy || !!lacks}
+        aria-describedby={lacks ? id : undefined}
+      >
         {busy ? submitting : submit}
       </button>
     </div>

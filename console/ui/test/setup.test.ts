@@ -1,9 +1,10 @@
 import { expect, test } from "vitest";
 import type { Setup } from "../api/shapes";
-import type { Provider } from "../api/types";
+import type { Model, Provider } from "../api/types";
+import { initialsOf, inOrder } from "../page/connect_provider";
 import { type Seen, stagesOf, troubleOf } from "../page/setup/check";
-import { costOf } from "../page/setup/provider";
-import { provenTarget } from "../page/setup/route";
+import { costOf, modelToTest } from "../page/setup/provider";
+import { freeName, provenTarget } from "../page/setup/route";
 import { nextStep, stepAfter, stepsLeft } from "../page/setup/steps";
 import { clientName } from "../part/client_name";
 
@@ -96,4 +97,34 @@ test("clients are called by the names of their makers", () => {
   expect(clientName("OpenAI/Python 2.8.1")).toBe("OpenAI SDK 2.8.1");
   expect(clientName("my-agent/7")).toBe("my-agent 7");
   expect(clientName(null)).toBeNull();
+});
+
+test("the endpoint that is suggested has a name that nothing else has", () => {
+  expect(freeName([])).toBe("smart");
+  expect(freeName(["smart", "smart-2", "openai"])).toBe("smart-3");
+});
+
+test("the model that a test asks first chats, and is the cheapest of known prices", () => {
+  const of = (model: string, operations: string[], prices: object | null) => ({ model, operations, prices }) as unknown as Model;
+  const chat = ["chat_completions"];
+  expect(modelToTest([])).toBe("");
+  expect(modelToTest([of("embed", ["embeddings"], null)])).toBe("embed");
+  expect(modelToTest([of("embed", ["embeddings"], { input: 0, output: 0 }), of("a", chat, null), of("b", chat, null)])).toBe("a");
+  expect(modelToTest([of("a", chat, null), of("dear", chat, { input: 3, output: 9 }), of("cheap", chat, { input: 1, output: 2 })])).toBe(
+    "cheap",
+  );
+});
+
+test("popular providers come first, then the others by name", () => {
+  const kind = (id: string, name: string) => ({ id, name, type: "compatible", registry: true });
+  const kinds = [
+    kind("dashscope", "Alibaba Cloud"),
+    kind("vercel", "Vercel"),
+    kind("cohere", "Cohere"),
+    kind("groq", "Groq"),
+    kind("openai", "OpenAI"),
+  ];
+  expect(inOrder(kinds).map(({ id }) => id)).toEqual(["openai", "groq", "dashscope", "cohere", "vercel"]);
+  const initials = ["OpenAI", "Anthropic", "Google Gemini API", "vLLM", "llama.cpp server", "Z.ai"].map(initialsOf);
+  expect(initials).toEqual(["OA", "An", "GG", "vL", "ls", "Za"]);
 });

@@ -141,7 +141,7 @@ export function VerdictCard({ verdict, setup }: Props) {
       <div class="actions">
         {isCalm && next && (
           <a class="btn primary" href={href("/setup", { step: next.id })}>
-            {next.title}
+            Go on with set-up
           </a>
         )}
         {!isCalm && first && <Actions of={first} />}

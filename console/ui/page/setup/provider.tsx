@@ -8,7 +8,7 @@ import { ErrorBox } from "../../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Select, Text, useSubmission } from "../../part/form";
 import { clock, dollars, plural } from "../../part/format";
 import { Mark } from "../../part/icon";
-import { ChooseKind, ProviderForm, useKinds } from "../connect_provider";
+import { ChooseKind, ProviderForm, syncCatalog, useKinds } from "../connect_provider";
 import { TrialResult } from "../provider";
 
 type ProvidersProps = { onDone: (said: string, provider: string) => void };
@@ -38,7 +38,7 @@ export function ProvidersStep({ onDone }: ProvidersProps) {
         <>
           <ChooseKind kinds={kinds} onKind={choose} onConnected={connected} />
           <p class="help">
-            To try without any: Echo answers with your own words.{" "}
+            To try without any: Echo answers with your own words. It completes no step.{" "}
             <button type="button" class="link" onClick={() => choose("echo")}>
               Choose Echo
             </button>
@@ -49,11 +49,14 @@ export function ProvidersStep({ onDone }: ProvidersProps) {
   );
 }
 
+/** True for a provider that runs inside the gateway: it completes no step. */
+export const isInside = ({ type }: Provider): boolean => type === "echo" || type === "builtin_speech";
+
 /** The providers that can be used, and the one that the step is about. */
 function useProvider(wanted: string) {
   const all = useResource<Page<Provider>>("providers?limit=500");
   const usable = all.data.value?.data.filter(({ state }) => state === "ready") ?? [];
-  const fitting = usable.find(({ id }) => id === wanted) ?? usable.find(({ type }) => type !== "builtin_speech") ?? usable[0];
+  const fitting = usable.find(({ id }) => id === wanted) ?? usable.find((one) => !isInside(one)) ?? usable[0];
   return { all, usable, provider: fitting };
 }
 
@@ -84,36 +87,53 @@ function NoProvider({ all }: { all: ReturnType<typeof useProvider>["all"] }) {
   );
 }
 
-export function SyncStep({ wanted, onProvider, onNext, onChange }: StepProps) {
-  const { all, usable, provider } = useProvider(wanted);
-  const [read, setRead] = useState<SyncOutcome | null>(null);
-  const submission = useSubmission();
+export function SyncStep(props: StepProps) {
+  const { all, usable, provider } = useProvider(props.wanted);
   if (!provider) return <NoProvider all={all} />;
-  const outcome = read?.provider === provider.id ? read : null;
+  return <Sync key={provider.id} {...props} usable={usable} provider={provider} />;
+}
+
+function Sync({ usable, provider, onProvider, onNext, onChange }: StepProps & { usable: Provider[]; provider: Provider }) {
+  const [outcome, setOutcome] = useState<SyncOutcome | null>(null);
+  const submission = useSubmission();
+  const catalog = provider.evidence?.catalog;
   const sync = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
-      const { data } = await call<SyncOutcome>("POST", `providers/${encodeURIComponent(provider.id)}/sync`, { body: {}, repeatKey });
-      setRead(data);
-      changed("providers", "catalog", "health");
-      if (data.ok) onChange(`Read ${plural(data.models, "model")} of ${provider.id}.`);
+      const read = await syncCatalog(provider.id, repeatKey);
+      setOutcome(read);
+      if (read.ok) onChange(`Read ${plural(read.models, "model")} of ${provider.id}.`);
     });
-  const failure = outcome && !outcome.ok ? outcome.error : null;
+  const isRead = outcome ? outcome.ok : catalog?.synced_at_ms != null;
+  // A provider that was just connected has been asked nothing yet.
+  useEffect(() => {
+    if (!isRead && !catalog?.last_error) sync();
+  }, []);
+  const failure = outcome ? outcome.error : catalog?.last_error;
+  const [models, at] = outcome ? [outcome.models, outcome.at_ms] : [catalog?.models ?? 0, catalog?.synced_at_ms ?? 0];
   return (
     <Form submission={submission} onSubmit={sync} label="Sync catalog">
       <WhichProvider usable={usable} provider={provider} onProvider={onProvider} />
-      <p role="status">{outcome?.ok ? `Read ${plural(outcome.models, "model")} at ${clock(outcome.at_ms)}.` : ""}</p>
-      {failure && <ErrorBox error={new Error([failure.status, failure.message, failure.hint].filter(Boolean).join(": "))} />}
+      <p role="status">{submission.busy ? "Reading the list…" : isRead ? `Read ${plural(models, "model")} at ${clock(at)}.` : ""}</p>
+      {!submission.busy && failure && (
+        <>
+          <ErrorBox error={new Error([failure.status, failure.message, failure.hint].filter(Boolean).join(": "))} />
+          <p>
+            Change its key or address on the page of <a href={href(`/providers/${provider.id}`)}>{provider.id}</a>, then sync again. A
+            provider without a list can go on: name a model in the test.
+          </p>
+        </>
+      )}
       <p>
         <b>Catalog access alone does not prove inference entitlement.</b>
       </p>
       <FormError error={submission.error} />
       <div class="dialog-foot">
-        {outcome && (
-          <button type="button" class={outcome.ok ? "btn primary" : "btn"} onClick={onNext}>
+        {(isRead || failure) && (
+          <button type="button" class={isRead ? "btn primary" : "btn"} onClick={onNext} disabled={submission.busy}>
             Go on
           </button>
         )}
-        <button type="submit" class={outcome?.ok ? "btn" : "btn primary"} disabled={submission.busy}>
+        <button type="submit" class={isRead ? "btn" : "btn primary"} disabled={submission.busy}>
           {submission.busy ? "Reading…" : "Sync catalog"}
         </button>
       </div>
@@ -132,6 +152,14 @@ export function costOf(model: Pick<Model, "prices"> | undefined): number | null 
   return input * QUESTION_TOKENS + output * ANSWER_TOKENS_MAX;
 }
 
+/** Returns the model that a test shall ask: of those that chat the one with the lowest known price, else the first; empty if there is none. */
+export function modelToTest(known: Model[]): string {
+  const chats = known.filter(({ operations }) => operations.includes("chat_completions"));
+  const cost = (model: Model): number => costOf(model) ?? Number.POSITIVE_INFINITY;
+  const [first, ...others] = chats.length ? chats : known;
+  return others.reduce((best, model) => (best && cost(model) < cost(best) ? model : best), first)?.model ?? "";
+}
+
 export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
   const { all, usable, provider } = useProvider(wanted);
   const models = useResource<Page<Model>>(provider ? `catalog?provider=${encodeURIComponent(provider.id)}&limit=500` : null);
@@ -140,7 +168,7 @@ export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
   const submission = useSubmission();
   if (!provider) return <NoProvider all={all} />;
   const known = models.data.value?.data ?? [];
-  const model = typed || known[0]?.model || "";
+  const model = typed || modelToTest(known);
   const isHosted = provider.auth === "api_key" || provider.auth === "oauth";
   const cost = costOf(known.find((one) => one.model === model));
   const test = (): void =>
@@ -188,7 +216,12 @@ export function TestStep({ wanted, onProvider, onNext, onChange }: StepProps) {
           </button>
         </div>
       ) : (
-        <FormButtons busy={submission.busy} submit="Test completion" submitting="Waiting for the answer…" disabled={!model} />
+        <FormButtons
+          busy={submission.busy}
+          submit="Test completion"
+          submitting="Waiting for the answer…"
+          lacks={!model && `Name a model: none of ${provider.id} is known yet.`}
+        />
       )}
     </Form>
   );

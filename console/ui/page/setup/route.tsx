@@ -1,35 +1,109 @@
-// Step 5: one name for clients.
+// Step 5: one name for clients: the new provider's model in an endpoint that exists, or an endpoint of its own.
 import { useState } from "preact/hooks";
 import { call } from "../../api/client";
 import { changed, useResource } from "../../api/resource";
-import type { Page, Provider } from "../../api/types";
+import type { Endpoint, Page, Provider } from "../../api/types";
 import { param } from "../../app/router";
-import { EndpointForm } from "../routes";
+import { Field, Form, FormButtons, FormFooterError, Select, useSubmission } from "../../part/form";
+import { EndpointForm, sameTarget, TargetsField, targetOf } from "../routes";
+import { isInside } from "./provider";
 
 type Props = { onDone: (said: string, name: string) => void };
 
 export function RoutesStep({ onDone }: Props) {
   const providers = useResource<Page<Provider>>("providers?limit=500");
-  if (!providers.data.value && !providers.error.value) return <p aria-busy="true">Reading…</p>;
-  return <Ready providers={providers.data.value?.data ?? []} onDone={onDone} />;
+  const endpoints = useResource<Page<Endpoint>>("endpoints?limit=500");
+  const areRead = [providers, endpoints].every(({ data, error }) => data.value || error.value);
+  if (!areRead) return <p aria-busy="true">Reading…</p>;
+  return <Ready providers={providers.data.value?.data ?? []} endpoints={endpoints.data.value?.data ?? []} onDone={onDone} />;
 }
 
-/** The target that was proven last: it is the first suggestion. */
+/** The target that was proven last, which is the first suggestion: one at an upstream, else one inside the gateway. */
 export function provenTarget(providers: Provider[]): string | null {
-  let best: { id: string; at: number } | null = null;
-  for (const { id, evidence } of providers) {
-    const { model, proven_at_ms: at } = evidence?.inference ?? {};
-    if (model && at && (!best || at > best.at)) best = { id: `${id}/${model}`, at };
+  let best: { id: string; rank: [boolean, number] } | null = null;
+  for (const provider of providers) {
+    const { model, proven_at_ms: at } = provider.evidence?.inference ?? {};
+    if (!model || !at) continue;
+    const rank: [boolean, number] = [!isInside(provider), at];
+    if (!best || rank[0] > best.rank[0] || (rank[0] === best.rank[0] && at > best.rank[1])) best = { id: `${provider.id}/${model}`, rank };
   }
   return best?.id ?? null;
 }
 
-function Ready({ providers, onDone }: Props & { providers: Provider[] }) {
-  const [first] = useState(() => provenTarget(providers));
+/** The name of the endpoint that quickstart makes, and that the snippets of the documentation ask for. */
+export const FIRST_ENDPOINT = "smart";
+
+/** Returns a name that no endpoint and no provider has. */
+export function freeName(taken: string[]): string {
+  for (let n = 1; ; n += 1) {
+    const name = n === 1 ? FIRST_ENDPOINT : `${FIRST_ENDPOINT}-${n}`;
+    if (!taken.includes(name)) return name;
+  }
+}
+
+const NEW = "";
+
+function Ready({ providers, endpoints, onDone }: Props & { providers: Provider[]; endpoints: Endpoint[] }) {
+  const [proven] = useState(() => provenTarget(providers));
+  const first = proven ? [proven] : [];
+  const stored = endpoints.filter(({ source, shadowed }) => source === "api" && !shadowed);
+  const [chosen, choose] = useState(stored.some(({ name }) => name === FIRST_ENDPOINT) && !param("name") ? FIRST_ENDPOINT : NEW);
+  const endpoint = stored.find(({ name }) => name === chosen);
   const create = async (body: { name: string; failover: object[] }, repeatKey: string): Promise<void> => {
     await call("POST", "endpoints", { body, repeatKey });
     changed("endpoints");
     onDone(`Clients can ask for ${body.name}.`, body.name);
   };
-  return <EndpointForm name={param("name") || "default"} targets={first ? [first] : []} create={create} />;
+  const taken = [...endpoints.map(({ name }) => name), ...providers.map(({ id }) => id)];
+  return (
+    <div class="form">
+      {stored.length > 0 && (
+        <Field label="Endpoint" name="endpoint">
+          <Select
+            value={chosen}
+            onValue={choose}
+            options={[...stored.map(({ name }): [string, string] => [name, `${name}, which exists`]), [NEW, "A new one"]]}
+          />
+        </Field>
+      )}
+      {endpoint ? (
+        <AddTarget key={endpoint.name} endpoint={endpoint} targets={first} onDone={onDone} />
+      ) : (
+        <EndpointForm name={param("name") || freeName(taken)} targets={first} create={create} />
+      )}
+    </div>
+  );
+}
+
+/** Puts targets before those of an endpoint that exists. */
+function AddTarget({
+  endpoint: { name, failover, preamble, version },
+  targets: given,
+  onDone,
+}: Props & { endpoint: Endpoint; targets: string[] }) {
+  const [targets, setTargets] = useState(given);
+  const submission = useSubmission();
+  const added = targets.map(targetOf);
+  const wanted = [...added, ...failover.filter((old) => !added.some((target) => sameTarget(target, old)))];
+  const add = (): void =>
+    void submission.run(targets, async () => {
+      await call("PUT", `endpoints/${encodeURIComponent(name)}`, { body: { failover: wanted, preamble }, ifMatch: version });
+      changed("endpoints");
+      onDone(`Clients can ask for ${name}.`, name);
+    });
+  return (
+    <Form submission={submission} onSubmit={add} label={`Add to ${name}`}>
+      <TargetsField value={targets} onValue={setTargets} />
+      <p class="help wrap">
+        {name} then tries, in this order: {wanted.map(({ provider, model }) => `${provider}/${model}`).join(", ")}.
+      </p>
+      <FormFooterError />
+      <FormButtons
+        busy={submission.busy}
+        submit={`Add to ${name}`}
+        submitting="Adding…"
+        lacks={targets.length === 0 && "Add a target first: a model of the provider that you connected."}
+      />
+    </Form>
+  );
 }
