@@ -235,10 +235,11 @@ export const checks = {
     await page.getByText("No model server answered on the usual ports").waitFor();
     assert.deepEqual(await axe(page), []);
     await page.getByLabel("Search by name").fill("groq");
-    await button(page, "Groq with an API key").click();
+    await button(page, "Groq").click();
     await page.getByText("Stored encrypted.").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("not a name");
     await page.getByLabel("API key", { exact: true }).fill("gsk-secret-of-the-test");
+    await page.getByLabel(/^Base URL/).fill("http://127.0.0.1:9/v1");
     await button(page, "Connect").click();
     await page.getByText("must be 1 to 64 letters").waitFor();
     await page.getByLabel("Name", { exact: true }).fill("groq");

@@ -11,6 +11,7 @@ import { duration } from "../../part/format";
 import { Mark } from "../../part/icon";
 import { isLoopback } from "../connect";
 import { protocolOf, type Seen, STAGES, stagesOf, troubleOf } from "./check";
+import { isInside } from "./provider";
 
 type CheckProps = { of: Key; endpoints: string[]; onAnswer?: (said: string) => void };
 
@@ -83,7 +84,8 @@ function useTaker(seen: Seen | null): string | null {
   const isWanted = seen?.code === "unsupported_parameter";
   const providers = useResource<Page<Provider>>(isWanted ? "providers?limit=500" : null).data.value?.data ?? [];
   const protocol = protocolOf(seen?.path ?? null);
-  return providers.find(({ state, protocols }) => state === "ready" && protocols.some((name) => name === protocol))?.id ?? null;
+  const takes = (one: Provider): boolean => one.state === "ready" && !isInside(one) && one.protocols.some((name) => name === protocol);
+  return providers.find(takes)?.id ?? null;
 }
 
 /** Returns the last answered request with a key, as soon as its record is stored. */
