@@ -14,5 +14,6 @@ export default defineConfig({
     rolldownOptions: { output: { codeSplitting: false } },
   },
   server: { proxy: { "/admin": "http://127.0.0.1:8787", "/health": "http://127.0.0.1:8787" } },
-  test: { include: ["test/**/*.test.ts"], environment: "node" },
+  // The colours of the tokens are tested.
+  test: { css: { include: [/tokens/] }, include: ["test/**/*.test.ts"], environment: "node" },
 });

@@ -13,7 +13,6 @@ import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, count, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { shownTitle } from "../part/page";
 import { ALERTS, entryOf, HOME, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
@@ -186,7 +185,6 @@ async function signOut(): Promise<void> {
 function Bar({ onSearch }: { onSearch: () => void }) {
   const entry = entryOf(path.value);
   const here = path.value;
-  const below = entry && here !== entry.path ? lastPart(here) : null;
   return (
     <header class="bar">
       <details class="small-nav" key={here}>
@@ -198,18 +196,19 @@ function Bar({ onSearch }: { onSearch: () => void }) {
           <SideFoot />
         </nav>
       </details>
-      <nav class="crumbs" aria-label="Where you are">
-        {entry && below === null && <span aria-current="page">{entry.title}</span>}
-        {entry && below !== null && (
-          <>
-            <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
-            <Icon name="chevron-right" small />
-            <span aria-current="page" class="clip">
-              {entry.path === "/requests" ? below : shownTitle.value || below}
-            </span>
-          </>
-        )}
-      </nav>
+      {entry && here !== entry.path && (
+        <nav class="crumbs" aria-label="Where you are">
+          <a href={href(entry.path, entry.path === "/requests" ? keptParams() : {})}>{entry.title}</a>
+          {entry.path === "/requests" && (
+            <>
+              <Icon name="chevron-right" small />
+              <span aria-current="page" class="clip">
+                {lastPart(here)}
+              </span>
+            </>
+          )}
+        </nav>
+      )}
       <span class="grow" />
       <button
         type="button"

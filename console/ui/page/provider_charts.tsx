@@ -41,7 +41,7 @@ export function ProviderCharts({ id }: { id: string }) {
           times={times}
           series={[
             { name: "p50", values: points.first_content_us_p50, className: "series-1" },
-            { name: "p99", values: points.first_content_us_p99, className: "series-3" },
+            { name: "p99", values: points.first_content_us_p99, className: "series-3 dashed" },
           ]}
           unit={(us) => (us === 0 ? "0" : duration(us))}
           timeText={(at) => clock(at)}

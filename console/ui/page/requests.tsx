@@ -109,7 +109,7 @@ const columnsOf = (zone: string): Column<FullRecord>[] => [
   { head: `Time (${zone})`, width: 128, cell: (request) => <Time of={request} /> },
   { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
   { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
-  { head: "Attempts", width: 88, cell: ({ results }) => <AttemptMarks results={results} /> },
+  { head: "Attempts", width: 88, cell: (request) => <AttemptMarks of={request} /> },
   { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
   { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
   { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },

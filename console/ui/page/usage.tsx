@@ -307,9 +307,9 @@ function Answers({ of, figure }: { of: SeriesAnswer; figure: string }) {
         times={times}
         series={[
           { name: "First token, p50", values: points?.first_content_us_p50 ?? [], className: "series-1" },
-          { name: "First token, p99", values: points?.first_content_us_p99 ?? [], className: "series-2" },
+          { name: "First token, p99", values: points?.first_content_us_p99 ?? [], className: "series-1 dashed" },
           { name: "Total, p50", values: points?.duration_us_p50 ?? [], className: "series-3" },
-          { name: "Total, p99", values: points?.duration_us_p99 ?? [], className: "series-4" },
+          { name: "Total, p99", values: points?.duration_us_p99 ?? [], className: "series-3 dashed" },
         ]}
         unit={(us) => (us === 0 ? "0" : duration(us))}
         timeText={timeText}

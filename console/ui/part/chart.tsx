@@ -369,19 +369,21 @@ const FLAG_GAP = 16;
 export function Bars(props: Props) {
   const { times, series } = props;
   const sums = times.map((_, i) => series.reduce((sum, { values }) => sum + (values[i] ?? 0), 0));
-  const bad = series.find(({ className }) => className === "bad");
+  const failures = series.filter(({ className }) => className === "bad" || className === "cut");
+  const isBad = times.map((_, i) => failures.some(({ values }) => (values[i] ?? 0) > 0));
+  const hasBad = isBad.some(Boolean);
   return (
     <Frame
       {...props}
       highest={Math.max(...sums, 0)}
-      head={bad?.values.some(Boolean) ? SIGN_TALL : 0}
+      head={hasBad ? SIGN_TALL : 0}
       seriesAt={(i, value) => stackedAt(series, i, value)}
       draw={(scale) => (
         <>
           {series.map(({ name, className }, n) => (
             <path key={name} class={`chart-bar ${className}`} d={barsOf(series, n, times.length, scale)} />
           ))}
-          {bad && <path class="chart-sign" d={signsOf(bad, sums, scale)} />}
+          {hasBad && <path class="chart-sign" d={signsOf(isBad, sums, scale)} />}
         </>
       )}
     />
@@ -436,15 +438,15 @@ function barsOf(series: Series[], n: number, count: number, { x, y, slot }: Scal
 /** The room of a sign above its bar, so that it covers no label of a mark. */
 const SIGN_TALL = 12;
 
-/** An octagon above each bar that holds a failure. */
-function signsOf({ values }: Series, sums: number[], { x, y, slot }: Scale): string {
+/** A cross above each bar that holds a failure. */
+function signsOf(isBad: boolean[], sums: number[], { x, y, slot }: Scale): string {
   const wide = wideOf(slot, sums.length);
   let path = "";
-  for (const [i, value] of values.entries()) {
-    if (!value) continue;
-    const cx = x(i) + wide / 2 - 1.6;
-    const cy = y(sums[i] ?? 0) - 12;
-    path += `M${cx.toFixed(1)} ${cy.toFixed(1)}h3.2l2.4 2.4v3.2l-2.4 2.4h-3.2l-2.4-2.4v-3.2Z`;
+  for (const [i, sum] of sums.entries()) {
+    if (!isBad[i]) continue;
+    const cx = x(i) + wide / 2 - 2.6;
+    const cy = y(sum) - 12;
+    path += `M${cx.toFixed(1)} ${cy.toFixed(1)}l2.6 2.6 2.6-2.6 1.4 1.4-2.6 2.6 2.6 2.6-1.4 1.4-2.6-2.6-2.6 2.6-1.4-1.4 2.6-2.6-2.6-2.6Z`;
   }
   return path;
 }

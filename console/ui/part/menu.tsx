@@ -53,7 +53,7 @@ export function Menu({ label, items }: { label: string; items: Item[] }) {
       <button
         ref={button}
         type="button"
-        class="btn plain square small"
+        class="btn square small"
         data-menu
         aria-label={label}
         aria-haspopup="menu"

@@ -1,13 +1,14 @@
 // How exchanges and attempts ended, in words and shapes.
+import type { FullRecord } from "../api/shapes";
 import type { RequestRecord, Step } from "../api/types";
 import { UNKNOWN } from "./format";
 import { Mark, type MarkKind, State } from "./icon";
 
 const OUTCOMES: Record<RequestRecord["outcome"], [MarkKind, string]> = {
   completed: ["ok", "completed"],
-  failed: ["bad", "failed"],
+  failed: ["failed", "failed"],
   cancelled: ["off", "client left"],
-  cut: ["bad", "cut off"],
+  cut: ["cut", "cut off"],
   interrupted: ["warn", "interrupted"],
 };
 
@@ -70,6 +71,18 @@ export const STEP_RESULTS = ["status", ...Object.keys(FAILED), ...Object.keys(PA
 
 export const isPassedOver = ({ result }: Pick<Step, "result">): boolean => result in PASSED;
 
+/** The reasons for skipping a target that stand at its place among the attempts. */
+const ON_THE_WAY = ["circuit_open", "resting", "over_quota", "unsupported"];
+
+/**
+ * Steps as the request met them. Targets that cannot serve such a request at all are recorded before the first attempt, whatever
+ * their place in the endpoint: they come last, so that none looks like a target that was tried first.
+ */
+export function asMet<S extends Pick<Step, "result">>(steps: S[]): S[] {
+  const isUnsuited = (step: S): boolean => isPassedOver(step) && !ON_THE_WAY.includes(step.result);
+  return [...steps.filter((step) => !isUnsuited(step)), ...steps.filter(isUnsuited)];
+}
+
 /** What happened at a target, in words. */
 export function stepWords(step: Step): string {
   if (step.result === "served") return "answered";
@@ -79,17 +92,24 @@ export function stepWords(step: Step): string {
 
 const MARKS_MAX = 5;
 
-/** The last attempts of a request as marks: answered, failed, passed over. Their words are spoken. */
-export function AttemptMarks({ results }: { results: string[] | undefined }) {
-  if (!results) return <span class="faint">{UNKNOWN}</span>;
-  if (results.length === 0) return <span class="faint">none</span>;
-  const shown = results.slice(-MARKS_MAX);
-  const words = results.map((result) => stepWords({ result, provider: "", model: "" })).join(", ");
+/** The mark of a step. The answer of a request that was cut off is no success. */
+export function markOf(step: Pick<Step, "result">, outcome: RequestRecord["outcome"]): MarkKind {
+  if (step.result !== "served") return isPassedOver(step) ? "off" : "failed";
+  return outcome === "cut" ? "cut" : "ok";
+}
+
+/** The last attempts of a request as marks: answered, cut off, failed, skipped. Their words are spoken. */
+export function AttemptMarks({ of }: { of: Pick<FullRecord, "results" | "outcome"> }) {
+  if (!of.results) return <span class="faint">{UNKNOWN}</span>;
+  if (of.results.length === 0) return <span class="faint">none</span>;
+  const steps = asMet(of.results.map((result) => ({ result, provider: "", model: "" })));
+  const shown = steps.slice(-MARKS_MAX);
+  const words = steps.map((step) => (markOf(step, of.outcome) === "cut" ? "was cut off" : stepWords(step))).join(", ");
   return (
     <span class="marks" title={words}>
-      {results.length > shown.length && <span class="faint">+{results.length - shown.length}</span>}
-      {shown.map((result, i) => (
-        <Mark key={i} kind={result === "served" ? "ok" : isPassedOver({ result }) ? "off" : "bad"} />
+      {steps.length > shown.length && <span class="faint">+{steps.length - shown.length}</span>}
+      {shown.map((step, i) => (
+        <Mark key={i} kind={markOf(step, of.outcome)} />
       ))}
       <span class="sr">{words}</span>
     </span>

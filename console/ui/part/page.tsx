@@ -1,5 +1,4 @@
 // The frame of a page: its title, its way back, tabs and facts.
-import { signal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect } from "preact/hooks";
 import { href, param, path } from "../app/router";
@@ -14,16 +13,9 @@ type PageProps = {
   children: ComponentChildren;
 };
 
-/** The title of the page that is shown; empty while it is read. */
-export const shownTitle = signal("");
-
 export function Page({ title, lead, actions, children }: PageProps) {
   useLayoutEffect(() => {
     document.title = `${title} · llmgw`;
-    shownTitle.value = title;
-    return () => {
-      shownTitle.value = "";
-    };
   }, [title]);
   return (
     <>

@@ -2,7 +2,7 @@
 import type { FullRecord, TimedStep } from "../api/shapes";
 import { duration } from "./format";
 import { Icon, Mark } from "./icon";
-import { isPassedOver, stepWords } from "./outcome";
+import { asMet, isPassedOver, markOf, stepWords } from "./outcome";
 import { useWidth } from "./width";
 
 export type Bar = {
@@ -15,7 +15,7 @@ export type Bar = {
 
 /** Lays out what happened: by the recorded times, or end to end for records that lack them. */
 export function barsOf(record: FullRecord): Bar[] {
-  const steps = record.trace ?? [];
+  const steps = asMet(record.trace ?? []);
   return steps.some(({ start_us }) => start_us !== undefined) ? timedBars(record, steps) : untimedBars(record, steps);
 }
 
@@ -159,11 +159,7 @@ function Row({ bar, record, attempt, ticks, first, end, at }: RowProps) {
   return (
     <li class={isThin ? "wf-row thin" : "wf-row"}>
       <div class="wf-who">
-        {step ? (
-          <Mark kind={bar.kind === "served" ? "ok" : bar.kind === "failed" ? "bad" : "off"} />
-        ) : (
-          <Icon name={bar.kind === "gateway" ? "log-in" : "hourglass"} small />
-        )}
+        {step ? <Mark kind={markOf(step, record.outcome)} /> : <Icon name={bar.kind === "gateway" ? "log-in" : "hourglass"} small />}
         <span class="clip">
           {step ? (
             <>

@@ -62,7 +62,7 @@ test("the overview's figures are the sums of the series, and unknown ones stay u
   expect([head.perSecond, head.errorShare, head.outputPerSecond, head.cacheShare]).toEqual([30 / 150, 0.1, 6, 0.4]);
   expect(headlineOf(series(points({})), 150_000)).toMatchObject({ errorShare: null, firstP50: null, cacheShare: null });
   const stacked = outcomesOf(some);
-  expect(stacked.map(({ name }) => name)).toEqual(["First target", "After failover", "Client left", "Failed or cut off"]);
+  expect(stacked.map(({ name }) => name)).toEqual(["First target", "After failover", "Client left", "Cut off", "Failed"]);
   expect(some.requests.map((_, i) => stacked.reduce((sum, { values }) => sum + (values[i] ?? 0), 0))).toEqual(some.requests);
   expect(timesOf(series(some))).toEqual([0, 60_000, 120_000]);
   const lines = providerLines(series(points({ attempts: [3, 0, 5], attempt_failures: [1, 0, 0] }), { provider: "a" }));

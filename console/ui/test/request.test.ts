@@ -2,6 +2,7 @@ import { expect, test } from "vitest";
 import type { FullRecord, Points } from "../api/shapes";
 import { sessionWords } from "../page/request/session";
 import { classesOf } from "../page/request/tokens";
+import { asMet, markOf } from "../part/outcome";
 import { labelledTicks } from "../part/waterfall";
 
 const record = (more: Partial<FullRecord>): FullRecord =>
@@ -41,4 +42,11 @@ test("a ruler has as many labels as there is room for, and none below the flag o
   expect(labelledTicks(ticks, 620, 310, 620)).toEqual([0, 100, 200, 400, 500, 600]);
   expect(labelledTicks(ticks, 620, 310, 300)).toEqual([0, 600]);
   expect(labelledTicks([0], 10, null, 300)).toEqual([0]);
+});
+
+test("a target that cannot serve the request stands after the attempts, and a cut answer is no success", () => {
+  const steps = ["no_vision", "circuit_open", "status", "served"].map((result) => ({ result }));
+  expect(asMet(steps).map(({ result }) => result)).toEqual(["circuit_open", "status", "served", "no_vision"]);
+  expect(steps.map((step) => markOf(step, "cut"))).toEqual(["off", "off", "failed", "cut"]);
+  expect(markOf({ result: "served" }, "completed")).toBe("ok");
 });

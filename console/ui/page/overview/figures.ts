@@ -69,13 +69,14 @@ export function outcomesOf(points: Points | undefined): Series[] {
   const of = (values: number[], i: number): number => values[i] ?? 0;
   const all: Series[] = [
     { name: "First target", values: each((i) => of(points.completed, i) - of(points.failed_over, i)), className: "quiet" },
-    { name: "After failover", values: points.failed_over, className: "series-2" },
+    { name: "After failover", values: points.failed_over, className: "warn" },
     { name: "Client left", values: points.cancelled, className: "series-6" },
     { name: "Refused", values: points.refused, className: "series-3" },
-    { name: "Failed or cut off", values: each((i) => of(points.failed, i) + of(points.cut, i)), className: "bad" },
+    { name: "Cut off", values: points.cut, className: "cut" },
+    { name: "Failed", values: points.failed, className: "bad" },
   ];
   // What never occurred needs no place in the legend, but for the three that a reader looks for.
-  return all.filter(({ name, values }) => !["Client left", "Refused"].includes(name) || values.some(Boolean));
+  return all.filter(({ name, values }) => !["Client left", "Refused", "Cut off"].includes(name) || values.some(Boolean));
 }
 
 /** One provider in the period. */
