@@ -251,7 +251,7 @@ export const checks = {
     await page.getByLabel("Name", { exact: true }).fill("trial");
     await button(page, "Connect").click();
     await page.getByRole("heading", { name: "trial", level: 1 }).waitFor();
-    await button(page, "Prove echo").click();
+    await button(page, "Test echo").click();
     assert.deepEqual(await axe(page), []);
     await button(page.getByRole("dialog"), "Test completion").click();
     await page.getByText("answered “").waitFor();
@@ -278,7 +278,7 @@ export const checks = {
   async a_test_of_a_hosted_provider_says_before_it_starts_that_it_may_be_billable({ gateway, browser }) {
     await gateway.api("POST", "providers", { id: "hosted", type: "openai", api_key: "sk-nothing-00000000", base_url: "http://127.0.0.1:9/v1", models: ["gpt-5"] });
     const page = await browser.signedIn(gateway.key, "/providers/hosted");
-    await button(page, "Prove gpt-5").click();
+    await button(page, "Test gpt-5").click();
     await page.getByRole("dialog").getByText("Hosted test requests may be billable.").waitFor();
     const lastError = async () => (await gateway.api("GET", "providers/hosted")).evidence.inference.last_error;
     assert.equal(await lastError(), null, "nothing was sent yet");
@@ -375,7 +375,7 @@ export const checks = {
   async quotas_prices_backups_settings_and_the_audit_work({ gateway, browser }) {
     await project(gateway, "bounded");
     const page = await browser.signedIn(gateway.key, "/quotas?new=1");
-    await page.getByLabel("Which").selectOption({ label: "bounded" });
+    await page.getByLabel("Applies to").selectOption({ label: "bounded" });
     await button(page, "Create").click();
     await page.getByRole("dialog").getByRole("alert").waitFor();
     await page.getByLabel("Limit ($)").fill("5");
@@ -387,8 +387,8 @@ export const checks = {
     await button(page, "Save").click();
     await page.getByRole("cell", { name: "$7.50" }).waitFor();
     await page.goto(`${browser.origin}/console/models?open=echo%2Fecho`);
-    await page.getByLabel("Input ($ a million)").fill("0.5");
-    await page.getByLabel("Output ($ a million)").fill("1");
+    await page.getByLabel("Input ($ per million)").fill("0.5");
+    await page.getByLabel("Output ($ per million)").fill("1");
     await button(page, "Set price").click();
     await page.getByText("The price of echo/echo is set").waitFor();
     await page.getByRole("cell", { name: "$0.50" }).waitFor();

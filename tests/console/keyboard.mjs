@@ -120,7 +120,7 @@ export const keyboardChecks = {
     const of = await objectsOf(gateway);
     const dialogs = [
       ...["/keys", "/access", "/access?tab=humans", "/quotas", "/routes", "/providers", "/alerts/rules", "/webhooks", "/providers?tab=extensions"].map((path) => [path, null]),
-      [`/keys/${of.key}`, "Actions for typist"], ["/providers/typed", "Actions for typed"], ["/routes/typing", "Actions for typing"], ["/routes/typing", "Test now"], ["/providers/typed", "Prove echo"],
+      [`/keys/${of.key}`, "Actions for typist"], ["/providers/typed", "Actions for typed"], ["/routes/typing", "Actions for typing"], ["/routes/typing", "Test now"], ["/providers/typed", "Test echo"],
       ["/alerts/rules", "Actions for Backup failed"], ["/webhooks", "Actions for typist"],
     ];
     const faults = await inTwo(browser, gateway.key, dialogs, async (page, [path, name]) => {
@@ -199,7 +199,7 @@ export const keyboardChecks = {
     await page.goto(`${browser.origin}/console/providers/typed`);
     await settled(page);
     await listen(page);
-    await button(page, "Prove echo").press("Enter");
+    await button(page, "Test echo").press("Enter");
     await button(page.getByRole("dialog"), "Test completion").press("Enter");
     await once("answered “", "the answer of a test");
     await gateway.api("DELETE", "endpoints/typing");

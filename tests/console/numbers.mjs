@@ -68,7 +68,7 @@ async function usage(page, gateway, browser, { project, keys }, at) {
   const records = await exported(gateway, `project=${project}`);
   await page.goto(`${browser.origin}/console/usage?by=key&period=24h&project=${project}`);
   await settled(page);
-  const lines = [["Together", records], ...keys.map(({ id, name }) => [name, records.filter(({ key }) => key === id)])];
+  const lines = [["Total", records], ...keys.map(({ id, name }) => [name, records.filter(({ key }) => key === id)])];
   for (const [name, own] of lines) {
     const row = page.getByRole("row", { name: new RegExp(`^${name}`) }).last();
     const shown = await row.evaluate((node) => [...node.closest("table").querySelectorAll("thead th")].map((head, i) => [head.innerText.trim().toLowerCase(), node.children[i]?.innerText ?? ""]));
@@ -119,7 +119,7 @@ async function request(page, gateway, browser, { project }, at, timezone) {
   for (const record of (await exported(gateway, `project=${project}`)).filter(({ selector, outcome }) => outcome === "completed" && selector !== "smart")) {
     await page.goto(`${browser.origin}/console/requests/${record.request_id}`);
     await settled(page);
-    const row = await cells(page.getByRole("row", { name: /^Together/ }));
+    const row = await cells(page.getByRole("row", { name: /^Total/ }));
     assert.equal(number(row[1]), tokensOf(record), `${at} ${record.request_id}`);
     if (record.cost_micro_usd !== null) sameMoney(row.at(-1).trim(), record.cost_micro_usd, `${at} ${record.request_id}`);
     const time = new Intl.DateTimeFormat("en-GB", { timeZone: timezone, hour: "2-digit", minute: "2-digit", second: "2-digit" }).format(record.started_at_ms);

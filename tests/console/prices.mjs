@@ -30,10 +30,10 @@ export const priceChecks = {
     assert.ok(before.cost_micro_usd > 0, "the list knows the price of each class");
     const page = await browser.signedIn(gateway.key, `/models?open=cached%2F${MODEL}`);
     const dialog = page.getByRole("dialog");
-    await dialog.getByLabel("Output ($ a million)").first().fill("1000");
-    assert.equal(await dialog.getByLabel("Written to cache, 1 h ($ a million)").first().inputValue(), String(model.prices.cache_write_1h));
+    await dialog.getByLabel("Output ($ per million)").first().fill("1000");
+    assert.equal(await dialog.getByLabel("Written to cache, 1 h ($ per million)").first().inputValue(), String(model.prices.cache_write_1h));
     // A price that is taken away is named before it is saved.
-    const write = dialog.getByLabel("Written to cache, 5 min ($ a million)").first();
+    const write = dialog.getByLabel("Written to cache, 5 min ($ per million)").first();
     await write.fill("");
     await dialog.getByText(/^Unknown at this price: written to cache, 5 min \(used in the last 30 days\)\./).waitFor();
     await write.fill(String(model.prices.cache_write));
@@ -54,7 +54,7 @@ export const priceChecks = {
     await dialog.getByText(/^price list of /).waitFor();
     await page.waitForFunction(
       ([label, amount]) => [...document.querySelectorAll("dialog .field")].find((field) => field.textContent.startsWith(label))?.querySelector("input").value === amount,
-      ["Output ($ a million)", String(model.prices.output)],
+      ["Output ($ per million)", String(model.prices.output)],
     );
     assert.equal((await recordOf(gateway, key, 3)).cost_micro_usd, before.cost_micro_usd);
     await gateway.api("DELETE", "providers/cached");

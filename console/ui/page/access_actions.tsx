@@ -18,7 +18,7 @@ export function AccessActions({ page, of, onEnable, onDisable, onDelete }: Acces
   return (
     <>
       <a class="btn" href={href(`${page}/access`)}>
-        What can it call?
+        {page.includes("/humans/") ? "What can they call?" : "What can it call?"}
       </a>
       {may("administer") && (
         <>

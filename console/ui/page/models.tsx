@@ -97,8 +97,8 @@ export function ModelsPage() {
               width: 80,
               cell: ({ proven_at_ms }) => (proven_at_ms === null ? <span class="faint">{UNKNOWN}</span> : ago(proven_at_ms)),
             },
-            { head: "Input a million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
-            { head: "Output a million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
+            { head: "Input per million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
+            { head: "Output per million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
             { head: "Facts from", width: "3fr", cell: ({ sources }) => <SourcesOf of={sources} /> },
           ]}
         />

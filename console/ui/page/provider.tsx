@@ -114,7 +114,7 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
       {doing === "disable" && (
         <Confirm title={`Disable ${of.id}?`} action="Disable" danger={false} run={() => patch({ disabled: true })} onClose={close}>
-          <p>Nothing is sent there from the next request on. It stays a target and is passed over.</p>
+          <p>Nothing is sent there from the next request on. It stays a target and is skipped.</p>
           <WriteOutlook write={{ method: "PATCH", path, body: { disabled: true }, ifMatch: etag }} />
         </Confirm>
       )}
@@ -234,8 +234,8 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
         columns={[
           { head: "Model", width: "3fr", cell: (model) => <span class="mono">{model.model}</span> },
           { head: "Context", width: 96, number: true, cell: (model) => count(model.context_window) },
-          { head: "Input a million", width: 116, number: true, cell: (model) => priceOf(model, "input") },
-          { head: "Output a million", width: 124, number: true, cell: (model) => priceOf(model, "output") },
+          { head: "Input per million", width: 116, number: true, cell: (model) => priceOf(model, "input") },
+          { head: "Output per million", width: 124, number: true, cell: (model) => priceOf(model, "output") },
           { head: "Proven", width: 88, cell: (model) => (model.model === proven ? ago(of.evidence?.inference.proven_at_ms) : UNKNOWN) },
           {
             head: "Actions",
@@ -246,10 +246,10 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
                 type="button"
                 class="btn plain small"
                 onClick={() => onProve(model.model)}
-                aria-label={`Prove ${model.model}`}
+                aria-label={`Test ${model.model}`}
                 disabled={of.state !== "ready"}
               >
-                Prove
+                Test
               </button>
             ),
           },

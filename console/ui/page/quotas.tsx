@@ -54,7 +54,7 @@ export function QuotasPage() {
   return (
     <Page
       title="Quotas"
-      lead="A hard limit rejects what would exceed it; one that warns rejects nothing."
+      lead="A limit rejects requests that would exceed it, or only warns."
       actions={
         may("administer") && (
           <button type="button" class="btn primary" data-new onClick={() => setParams({ new: "1" })}>
@@ -70,7 +70,7 @@ export function QuotasPage() {
           data-filter
           value={kind}
           onValue={(kind) => setParams({ kind })}
-          options={[["", "Of anything"], ...KINDS.map(([id, name]): [string, string] => [id, `Of a ${name.toLowerCase()}`])]}
+          options={[["", "Any scope"], ...KINDS.map(([id, name]): [string, string] => [id, name])]}
         />
       </div>
       <Card bare>
@@ -95,14 +95,14 @@ export function QuotasPage() {
             </Empty>
           }
           columns={[
-            { head: "Of", width: "3fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
-            { head: "Limit", width: "3fr", cell: (quota) => limitName(quota) },
+            { head: "Applies to", width: "3fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Metric", width: "3fr", cell: (quota) => limitName(quota) },
             { head: "Used", width: 176, cell: (quota) => <Used of={quota} /> },
-            { head: "Of which held", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },
-            { head: "Allowed", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.limit) },
+            { head: "Reserved", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },
+            { head: "Limit", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.limit) },
             { head: "Resets", width: 116, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
             { head: "Reached", width: 116, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
-            { head: "Does", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
+            { head: "Action", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
             ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
           ]}
         />
@@ -182,7 +182,7 @@ function EditQuota({ id, names }: { id: string; names: Names }) {
           {(mine, set) => (
             <>
               <p class="prose">
-                Of <SubjectOf of={quota.subject} names={names} />
+                Applies to <SubjectOf of={quota.subject} names={names} />
               </p>
               <AmountField metric={quota.metric} value={mine.limit} onValue={(limit) => set({ limit })} />
               <Enforcement value={mine.enforcement} onValue={(enforcement) => set({ enforcement })} />
@@ -215,8 +215,8 @@ function Enforcement({ value, onValue }: { value: Quota["enforcement"]; onValue:
         value={value}
         onValue={(value) => onValue(value as Quota["enforcement"])}
         options={[
-          ["hard", "reject"],
-          ["warn", "warn, reject nothing"],
+          ["hard", "Reject requests"],
+          ["warn", "Warn only"],
         ]}
       />
     </Field>
@@ -253,7 +253,7 @@ function NewQuota() {
     <Dialog title="New quota" onClose={close}>
       <Form submission={submission} onSubmit={create}>
         <div class="form-row">
-          <Field label="Of a" name="subject.kind">
+          <Field label="Scope" name="subject.kind">
             <Select
               value={kind}
               onValue={(value) => {
@@ -266,11 +266,11 @@ function NewQuota() {
           {kind !== "gateway" && <Whose kind={kind} value={id} onValue={setId} />}
         </div>
         <div class="form-row">
-          <Field label="Counts" name="metric">
+          <Field label="Metric" name="metric">
             <Select value={metric} onValue={(value) => setMetric(value as Metric)} options={METRICS} />
           </Field>
           {metric !== "concurrent_requests" && (
-            <Field label="In" name="window">
+            <Field label="Period" name="window">
               <Select value={window} onValue={(value) => setWindow(value as Period)} options={WINDOWS} />
             </Field>
           )}
@@ -279,7 +279,7 @@ function NewQuota() {
         <Enforcement value={enforcement} onValue={setEnforcement} />
         <EffectsList effects={effects} />
         {metric === "cost_micro_usd" && enforcement === "hard" && !isWarned && (
-          <p class="alert warn">Targets whose price is not known are passed over for keys under a hard limit on cost.</p>
+          <p class="alert warn">Targets without a known price are skipped for keys under a hard limit on cost.</p>
         )}
         <FormFooterError />
         <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" onCancel={close} />
@@ -294,7 +294,7 @@ function Whose({ kind, value, onValue }: { kind: keyof typeof PATHS; value: stri
   const objects = useResource<PageOf<{ id: string; name?: string } & Partial<Provider>>>(`${PATHS[kind]}?limit=500`).data.value?.data ?? [];
   const options = objects.map(({ id, name }): [string, string] => [id, name ?? id]);
   return (
-    <Field label="Which" name="subject">
+    <Field label="Applies to" name="subject">
       <Select value={value} onValue={onValue} options={[["", options.length ? "Choose" : UNKNOWN], ...options]} />
     </Field>
   );

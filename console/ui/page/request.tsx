@@ -55,7 +55,7 @@ export function sentenceOf(record: RequestRecord): string {
   const parts = [`It asked for ${record.selector || "nothing"}.`];
   for (const step of failed.slice(0, 3)) parts.push(`${step.provider} ${stepWords(step)}.`);
   if (failed.length > 3) parts.push(`${failed.length - 3} more attempts failed.`);
-  if (passed) parts.push(`${plural(passed, "target")} ${passed === 1 ? "was" : "were"} passed over.`);
+  if (passed) parts.push(`${plural(passed, "target")} ${passed === 1 ? "was" : "were"} skipped.`);
   return parts.join(" ");
 }
 

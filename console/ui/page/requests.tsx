@@ -57,7 +57,7 @@ export function RequestsPage() {
         <>
           <button type="button" class="btn" onClick={readAgain} disabled={list.busy.value}>
             <Icon name="refresh-cw" small />
-            Read again
+            Refresh
           </button>
           <a class="btn" href={`/admin/api/usage/export?format=csv&${exported}`} download="llmgw-usage.csv">
             <Icon name="download" small />

@@ -109,7 +109,7 @@ function Uses({ of, name }: { of: SeriesAnswer | null; name: string }) {
 
 /** The mark of a target, and what it stands for unless the target works. */
 export function standingOf(isPassedOver: boolean, circuit: Circuit | undefined, isResting = false): [MarkKind, string | null] {
-  if (isPassedOver) return ["off", "passed over"];
+  if (isPassedOver) return ["off", "skipped"];
   if (!circuit || circuit.state === "closed") return isResting ? ["warn", "resting"] : ["ok", null];
   return [circuit.state === "open" ? "bad" : "warn", "failing"];
 }
@@ -123,7 +123,7 @@ function Targets({ of, health }: { of: Endpoint; health: Map<string, ProviderHea
         const isResting = found?.rests.some(({ model }) => model === target.model);
         const [kind, word] = standingOf(passed !== undefined, found?.circuit, isResting);
         return (
-          <span key={`${target.provider}/${target.model}`} title={passed ? `passed over: ${passed.reason}` : (word ?? undefined)}>
+          <span key={`${target.provider}/${target.model}`} title={passed ? `skipped: ${passed.reason}` : (word ?? undefined)}>
             {i > 0 && <span class="faint"> → </span>}
             <Mark kind={kind} /> {target.provider}/{target.model}
             {word && <span class="sr"> ({word})</span>}

@@ -130,7 +130,7 @@ function Choices({ span, filters }: { span: Span; filters: Record<string, string
         value={param("and")}
         onValue={(and) => setParams({ and })}
         options={[
-          ["", "alone"],
+          ["", "nothing else"],
           ...BY.filter(([name]) => name !== by).map(([name, title]): [string, string] => [name, `and ${title.toLowerCase()}`]),
         ]}
       />

@@ -124,7 +124,7 @@ function WebhookFacts({ of }: { of: Webhook }) {
         ],
         ["Format", of.format],
         ["Alerts", kindsText(of.kinds)],
-        ["Resolved alerts", of.send_resolved ? "sent" : "not sent"],
+        ["“Resolved”", of.send_resolved ? "sent" : "not sent"],
         ["Order", of.in_order ? "one message at a time" : "any"],
         ["Pause after a failure", `${secondsText(of.retry_seconds)}, doubled with each`],
         ["Secrets", until === null ? "one" : `two are valid until ${moment(until)} ${zoneName()}, then the new one alone`],

@@ -84,11 +84,11 @@ test("a target that serves by an adaptation says so", () => {
   ]);
 });
 
-test("a target is marked by its circuit, and one that is passed over as such", () => {
+test("a target is marked by its circuit, and one that is skipped as such", () => {
   const circuit = (state: Circuit["state"]): Circuit => ({ state, open_since_ms: null, retry_in_ms: null, failures: 0, failures_max: 4 });
   expect(standingOf(false, undefined)).toEqual(["ok", null]);
   expect(standingOf(false, circuit("closed"))).toEqual(["ok", null]);
   expect(standingOf(false, circuit("open"))).toEqual(["bad", "failing"]);
   expect(standingOf(false, circuit("half_open"))).toEqual(["warn", "failing"]);
-  expect(standingOf(true, circuit("open"))).toEqual(["off", "passed over"]);
+  expect(standingOf(true, circuit("open"))).toEqual(["off", "skipped"]);
 });

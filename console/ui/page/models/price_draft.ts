@@ -5,7 +5,7 @@ import { count } from "../../part/format";
 /** A class of billed units: its member of `prices`, its words, its unit, and its name in records of usage. */
 type PriceClass = { name: string; title: string; unit: string; counted: string; isCommon?: true };
 
-const MILLION = "$ a million";
+const MILLION = "$ per million";
 const SECOND = "$ a second";
 const EACH = "$ each";
 

@@ -85,7 +85,7 @@ export function TokensCard({ of }: { of: FullRecord }) {
               <th scope="col">Share</th>
               <th scope="col">Counted</th>
               <th scope="col" class="num">
-                Price a million
+                Price per million
               </th>
               <th scope="col" class="num">
                 Cost
@@ -117,7 +117,7 @@ export function TokensCard({ of }: { of: FullRecord }) {
             ))}
             <tr>
               <td>
-                <b>Together</b>
+                <b>Total</b>
               </td>
               <td class="num">
                 <b>{of.provenance === "none" ? UNKNOWN : count(total)}</b>

@@ -47,7 +47,7 @@ const VIEWS: [string, Record<string, string>][] = [
   ["Failed", { failed: "true" }],
   ["After failover", { failed_over: "true" }],
   ["Slow", { duration_us_min: "10000000" }],
-  ["Dear", { cost_micro_usd_min: "100000" }],
+  ["Expensive", { cost_micro_usd_min: "100000" }],
   ["Refused", { status: "429" }],
 ];
 

@@ -202,7 +202,7 @@ function Health({ live, reason, served, isProven }: HealthProps) {
 }
 
 function HealthMark({ live, reason, isUsed }: { live: LiveProvider | undefined; reason: string | undefined; isUsed: boolean }) {
-  if (reason) return <State kind="off" word={`Passed over: ${reason.replace(/_/g, " ")}`} />;
+  if (reason) return <State kind="off" word={`Skipped: ${reason.replace(/_/g, " ")}`} />;
   if (live && live.circuit.state !== "closed") return <CircuitMark circuit={live.circuit} />;
   if (live && live.attempts >= FAILING_ATTEMPTS && live.failures >= FAILING_SHARE * live.attempts)
     return <State kind="bad" word="Failing" />;

@@ -67,7 +67,7 @@ export function Lines({ of, before, by, span, filters }: Props) {
             {of.totals && (
               <tr>
                 <td>
-                  <b>Together</b>
+                  <b>Total</b>
                 </td>
                 <Cells of={of.totals} to={href("/requests", requestsOf(filters, span))} />
                 {before && <Before now={of.totals} before={before.totals} />}

@@ -19,7 +19,7 @@ const LABELS: Record<keyof Fields, string> = {
   url: "Address",
   format: "Format",
   kinds: "Kinds of events",
-  send_resolved: "Also when a condition ends",
+  send_resolved: "Send “resolved” as well",
   in_order: "One event at a time, in order",
   retry_seconds: "Longest pause after a failure (s)",
 };
