@@ -193,7 +193,7 @@ async fn rules_are_checked_scoped_and_deleted() {
         stale.send("PATCH", &format!("/admin/api/{path}"), r#"{"threshold": 98}"#.into()).await.unwrap();
     assert_eq!(stale.status, 412);
     let test = admin.done("POST", &format!("alert-rules/{scoped}/test"), json!({})).await;
-    let page = admin.done("GET", "outbox?kind=disk_low", Value::Null).await;
+    let page = admin.done("GET", "outbox?to=workers&kind=disk_low", Value::Null).await;
     let event = &page["data"][0]["event"];
     assert_eq!((&event["sequence"], &event["object"]), (&test["sequence"], &json!("elsewhere")));
     admin.done("DELETE", &path, Value::Null).await;

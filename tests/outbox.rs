@@ -121,6 +121,11 @@ async fn a_delivery_is_dead_after_ten_failures_until_it_is_retried() {
     let admin = Admin(gateway.client());
     // The clock of the deliveries cannot be moved, so the failures are those of a worker, which have the same limit.
     admin.done("POST", RULE, json!({})).await;
+    let listed = async |query: &str| {
+        let page = admin.done("GET", &format!("outbox{query}"), Value::Null).await;
+        page["data"].as_array().unwrap().len()
+    };
+    assert_eq!((listed("").await, listed("?to=workers").await), (0, 1), "no worker has claimed one yet");
     for failures in 1..=10 {
         let claimed = wait::eventually("a claim", async || {
             let claimed = admin.done("POST", "outbox/claim", json!({"worker": "mailer"})).await;

@@ -16,7 +16,8 @@ use crate::db::outbox::{self, Delivery, DeliveryFilter, DeliveryState, OutboxFig
 pub(super) static ROUTES: &[Route] = &[
     route_of(Method::GET, "outbox", |call| Box::pin(list(call)))
         .answers::<DeliveryPage>(
-            "Lists deliveries of events, newest first, or in order of `created`, `tries` or `next_try`.",
+            "Lists deliveries of events, newest first, or in order of `created`, `tries` or `next_try`. Those to workers are \
+             listed once a worker has claimed one, or with `to=workers`.",
         )
         .query(&["limit", "cursor", "sort", "order", "state", "kind", "to", "q"]),
     write_of(Method::POST, "outbox/{}/retry", |call| Box::pin(retry(call)))

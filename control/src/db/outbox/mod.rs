@@ -259,7 +259,8 @@ use select_deliveries;
 
 const PAGE: &str = select_deliveries!(
     "WHERE o.id < :before AND (:state IS NULL OR o.state = :state) AND (:kind IS NULL OR e.kind = :kind) \
-     AND (:to IS NULL OR coalesce(o.webhook, 'workers') = :to) \
+     AND (coalesce(o.webhook, 'workers') = :to OR :to IS NULL AND (o.webhook IS NOT NULL OR EXISTS \
+     (SELECT 1 FROM outbox WHERE webhook IS NULL AND (state <> 'pending' OR tries > 0)))) \
      AND (:q IS NULL OR instr(lower(e.kind), :q) OR instr(lower(e.object), :q) \
      OR instr(lower(coalesce(w.name, 'workers')), :q) OR instr(lower(o.last_error), :q)) ORDER BY o.id DESC LIMIT :rows"
 );
