@@ -385,6 +385,9 @@ async fn lists_are_paged_and_filtered() {
     let names: Vec<&Value> =
         mine["data"].as_array().unwrap().iter().map(|project| &project["name"]).collect();
     assert_eq!(names, ["blue"]);
+    let blue = &mine["data"][0];
+    assert_eq!((&blue["role"], &blue["members"]), (&json!("owner"), &json!(1)));
+    assert_eq!(blue["keys"], json!(ids.len()));
     let acting = rig.admin.done("GET", &format!("keys?acts_as={}&state=active", rig.ada), Value::Null).await;
     assert_eq!(acting["data"].as_array().unwrap().len(), 5);
 }

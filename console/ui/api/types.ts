@@ -1031,6 +1031,8 @@ export type GroupSeries = {
   /** The names of the keys, projects and humans among the ids; null if unknown. */
   names?: Record<string, string | null>;
   points: SeriesPoints;
+  /** The times of all exchanges of the series. */
+  whole: SeriesTimes;
 };
 
 /** The upstream completed a request. */
@@ -1290,6 +1292,8 @@ export type ListedProject = {
   /** Its use since the beginning of this month in UTC. */
   month: MonthSpend;
   name: string;
+  /** The role of the human that the filter `principal` names; null without that filter. */
+  role: Role | null;
   /** The permitted operations, such as `chat_completions`; null permits all. */
   routes: string[] | null;
   /** In milliseconds since the Unix epoch. */
@@ -2899,6 +2903,16 @@ export type SeriesPoints = {
   requests: number[];
   /** Attempts, failed ones included, whose cost is unknown and not in the sum. */
   requests_unpriced: number[];
+};
+
+/** How long the exchanges of a group took. */
+export type SeriesTimes = {
+  /** The duration of completed exchanges, in microseconds with two digits; null if there was none. */
+  duration_us_p50: number | null;
+  duration_us_p99: number | null;
+  /** The time from the request to the first content, in microseconds with two digits; null if there was none. */
+  first_content_us_p50: number | null;
+  first_content_us_p99: number | null;
 };
 
 /** The caller and its session. */

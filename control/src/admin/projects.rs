@@ -17,7 +17,7 @@ use crate::command::members::{OwnerChanges, PutMember, RemoveMember, ShownMember
 use crate::command::projects::{CreateProject, DeleteProject, EditProject};
 use crate::db::members::MemberRole;
 use crate::db::names::Labels;
-use crate::db::projects::{ProjectCounts, ProjectFilter};
+use crate::db::projects::{ProjectFilter, ProjectSummary};
 use crate::db::quotas::KeyLimit;
 use crate::db::{members, projects};
 use crate::permission::{Object, Permission};
@@ -67,12 +67,11 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
     let scope = call.usage_scope();
     call.app.writer.flush(FLUSH_TIME_MAX).await;
     let ask = call.app.readers.ask(move |db| {
-        let (spend, counts) = (MonthSpends::of(db, Column::Project, scope)?, projects::counts(db)?);
-        let found = projects::page(db, &filter, &page.after, page.rows())?.into_iter().map(|project| {
-            let ProjectCounts { members, keys } = counts.get(&project.id).copied().unwrap_or_default();
-            ListedProject { month: spend.of_id(&project.id), members, keys, project }
-        });
-        Ok(ListPage::sorted(found, &page, |listed| &listed.project.id, ListedProject::value))
+        let spend = MonthSpends::of(db, Column::Project, scope)?;
+        let found = projects::page(db, &filter, &page.after, page.rows())?
+            .into_iter()
+            .map(|summary| ListedProject { month: spend.of_id(&summary.project.id), summary });
+        Ok(ListPage::sorted(found, &page, |listed| &listed.summary.project.id, ListedProject::value))
     });
     json(&ask.await?)
 }
@@ -82,11 +81,7 @@ async fn list(call: Call<'_>) -> Result<Response<Body>, ApiError> {
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 struct ListedProject {
     #[serde(flatten)]
-    project: projects::StoredProject,
-    /// The number of its members.
-    members: u64,
-    /// The number of its keys that are not revoked.
-    keys: u64,
+    summary: ProjectSummary,
     /// Its use since the beginning of this month in UTC.
     month: MonthSpend,
 }
@@ -112,10 +107,10 @@ const COLUMNS: &[(&str, ProjectColumn)] = &[
 impl ListedProject {
     fn value(&self, column: ProjectColumn) -> Option<SortValue> {
         Some(match column {
-            ProjectColumn::Name => self.project.name.as_str().into(),
-            ProjectColumn::Created => self.project.created_at_ms.into(),
-            ProjectColumn::Members => self.members.into(),
-            ProjectColumn::Keys => self.keys.into(),
+            ProjectColumn::Name => self.summary.project.name.as_str().into(),
+            ProjectColumn::Created => self.summary.project.created_at_ms.into(),
+            ProjectColumn::Members => self.summary.members.into(),
+            ProjectColumn::Keys => self.summary.keys.into(),
             ProjectColumn::Spend => self.month.cost_micro_usd.0.into(),
         })
     }

@@ -20,6 +20,7 @@ use crate::permission::Permission;
 use crate::usage::dimension::Dimension;
 use crate::usage::requests::RequestFilter;
 use crate::usage::series::figures::PeriodFigures;
+use crate::usage::series::histogram::LatencyHistogram;
 use crate::usage::series::{GROUPS_COUNTED_MAX, POINTS_MAX, Series, SeriesQuestion, series};
 use crate::writer::FLUSH_TIME_MAX;
 
@@ -137,6 +138,20 @@ struct GroupSeries {
     #[cfg_attr(test, schemars(with = "std::collections::BTreeMap<String, Option<String>>"))]
     names: GroupNames,
     points: SeriesPoints,
+    /// The times of all exchanges of the series.
+    whole: SeriesTimes,
+}
+
+/// How long the exchanges of a group took.
+#[derive(Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+struct SeriesTimes {
+    /// The time from the request to the first content, in microseconds with two digits; null if there was none.
+    first_content_us_p50: Option<u64>,
+    first_content_us_p99: Option<u64>,
+    /// The duration of completed exchanges, in microseconds with two digits; null if there was none.
+    duration_us_p50: Option<u64>,
+    duration_us_p99: Option<u64>,
 }
 
 /// The figures of a group. Each list has one item for each point.
@@ -184,6 +199,7 @@ impl SeriesAnswer {
             group: columns().zip(group.names.into_iter().map(some)).collect(),
             names,
             points: SeriesPoints::of(&group.points),
+            whole: SeriesTimes::of(&group.points),
         });
         Self {
             from_ms: question.from_ms,
@@ -193,6 +209,24 @@ impl SeriesAnswer {
             complete_from_ms: found.complete_from_ms,
             groups: groups.collect(),
             groups_omitted: found.omitted,
+        }
+    }
+}
+
+impl SeriesTimes {
+    fn of(points: &[PeriodFigures]) -> Self {
+        let merged = |of: fn(&PeriodFigures) -> &LatencyHistogram| {
+            let mut all = LatencyHistogram::default();
+            points.iter().for_each(|point| all.merge(of(point)));
+            all
+        };
+        let (first_content, duration) =
+            (merged(|point| &point.first_content), merged(|point| &point.duration));
+        Self {
+            first_content_us_p50: first_content.percentile(50),
+            first_content_us_p99: first_content.percentile(99),
+            duration_us_p50: duration.percentile(50),
+            duration_us_p99: duration.percentile(99),
         }
     }
 }
@@ -226,7 +260,14 @@ impl SeriesPoints {
 
 const STEPS: Steps = Steps {
     parameter: "step",
-    lengths: &[("1", 1_000), ("10", 10_000), ("60", 60_000), ("3600", 3_600_000), ("86400", 86_400_000)],
+    lengths: &[
+        ("1", 1_000),
+        ("10", 10_000),
+        ("60", 60_000),
+        ("3600", 3_600_000),
+        ("21600", 21_600_000),
+        ("86400", 86_400_000),
+    ],
     most: POINTS_MAX,
 };
 /// The length of a series without `from` and `step`.

@@ -1,13 +1,12 @@
 //! The table `projects`.
 
-use std::collections::HashMap;
-
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params};
 use serde::Serialize;
 use shared::access::Allowlist;
 
 use super::allowlist;
+use super::members::MemberRole;
 use super::quotas::KeyLimit;
 
 /// A project, which owns keys and quotas, as stored and as the API shows it.
@@ -55,6 +54,31 @@ fn key_defaults(row: &Row<'_>) -> rusqlite::Result<Vec<KeyLimit>> {
     serde_json::from_str(text).map_err(failed)
 }
 
+/// A project with what belongs to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub(crate) struct ProjectSummary {
+    #[serde(flatten)]
+    pub(crate) project: StoredProject,
+    /// The number of its members.
+    pub(crate) members: u64,
+    /// The number of its keys that are not revoked.
+    pub(crate) keys: u64,
+    /// The role of the human that the filter `principal` names; null without that filter.
+    role: Option<MemberRole>,
+}
+
+impl ProjectSummary {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            project: StoredProject::of(row)?,
+            members: row.get("members")?,
+            keys: row.get("keys")?,
+            role: row.get("role")?,
+        })
+    }
+}
+
 /// A filter for lists of projects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ProjectFilter {
@@ -72,7 +96,7 @@ pub(crate) fn page(
     filter: &ProjectFilter,
     after: &str,
     rows: i64,
-) -> rusqlite::Result<Vec<StoredProject>> {
+) -> rusqlite::Result<Vec<ProjectSummary>> {
     let values = named_params! {
         ":member": filter.member,
         ":principal": filter.principal,
@@ -80,27 +104,7 @@ pub(crate) fn page(
         ":after": after,
         ":rows": rows,
     };
-    db.prepare_cached(PAGE)?.query_map(values, StoredProject::of)?.collect()
-}
-
-/// What belongs to a project.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct ProjectCounts {
-    pub(crate) members: u64,
-    /// Keys that are not revoked.
-    pub(crate) keys: u64,
-}
-
-/// Returns the counts of every project that has a member or a key.
-pub(crate) fn counts(db: &Connection) -> rusqlite::Result<HashMap<String, ProjectCounts>> {
-    let mut counts = HashMap::<String, ProjectCounts>::new();
-    let mut statement = db.prepare_cached(COUNTS)?;
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let count = ProjectCounts { members: row.get("members")?, keys: row.get("keys")? };
-        counts.insert(row.get("project")?, count);
-    }
-    Ok(counts)
+    db.prepare_cached(PAGE)?.query_map(values, ProjectSummary::of)?.collect()
 }
 
 pub(crate) fn find(db: &Connection, id: &str) -> rusqlite::Result<Option<StoredProject>> {
@@ -144,14 +148,14 @@ pub(crate) fn delete(tx: &Connection, id: &str) -> rusqlite::Result<()> {
     Ok(())
 }
 
-const PAGE: &str = "SELECT * FROM projects WHERE id > :after AND (:principal IS NULL OR EXISTS \
+const PAGE: &str = "SELECT *, (SELECT count(*) FROM members WHERE members.project = projects.id) AS members, \
+     (SELECT count(*) FROM keys WHERE keys.project = projects.id AND keys.state <> 'revoked') AS keys, \
+     (SELECT role FROM members WHERE members.project = projects.id AND members.principal = :principal) AS role \
+     FROM projects WHERE id > :after AND (:principal IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :principal)) \
      AND (:member IS NULL OR EXISTS \
      (SELECT 1 FROM members WHERE members.project = projects.id AND members.principal = :member)) \
      AND (:q IS NULL OR instr(lower(name), :q) OR instr(lower(id), :q)) ORDER BY id LIMIT :rows";
-const COUNTS: &str = "SELECT project, sum(member) AS members, sum(key) AS keys FROM \
-     (SELECT project, 1 AS member, 0 AS key FROM members \
-     UNION ALL SELECT project, 0, 1 FROM keys WHERE state <> 'revoked') GROUP BY project";
 const FIND: &str = "SELECT * FROM projects WHERE id = ?";
 const ENABLED: &str = "SELECT * FROM projects WHERE NOT disabled";
 const TAKEN: &str = "SELECT 1 FROM projects WHERE name = ? AND id <> ?";

@@ -267,8 +267,9 @@ impl FrameMaker {
     fn take_circuits(&mut self, open: &[OpenCircuit], now_ms: u64) {
         let now_open: BTreeSet<String> = open.iter().map(|circuit| circuit.object.clone()).collect();
         for circuit in open.iter().filter(|circuit| !self.circuits.contains(&circuit.object)) {
-            let OpenCircuit { object, opened_at_ms, failures, .. } = circuit;
-            let text = format!("The circuit of {object} opened after {failures} failures.");
+            // Without a count: it goes on while the circuit is open, and the mark of a moment must not change.
+            let OpenCircuit { object, opened_at_ms, .. } = circuit;
+            let text = format!("The circuit of {object} opened.");
             change(&mut self.changes, self.number, &own(*opened_at_ms, "circuit_open", &of(object), text));
         }
         for object in self.circuits.difference(&now_open) {

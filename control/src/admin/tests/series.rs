@@ -72,6 +72,7 @@ fn a_series_separates_client_outcomes_from_upstream_failures() {
         })
     );
     assert_eq!((&points["duration_us_p50"], &points["cache_read"]), (&json!([1002, null]), &json!([0, 0])));
+    assert_eq!(series["groups"][0]["whole"]["duration_us_p50"], json!(1002));
 
     let grouped = gateway.get(&format!("{path}&group_by=provider"));
     let [served, failing] = grouped["groups"].as_array().unwrap().as_slice() else { panic!("{grouped}") };
@@ -95,7 +96,7 @@ fn the_points_of_a_series_add_up_to_the_report() {
     let (first, last) = (events[0].started_at_ms, events[399].started_at_ms);
     let sum =
         |list: &Value| list.as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).sum::<f64>();
-    for step in [3_600, 86_400] {
+    for step in [3_600, 21_600, 86_400] {
         let series =
             gateway.get(&format!("/admin/api/series?from={first}&to={last}&step={step}&group_by=model,key"));
         let (from, to) = (&series["from_ms"], &series["to_ms"]);

@@ -2,7 +2,7 @@
 //! reads the records, newest first, until its time is over, and reports how far back it got.
 
 pub(crate) mod figures;
-mod histogram;
+pub(crate) mod histogram;
 
 use std::collections::{HashMap, HashSet};
 use std::time::Instant;
