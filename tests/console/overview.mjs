@@ -26,7 +26,7 @@ export const overviewChecks = {
     const { data } = await gateway.api("GET", "requests?limit=500");
     const failed = data.filter(({ outcome, status }) => outcome === "cut" || (outcome === "failed" && status >= 500)).length;
     assert.match((await figure(page, "Requests"))[1], new RegExp(`^${data.length} in 24 hours`));
-    assert.match((await figure(page, "Client errors"))[1], new RegExp(`^${failed} failed`));
+    assert.match((await figure(page, "Failed for clients"))[1], new RegExp(`^${failed} failed`));
     const row = page.getByRole("row", { name: /^unsteady/ });
     const attempts = data.reduce((sum, record) => sum + (record.trace ?? []).filter(({ provider, result }) => provider === "unsteady" && result === "status").length, 0);
     if (attempts) assert.equal(await row.locator("td").nth(2).innerText(), String(attempts));

@@ -5,9 +5,10 @@ import { type Resource, useResource } from "../api/resource";
 import type { Change, LiveProvider, SeriesAnswer, Setup } from "../api/shapes";
 import type { GatewayState, Page as PageOf, Quota, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { actionWords } from "../part/action";
 import { Bars, Lines, Spark } from "../part/chart";
 import { Loaded } from "../part/feedback";
-import { clock, count, dollars, duration, moment, plural, short, UNKNOWN, zoneName } from "../part/format";
+import { clock, count, dollars, duration, moment, plural, UNKNOWN, zoneName } from "../part/format";
 import { State } from "../part/icon";
 import { Ref } from "../part/links";
 import { Card, Page } from "../part/page";
@@ -20,6 +21,8 @@ import {
   ownChanges,
   type ProviderLine,
   providerLines,
+  rateOf,
+  standingOf,
   timesOf,
 } from "./overview/figures";
 import { NeedsYou } from "./overview/needs";
@@ -35,7 +38,7 @@ const LENGTHS: Length[] = [
   { id: "15m", title: "15 min", ms: 900_000, step: 10, words: "in 15 minutes" },
   { id: "1h", title: "1 h", ms: 3_600_000, step: 60, words: "in the hour" },
   { id: "24h", title: "24 h", ms: 86_400_000, step: 3600, words: "in 24 hours" },
-  { id: "7d", title: "7 d", ms: 604_800_000, step: 3600, words: "in 7 days" },
+  { id: "7d", title: "7 d", ms: 604_800_000, step: 21_600, words: "in 7 days" },
 ];
 const HOUR = LENGTHS[1] as Length;
 const DAY_MS = 86_400_000;
@@ -178,7 +181,7 @@ type FiguresProps = {
 function percent(share: number | null): string {
   if (share === null) return UNKNOWN;
   const value = share * 100;
-  return value === 0 ? "0" : value < 1 ? value.toFixed(2) : String(Math.round(value));
+  return value === 0 || value === 100 ? String(value) : value < 1 ? value.toFixed(2) : value.toFixed(1);
 }
 
 /** `2.33 s` as its number and its unit. */
@@ -200,25 +203,27 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
   const course = spent ? onCourse(spent, now) : null;
   const isSlow = of.firstBefore !== null && of.firstP50 !== null && of.firstP50 > 2 * of.firstBefore;
   const [first, unit] = split(duration(of.firstP50));
+  const [requests, per] = rateOf(of.perSecond);
+  const [output, outputPer] = rateOf(of.outputPerSecond);
   return (
     <section class="card" aria-label={`Figures ${length.words}`}>
       <dl class="figures">
-        <Figure name="Requests" value={rate(of.perSecond)} unit="/s" spark={whole(points?.requests)}>
+        <Figure name="Requests" value={requests} unit={per} spark={whole(points?.requests)}>
           {count(of.requests)} {length.words}
           {running !== undefined && ` · ${count(running)} running`}
         </Figure>
         <Figure
-          name={of.firstAt === null ? "First token, p50" : `First token, p50 at ${clock(of.firstAt)}`}
+          name="First token, p50"
           value={first}
           unit={unit}
           spark={points?.first_content_us_p50 ?? []}
           kind={isSlow ? "warn" : "series-1"}
         >
           p99 {duration(of.firstP99)}
-          {isSlow && <span class="warn"> · was {duration(of.firstBefore)}</span>}
+          {of.firstBefore !== null && <span class={isSlow ? "warn" : undefined}> · was {duration(of.firstBefore)}</span>}
         </Figure>
         <Figure
-          name="Client errors"
+          name="Failed for clients"
           value={percent(of.errorShare)}
           unit={of.errorShare === null ? "" : "%"}
           spark={errors}
@@ -226,7 +231,7 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
         >
           {count(of.failed)} failed · {plural(of.left, "client")} left
         </Figure>
-        <Figure name="Output tokens" value={rate(of.outputPerSecond)} unit="/s" spark={whole(points?.output)}>
+        <Figure name="Output tokens" value={output} unit={outputPer} spark={whole(points?.output)}>
           {of.cacheShare === null ? "no input" : `${Math.round(of.cacheShare * 100)} % of input from cache`}
         </Figure>
         <Figure
@@ -243,9 +248,6 @@ function Figures({ of, length, usage, running, now, series }: FiguresProps) {
     </section>
   );
 }
-
-/** `12.9`, `0.04`, `5,480`. */
-const rate = (n: number): string => (n >= 100 ? short(n) : n === 0 ? "0" : n < 0.1 ? n.toFixed(3) : n.toFixed(n < 10 ? 2 : 1));
 
 function summed(values: number[]): number[] {
   let total = 0;
@@ -284,7 +286,7 @@ function Figure({ name, value, unit, spark, kind = "series-1", children }: Figur
   );
 }
 
-const EACH: Record<number, string> = { 10: "per 10 seconds", 60: "per minute", 3600: "per hour" };
+const EACH: Record<number, string> = { 10: "per 10 seconds", 60: "per minute", 3600: "per hour", 21600: "per 6 hours" };
 
 function Charts({ series, length, changes }: { series: Resource<SeriesAnswer>; length: Length; changes: Change[] }) {
   return (
@@ -292,7 +294,11 @@ function Charts({ series, length, changes }: { series: Resource<SeriesAnswer>; l
       {(data) => {
         const times = timesOf(data);
         const points = data.groups[0]?.points;
-        const all = changes.map((of) => ({ at: of.at_ms, text: `${clock(of.at_ms)} ${of.text}`, href: auditOf(of) }));
+        const all = changes.map((of) => ({
+          at: of.at_ms,
+          text: `${clock(of.at_ms)} ${of.audit_id === null ? of.text : actionWords({ action: of.kind, object: of.object })}`,
+          href: auditOf(of),
+        }));
         const marks = marksWithin(all, data.from_ms, data.to_ms);
         const timeText = (at: number): string => (length.ms > DAY_MS ? moment(at) : clock(at, length.step < 60 ? "second" : "minute"));
         return (
@@ -340,8 +346,20 @@ function ProvidersCard({ series, live }: ProvidersProps) {
   const used = providerLines(series.data.value);
   const unused = [...live.keys()].filter((id) => !used.some((line) => line.id === id));
   const lines = [...used, ...unused.map(unusedLine)].sort((a, b) => b.failures - a.failures || b.attempts - a.attempts);
+  const attempts = lines.reduce((sum, line) => sum + line.attempts, 0);
+  // One scale for all, so that a line shows how many failures there were.
+  const highest = Math.max(...lines.flatMap(({ failuresByPoint }) => failuresByPoint), 0);
+  const failing = lines.filter((line) => isFailing(line, live.get(line.id))).length;
   return (
-    <Card title="Providers" aside={<a href={href("/providers")}>All providers</a>} bare>
+    <Card
+      title="Providers"
+      aside={
+        <>
+          {failing > 0 && <span class="tag bad">{count(failing)} failing</span>} <a href={href("/providers")}>All providers</a>
+        </>
+      }
+      bare
+    >
       {lines.length === 0 ? (
         <p class="card-body muted">No provider was used.</p>
       ) : (
@@ -367,7 +385,7 @@ function ProvidersCard({ series, live }: ProvidersProps) {
             </thead>
             <tbody>
               {lines.slice(0, 8).map((line) => (
-                <ProviderRow key={line.id} of={line} live={live.get(line.id)} />
+                <ProviderRow key={line.id} of={line} live={live.get(line.id)} attempts={attempts} highest={highest} />
               ))}
             </tbody>
           </table>
@@ -377,18 +395,24 @@ function ProvidersCard({ series, live }: ProvidersProps) {
   );
 }
 
-/** From this share of failures among at least so many attempts on, a provider is failing. */
-const FAILING_SHARE = 0.2;
-const FAILING_ATTEMPTS = 10;
-
 const unusedLine = (id: string): ProviderLine => ({ id, attempts: 0, failures: 0, firstP50: null, firstP99: null, failuresByPoint: [] });
 
-function ProviderRow({ of, live }: { of: ProviderLine; live: LiveProvider | undefined }) {
+/** True if the circuit of a provider is open, or too many of its attempts have failed. */
+const isFailing = (of: ProviderLine, live: LiveProvider | undefined): boolean =>
+  (live !== undefined && live.circuit.state !== "closed") || standingOf(of)[0] === "bad";
+
+type RowProps = {
+  of: ProviderLine;
+  live: LiveProvider | undefined;
+  /** The attempts at all providers. */
+  attempts: number;
+  /** The most failures of any provider at one point. */
+  highest: number;
+};
+
+function ProviderRow({ of, live, attempts, highest }: RowProps) {
   const circuit = live?.circuit;
-  const share = of.attempts ? of.failures / of.attempts : null;
-  const isFailing = share !== null && share >= FAILING_SHARE && of.attempts >= FAILING_ATTEMPTS;
-  const kind = isFailing ? "bad" : of.failures ? "warn" : of.attempts ? "ok" : "off";
-  const word = isFailing ? "Failing" : of.failures ? "Some failures" : of.attempts ? "Working" : "Not used";
+  const [kind, word] = standingOf(of);
   return (
     <tr>
       <td>
@@ -398,12 +422,14 @@ function ProviderRow({ of, live }: { of: ProviderLine; live: LiveProvider | unde
         {circuit && circuit.state !== "closed" ? <CircuitMark circuit={circuit} /> : <State kind={kind} word={word} />}
         {live && live.running > 0 && <span class="faint num"> {count(live.running)} running</span>}
       </td>
-      <td class="num">{count(of.attempts)}</td>
-      <td class="num">{share === null ? UNKNOWN : `${percent(share)} %`}</td>
+      <td class="num">
+        {count(of.attempts)} {of.attempts > 0 && <span class="faint">{Math.round((of.attempts / attempts) * 100)} %</span>}
+      </td>
+      <td class="num">{of.attempts ? `${percent(of.failures / of.attempts)} %` : UNKNOWN}</td>
       <td class="num">
         {duration(of.firstP50)} <span class="faint">{of.firstP99 === null ? "" : duration(of.firstP99)}</span>
       </td>
-      <td class="wide-only">{of.failures > 0 && <Spark values={of.failuresByPoint} kind="bad" />}</td>
+      <td class="wide-only">{of.failures > 0 && <Spark values={of.failuresByPoint} kind="bad" highest={highest} />}</td>
     </tr>
   );
 }

@@ -473,12 +473,19 @@ const SPARK_TALL = 26;
 export const knownOf = (values: (number | null)[]): [number, number][] =>
   values.flatMap((value, i): [number, number][] => (value === null ? [] : [[i, value]]));
 
+type SparkProps = {
+  values: (number | null)[];
+  kind?: string;
+  /** The value of the upper edge, for sparks that are compared; the highest value of this one unless given. */
+  highest?: number;
+};
+
 /** A line without axes beside a figure that states its value. A value of null is unknown. */
-export function Spark({ values, kind = "series-1" }: { values: (number | null)[]; kind?: string }) {
+export function Spark({ values, kind = "series-1", highest }: SparkProps) {
   const known = knownOf(values);
   const [first, last] = [known[0], known.at(-1)];
   if (known.length < 2 || !first || !last) return null;
-  const high = Math.max(...known.map(([, value]) => value), 0) || 1;
+  const high = highest ?? (Math.max(...known.map(([, value]) => value), 0) || 1);
   const x = (i: number): number => 1 + (i / (values.length - 1)) * (SPARK_WIDE - 6);
   const y = (value: number): number => SPARK_TALL - 3 - (value / high) * (SPARK_TALL - 6);
   const path = known.map(([i, value], n) => `${n ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");

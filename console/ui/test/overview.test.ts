@@ -2,10 +2,21 @@ import { expect, test } from "vitest";
 import { Live } from "../api/live";
 import type { Points, Running, SeriesAnswer, Verdict } from "../api/shapes";
 import type { UsageLine } from "../api/types";
-import { headlineOf, marksWithin, onCourse, outcomesOf, ownChanges, providerLines, timesOf } from "../page/overview/figures";
+import {
+  headlineOf,
+  marksWithin,
+  onCourse,
+  outcomesOf,
+  ownChanges,
+  providerLines,
+  rateOf,
+  standingOf,
+  timesOf,
+} from "../page/overview/figures";
 import { ordered, silenceOf, stateOf } from "../page/overview/running";
 import { folded } from "../page/overview/spend";
 import { alsoWords, momentBefore, noticed, reasonWords } from "../page/overview/verdict";
+import { actionWords } from "../part/action";
 import { flagsOf, knownOf, labelled, lineOf, ticksOf } from "../part/chart";
 
 const points = (change: Partial<Points>): Points => {
@@ -39,7 +50,9 @@ const series = (of: Points, group: Record<string, string | null> = {}): SeriesAn
   step_ms: 60_000,
   partial: false,
   complete_from_ms: 0,
-  groups: [{ group, points: of }],
+  groups: [
+    { group, points: of, whole: { first_content_us_p50: 500, first_content_us_p99: 4000, duration_us_p50: null, duration_us_p99: null } },
+  ],
   groups_omitted: 0,
 });
 
@@ -58,9 +71,9 @@ test("the overview's figures are the sums of the series, and unknown ones stay u
     first_content_us_p99: [900, null, 4000],
   });
   const head = headlineOf(series(some), 150_000);
-  expect(head).toMatchObject({ requests: 30, failed: 3, left: 1, firstP50: 1000, firstP99: 4000, firstBefore: 400, firstAt: 120_000 });
+  expect(head).toMatchObject({ requests: 30, failed: 3, left: 1, firstP50: 500, firstP99: 4000, firstBefore: 400 });
   expect([head.perSecond, head.errorShare, head.outputPerSecond, head.cacheShare]).toEqual([30 / 150, 0.1, 6, 0.4]);
-  expect(headlineOf(series(points({})), 150_000)).toMatchObject({ errorShare: null, firstP50: null, cacheShare: null });
+  expect(headlineOf(series(points({})), 150_000)).toMatchObject({ errorShare: null, cacheShare: null });
   const stacked = outcomesOf(some);
   expect(stacked.map(({ name }) => name)).toEqual(["First target", "After failover", "Client left", "Cut off", "Failed"]);
   expect(some.requests.map((_, i) => stacked.reduce((sum, { values }) => sum + (values[i] ?? 0), 0))).toEqual(some.requests);
@@ -165,6 +178,8 @@ test("a verdict of errors does not say that clients are being served", () => {
   expect(alsoWords(of("degraded", [["first_content_slow", null], open]))).toBe("openai-main is failing, clients are being served");
   expect(reasonWords(reason(...open)).title).toBe("openai-main is failing, clients are being served");
   expect(alsoWords(of("serving", [["requests", null]]))).toBe("");
+  const twice: [string, string][] = [open, ["provider_failing", "openai-main"], ["provider_failing", "b"]];
+  expect(alsoWords(of("degraded", twice))).toBe("b is failing, clients are being served");
 });
 
 test("the last change before has its day unless that is the day of the verdict", () => {
@@ -228,4 +243,28 @@ test("an axis has each label once, and an empty chart has only its base", () => 
   expect(ticksOf(1, 1, 0.5, count)).toEqual([0, 1]);
   expect(ticksOf(9, 10, 5, count)).toEqual([0, 5, 10]);
   expect(ticksOf(0, 1, 0.5, count)).toEqual([0]);
+});
+
+test("a rate has the unit in which it is a number to read, and few failures are no trouble", () => {
+  expect([12.94, 0.094, 0.000_5, 0, 5480].map(rateOf)).toEqual([
+    ["12.9", "/s"],
+    ["5.64", "/min"],
+    ["1.80", "/h"],
+    ["0", "/s"],
+    ["5,480", "/s"],
+  ]);
+  const of = (failures: number, attempts: number) => standingOf({ failures, attempts })[1];
+  expect([of(1, 100), of(5, 100), of(2, 8), of(20, 100), of(0, 0)]).toEqual([
+    "working",
+    "some failures",
+    "some failures",
+    "failing",
+    "not used",
+  ]);
+});
+
+test("an action is told in words, without ids that only the gateway understands", () => {
+  expect(actionWords({ action: "key.edit", object: "key/key_0a1b" })).toBe("key changed");
+  expect(actionWords({ action: "endpoint.replace", object: "endpoint/coding" })).toBe("endpoint coding changed");
+  expect(actionWords({ action: "catalog_override.create", object: "catalog_override/" })).toBe("catalog override created");
 });

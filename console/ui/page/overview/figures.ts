@@ -1,11 +1,10 @@
 // The figures of the overview, out of the columns of a series. An unknown figure is null, never zero.
 import type { Change, Points, SeriesAnswer } from "../../api/shapes";
 import type { ChartMark, Series } from "../../part/chart";
+import { short } from "../../part/format";
+import type { MarkKind } from "../../part/icon";
 
 const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
-
-/** The last value that is known. */
-const last = (values: (number | null)[]): number | null => values.findLast((value) => value !== null) ?? null;
 
 /** The median of the known values of the first half of a time, to compare with. */
 function before(values: (number | null)[]): number | null {
@@ -23,11 +22,11 @@ export type Headline = {
   errorShare: number | null;
   failed: number;
   left: number;
+  /** Of the whole time. */
   firstP50: number | null;
   firstP99: number | null;
+  /** The median of the first half of the time. */
   firstBefore: number | null;
-  /** The start of the point that `firstP50` belongs to. */
-  firstAt: number | null;
   outputPerSecond: number;
   /** The share of the input that came from a cache; null without input. */
   cacheShare: number | null;
@@ -46,17 +45,16 @@ export function headlineOf(series: SeriesAnswer, now: number): Headline {
   const cached = sum(points?.cache_read ?? []);
   const input = sum(points?.input ?? []) + cached;
   const p50 = points?.first_content_us_p50 ?? [];
-  const place = p50.findLastIndex((value) => value !== null);
+  const whole = series.groups[0]?.whole;
   return {
     requests,
     perSecond: requests / seconds,
     errorShare: requests ? failed / requests : null,
     failed,
     left: sum(points?.cancelled ?? []),
-    firstP50: last(p50),
-    firstP99: points?.first_content_us_p99[place] ?? null,
+    firstP50: whole?.first_content_us_p50 ?? null,
+    firstP99: whole?.first_content_us_p99 ?? null,
     firstBefore: before(p50),
-    firstAt: place < 0 ? null : series.from_ms + place * series.step_ms,
     outputPerSecond: sum(points?.output ?? []) / seconds,
     cacheShare: input ? cached / input : null,
   };
@@ -79,6 +77,30 @@ export function outcomesOf(points: Points | undefined): Series[] {
   return all.filter(({ name, values }) => !["Client left", "Refused", "Cut off"].includes(name) || values.some(Boolean));
 }
 
+/** A rate with the longest unit of time that it takes to be 0.1 or more: `12.9` and `/s`, `5.6` and `/min`, `0.3` and `/h`. */
+export function rateOf(perSecond: number): [value: string, unit: string] {
+  const units = [
+    [1, "/s"],
+    [60, "/min"],
+    [3600, "/h"],
+  ] as const;
+  const [seconds, unit] = units.find(([seconds]) => perSecond * seconds >= 0.1) ?? ([1, "/s"] as const);
+  const rate = perSecond * seconds;
+  return [rate >= 100 ? short(rate) : rate === 0 ? "0" : rate.toFixed(rate < 10 ? 2 : 1), unit];
+}
+
+/** How a provider has done in a time: from 5 % of failures on they are named, from 20 % among at least ten attempts on it is failing. */
+export function standingOf({ attempts, failures }: Pick<ProviderLine, "attempts" | "failures">): [MarkKind, string] {
+  const share = attempts ? failures / attempts : 0;
+  if (share >= FAILING_SHARE && attempts >= FAILING_ATTEMPTS) return ["bad", "failing"];
+  if (share >= SOME_SHARE) return ["warn", "some failures"];
+  return attempts ? ["ok", "working"] : ["off", "not used"];
+}
+
+const FAILING_SHARE = 0.2;
+const FAILING_ATTEMPTS = 10;
+const SOME_SHARE = 0.05;
+
 /** One provider in the period. */
 export type ProviderLine = {
   id: string;
@@ -90,17 +112,16 @@ export type ProviderLine = {
 };
 
 export function providerLines(series: SeriesAnswer | null): ProviderLine[] {
-  return (series?.groups ?? []).flatMap(({ group, points }) => {
+  return (series?.groups ?? []).flatMap(({ group, points, whole }) => {
     const id = group.provider;
     if (!id) return [];
-    const place = points.first_content_us_p50.findLastIndex((value) => value !== null);
     return [
       {
         id,
         attempts: sum(points.attempts),
         failures: sum(points.attempt_failures),
-        firstP50: points.first_content_us_p50[place] ?? null,
-        firstP99: points.first_content_us_p99[place] ?? null,
+        firstP50: whole.first_content_us_p50,
+        firstP99: whole.first_content_us_p99,
         failuresByPoint: points.attempt_failures,
       },
     ];

@@ -1,6 +1,7 @@
 // The sentence about how the gateway is doing. The gateway decides; this file has the words.
 import type { Change, ChangeBefore, Reason, Setup, Verdict } from "../../api/shapes";
 import { href } from "../../app/router";
+import { actionWords } from "../../part/action";
 import { clock, count, day, duration, moment, plural, zoneName } from "../../part/format";
 import { Icon, type IconName } from "../../part/icon";
 import { nextStep, STEPS } from "../setup/steps";
@@ -56,10 +57,13 @@ export function reasonWords({ code, object, figures: of }: Reason, areServed = t
 /** The reasons for which clients get errors. */
 const UNSERVED = ["requests_failing", "no_eligible_target"];
 
-/** What the verdict's other reasons are called, after the first. */
+/** What the verdict's other reasons are called, after the first: one for each object. */
 export function alsoWords({ reasons }: Verdict): string {
   const areServed = !reasons.some(({ code }) => UNSERVED.includes(code));
-  const [, ...others] = reasons.filter(({ code }) => code !== "requests");
+  const [, ...others] = reasons.filter(({ code, object }, i) => {
+    const isNamedBefore = object !== null && reasons.findIndex((other) => other.object === object) < i;
+    return code !== "requests" && !isNamedBefore;
+  });
   return others.map((reason) => reasonWords(reason, areServed).title).join("; ");
 }
 
@@ -150,12 +154,6 @@ export function VerdictCard({ verdict, setup }: Props) {
   );
 }
 
-/** `endpoint.replace of endpoint/coding`; an id that only the gateway understands is left out. */
-export function changeWords({ action, object }: Pick<ChangeBefore, "action" | "object">): string {
-  const id = object.slice(object.indexOf("/") + 1);
-  return /^[a-z]{3}_/.test(id) || id === "" ? action : `${action} of ${object}`;
-}
-
 /** A moment before `since`: its time, with the day if that is another one. */
 export const momentBefore = (at: number, since: number): string => (day(at) === day(since) ? clock(at) : moment(at));
 
@@ -163,7 +161,7 @@ function LastChange({ of, since }: { of: ChangeBefore; since: number }) {
   return (
     <>
       {" Last change before: "}
-      {momentBefore(of.at_ms, since)}, <a href={href("/audit", { open: String(of.audit_id) })}>{changeWords(of)}</a>
+      {momentBefore(of.at_ms, since)}, <a href={href("/audit", { open: String(of.audit_id) })}>{actionWords(of)}</a>
       {` by ${of.actor}.`}
     </>
   );
