@@ -9,9 +9,9 @@ import { href, param, setParams } from "../app/router";
 import { Bars } from "../part/chart";
 import { clientName } from "../part/client_name";
 import { Empty, ErrorBox } from "../part/feedback";
-import { clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
-import { Icon } from "../part/icon";
-import { AttemptMarks, OutcomeMark } from "../part/outcome";
+import { capital, clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
+import { Icon, Mark } from "../part/icon";
+import { AttemptMarks, outcomeOf } from "../part/outcome";
 import { Card, Page } from "../part/page";
 import { type Column, Table } from "../part/table";
 import { outcomesOf, timesOf } from "./overview/figures";
@@ -36,8 +36,7 @@ export function usePeriod(period: string): string {
 }
 
 export function RequestsPage() {
-  const period = param("period");
-  const from = param("from") || usePeriod(period);
+  const from = param("from") || usePeriod(chosenPeriod());
   const filters = chosenFilters();
   const asked = { ...filters, from, to: param("to") };
   const list = useList<FullRecord>("requests", asked);
@@ -47,7 +46,7 @@ export function RequestsPage() {
   };
   const zone = zoneName();
   const columns = useMemo(() => columnsOf(zone), [zone]);
-  const isFiltered = Object.values(asked).some(Boolean);
+  const isFiltered = Object.values({ ...filters, from: param("from"), to: asked.to }).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   return (
     <Page
@@ -77,25 +76,19 @@ export function RequestsPage() {
             rowKey={(request) => request.request_id}
             least={1140}
             empty={
-              <Empty
-                icon="list"
-                title={isFiltered ? "No request fits the filter" : "There was no request yet"}
-                action={
-                  isFiltered ? (
+              isFiltered ? (
+                <Empty
+                  icon="list"
+                  title="No request fits the filter"
+                  action={
                     <a class="btn" href={href("/requests")}>
                       Clear the filter
                     </a>
-                  ) : (
-                    may("mint_keys") && (
-                      <a class="btn primary" href={href("/keys", { new: "1" })}>
-                        Mint key
-                      </a>
-                    )
-                  )
-                }
-              >
-                {isFiltered ? null : "The first request of a client appears here as soon as it has ended."}
-              </Empty>
+                  }
+                />
+              ) : (
+                <None isOfAllTime={from === ""} />
+              )
             }
             columns={columns}
           />
@@ -105,12 +98,31 @@ export function RequestsPage() {
   );
 }
 
+/** Shown in place of a list without filters. */
+function None({ isOfAllTime }: { isOfAllTime: boolean }) {
+  const mint = may("mint_keys") && (
+    <a class="btn primary" href={href("/keys", { new: "1" })}>
+      Mint key
+    </a>
+  );
+  const all = (
+    <a class="btn" href={href("/requests", { period: ALL_TIME })}>
+      Show all time
+    </a>
+  );
+  return (
+    <Empty icon="list" title={isOfAllTime ? "There was no request yet" : "No request in this time"} action={isOfAllTime ? mint : all}>
+      The first request of a client appears here as soon as it has ended.
+    </Empty>
+  );
+}
+
 const columnsOf = (zone: string): Column<FullRecord>[] => [
   { head: `Time (${zone})`, width: 128, cell: (request) => <Time of={request} /> },
   { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
   { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
   { head: "Attempts", width: 88, cell: (request) => <AttemptMarks of={request} /> },
-  { head: "Outcome", width: 132, cell: (request) => <OutcomeMark of={request} /> },
+  { head: "Outcome", width: 132, cell: (request) => <Trouble of={request} /> },
   { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
   { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
   { head: "Tokens", width: 116, number: true, cell: (request) => <Tokens of={request} /> },
@@ -118,11 +130,17 @@ const columnsOf = (zone: string): Column<FullRecord>[] => [
 ];
 
 const DAY_MS = 86_400_000;
+/** What the address has for all time; without a period the list and the chart show the last day. */
+export const ALL_TIME = "all";
+const PERIOD_DEFAULT = "24h";
+
+/** The period of the list and of the chart above it. Searches for one object are over all time unless a period is chosen. */
+export const chosenPeriod = (): string => param("period") || (Object.values(chosenFilters()).some(Boolean) ? ALL_TIME : PERIOD_DEFAULT);
 
 /** The filtered requests over time: the chosen period, or the last day. A part of it can be chosen. */
 function OverTime({ filters, from, to }: { filters: Record<string, string>; from: string; to: string }) {
-  const day = usePeriod("24h");
-  const since = from || day;
+  const month = usePeriod("30d");
+  const since = from || month;
   const given = Object.entries({ ...filters, from: since, to }).filter(([, value]) => value);
   const series = useResource<SeriesAnswer>(`series?${new URLSearchParams(given)}`, { hasPlace: true });
   const data = series.data.value;
@@ -130,7 +148,7 @@ function OverTime({ filters, from, to }: { filters: Record<string, string>; from
   return (
     <div class="chart-place">
       <Card
-        title={from ? "Over the chosen time" : "Over the last 24 hours"}
+        title={from ? (PERIODS[chosenPeriod()]?.[0] ?? "The chosen time") : "Last 30 days"}
         aside={data?.partial && <span class="faint">before {moment(data.complete_from_ms)} records are missing</span>}
       >
         {data ? <OutcomeBars of={data} /> : error && <ErrorBox error={error} retry={() => series.load()} />}
@@ -181,6 +199,20 @@ function Served({ of }: { of: RequestRecord }) {
     <>
       {of.selector || UNKNOWN} <span class="faint">→</span> {target ?? <span class="faint">no target</span>}
     </>
+  );
+}
+
+/** How a request ended unless it was completed, with the reason; its marks say that it was. */
+function Trouble({ of }: { of: RequestRecord }) {
+  if (of.outcome === "completed") return null;
+  const [kind, word] = outcomeOf(of);
+  const reason = of.error ? `${of.status} ${of.error.replace(/_/g, " ")}` : word;
+  return (
+    <span class="state" title={`${capital(word)}: ${reason}`}>
+      <Mark kind={kind} />
+      <span class="sr">{word}: </span>
+      <span class="clip">{reason}</span>
+    </span>
   );
 }
 

@@ -2,7 +2,7 @@
 import type { FullRecord } from "../api/shapes";
 import type { RequestRecord, Step } from "../api/types";
 import { UNKNOWN } from "./format";
-import { Mark, type MarkKind, State } from "./icon";
+import { Mark, type MarkKind } from "./icon";
 
 const OUTCOMES: Record<RequestRecord["outcome"], [MarkKind, string]> = {
   completed: ["ok", "completed"],
@@ -14,12 +14,7 @@ const OUTCOMES: Record<RequestRecord["outcome"], [MarkKind, string]> = {
 
 export const outcomeOf = ({ outcome }: Pick<RequestRecord, "outcome">): [MarkKind, string] => OUTCOMES[outcome] ?? ["off", outcome];
 
-export function OutcomeMark({ of }: { of: Pick<RequestRecord, "outcome" | "status"> }) {
-  const [kind, word] = outcomeOf(of);
-  return <State kind={kind} word={of.outcome === "failed" || of.outcome === "cut" ? `${word}, ${of.status}` : word} />;
-}
-
-/** Why a target was passed over. */
+/** Why a target was skipped. */
 const PASSED: Record<string, string> = {
   circuit_open: "its circuit is open",
   resting: "it rests because of a rate limit",

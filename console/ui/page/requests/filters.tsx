@@ -10,7 +10,7 @@ import { Select, Text } from "../../part/form";
 import { count } from "../../part/format";
 import { Icon } from "../../part/icon";
 import { STEP_RESULTS } from "../../part/outcome";
-import { PERIODS } from "../requests";
+import { ALL_TIME, chosenPeriod, PERIODS } from "../requests";
 
 /** Filters by an exact value: the name of the parameter, its name on the page, and the field whose names the gateway suggests. */
 const EXACT: [name: string, title: string, field?: string][] = [
@@ -80,17 +80,18 @@ export function Filters({ list }: { list: List<FullRecord> }) {
           data-filter
           value={text}
           onValue={setText}
-          placeholder="Id, key, model, provider…"
+          placeholder="Whole ID or name"
           aria-label="A request id, or the exact name of a key, project, human, model, provider or endpoint"
         />
       </form>
       <Select
         aria-label="Period"
         data-period
-        value={param("period")}
+        value={param("from") ? "" : chosenPeriod()}
         onValue={(period) => setParams({ period, from: null, to: null })}
         options={[
-          ["", param("from") ? "Chosen period" : "All time"],
+          ...(param("from") ? [["", "Chosen period"] as [string, string]] : []),
+          [ALL_TIME, "All time"],
           ...Object.entries(PERIODS).map(([id, [name]]): [string, string] => [id, name]),
         ]}
       />
