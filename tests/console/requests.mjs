@@ -10,26 +10,28 @@ import { Gateway } from "./gateway.mjs";
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
 export const requestChecks = {
-  async what_was_captured_is_shown_on_demand_and_the_switch_is_named_without({ gateway, browser }) {
+  async what_was_captured_is_shown_on_demand_and_the_switch_is_named_while_it_is_off({ gateway, browser }) {
     const home = join(gateway.home, "capturing");
     mkdirSync(home);
     const capturing = new Gateway(gateway.binary, home, { LLMGW_LOG_REQUEST_BODIES: "true" });
     await capturing.start();
-    const isShown = async (of, shown) => {
+    const opened = async (of) => {
       assert.equal(await of.chat(of.key, "echo/echo", "shown on demand"), 200);
       const { data } = await of.api("GET", "requests?limit=1");
       const page = await browser.signedIn(of.key, `/requests/${data[0].request_id}`);
       await settled(page);
-      await button(page, "Show what was captured").click();
-      await page.getByText(shown).first().waitFor();
-      assert.deepEqual(await axe(page), []);
-      const { data: reads } = await of.api("GET", "audit?action=request.exchange");
-      assert.equal(reads.length, of === capturing ? 1 : 0);
       return page;
     };
-    await isShown(gateway, /LLMGW_LOG_REQUEST_BODIES=true and restart/);
+    const without = await opened(gateway);
+    await without.getByText("LLMGW_LOG_REQUEST_BODIES=true").waitFor();
+    assert.equal(await button(without, "Show what was captured").count(), 0);
     await browser.visit(capturing, async () => {
-      const page = await isShown(capturing, /shown on demand/);
+      const page = await opened(capturing);
+      await button(page, "Show what was captured").click();
+      await page.getByText(/shown on demand/).first().waitFor();
+      assert.deepEqual(await axe(page), []);
+      const { data: reads } = await capturing.api("GET", "audit?action=request.exchange");
+      assert.equal(reads.length, 1);
       await page.getByRole("region", { name: "From the client" }).getByText(/authorization: \[hidden\]/).waitFor();
     });
   },

@@ -987,6 +987,8 @@ export type GatewayState = {
   backup: BackupState;
   /** The time of the build, in RFC 3339. */
   built_at: string;
+  /** True if the bodies of requests and answers are captured. */
+  captures_bodies: boolean;
   /** The git commit, or `unknown`. */
   commit: string;
   counts: StateCounts;

@@ -34,16 +34,20 @@ const NAMED = ["key", "project", "principal"] as const;
 
 const WINDOW_MS: Partial<Record<Period, number>> = { hour: 3_600_000, day: 86_400_000, week: 604_800_000 };
 
+/** The start of the present window of a limit; null if it has none, or of no known length. */
+export function windowStart({ window, resets_at_ms: resets }: Pick<Quota, "window" | "resets_at_ms">): number | null {
+  if (!resets || !window) return null;
+  const end = new Date(resets);
+  const length = window === "month" ? resets - Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1) : WINDOW_MS[window];
+  return length ? resets - length : null;
+}
+
 /** The moment at which a limit is reached if use goes on as in its window so far; null if it is not, or not known. */
 export function reachedAt(quota: Pick<Quota, "used" | "limit" | "window" | "resets_at_ms">, now: number): number | null {
   const { used, limit, window, resets_at_ms: resets } = quota;
-  if (!resets || used <= 0 || !window) return null;
-  const end = new Date(resets);
-  const length = window === "month" ? resets - Date.UTC(end.getUTCFullYear(), end.getUTCMonth() - 1, 1) : WINDOW_MS[window];
-  if (!length) return null;
-  const since = now - (resets - length);
-  if (since <= 0) return null;
-  const at = resets - length + (since * limit) / used;
+  const start = windowStart({ window, resets_at_ms: resets });
+  if (!resets || used <= 0 || start === null || now <= start) return null;
+  const at = start + ((now - start) * limit) / used;
   return at < resets ? Math.max(at, now) : null;
 }
 

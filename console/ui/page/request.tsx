@@ -1,22 +1,23 @@
 // One request: how it ended, where its time went, what it cost.
-import { may } from "../api/client";
+import { at, may } from "../api/client";
 import { plainRequest } from "../api/explain";
 import { useResource } from "../api/resource";
 import type { FullRecord, Points } from "../api/shapes";
-import type { RequestRecord } from "../api/types";
+import type { Quota } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { clientName } from "../part/client_name";
 import { Copyable, CopyButton } from "../part/copy";
 import { Differences, showDifferences } from "../part/differences";
 import { Empty, Loaded } from "../part/feedback";
-import { ago, bytes, capital, clock, count, day, dollars, duration, plural, UNKNOWN, zoneName } from "../part/format";
+import { ago, bytes, capital, clock, count, day, dollars, duration, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
-import { isPassedOver, outcomeOf, stepWords } from "../part/outcome";
+import { outcomeOf } from "../part/outcome";
 import { Card, Facts, Page } from "../part/page";
 import { Waterfall } from "../part/waterfall";
 import { ExplainAgain } from "./explain_again";
 import { ContentCard } from "./request/content";
+import { headlineOf, sentenceOf, speedOf } from "./request/headline";
 import { SessionCard, sessionWords, useSession } from "./request/session";
 import { TokensCard } from "./request/tokens";
 import { inputOf, outputOf } from "./requests";
@@ -47,34 +48,16 @@ export function RequestPage({ id }: { id: string }) {
   );
 }
 
-/** One sentence about how a request went. */
-export function sentenceOf(record: RequestRecord): string {
-  const steps = record.trace ?? [];
-  const passed = steps.filter(isPassedOver).length;
-  const failed = steps.filter((step) => !isPassedOver(step) && step.result !== "served");
-  const parts = [`It asked for ${record.selector || "nothing"}.`];
-  for (const step of failed.slice(0, 3)) parts.push(`${step.provider} ${stepWords(step)}.`);
-  if (failed.length > 3) parts.push(`${failed.length - 3} more attempts failed.`);
-  if (passed) parts.push(`${plural(passed, "target")} ${passed === 1 ? "was" : "were"} skipped.`);
-  return parts.join(" ");
-}
-
-function titleOf(record: RequestRecord): string {
-  if (record.outcome === "completed" && record.provider) return `Answered by ${record.provider} / ${record.model}`;
-  const [, word] = outcomeOf(record);
-  return record.provider ? `${capital(word)} at ${record.provider} / ${record.model}` : `Failed with ${record.status}`;
-}
-
 function One({ of }: { of: FullRecord }) {
   const [kind, word] = outcomeOf(of);
   const lost = lostOf(of);
   const session = useSession(of).data.value;
   const isAfterFailover = of.outcome === "completed" && (of.failed_over ?? (of.trace?.length ?? 0) > 1);
-  const streaming = of.first_content_us === null ? 0 : of.duration_us - of.first_content_us;
-  const speed = of.stream && streaming > 0 && outputOf(of) > 1 ? count(Math.round(outputOf(of) / (streaming / 1e6))) : UNKNOWN;
+  const speed = count(speedOf(of, outputOf(of)));
+  const quota = useResource<Quota>(of.refused_by && may("administer") ? at("quotas", of.refused_by) : null).data.value;
   return (
     <Page
-      title={titleOf(of)}
+      title={headlineOf(of, quota)}
       lead={<span class="wrap">{sentenceOf(of)}</span>}
       actions={
         <>
@@ -235,7 +218,7 @@ function FactsCard({ of, session }: { of: FullRecord; session: Points | undefine
             ),
           ],
           ["In, out", of.bytes_in == null && of.bytes_out == null ? null : `${bytes(of.bytes_in)}, ${bytes(of.bytes_out)}`],
-          ["Refused by", of.refused_by && <a href={href("/quotas")}>a quota</a>],
+          ["Refused by", of.refused_by && <a href={href("/quotas", { edit: of.refused_by })}>a limit</a>],
           ["Cancelled by", of.cancelled_by && (of.cancelled_by === "client" ? "the client" : "an administrator")],
           ["Upstream’s id", of.upstream_id && <Copyable key="u" text={of.upstream_id} label="the upstream's id" clip />],
         ]}

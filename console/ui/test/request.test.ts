@@ -1,5 +1,7 @@
 import { expect, test } from "vitest";
 import type { FullRecord, Points } from "../api/shapes";
+import type { Quota } from "../api/types";
+import { headlineOf, sentenceOf, speedOf } from "../page/request/headline";
 import { sessionWords } from "../page/request/session";
 import { classesOf } from "../page/request/tokens";
 import { asMet, markOf } from "../part/outcome";
@@ -49,4 +51,41 @@ test("a target that cannot serve the request stands after the attempts, and a cu
   expect(asMet(steps).map(({ result }) => result)).toEqual(["circuit_open", "status", "served", "no_vision"]);
   expect(steps.map((step) => markOf(step, "cut"))).toEqual(["off", "off", "failed", "cut"]);
   expect(markOf({ result: "served" }, "completed")).toBe("ok");
+});
+
+test("the headline names why a request failed, and a limit with its end", () => {
+  const at = Date.UTC(2026, 10, 27, 10);
+  const quota = {
+    subject: { kind: "key", id: "key_1" },
+    metric: "total_tokens",
+    window: "day",
+    resets_at_ms: Date.UTC(2026, 10, 28),
+  } as Quota;
+  const refused = record({
+    outcome: "failed",
+    status: 429,
+    error: "quota_exceeded",
+    key_name: "load-test",
+    provider: null,
+    started_at_ms: at,
+  });
+  expect(headlineOf(refused, quota)).toBe("Refused: tokens a day of load-test are used up until 00:00");
+  expect(headlineOf({ ...refused, started_at_ms: at - 86_400_000 }, quota)).toBe("Refused: tokens a day of load-test are used up");
+  expect(headlineOf(refused)).toBe("Refused: a limit is used up");
+  const failed = { outcome: "failed", status: 503, error: "upstream_error", provider: "a", model: "m" } as const;
+  expect(headlineOf(record(failed))).toBe("Failed: the upstream answered with an error");
+  expect(headlineOf(record({ outcome: "completed", provider: "a", model: "m" }))).toBe("Answered by a / m");
+});
+
+test("like failures are told once, with what the client got", () => {
+  const step = { provider: "anthropic-prod", model: "m", result: "status", status: 529 };
+  const failed = { outcome: "failed", status: 503, error: "upstream_error", selector: "coding" } as const;
+  expect(sentenceOf(record({ ...failed, trace: [step, step] }))).toBe(
+    "Asked for coding. anthropic-prod answered 529, 2 times. The client got 503 upstream_error.",
+  );
+});
+
+test("an answer that came at once has no speed", () => {
+  expect(speedOf(record({ stream: true, first_content_us: 1_000, duration_us: 9_000 }), 400)).toBeNull();
+  expect(speedOf(record({ stream: true, first_content_us: 0, duration_us: 2_000_000 }), 400)).toBe(200);
 });

@@ -48,6 +48,7 @@ async fn show(call: Call<'_>) -> Result<Response<Body>, ApiError> {
         sso: app.gate.sso().map(ShownSsoState::of),
         traces: ShownTraces::of(app),
         metrics_export: ShownMetricsExport::of(app),
+        captures_bodies: app.config.logging.bodies,
         unusable: unusable(app, &snapshot),
         warnings: &app.warnings,
     })
@@ -91,6 +92,8 @@ struct ShownState<'a> {
     traces: Option<ShownTraces>,
     /// The export of metrics; null if it is off.
     metrics_export: Option<ShownMetricsExport>,
+    /// True if the bodies of requests and answers are captured.
+    captures_bodies: bool,
     /// Providers that are configured but receive no requests, other than disabled ones; at most 100.
     unusable: Vec<UnusableProvider>,
     /// The warnings of the start.

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import { may } from "../../api/client";
 import { useResource } from "../../api/resource";
-import type { RecordedExchange } from "../../api/types";
+import type { GatewayState, RecordedExchange } from "../../api/types";
 import { href } from "../../app/router";
 import { RecordedBytes } from "../../part/exchange";
 import { Loaded } from "../../part/feedback";
@@ -10,13 +10,21 @@ import { Card } from "../../part/page";
 
 export function ContentCard({ id, selector }: { id: string; selector: string }) {
   const [isShown, setShown] = useState(false);
+  const isOn = useResource<GatewayState>(may("administer") ? "state" : null).data.value?.captures_bodies;
   return (
     <Card title="Content">
       <p class="muted">
-        Prompts and answers are kept only while <code>LLMGW_LOG_REQUEST_BODIES</code> is on, for 24 hours. The{" "}
-        <a href={href("/playground", { model: selector })}>Playground</a> shows what a request carries on both sides of the gateway.
+        {isOn ? (
+          <>Prompts and answers are kept for 24 hours. </>
+        ) : (
+          <>
+            Prompts and answers are not kept. <code>LLMGW_LOG_REQUEST_BODIES=true</code> keeps those that follow for 24 hours, after a
+            restart.{" "}
+          </>
+        )}
+        The <a href={href("/playground", { model: selector })}>Playground</a> shows what a request carries on both sides of the gateway.
       </p>
-      {may("administer") && !isShown && (
+      {isOn && !isShown && (
         <p class="content-act">
           <button type="button" class="btn" onClick={() => setShown(true)}>
             Show what was captured
