@@ -94,7 +94,7 @@ async function overview(page, gateway, browser, { project }, at) {
   const requests = await figure(page, "Requests");
   assert.match(requests.sub, new RegExp(`^${records.length} in 24 hours`), at);
   const failed = records.filter(hasFailed).length;
-  const errors = await figure(page, "Client errors");
+  const errors = await figure(page, "Failed for clients");
   assert.equal(errors.sub, `${failed} failed · ${records.filter(({ outcome }) => outcome === "cancelled").length} clients left`, at);
   const input = sum(records, inputOf);
   const output = await figure(page, "Output tokens");

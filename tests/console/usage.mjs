@@ -14,7 +14,7 @@ export const usageChecks = {
     for (const [n, { key }] of keys.entries()) for (let i = 0; i <= n; i += 1) await gateway.chat(key, "smart", "hi", true);
     const page = await browser.signedIn(gateway.key, `/usage?by=key&period=24h&project=${id}&figure=requests`);
     await settled(page);
-    await page.getByLabel("And by").selectOption("and model");
+    await page.getByLabel("And by").selectOption("Model");
     await page.getByRole("row", { name: /^second meter · echo .*reprice 2 / }).waitFor();
     await page.getByLabel("Compare with the time before").check();
     await page.getByRole("columnheader", { name: "Before" }).waitFor();

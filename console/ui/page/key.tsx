@@ -8,6 +8,7 @@ import { Allowed } from "../part/choice";
 import { Copyable } from "../part/copy";
 import { EditDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
+import { Figure, Figures } from "../part/figures";
 import { Check, concerns, Field, Text } from "../part/form";
 import { count, day, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
 import { Icon } from "../part/icon";
@@ -135,27 +136,13 @@ function FactsCard({ of }: { of: Key }) {
 function MonthCard({ usage }: { usage: Usage | null }) {
   const totals = usage?.totals;
   return (
-    <section class="card" aria-label="This month">
-      <dl class="figures">
-        <Figure name="Requests" value={count(totals?.requests)} sub="this month, UTC" />
-        <Figure name="Tokens" value={short(totals?.tokens.total)} sub="in and out" />
-        <Figure name="Spend" value={totals ? <Spend figures={totals} /> : UNKNOWN} sub="known prices" />
-        <Figure name="First token" value={duration(totals?.first_content_us_avg)} sub="on average" />
-        <Figure name="Total" value={duration(totals?.duration_us_avg)} sub="on average" />
-      </dl>
-    </section>
-  );
-}
-
-function Figure({ name, value, sub }: { name: string; value: preact.ComponentChildren; sub: string }) {
-  return (
-    <div class="figure">
-      <dt>{name}</dt>
-      <dd class="value">
-        <b>{value}</b>
-      </dd>
-      <dd class="sub">{sub}</dd>
-    </div>
+    <Figures label="This month">
+      <Figure name="Requests" value={count(totals?.requests)} sub="this month, UTC" />
+      <Figure name="Tokens" value={short(totals?.tokens.total)} sub="in and out" />
+      <Figure name="Spend" value={totals ? <Spend figures={totals} /> : UNKNOWN} sub="known prices" />
+      <Figure name="First token" value={duration(totals?.first_content_us_avg)} sub="on average" />
+      <Figure name="Total" value={duration(totals?.duration_us_avg)} sub="on average" />
+    </Figures>
   );
 }
 

@@ -7,7 +7,7 @@ import { sendRun } from "../api/run";
 import { useSelectorsOf } from "../api/selectors";
 import type { Endpoint, Key, Page as PageOf, Principal } from "../api/types";
 import { href, param, setParams } from "../app/router";
-import { Field, Select, Text } from "../part/form";
+import { Field, Labelled, Select, Text } from "../part/form";
 import { Card, Page } from "../part/page";
 import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf, StreamText, textOf } from "./playground/operations";
 import { type Outcome, Result } from "./playground/result";
@@ -210,17 +210,6 @@ function useCallers(): { keys: Key[]; humans: Principal[] } {
     keys: keys.filter(({ project, acts_as }) => mayIn(project, "run_requests", acts_as)),
     humans: humans.filter(({ disabled }) => !disabled),
   };
-}
-
-function Labelled({ label, children }: { label: string; children: preact.ComponentChildren }) {
-  return (
-    <span class="labelled">
-      <span class="faint" aria-hidden="true">
-        {label}
-      </span>
-      {children}
-    </span>
-  );
 }
 
 type FieldsProps = { operation: OperationId; isConversation: boolean; draft: Draft; set: (change: Partial<Draft>) => void };

@@ -9,6 +9,7 @@ import { clientName } from "../part/client_name";
 import { Copyable, CopyButton } from "../part/copy";
 import { Differences, showDifferences } from "../part/differences";
 import { Empty, Loaded } from "../part/feedback";
+import { Figure, Figures } from "../part/figures";
 import { ago, bytes, capital, clock, count, day, dollars, duration, zoneName } from "../part/format";
 import { Mark } from "../part/icon";
 import { Ref } from "../part/links";
@@ -71,50 +72,48 @@ function One({ of }: { of: FullRecord }) {
         </>
       }
     >
-      <section class="card" aria-label="Figures">
-        <dl class="figures">
-          <div class="figure">
-            <dt>Outcome</dt>
-            <dd class="value">
-              <span class="state outcome">
-                <Mark kind={kind} />
-                <b>{capital(word)}</b>
-              </span>
-            </dd>
-            <dd class="sub">
-              HTTP {of.status}
-              {isAfterFailover && <span class="warn"> · after failover</span>}
-              {of.error && <span class="bad"> · {of.error}</span>}
-            </dd>
-          </div>
-          <Figure
-            name="First token"
-            value={duration(of.first_content_us)}
-            sub={lost ? `${duration(lost)} lost to failed attempts and pauses` : of.provider ? "no attempt failed" : "no target was tried"}
-          />
-          <Figure
-            name="Total"
-            value={duration(of.duration_us)}
-            sub={`${of.stream ? "streamed" : "in one piece"}${of.gateway_us == null ? "" : `, ${duration(of.gateway_us)} of it the gateway’s own`}`}
-          />
-          <Figure
-            name="Speed"
-            value={speed}
-            sub={of.silence_us_max == null ? "output tokens a second" : `tokens a second, longest silence ${duration(of.silence_us_max)}`}
-          />
-          <Figure
-            name="Cost"
-            value={dollars(of.cost_micro_usd)}
-            sub={
-              of.cost_micro_usd === null
-                ? "price unknown"
-                : of.lost_micro_usd
-                  ? `+ ${dollars(of.lost_micro_usd)} of failed attempts`
-                  : cacheWords(of)
-            }
-          />
-        </dl>
-      </section>
+      <Figures label="Figures">
+        <div class="figure">
+          <dt>Outcome</dt>
+          <dd class="value">
+            <span class="state outcome">
+              <Mark kind={kind} />
+              <b>{capital(word)}</b>
+            </span>
+          </dd>
+          <dd class="sub">
+            HTTP {of.status}
+            {isAfterFailover && <span class="warn"> · after failover</span>}
+            {of.error && <span class="bad"> · {of.error}</span>}
+          </dd>
+        </div>
+        <Figure
+          name="First token"
+          value={duration(of.first_content_us)}
+          sub={lost ? `${duration(lost)} lost to failed attempts and pauses` : of.provider ? "no attempt failed" : "no target was tried"}
+        />
+        <Figure
+          name="Total"
+          value={duration(of.duration_us)}
+          sub={`${of.stream ? "streamed" : "in one piece"}${of.gateway_us == null ? "" : `, ${duration(of.gateway_us)} of it the gateway’s own`}`}
+        />
+        <Figure
+          name="Speed"
+          value={speed}
+          sub={of.silence_us_max == null ? "output tokens a second" : `tokens a second, longest silence ${duration(of.silence_us_max)}`}
+        />
+        <Figure
+          name="Cost"
+          value={dollars(of.cost_micro_usd)}
+          sub={
+            of.cost_micro_usd === null
+              ? "price unknown"
+              : of.lost_micro_usd
+                ? `+ ${dollars(of.lost_micro_usd)} of failed attempts`
+                : cacheWords(of)
+          }
+        />
+      </Figures>
       <div class="cols main-side">
         <div class="page-stack">
           <Card title="What happened" aside={<span class="faint">times from the arrival of the request</span>} bare>
@@ -146,18 +145,6 @@ export function lostOf({ trace = [] }: FullRecord): number {
   const first = failed[0]?.start_us;
   if (served?.start_us !== undefined && first !== undefined) return served.start_us - first;
   return failed.reduce((sum, step) => sum + (step.spent_us ?? 0), 0);
-}
-
-function Figure({ name, value, sub }: { name: string; value: string; sub: string }) {
-  return (
-    <div class="figure">
-      <dt>{name}</dt>
-      <dd class="value">
-        <b>{value}</b>
-      </dd>
-      <dd class="sub">{sub}</dd>
-    </div>
-  );
 }
 
 function FactsCard({ of, session }: { of: FullRecord; session: Points | undefined }) {

@@ -7,33 +7,34 @@ import type { ChargedFigures as Figures, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Bars, Lines as LineChart } from "../part/chart";
 import { Empty, ErrorBox, isSettled, Skeleton } from "../part/feedback";
-import { Select, Text } from "../part/form";
-import { clock, count, dollars, duration, moment, short } from "../part/format";
+import { Figure, Figures as FigureRow } from "../part/figures";
+import { Labelled, Select, Text } from "../part/form";
+import { clock, count, dollars, duration, moment, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Card, Page } from "../part/page";
 import { outcomesOf, timesOf } from "./overview/figures";
 import { BY, bucketsOf, changeWords, filtersOf, seriesOf } from "./usage/groups";
 import { Reprice } from "./usage/reprice";
-import { before, bucketMs, dayOf, dayStart, LENGTHS, type Span, useSpan } from "./usage/span";
-import { Lines } from "./usage/table";
+import { before, bucketMs, dayOf, dayStart, LENGTHS, type Span, seriesStep, useSpan } from "./usage/span";
+import { inputOf, Lines } from "./usage/table";
 
-type Figure = { id: string; title: string } & (
+type Shown = { id: string; title: string } & (
   | { value: (figures: Figures) => number; unit: (n: number) => string }
   | { value: null; unit: null }
 );
 
-const FIGURES: Figure[] = [
+const FIGURES: Shown[] = [
   { id: "cost", title: "Cost", value: ({ cost_micro_usd }) => cost_micro_usd, unit: dollars },
   { id: "requests", title: "Requests", value: ({ requests }) => requests, unit: count },
   { id: "tokens", title: "Tokens", value: ({ tokens }) => tokens.total, unit: short },
   { id: "outcomes", title: "Outcomes", value: null, unit: null },
   { id: "latency", title: "Latency", value: null, unit: null },
 ];
-const COST = FIGURES[0] as Figure;
+const COST = FIGURES[0] as Shown;
 
 /** What the page shows, with the answers for it. */
 type View = {
-  figure: Figure;
+  figure: Shown;
   by: string;
   span: Span;
   filters: Record<string, string>;
@@ -58,7 +59,7 @@ function useView(): View {
   const sums = (of: Span, more: Record<string, string>): string =>
     `usage?${new URLSearchParams({ group_by: by, from: String(of.from), to: String(of.to), ...filters, ...more })}`;
   const isMoney = figure.value !== null;
-  const search = new URLSearchParams({ from: String(span.from), to: String(span.to), ...filters });
+  const search = new URLSearchParams({ from: String(span.from), to: String(span.to), step: seriesStep(span), ...filters });
   const table = useResource<Usage>(sums(span, { sort: "cost", limit: "500" }));
   const chart = useResource<Usage>(isMoney ? sums(span, { bucket: span.bucket, limit: "10000" }) : null);
   const series = useResource<SeriesAnswer>(isMoney ? null : `series?${search}`);
@@ -118,31 +119,28 @@ function Choices({ span, filters }: { span: Span; filters: Record<string, string
   const isGiven = param("from") !== "";
   return (
     <div class="filters">
-      <Select
-        aria-label="By"
-        data-filter
-        value={by}
-        onValue={(by) => setParams({ by })}
-        options={BY.map(([name, title]): [string, string] => [name, `By ${title.toLowerCase()}`])}
-      />
-      <Select
-        aria-label="And by"
-        value={param("and")}
-        onValue={(and) => setParams({ and })}
-        options={[
-          ["", "nothing else"],
-          ...BY.filter(([name]) => name !== by).map(([name, title]): [string, string] => [name, `and ${title.toLowerCase()}`]),
-        ]}
-      />
-      <Select
-        aria-label="Period"
-        data-period
-        value={isGiven ? "chosen" : param("period") || "7d"}
-        onValue={(period) =>
-          setParams(period === "chosen" ? { from: String(span.from), to: String(span.to) } : { period, from: null, to: null })
-        }
-        options={[...LENGTHS.map(([id, title]): [string, string] => [id, title]), ["chosen", "Chosen days"]]}
-      />
+      <Labelled label="Group by">
+        <Select aria-label="By" data-filter value={by} onValue={(by) => setParams({ by })} options={BY} />
+      </Labelled>
+      <Labelled label="and">
+        <Select
+          aria-label="And by"
+          value={param("and")}
+          onValue={(and) => setParams({ and })}
+          options={[["", "Nothing else"], ...BY.filter(([name]) => name !== by)]}
+        />
+      </Labelled>
+      <Labelled label="Period">
+        <Select
+          aria-label="Period"
+          data-period
+          value={isGiven ? "chosen" : param("period") || "7d"}
+          onValue={(period) =>
+            setParams(period === "chosen" ? { from: String(span.from), to: String(span.to) } : { period, from: null, to: null })
+          }
+          options={[...LENGTHS.map(([id, title]): [string, string] => [id, title]), ["chosen", "Chosen days"]]}
+        />
+      </Labelled>
       {isGiven && (
         <>
           <Text
@@ -191,6 +189,7 @@ function Report({ of }: { of: View }) {
   const data = table.data.value;
   return (
     <>
+      {data?.totals && <Totals of={data.totals} />}
       <Chart of={of} />
       {data ? (
         <Lines of={data} before={of.before?.data.value ?? null} by={by} span={span} filters={filters} />
@@ -198,6 +197,25 @@ function Report({ of }: { of: View }) {
         table.error.value && <ErrorBox error={table.error.value} retry={() => table.load()} />
       )}
     </>
+  );
+}
+
+/** The sums of the whole time, before any chart. */
+function Totals({ of }: { of: Figures }) {
+  const unpriced = of.requests_unpriced;
+  const input = inputOf(of);
+  return (
+    <FigureRow label="In this time">
+      <Figure
+        name="Cost"
+        value={of.cost_micro_usd === 0 && unpriced > 0 ? UNKNOWN : dollars(of.cost_micro_usd)}
+        sub={unpriced ? `+ ${count(unpriced)} unpriced` : "by known prices"}
+      />
+      <Figure name="Requests" value={count(of.requests)} sub="of all outcomes" />
+      <Figure name="Tokens" value={short(of.tokens.total)} sub={`${short(input)} in, ${short((of.tokens.total ?? 0) - input)} out`} />
+      <Figure name="First token" value={duration(of.first_content_us_avg)} sub="on average" />
+      <Figure name="Total time" value={duration(of.duration_us_avg)} sub="on average" />
+    </FigureRow>
   );
 }
 
@@ -221,9 +239,10 @@ function Sums({ of, sums }: { of: View; sums: Usage }) {
   const series = seriesOf(sums.data, by, figure.value, times);
   const timeText = (at: number): string => {
     const date = new Date(at);
-    return span.bucket === "hour"
-      ? `${String(date.getUTCHours()).padStart(2, "0")}:00`
-      : `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
+    const day = `${date.getUTCDate()} ${MONTHS[date.getUTCMonth()]}`;
+    if (span.bucket === "day") return day;
+    const hour = `${String(date.getUTCHours()).padStart(2, "0")}:00`;
+    return date.getUTCHours() === 0 ? day : hour;
   };
   const earlier = of.before?.data.value?.totals;
   const now = of.table.data.value?.totals;

@@ -112,6 +112,8 @@ function Frame(props: FrameProps) {
   const ceiling = Math.ceil((highest || 1) / tick) * tick;
   const slot = Math.max(1, (width - LEFT - RIGHT) / Math.max(1, times.length));
   const x = (i: number): number => LEFT + i * slot;
+  /** Wide bars have their labels in the middle. */
+  const labelAt = (i: number): number => x(i) + (slot > 40 ? slot / 2 : 0);
   const y = (value: number): number => height - BOTTOM - (value / ceiling) * (height - top - BOTTOM);
   const valueText = (value: number | null | undefined): string => (value == null ? UNKNOWN : unit(value));
   const show = (i: number, aloud: boolean): void => {
@@ -186,8 +188,8 @@ function Frame(props: FrameProps) {
             </text>
           )}
           {labels.map((i) =>
-            x(i) > LEFT + 12 && x(i) < width - 24 ? (
-              <text key={i} class="chart-x" x={x(i) + (slot > 40 ? slot / 2 : 0)} y={height - 6}>
+            labelAt(i) > LEFT + 12 && labelAt(i) < width - 24 ? (
+              <text key={i} class="chart-x" x={labelAt(i)} y={height - 6}>
                 {timeText(times[i] ?? 0)}
               </text>
             ) : null,
@@ -400,7 +402,7 @@ export function stackedAt(series: Series[], i: number, value: number): number {
   });
 }
 
-/** Lines; a value of null interrupts one. */
+/** Lines; a value of null interrupts one. Where most values are unknown, a thin line leads from one that is known to the next. */
 export function Lines(props: Props) {
   const { series } = props;
   const highest = Math.max(...series.flatMap(({ values }) => values.map((value) => value ?? 0)), 0);
@@ -410,7 +412,12 @@ export function Lines(props: Props) {
       highest={highest}
       draw={({ x, y, slot }) =>
         series.map(({ name, values, className }) => (
-          <path key={name} class={`chart-line ${className}`} d={lineOf(values, (i) => x(i) + slot / 2, y)} />
+          <g key={name}>
+            {knownOf(values).length * 2 < values.length && (
+              <path class={`chart-line joined ${className}`} d={joined(values, (i) => x(i) + slot / 2, y)} />
+            )}
+            <path class={`chart-line ${className}`} d={lineOf(values, (i) => x(i) + slot / 2, y)} />
+          </g>
         ))
       }
     />
@@ -464,6 +471,12 @@ export function lineOf(values: (number | null)[], x: (i: number) => number, y: (
   return path;
 }
 
+/** A line through the values that are known. */
+const joined = (values: (number | null)[], x: (i: number) => number, y: (value: number) => number): string =>
+  knownOf(values)
+    .map(([i, value], n) => `${n ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`)
+    .join("");
+
 /** The length of the dash of a value that stands alone, in pixels. */
 const DASH = 4;
 const SPARK_WIDE = 96;
@@ -488,7 +501,7 @@ export function Spark({ values, kind = "series-1", highest }: SparkProps) {
   const high = highest ?? (Math.max(...known.map(([, value]) => value), 0) || 1);
   const x = (i: number): number => 1 + (i / (values.length - 1)) * (SPARK_WIDE - 6);
   const y = (value: number): number => SPARK_TALL - 3 - (value / high) * (SPARK_TALL - 6);
-  const path = known.map(([i, value], n) => `${n ? "L" : "M"}${x(i).toFixed(1)} ${y(value).toFixed(1)}`).join("");
+  const path = joined(values, x, y);
   return (
     <svg class="spark" viewBox={`0 0 ${SPARK_WIDE} ${SPARK_TALL}`} width={SPARK_WIDE} height={SPARK_TALL} aria-hidden="true">
       <path class={`spark-area ${kind}`} d={`${path}L${x(last[0])} ${SPARK_TALL}L${x(first[0])} ${SPARK_TALL}Z`} />

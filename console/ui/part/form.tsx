@@ -244,3 +244,15 @@ export function Select({ value, onValue, options, ...rest }: SelectProps) {
     </select>
   );
 }
+
+/** A control of a row of filters with its name beside it. The control has an `aria-label` of its own. */
+export function Labelled({ label, children }: { label: string; children: ComponentChildren }) {
+  return (
+    <span class="labelled">
+      <span class="faint" aria-hidden="true">
+        {label}
+      </span>
+      {children}
+    </span>
+  );
+}

@@ -198,7 +198,7 @@ test("usage is stacked by its largest groups, and the rest is one series", () =>
   expect(series.map(({ name }) => name)).toEqual(["a", "b", "c", "d", "e", "2 more"]);
   expect(series[0]?.values).toEqual([1, 10, 0]);
   expect(series[5]?.values).toEqual([0, 5 + 4, 0]);
-  expect(seriesOf([line(null, 0, 1)], "model", ({ requests }) => requests, times)[0]?.name).toBe("none");
+  expect(seriesOf([line(null, 0, 1)], "model", ({ requests }) => requests, times)[0]?.name).toBe("no model");
 });
 
 test("the age of the last archive that is whole", () => {

@@ -22,11 +22,22 @@ const CLASSES = ["series-1", "series-2", "series-3", "series-4", "series-5", "se
 /** What an id of a group without a name of its own is called. */
 const wordsOf = (name: string, id: string | null | undefined): string | null | undefined => (name === "client" ? clientName(id) : id);
 
+/** What has no such name. */
+const NONE: Record<string, string> = {
+  model: "no model",
+  provider: "no provider",
+  key: "no key",
+  project: "no project",
+  principal: "no human",
+  endpoint: "no endpoint: an exact model",
+  client: "unknown client",
+};
+
 /** The name of a line's group; two names are joined. */
 export const nameOf = (line: UsageLine, by: string): string =>
   by
     .split(",")
-    .map((name) => line.names?.[name] ?? wordsOf(name, line.group[name]) ?? "none")
+    .map((name) => line.names?.[name] ?? wordsOf(name, line.group[name]) ?? NONE[name] ?? "none")
     .join(" · ");
 
 /** The values of a line's group as filters of the list of requests; null if one is empty, which no filter finds. */

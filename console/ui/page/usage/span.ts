@@ -30,6 +30,12 @@ export function spanOf(period: string, from: string, to: string, now: number): S
 export const useSpan = (period: string, from: string, to: string): Span =>
   useMemo(() => spanOf(period, from, to, Date.now()), [period, from, to]);
 
+/** The step of a series over a time, in seconds: hours would leave gaps where few requests come. */
+export function seriesStep({ from, to }: Span): string {
+  const days = (to - from) / DAY_MS;
+  return days <= 2 ? "3600" : days <= 14 ? "21600" : "86400";
+}
+
 /** The time of the same length before. */
 export const before = ({ from, to, bucket }: Span): Span => ({ from: from - (to - from), to: from, bucket });
 

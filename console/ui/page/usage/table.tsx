@@ -28,7 +28,7 @@ const titleOf = (by: string): string =>
     })
     .join(" and ");
 
-const HEADS = ["Requests", "Input", "Output", "First token", "Total time", "Cost"];
+const HEADS = ["Requests", "Cost", "Input", "Output", "First token", "Total time"];
 
 export function Lines({ of, before, by, span, filters }: Props) {
   const was = (line: UsageLine): UsageLine | undefined => before?.data.find((other) => nameOf(other, by) === nameOf(line, by));
@@ -130,15 +130,18 @@ function Line({ of, before, by, span, filters }: LineProps) {
 
 const INPUT = ["input", "cache_read", "cache_write", "cache_write_1h", "audio_input", "image_input"];
 
+/** The tokens that clients have sent. */
+export const inputOf = (of: Figures): number => INPUT.reduce((sum, kind) => sum + (of.tokens[kind] ?? 0), 0);
+
 function Cells({ of, to }: { of: Figures; to: string | null }) {
-  const input = INPUT.reduce((sum, kind) => sum + (of.tokens[kind] ?? 0), 0);
+  const input = inputOf(of);
   const cells: ComponentChildren[] = [
     count(of.requests),
+    <Spend key="c" figures={of} />,
     short(input),
     short(of.tokens.total - input),
     duration(of.first_content_us_avg),
     duration(of.duration_us_avg),
-    <Spend key="c" figures={of} />,
   ];
   return cells.map((cell, i) => (
     <td key={HEADS[i]} class="num">
