@@ -9,6 +9,25 @@ import { axe, settled, sideways } from "./browser.mjs";
 const button = (page, name) => page.getByRole("button", { name, exact: true });
 
 export const routeChecks = {
+  async timeouts_are_set_and_explained_where_a_provider_and_a_rehearsal_are_shown({ gateway, browser }) {
+    await gateway.api("POST", "providers", { id: "patient", type: "echo", models: ["echo"] });
+    await gateway.api("POST", "endpoints", { name: "waiting", failover: [{ provider: "patient", model: "echo" }, { provider: "echo", model: "echo" }] });
+    const page = await browser.signedIn(gateway.key, "/providers/patient");
+    await settled(page);
+    await page.getByRole("button", { name: "Timeouts", exact: true }).click();
+    const dialog = page.getByRole("dialog", { name: "Timeouts of patient" });
+    await dialog.getByText(/at most half of what is left/).waitFor();
+    assert.deepEqual(await axe(page), []);
+    await dialog.getByLabel("Until an answer begins (s)").fill("20");
+    await dialog.getByRole("button", { name: "Save", exact: true }).click();
+    await page.getByText("within 20 s", { exact: true }).waitFor();
+    assert.equal((await gateway.api("GET", "providers/patient")).timeout, 20);
+    await page.goto(`${browser.origin}/console/routes/waiting?fail=patient%3Ahang`);
+    await page.getByText(/at most half of what is left/).waitFor();
+    await gateway.api("DELETE", "endpoints/waiting");
+    await gateway.api("DELETE", "providers/patient");
+  },
+
   async a_draft_shows_who_would_serve_what_and_what_a_client_would_wait_for({ gateway, browser }) {
     for (const id of ["north", "south"]) await gateway.api("POST", "providers", { id, type: "echo", models: ["echo"], timeout: 30 });
     await gateway.api("POST", "providers/south/test", { model: "echo" });

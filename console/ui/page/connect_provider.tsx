@@ -9,7 +9,9 @@ import { ErrorBox } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { plural } from "../part/format";
 import { Icon } from "../part/icon";
+import type { Typed } from "../part/number";
 import { OauthForm, OauthTile } from "./oauth";
+import { TimeoutFields } from "./provider/timeouts";
 
 /** A kind of provider that can be connected: of the registry, or one of our own for what it does not know. */
 export type Kind = { id: string; name: string; type: string; registry: boolean; base_url?: string; api_key_env?: string; docs?: string };
@@ -193,11 +195,22 @@ async function create(body: object, repeatKey: string): Promise<Provider> {
   return data;
 }
 
-type Fields = { id: string; api_key: string; base_url: string; region: string; project: string; location: string; models: string };
+type Fields = {
+  id: string;
+  api_key: string;
+  base_url: string;
+  region: string;
+  project: string;
+  location: string;
+  models: string;
+  timeout: Typed;
+  stream_idle_timeout: Typed;
+};
 
 /** The body that connects a provider of a kind; fields left empty are not sent. */
 export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
-  const { id, models, ...rest } = fields;
+  const { id, models, timeout, stream_idle_timeout, ...rest } = fields;
+  const times = Object.entries({ timeout, stream_idle_timeout }).filter(([, value]) => value !== "");
   const given = Object.entries(rest).filter(([, value]) => value.trim() !== "");
   const names = models
     .split(/[\s,]+/)
@@ -208,6 +221,7 @@ export function bodyOf(kind: Kind, fields: Fields): Record<string, unknown> {
     ...(kind.registry ? { registry_id: kind.id } : { type: kind.type }),
     ...Object.fromEntries(given.map(([name, value]) => [name, value.trim()])),
     ...(names.length ? { models: names } : {}),
+    ...Object.fromEntries(times),
   };
 }
 
@@ -226,6 +240,8 @@ function KeyForm({ kind, onConnected, onBack }: FormProps) {
     project: "",
     location: "",
     models: kind.type === "echo" ? "echo" : "",
+    timeout: "",
+    stream_idle_timeout: "",
   });
   const submission = useSubmission();
   const set = (change: Partial<Fields>): void => setFields({ ...fields, ...change });
@@ -281,6 +297,12 @@ function KeyForm({ kind, onConnected, onBack }: FormProps) {
       <Field label="Models" name="models" optional help="Beside those that its own list has. Separated by commas.">
         <Text value={fields.models} onValue={(models) => set({ models })} />
       </Field>
+      <details>
+        <summary>Timeouts</summary>
+        <div class="form dialog-part">
+          <TimeoutFields value={fields} onValue={set} />
+        </div>
+      </details>
       <FormFooterError />
       <FormButtons busy={submission.busy} submit="Connect" submitting="Connecting…" cancel="Back" onCancel={onBack} />
     </Form>

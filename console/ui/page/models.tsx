@@ -1,10 +1,10 @@
 // The catalog: what every connected provider can serve, with what is known of it and from where.
 import { useState } from "preact/hooks";
-import { call } from "../api/client";
+import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { phraseOf } from "../api/phrase";
-import { changed } from "../api/resource";
-import type { Model, PricesFrom, SyncOutcome } from "../api/types";
+import { changed, useResource } from "../api/resource";
+import type { Model, PricesFrom, SyncOutcome, Usage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Dialog } from "../part/dialog";
@@ -19,6 +19,7 @@ import { Overrides } from "./models/overrides";
 import { PriceForm } from "./models/price_form";
 import { pricesInWords } from "./models/words";
 import { priceOf } from "./provider";
+import { usePeriod } from "./requests";
 
 const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
 const OPERATIONS = ["chat_completions", "responses", "messages", "embeddings", "speech", "transcription", "images", "videos"];
@@ -32,6 +33,7 @@ export function ModelsPage() {
   const { filters, rest } = phraseOf(asked.q ?? "");
   const list = useList<Model>("catalog", { ...asked, ...filters, q: rest });
   const isFiltered = Object.values(asked).some(Boolean);
+  const serving = useServing();
   const submission = useSubmission();
   const sync = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
@@ -45,7 +47,7 @@ export function ModelsPage() {
   return (
     <Page
       title="Models"
-      lead="Catalog access alone does not prove inference entitlement. Unknown facts are –."
+      lead="What each provider lists. A model is proven once it has answered a test or a client; unknown facts are –."
       actions={
         <button type="button" class="btn" onClick={sync} disabled={submission.busy}>
           <Icon name="refresh-cw" small />
@@ -92,11 +94,7 @@ export function ModelsPage() {
             },
             { head: "Context", width: 80, number: true, cell: (model) => short(model.context_window) },
             { head: "Can", width: "4fr", cell: (model) => <Can of={model} /> },
-            {
-              head: "Proven",
-              width: 80,
-              cell: ({ proven_at_ms }) => (proven_at_ms === null ? <span class="faint">{UNKNOWN}</span> : ago(proven_at_ms)),
-            },
+            { head: "Proven", width: 88, cell: (model) => <Proven of={model} isServing={serving.has(model.id)} /> },
             { head: "Input per million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
             { head: "Output per million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
             { head: "Facts from", width: "3fr", cell: ({ sources }) => <SourcesOf of={sources} /> },
@@ -106,6 +104,13 @@ export function ModelsPage() {
       {open && <Shown of={open} />}
     </Page>
   );
+}
+
+/** The models that have answered clients in the last 30 days, as `provider/model`. */
+export function useServing(): Set<string> {
+  const search = new URLSearchParams({ group_by: "provider,model", outcome: "completed", from: usePeriod("30d"), limit: "500" });
+  const lines = useResource<Usage>(may("see_usage") ? `usage?${search}` : null).data.value?.data ?? [];
+  return new Set(lines.map(({ group }) => `${group.provider}/${group.model}`));
 }
 
 /** Where the facts are from; an override is marked. */
@@ -118,10 +123,25 @@ function SourcesOf({ of }: { of: Model["sources"] }) {
   );
 }
 
-function Can({ of }: { of: Model }) {
+const CONVERSATIONS = ["chat_completions", "responses", "messages"];
+
+/** What a model can do: the capabilities in a conversation, or the operations of one that holds none. */
+export function abilitiesOf(of: Pick<Model, "operations" | (typeof CAPABILITIES)[number]>): string | null {
+  if (of.operations.length && !of.operations.some((name) => CONVERSATIONS.includes(name)))
+    return of.operations.map((name) => name.replace(/_/g, " ")).join(", ");
   const can = CAPABILITIES.filter((name) => of[name] === true).map((name) => WORDS[name]);
-  const isUnknown = CAPABILITIES.every((name) => of[name] === null);
-  return <>{can.join(", ") || <span class="faint">{isUnknown ? UNKNOWN : "text alone"}</span>}</>;
+  if (can.length) return can.join(", ");
+  return CAPABILITIES.every((name) => of[name] === null) ? null : "only text";
+}
+
+function Can({ of }: { of: Model }) {
+  return <>{abilitiesOf(of) ?? <span class="faint">{UNKNOWN}</span>}</>;
+}
+
+/** When a model answered a test, or that it has answered clients. */
+export function Proven({ of, isServing }: { of: Model; isServing: boolean }) {
+  if (of.proven_at_ms !== null) return <>{ago(of.proven_at_ms)}</>;
+  return isServing ? <>by traffic</> : <span class="faint">{UNKNOWN}</span>;
 }
 
 function Filters() {

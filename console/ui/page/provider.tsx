@@ -11,15 +11,17 @@ import { Confirm, Dialog } from "../part/dialog";
 import { WriteOutlook } from "../part/effects";
 import { Empty, ErrorBox, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
-import { ago, count, day, dollars, duration, moment, plural, price, UNKNOWN, zoneName } from "../part/format";
-import { Mark } from "../part/icon";
+import { ago, count, day, dollars, duration, moment, plural, price, secondsText, UNKNOWN, zoneName } from "../part/format";
+import { Icon, Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
+import { Proven, useServing } from "./models";
 import { SignInCard } from "./oauth";
+import { EditTimeouts } from "./provider/timeouts";
 import { ProviderCharts } from "./provider_charts";
-import { CircuitMark, ProviderStateMark } from "./providers";
+import { ProviderStateMark } from "./providers";
 
 export function ProviderPage({ id }: { id: string }) {
   const source = param("source");
@@ -47,7 +49,7 @@ export function ProviderPage({ id }: { id: string }) {
   );
 }
 
-type Doing = "credential" | "disable" | "delete" | "test" | null;
+type Doing = "credential" | "timeouts" | "disable" | "delete" | "test" | null;
 
 const refresh = (): void => changed("providers", "health", "catalog", "endpoints");
 
@@ -64,7 +66,6 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
     refresh();
   };
   const items: Item[] = [
-    { label: "Replace credential", icon: "key-round", run: () => setDoing("credential"), disabled: isFile || of.auth !== "api_key" },
     of.disabled
       ? {
           label: "Enable",
@@ -93,7 +94,19 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
           )}
         </>
       }
-      actions={<Menu label={`Actions for ${of.id}`} items={items} />}
+      actions={
+        <>
+          <button type="button" class="btn" onClick={() => setDoing("timeouts")} disabled={isFile}>
+            <Icon name="clock" small />
+            Timeouts
+          </button>
+          <button type="button" class="btn" onClick={() => setDoing("credential")} disabled={isFile || of.auth !== "api_key"}>
+            <Icon name="key-round" small />
+            Replace credential
+          </button>
+          <Menu label={`Actions for ${of.id}`} items={items} />
+        </>
+      }
     >
       {of.reason && (
         <div class="alert warn" role="status">
@@ -104,12 +117,13 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
       <div class="cols main-side">
         <div class="page-stack">
           <SignInCard of={of} />
-          <EvidenceCard of={of} onTest={() => prove("")} />
+          <EvidenceCard of={of} served={health?.recent.requests ?? 0} onTest={() => prove("")} />
           <ProviderCharts id={of.id} />
           <Models of={of} onProve={prove} />
         </div>
         <FactsCard of={of} health={health} />
       </div>
+      {doing === "timeouts" && <EditTimeouts of={of} path={path} etag={etag} onSaved={refresh} onClose={close} />}
       {doing === "test" && <Test of={of} given={model} onClose={close} />}
       {doing === "credential" && <Credential of={of} patch={patch} onClose={close} />}
       {doing === "disable" && (
@@ -138,7 +152,14 @@ function One({ of, etag }: { of: Provider; etag: string | null }) {
   );
 }
 
-function EvidenceCard({ of, onTest }: { of: Provider; onTest: () => void }) {
+type EvidenceProps = {
+  of: Provider;
+  /** The requests that it has served lately: they prove what a test would. */
+  served: number;
+  onTest: () => void;
+};
+
+function EvidenceCard({ of, served, onTest }: EvidenceProps) {
   const [read, setRead] = useState<SyncOutcome | null>(null);
   const submission = useSubmission();
   const evidence = of.evidence;
@@ -167,7 +188,8 @@ function EvidenceCard({ of, onTest }: { of: Provider; onTest: () => void }) {
         <EvidenceLine
           name="Inference proven"
           at={inference?.proven_at_ms}
-          note={inference?.model ? `by ${inference.model}` : null}
+          note={inference?.model ? `by ${inference.model}` : served > 0 ? `by traffic: ${plural(served, "request")} served lately` : null}
+          isProven={served > 0}
           error={inference?.last_error}
           action={
             <button type="button" class="btn small" onClick={onTest} disabled={!isReady}>
@@ -192,15 +214,17 @@ type LineProps = {
   at: number | null | undefined;
   note?: string | null | undefined;
   error?: Failure | null | undefined;
+  /** True if it is proven by something that has no time of its own. */
+  isProven?: boolean;
   action?: preact.JSX.Element;
 };
 
-function EvidenceLine({ name, at, note, error, action }: LineProps) {
+function EvidenceLine({ name, at, note, error, isProven = false, action }: LineProps) {
   // A failure that is older than the proof says nothing about now.
   const failed = error && (at == null || error.at_ms >= at) ? error : null;
   return (
     <li class="evidence-line">
-      <Mark kind={failed ? "bad" : at == null ? "off" : "ok"} />
+      <Mark kind={failed ? "bad" : at == null && !isProven ? "off" : "ok"} />
       <div>
         <b>{name}</b> <span class="muted">{note}</span>
         {failed && (
@@ -210,7 +234,7 @@ function EvidenceLine({ name, at, note, error, action }: LineProps) {
           </p>
         )}
       </div>
-      <span class="faint num">{at == null ? "not yet" : `${moment(at)} ${zoneName()}`}</span>
+      <span class="faint num">{at == null ? (isProven ? "" : "not yet") : `${moment(at)} ${zoneName()}`}</span>
       {action ?? <span />}
     </li>
   );
@@ -218,7 +242,7 @@ function EvidenceLine({ name, at, note, error, action }: LineProps) {
 
 function Models({ of, onProve }: { of: Provider; onProve: (model: string) => void }) {
   const list = useList<Model>("catalog", { provider: of.id });
-  const proven = of.evidence?.inference.model;
+  const serving = useServing();
   return (
     <Card title="Models" bare>
       <Table
@@ -236,7 +260,7 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
           { head: "Context", width: 96, number: true, cell: (model) => count(model.context_window) },
           { head: "Input per million", width: 116, number: true, cell: (model) => priceOf(model, "input") },
           { head: "Output per million", width: 124, number: true, cell: (model) => priceOf(model, "output") },
-          { head: "Proven", width: 88, cell: (model) => (model.model === proven ? ago(of.evidence?.inference.proven_at_ms) : UNKNOWN) },
+          { head: "Proven", width: 88, cell: (model) => <Proven of={model} isServing={serving.has(model.id)} /> },
           {
             head: "Actions",
             width: 88,
@@ -271,6 +295,15 @@ const CREDENTIALS: Record<string, string> = { local: "none needed", oauth: "the 
 const restsOf = (health: ProviderHealth | undefined): string | null =>
   health?.rests.map(({ model, wait_ms }) => `${model} for ${duration(wait_ms * 1000)}`).join(", ") || null;
 
+/** The limits that the upstream has reported, with what is left of each. */
+function limitRows(health: ProviderHealth | undefined): [string, string][] {
+  return (health?.limits ?? []).map(({ name, limit, remaining, resets_at_ms }): [string, string] => {
+    const left = remaining === null ? "" : `${count(remaining)}${limit === null ? "" : ` of ${count(limit)}`} left`;
+    const resets = resets_at_ms !== null && resets_at_ms > Date.now() ? `full ${ago(resets_at_ms)}` : "";
+    return [`Upstream: ${name.replace(/-/g, " ")}`, [left, resets].filter(Boolean).join(", ") || UNKNOWN];
+  });
+}
+
 function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | undefined }) {
   const { credential } = of;
   const four = credential.last_four ? `set, ends in ${credential.last_four}` : "set";
@@ -278,8 +311,7 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
     <Card bare>
       <Facts
         rows={[
-          ["State", <ProviderStateMark key="s" of={of} />],
-          ["Circuit", health && <CircuitMark key="c" circuit={health.circuit} />],
+          ["State", <ProviderStateMark key="s" of={of} health={health} />],
           ["Resting", restsOf(health)],
           ["Served", health && `${plural(health.recent.requests, "request")} since ${moment(health.recent.since_ms)}`],
           ["First token", health && `${duration(health.recent.first_content_us_avg)} on average`],
@@ -289,12 +321,14 @@ function FactsCard({ of, health }: { of: Provider; health: ProviderHealth | unde
           ],
         ]}
       />
+      <Facts rows={limitRows(health)} />
       <Facts
         rows={[
           ["Credential", CREDENTIALS[of.auth ?? ""] ?? credential.reference ?? (credential.set ? four : "none")],
           ["Replaced", credential.updated_at_ms ? day(credential.updated_at_ms) : null],
           ["Protocols", of.protocols.join(", ")],
-          ["Timeout", `${of.timeout} s, ${of.stream_idle_timeout} s of silence in a stream`],
+          ["Answer begins", `within ${secondsText(of.timeout)}`],
+          ["Pause in a stream", `up to ${secondsText(of.stream_idle_timeout)}`],
         ]}
       />
       <Facts

@@ -39,23 +39,27 @@ export function CircuitMark({ circuit }: { circuit: Circuit }) {
   return <State kind="bad" word={`failing, next try in ${Math.ceil((circuit.retry_in_ms ?? 0) / 1000)} s`} />;
 }
 
+const CATALOG_READ = "Catalog read";
 const FACTS: [string, (evidence: Evidence) => number | null][] = [
   ["Reachable", ({ reachable }) => reachable.at_ms],
-  ["Catalog read", ({ catalog }) => catalog.synced_at_ms],
+  [CATALOG_READ, ({ catalog }) => catalog.synced_at_ms],
   ["Inference proven", ({ inference }) => inference.proven_at_ms],
 ];
 
 /** Three facts as three marks, hollow where not proven. Their words are spoken. */
-export function EvidenceMarks({ evidence }: { evidence: Evidence | undefined }) {
+export function EvidenceMarks({ evidence, served = 0 }: { evidence: Evidence | undefined; served?: number }) {
   if (!evidence) return <span class="faint">{UNKNOWN}</span>;
+  // What it has served proves that it can be reached, and that it answers.
+  const isServing = served > 0;
   return (
     <span class="marks">
       {FACTS.map(([name, timeOf]) => {
         const at = timeOf(evidence);
-        const text = `${name}: ${at === null ? "no" : moment(at)}`;
+        const isProven = at !== null || (isServing && name !== CATALOG_READ);
+        const text = `${name}: ${at !== null ? moment(at) : isProven ? "by traffic" : "no"}`;
         return (
           <span key={name} title={text}>
-            <Mark kind={at === null ? "off" : "ok"} />
+            <Mark kind={isProven ? "ok" : "off"} />
             <span class="sr">{text}. </span>
           </span>
         );
@@ -149,7 +153,11 @@ function Connected() {
             },
             { head: "Kind", width: 128, cell: (provider) => <span class="muted">{provider.registry_id ?? provider.type}</span> },
             { head: "State", width: "2fr", cell: (provider) => <ProviderStateMark of={provider} health={healthOf(provider.id)} /> },
-            { head: "Evidence", width: 84, cell: (provider) => <EvidenceMarks evidence={provider.evidence} /> },
+            {
+              head: "Evidence",
+              width: 84,
+              cell: (provider) => <EvidenceMarks evidence={provider.evidence} served={healthOf(provider.id)?.recent.requests ?? 0} />,
+            },
             {
               head: "Models listed",
               width: 112,

@@ -129,7 +129,7 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
           </button>
           <a class="btn" href={href("/connect", { model: of.name })}>
             <Icon name="code-xml" small />
-            Use it
+            Connect a client
           </a>
           <Menu
             label={`Actions for ${of.name}`}
@@ -152,7 +152,13 @@ function Editor({ of, etag }: { of: Endpoint; etag: string | null }) {
         <div class="cols main-side">
           <div class="page-stack">
             <TargetsCard of={of} draft={draft} before={base.draft} models={models} usage={usage} onDraft={setDraft} />
-            <Matrix of={explained} targets={draft.failover} keys={keys} onKeys={(next) => setParams({ keys: next.join(",") }, "replace")} />
+            <Matrix
+              of={explained}
+              targets={draft.failover}
+              models={models}
+              keys={keys}
+              onKeys={(next) => setParams({ keys: next.join(",") }, "replace")}
+            />
           </div>
           <div class="page-stack">
             <Rehearse
@@ -239,9 +245,10 @@ type SaveProps = {
 function SaveBar({ changes, effects, busy, yaml, onDiscard, onSave }: SaveProps) {
   return (
     <section class="savebar" aria-label="Changes">
-      <b>{plural(changes.length, "change")}</b>
-      <span class="muted wrap grow">{changes.join(", ")}</span>
-      <span class="help">Running streams are not touched.</span>
+      <b class="nowrap">{plural(changes.length, "change")}</b>
+      <span class="muted clip grow" title={`${changes.join(", ")}. Running streams are not touched.`}>
+        {changes.join(", ")}
+      </span>
       <EffectsList effects={effects} />
       <button type="button" class="btn plain" onClick={onDiscard}>
         Discard

@@ -64,7 +64,7 @@ export function RoutesPage() {
           columns={[
             {
               head: "Name",
-              width: 136,
+              width: 208,
               cell: (endpoint) => (
                 <a
                   class="row-link"
@@ -150,7 +150,7 @@ function NewEndpoint() {
     go(href(`/routes/${encodeURIComponent(body.name)}`));
   };
   return (
-    <Dialog title="Give clients one name" onClose={close}>
+    <Dialog title="New endpoint" onClose={close}>
       <EndpointForm name="" targets={[]} create={create} onClose={close} />
     </Dialog>
   );
@@ -178,9 +178,9 @@ export function EndpointForm({ name: first, targets: given, create, onClose }: F
   return (
     <Form submission={submission} onSubmit={submit}>
       <Field
-        label="Named endpoint"
+        label="Name"
         name="name"
-        help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
+        help="What clients put into `model`. Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
       >
         <Text value={name} onValue={setName} placeholder="smart" autoFocus={onClose !== undefined} />
       </Field>

@@ -90,16 +90,27 @@ test("a draft of an endpoint says what it changes", () => {
 });
 
 test("what connects a provider holds the fields that were filled", () => {
-  const empty = { id: "mine", api_key: "", base_url: "", region: "", project: "", location: "", models: "" };
+  const empty = {
+    id: "mine",
+    api_key: "",
+    base_url: "",
+    region: "",
+    project: "",
+    location: "",
+    models: "",
+    timeout: "",
+    stream_idle_timeout: "",
+  };
   expect(bodyOf({ id: "groq", name: "Groq", type: "compatible", registry: true }, { ...empty, api_key: " k " })).toEqual({
     id: "mine",
     registry_id: "groq",
     api_key: "k",
   });
-  expect(bodyOf({ id: "echo", name: "Echo", type: "echo", registry: false }, { ...empty, models: "a, b" })).toEqual({
+  expect(bodyOf({ id: "echo", name: "Echo", type: "echo", registry: false }, { ...empty, models: "a, b", timeout: 20 })).toEqual({
     id: "mine",
     type: "echo",
     models: ["a", "b"],
+    timeout: 20,
   });
 });
 

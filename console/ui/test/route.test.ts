@@ -1,7 +1,8 @@
 import { expect, test } from "vitest";
 import type { ExplainedCase } from "../api/explain";
 import { phraseOf } from "../api/phrase";
-import type { Circuit } from "../api/types";
+import type { Circuit, Model } from "../api/types";
+import { abilitiesOf } from "../page/models";
 import { rowsOf } from "../page/route/cases";
 import { yamlOf } from "../page/route/draft";
 import { assumed, faultsOf, faultsText, wordsOf } from "../page/route/rehearse";
@@ -91,4 +92,20 @@ test("a target is marked by its circuit, and one that is skipped as such", () =>
   expect(standingOf(false, circuit("open"))).toEqual(["bad", "failing"]);
   expect(standingOf(false, circuit("half_open"))).toEqual(["warn", "failing"]);
   expect(standingOf(true, circuit("open"))).toEqual(["off", "skipped"]);
+});
+
+test("a target whose model is not known to take images is tried, and marked as unknown", () => {
+  const target = { provider: "p", model: "m" };
+  const images = { name: "Images", needs: ["chat"], candidates: [target], passed_over: [] } as unknown as ExplainedCase;
+  const model = (vision: boolean | null) => new Map([["p/m", { vision } as Model]]);
+  expect(rowsOf([images], [target], model(null))[0]?.cells).toEqual([{ short: null, words: "serves", isUnknown: true }]);
+  expect(rowsOf([images], [target], model(true))[0]?.cells).toEqual([{ short: null, words: "serves" }]);
+});
+
+test("a model without conversations is told by its operations", () => {
+  const unknown = { vision: null, tools: null, reasoning: null, audio: null };
+  expect(abilitiesOf({ ...unknown, operations: ["embeddings"] })).toBe("embeddings");
+  expect(abilitiesOf({ ...unknown, operations: ["chat_completions", "embeddings"] })).toBeNull();
+  expect(abilitiesOf({ ...unknown, vision: false, operations: ["messages"] })).toBe("only text");
+  expect(abilitiesOf({ ...unknown, tools: true, vision: true, operations: ["messages"] })).toBe("images, tools");
 });

@@ -1,8 +1,9 @@
 // The requests that the matrix asks about, and what the gateway's answer means for each target.
 import { type ExplainedCase, plainRequest } from "../../api/explain";
-import type { ExplainCase, Target } from "../../api/types";
+import type { ExplainCase, Model, Target } from "../../api/types";
 import { passedShort, stepWords } from "../../part/outcome";
 import { sameTarget } from "../routes";
+import { idOf } from "./draft";
 
 /** Operations that go to the first target of an endpoint alone. */
 export const FIRST_ONLY: Record<string, string> = {
@@ -32,23 +33,42 @@ export function casesFor(model: string, used: string[], keys: string[]): Explain
     ...plain(TEXTS[1], "messages"),
     ...plain(TEXTS[2], "responses"),
     { name: "Images", path: "/v1/chat/completions", body: { model, messages: [{ role: "user", content: parts }] } },
+    {
+      name: "Tools",
+      path: "/v1/chat/completions",
+      body: { model, messages: [{ role: "user", content: "What is the time?" }], tools: [TOOL] },
+    },
     { name: "Responses that keep state", path: "/v1/responses", body: { model, input: "Say hello.", store: true } },
     ...used.flatMap((operation) => plain(FIRST_ONLY[operation] ?? operation, operation)),
     ...keys.flatMap((key_id) => (chat ? [{ ...chat, name: key_id, key_id }] : [])),
   ];
 }
 
+/** A function that a model may call. */
+const TOOL = { type: "function", function: { name: "time", parameters: { type: "object", properties: {} } } };
+
 const TEXTS = ["Text through Chat", "Text through Messages", "Text through Responses"] as const;
 
 /** What happens to a request at one target. `short` is null if the target serves; `adapted` are the protocols of an adaptation. */
-export type Cell = { short: string | null; words: string; adapted?: [client: string, target: string] };
+export type Cell = {
+  short: string | null;
+  words: string;
+  adapted?: [client: string, target: string];
+  /** True if the target is tried, and it is not known that its model can do it. */
+  isUnknown?: boolean;
+};
 
-export function cellOf(of: ExplainedCase, target: Target): Cell {
+/** What a case needs of a model, as the catalog names it. */
+const NEEDS: Record<string, "vision" | "tools"> = { Images: "vision", Tools: "tools" };
+
+export function cellOf(of: ExplainedCase, target: Target, model?: Model): Cell {
+  const need = NEEDS[of.name];
+  const unknown = need !== undefined && model !== undefined && model[need] === null ? { isUnknown: true } : {};
   const candidate = of.candidates.find((other) => sameTarget(other, target));
   const [protocol] = of.needs;
   if (candidate?.adapted && protocol)
-    return { short: null, words: `serves, adapted to ${candidate.adapted}`, adapted: [protocol, candidate.adapted] };
-  if (candidate) return { short: null, words: "serves" };
+    return { short: null, words: `serves, adapted to ${candidate.adapted}`, adapted: [protocol, candidate.adapted], ...unknown };
+  if (candidate) return { short: null, words: "serves", ...unknown };
   const passed = of.passed_over.find((other) => sameTarget(other, target));
   if (passed) {
     const words = stepWords({ ...target, result: passed.reason });
@@ -63,10 +83,10 @@ export function cellOf(of: ExplainedCase, target: Target): Cell {
 export type Row = { name: string; cells: Cell[]; refusal: string | null };
 
 /** The rows of the matrix. Protocols that fare alike share one row. */
-export function rowsOf(cases: ExplainedCase[], targets: Target[]): Row[] {
+export function rowsOf(cases: ExplainedCase[], targets: Target[], models: Map<string, Model> = new Map()): Row[] {
   const rows = cases.map((of) => ({
     name: of.name,
-    cells: targets.map((target) => cellOf(of, target)),
+    cells: targets.map((target) => cellOf(of, target, models.get(idOf(target)))),
     refusal: of.candidates.length ? null : (of.refusal?.message ?? null),
   }));
   const texts = rows.slice(0, TEXTS.length);

@@ -3,7 +3,7 @@
 import { call } from "../../api/client";
 import type { Explanations } from "../../api/explain";
 import { useResource } from "../../api/resource";
-import type { Key, Page as PageOf, Target } from "../../api/types";
+import type { Key, Model, Page as PageOf, Target } from "../../api/types";
 import { Combobox, type Suggestion } from "../../part/combobox";
 import { Differences, showDifferences } from "../../part/differences";
 import { FormError } from "../../part/form";
@@ -13,13 +13,20 @@ import { Card } from "../../part/page";
 import { type Cell, rowsOf } from "./cases";
 import { idOf } from "./draft";
 
-type Props = { of: Explanations; targets: Target[]; keys: string[]; onKeys: (keys: string[]) => void };
+type Props = {
+  of: Explanations;
+  targets: Target[];
+  /** What is known of the targets' models. */
+  models: Map<string, Model>;
+  keys: string[];
+  onKeys: (keys: string[]) => void;
+};
 
 /** The keys that can be added as rows. */
 export const KEYS_MAX = 8;
 
-export function Matrix({ of, targets, keys, onKeys }: Props) {
-  const rows = rowsOf(of.cases, targets);
+export function Matrix({ of, targets, models, keys, onKeys }: Props) {
+  const rows = rowsOf(of.cases, targets, models);
   return (
     <Card title="Who would serve what" aside={<span class="faint">worked out from this draft; nothing is sent</span>} bare>
       {of.error && (
@@ -93,7 +100,7 @@ function CellMark({ of }: { of: Cell }) {
   if (of.short === null) {
     return (
       <>
-        <Icon name="check" />
+        {of.isUnknown ? <Unknown /> : <Icon name="check" />}
         {of.adapted ? <Adapted of={of.adapted} /> : <span class="sr">serves</span>}
       </>
     );
@@ -102,6 +109,15 @@ function CellMark({ of }: { of: Cell }) {
     <span class="tag" title={of.words}>
       <Icon name="minus" small />
       {of.short}
+    </span>
+  );
+}
+
+/** The target is tried, but its catalog does not say whether its model can do this. */
+function Unknown() {
+  return (
+    <span class="tag" title="It is tried; whether its model can do this is not known.">
+      ?<span class="sr"> not known whether its model can</span>
     </span>
   );
 }

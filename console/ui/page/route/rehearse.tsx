@@ -7,6 +7,7 @@ import { duration, plural } from "../../part/format";
 import { Icon, Mark } from "../../part/icon";
 import { stepWords } from "../../part/outcome";
 import { Card } from "../../part/page";
+import { BUDGET } from "../provider/timeouts";
 
 /** The ways to fail that can be chosen. */
 const FAULTS: [id: string, words: string, fault: Omit<ExplainFault, "provider">][] = [
@@ -50,6 +51,7 @@ export function Rehearse({ targets, faults, onFaults, of }: Props) {
     <Card title="Rehearse">
       <div class="rehearse">
         <p class="muted">Make targets fail and see what a client would wait for.</p>
+        <p class="help">{BUDGET}</p>
         {providers.map((provider) => (
           <div key={provider} class="fault">
             <span class="clip" aria-hidden="true">

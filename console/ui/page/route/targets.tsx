@@ -40,6 +40,7 @@ export function TargetsCard({ of, draft, before, models, usage, onDraft }: Props
         isNew={!before.failover.some((other) => sameTarget(other, target))}
         movedFrom={movedFrom(before, draft, target)}
         neverUsed={index > 0 ? firstOnly : []}
+        isServing={(servedBy(usage, target)?.share ?? 0) > 0}
       />
       <Health
         live={live.get(target.provider)}
@@ -115,7 +116,14 @@ export function servedBy(usage: Usage | null, target: Target): Served | null {
   return { share: requests / all, first_us: weight ? spent / weight : null };
 }
 
-type MemberProps = { target: Target; model: Model | undefined; isNew: boolean; movedFrom: number | null; neverUsed: string[] };
+type MemberProps = {
+  target: Target;
+  model: Model | undefined;
+  isNew: boolean;
+  movedFrom: number | null;
+  neverUsed: string[];
+  isServing: boolean;
+};
 
 const CAPABILITIES = [
   ["vision", "images"],
@@ -124,7 +132,7 @@ const CAPABILITIES = [
   ["audio", "audio"],
 ] as const;
 
-function Member({ target, model, isNew, movedFrom, neverUsed }: MemberProps) {
+function Member({ target, model, isNew, movedFrom, neverUsed, isServing }: MemberProps) {
   const isProven = model?.proven_at_ms != null;
   return (
     <div>
@@ -136,7 +144,7 @@ function Member({ target, model, isNew, movedFrom, neverUsed }: MemberProps) {
       <div class="chips">
         {isNew && <span class="tag accent">added</span>}
         {movedFrom !== null && <span class="tag accent">moved up from {movedFrom}</span>}
-        {model && (isProven ? <ProvenTag at={model.proven_at_ms} /> : <span class="tag">unproven</span>)}
+        {model && (isProven || isServing ? <ProvenTag at={model.proven_at_ms} /> : <span class="tag">unproven</span>)}
         {model?.context_window && <span class="tag">{short(model.context_window)} context</span>}
         {model &&
           CAPABILITIES.map(
@@ -152,7 +160,7 @@ function Member({ target, model, isNew, movedFrom, neverUsed }: MemberProps) {
       </div>
       {model && !model.prices && (
         <Warning>
-          Keys with a hard cost limit pass it over until it has a price. <a href={href("/models", { open: model.id })}>Set a price</a>
+          Keys with a hard cost limit skip it until it has a price. <a href={href("/models", { open: model.id })}>Set a price</a>
         </Warning>
       )}
       {neverUsed.length > 0 && (
@@ -168,7 +176,7 @@ function ProvenTag({ at }: { at: number | null }) {
   return (
     <span class="tag ok">
       <Icon name="badge-check" small />
-      proven {ago(at)}
+      proven {at === null ? "by traffic" : ago(at)}
     </span>
   );
 }
