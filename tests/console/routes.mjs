@@ -118,7 +118,7 @@ export const routeChecks = {
     await page.getByText("always: $1.00 in, $1.50 out").or(page.getByText(/from .*: \$1\.00 in, \$1\.50 out/)).first().waitFor();
     assert.deepEqual(await axe(page), []);
     await page.getByRole("link", { name: "Try" }).press("Enter");
-    assert.equal(await page.getByLabel("To", { exact: true }).inputValue(), "sighted/echo");
+    assert.equal(await page.getByLabel("Model or endpoint", { exact: true }).inputValue(), "sighted/echo");
     await page.goto(`${browser.origin}/console/routes`);
     await page.getByRole("row", { name: /^seeing .* 0 % 1 / }).waitFor();
     assert.deepEqual(await axe(page), []);

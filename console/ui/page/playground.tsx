@@ -12,7 +12,19 @@ import { Card, Page } from "../part/page";
 import { bodyOf, type Draft, imagesOf, OPERATIONS, type OperationId, operationOf, StreamText, textOf } from "./playground/operations";
 import { type Outcome, Result } from "./playground/result";
 
-const EMPTY: Draft = { model: "", system: "", turns: [], message: "", stream: true, voice: "alloy", tools: "", image: null, file: null };
+const EMPTY: Draft = {
+  temperature: "",
+  tokensMax: "",
+  model: "",
+  system: "",
+  turns: [],
+  message: "",
+  stream: true,
+  voice: "alloy",
+  tools: "",
+  image: null,
+  file: null,
+};
 const BEGUN: Outcome = {
   requestId: null,
   status: null,
@@ -69,9 +81,9 @@ export function PlaygroundPage() {
       }
     >
       <div class="filters">
-        <Labelled label="As">
+        <Labelled label="Send as">
           <Select
-            aria-label="As"
+            aria-label="Send as"
             value={as}
             onValue={(as) => setParams({ as }, "replace")}
             options={
@@ -83,9 +95,9 @@ export function PlaygroundPage() {
             }
           />
         </Labelled>
-        <Labelled label="To">
+        <Labelled label="Model or endpoint">
           <Text
-            aria-label="To"
+            aria-label="Model or endpoint"
             class="mono"
             value={model}
             onValue={(model) => setParams({ model, only: null }, "replace")}
@@ -108,7 +120,7 @@ export function PlaygroundPage() {
           </Labelled>
         )}
         {targetNames.length > 1 && (
-          <Labelled label="Against">
+          <Labelled label="Compare with">
             <Select
               aria-label="Compare with"
               value={compared}
@@ -118,7 +130,7 @@ export function PlaygroundPage() {
           </Labelled>
         )}
       </div>
-      <span class="seg wrapping" role="group" aria-label="Through">
+      <span class="seg wrapping" role="group" aria-label="Operation">
         {OPERATIONS.map(({ id, title }) => (
           <button key={id} type="button" aria-pressed={id === operation.id} onClick={() => setParams({ path: id }, "replace")}>
             {title}
@@ -138,7 +150,13 @@ export function PlaygroundPage() {
               if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) void submit(event.shiftKey);
             }}
           >
-            <Fields operation={operation.id} isConversation={operation.isConversation} draft={draft} set={set} />
+            <Fields
+              operation={operation.id}
+              isConversation={operation.isConversation}
+              draft={draft}
+              shown={shownAnswer(first.outcome, second.outcome)}
+              set={set}
+            />
             {callers.length === 0 && (
               <p class="help wrap">
                 A request is sent as a key or a human, and there is none yet.{" "}
@@ -202,6 +220,9 @@ export function PlaygroundPage() {
   );
 }
 
+/** The answer that the result shows alone; of two none is that of the conversation. */
+const shownAnswer = (first: Outcome | null, second: Outcome | null): string => (second ? "" : (first?.text ?? ""));
+
 /** The keys and humans as which the caller may send requests; only administrators send them as a human. */
 function useCallers(): { keys: Key[]; humans: Principal[] } {
   const keys = useResource<PageOf<Key>>("keys?state=active&limit=500").data.value?.data ?? [];
@@ -212,11 +233,20 @@ function useCallers(): { keys: Key[]; humans: Principal[] } {
   };
 }
 
-type FieldsProps = { operation: OperationId; isConversation: boolean; draft: Draft; set: (change: Partial<Draft>) => void };
+type FieldsProps = {
+  operation: OperationId;
+  isConversation: boolean;
+  draft: Draft;
+  /** The answer that the result shows: the conversation does not repeat it. */
+  shown: string;
+  set: (change: Partial<Draft>) => void;
+};
 
 const PROMPTS: Partial<Record<OperationId, string>> = { embeddings: "Input", speech: "Text to speak", image: "Prompt", video: "Prompt" };
 
-function Fields({ operation, isConversation, draft, set }: FieldsProps) {
+function Fields({ operation, isConversation, draft, shown, set }: FieldsProps) {
+  const last = draft.turns.at(-1);
+  const turns = last?.role === "assistant" && last.text === shown ? draft.turns.slice(0, -1) : draft.turns;
   if (operation === "transcription") {
     return (
       <Field label="Recording" name="file">
@@ -231,9 +261,9 @@ function Fields({ operation, isConversation, draft, set }: FieldsProps) {
   }
   return (
     <>
-      {isConversation && draft.turns.length > 0 && (
+      {isConversation && turns.length > 0 && (
         <ol class="turns" aria-label="Conversation">
-          {draft.turns.map(({ role, text }, i) => (
+          {turns.map(({ role, text }, i) => (
             <li key={i} class={`turn ${role}`}>
               <span class="faint">{role === "user" ? "You" : "Model"}</span>
               <p class="wrap answer">{text}</p>
@@ -248,6 +278,16 @@ function Fields({ operation, isConversation, draft, set }: FieldsProps) {
         <Field label="Voice" name="voice">
           <Text value={draft.voice} onValue={(voice) => set({ voice })} />
         </Field>
+      )}
+      {isConversation && (
+        <div class="form-row">
+          <Field label="Temperature" name="temperature" optional>
+            <Text inputMode="decimal" value={draft.temperature} onValue={(temperature) => set({ temperature })} />
+          </Field>
+          <Field label="Output tokens at most" name="max_tokens" optional>
+            <Text inputMode="numeric" value={draft.tokensMax} onValue={(tokensMax) => set({ tokensMax })} />
+          </Field>
+        </div>
       )}
       {isConversation && <More draft={draft} set={set} />}
     </>

@@ -3,6 +3,8 @@ import { rowsOf } from "../page/playground/bytes";
 import { bodyOf, type Draft, imagesOf, StreamText, textOf } from "../page/playground/operations";
 
 const draft: Draft = {
+  temperature: "",
+  tokensMax: "",
   model: "default",
   system: "",
   turns: [],
@@ -41,6 +43,10 @@ test("each operation has the body that its protocol asks for", () => {
     store: false,
     tools: [{ type: "web_search" }],
   });
+  const settings = { ...draft, temperature: "0.2", tokensMax: "50" };
+  expect(bodyOf("messages", settings)).toMatchObject({ temperature: 0.2, max_tokens: 50 });
+  expect(bodyOf("responses", settings)).toMatchObject({ temperature: 0.2, max_output_tokens: 50 });
+  expect(() => bodyOf("chat", { ...draft, temperature: "hot" })).toThrow("Temperature: write a number.");
   expect(bodyOf("embeddings", draft)).toEqual({ model: "default", input: "hi" });
   expect(bodyOf("speech", draft)).toEqual({ model: "default", input: "hi", voice: "alloy" });
   expect(() => bodyOf("transcription", draft)).toThrow("Choose a recording");

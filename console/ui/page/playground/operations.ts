@@ -9,6 +9,10 @@ export type Draft = {
   turns: Turn[];
   message: string;
   stream: boolean;
+  /** Between 0 and 2; empty for the model's own. */
+  temperature: string;
+  /** The most output tokens; empty for the model's own. */
+  tokensMax: string;
   voice: string;
   /** A JSON list of tools, as the protocol has them; empty for none. */
   tools: string;
@@ -45,6 +49,20 @@ function toolsOf({ tools }: Draft): { tools?: unknown[] } {
   return { tools: found };
 }
 
+/** The settings that are not left to the model; `tokens` is the name of the limit in the protocol. */
+function settingsOf({ temperature, tokensMax }: Draft, tokens: string): Record<string, unknown> {
+  return {
+    ...(temperature.trim() ? { temperature: numberOf("Temperature", temperature) } : {}),
+    ...(tokensMax.trim() ? { [tokens]: numberOf("Output tokens", tokensMax) } : {}),
+  };
+}
+
+function numberOf(name: string, text: string): number {
+  const number = Number(text);
+  if (Number.isNaN(number)) throw new Error(`${name}: write a number.`);
+  return number;
+}
+
 const history = ({ turns }: Draft) => turns.map(({ role, text }) => ({ role, content: text }));
 
 /** The content of the present message, with its image where it has one. */
@@ -68,6 +86,7 @@ export function bodyOf(id: OperationId, draft: Draft): Record<string, unknown> |
         model,
         stream,
         ...(stream ? { stream_options: { include_usage: true } } : {}),
+        ...settingsOf(draft, "max_tokens"),
         messages: [...(system ? [{ role: "system", content: system }] : []), ...history(draft), said],
         ...toolsOf(draft),
       };
@@ -76,6 +95,7 @@ export function bodyOf(id: OperationId, draft: Draft): Record<string, unknown> |
         model,
         stream,
         store: false,
+        ...settingsOf(draft, "max_output_tokens"),
         ...(system ? { instructions: system } : {}),
         input: [...history(draft), said],
         ...toolsOf(draft),
@@ -85,6 +105,7 @@ export function bodyOf(id: OperationId, draft: Draft): Record<string, unknown> |
         model,
         stream,
         max_tokens: OUTPUT_TOKENS_MAX,
+        ...settingsOf(draft, "max_tokens"),
         ...(system ? { system } : {}),
         messages: [...history(draft), said],
         ...toolsOf(draft),

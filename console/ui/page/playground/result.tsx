@@ -6,8 +6,10 @@ import type { RecordedExchange, RecordedSide } from "../../api/types";
 import { href } from "../../app/router";
 import { CodeText, linesOf, RecordedBytes, titleOf } from "../../part/exchange";
 import { Loaded } from "../../part/feedback";
+import { count, dollars, duration } from "../../part/format";
 import { Card } from "../../part/page";
 import { Waterfall } from "../../part/waterfall";
+import { inputOf, outputOf } from "../requests";
 import { rowsOf } from "./bytes";
 import { LiveTrace, type Phase, Watch } from "./live_trace";
 
@@ -77,10 +79,29 @@ function AnswerView({ of }: { of: Outcome }) {
         <CodeText text={of.raw || "The answer is empty."} label="Answer" />
       )}
       {!of.isOver && <p class="muted">Waiting…</p>}
+      {of.isOver && of.requestId && <Spent key={of.requestId} id={of.requestId} />}
       <p class="sr" role="status">
         {of.isOver && !of.error ? "Answered" : ""}
       </p>
     </>
+  );
+}
+
+/** What an answer took: its time, its tokens and its cost. */
+function Spent({ id }: { id: string }) {
+  const record = useResource<FullRecord>(`requests/${encodeURIComponent(id)}`).data.value;
+  if (!record) return null;
+  const parts = [
+    record.provider && `${record.provider}/${record.model}`,
+    record.first_content_us !== null && `first token ${duration(record.first_content_us)}`,
+    `${duration(record.duration_us)} in all`,
+    record.provenance !== "none" && `${count(inputOf(record))} tokens in, ${count(outputOf(record))} out`,
+    record.cost_micro_usd === null ? "price unknown" : dollars(record.cost_micro_usd),
+  ];
+  return (
+    <p class="help wrap">
+      {parts.filter(Boolean).join(" · ")} · <a href={href(`/requests/${encodeURIComponent(id)}`)}>See the request</a>
+    </p>
   );
 }
 
