@@ -2,16 +2,17 @@
 import { useState } from "preact/hooks";
 import { call, may } from "../api/client";
 import { useList } from "../api/list";
-import { changed } from "../api/resource";
-import type { Principal, Project } from "../api/types";
+import { changed, useResource } from "../api/resource";
+import type { ListedProject, Principal, Project, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
-import { day, UNKNOWN } from "../part/format";
+import { count, day, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Page, Tabs } from "../part/page";
 import { Table } from "../part/table";
+import { monthStart, Spend } from "./keys";
 
 export function EnabledMark({ disabled }: { disabled: boolean }) {
   return <State kind={disabled ? "off" : "ok"} word={disabled ? "disabled" : "enabled"} />;
@@ -49,10 +50,9 @@ export function AccessPage() {
 const open = (): void => setParams({ new: "1" });
 const close = (): void => setParams({ new: null });
 
-const entries = (list: string[] | null): string => (list === null ? "all" : String(list.length));
-
 function Projects() {
-  const list = useList<Project>("projects");
+  const list = useList<ListedProject>("projects");
+  const usage = useResource<Usage>(may("see_usage") ? `usage?group_by=project&from=${monthStart()}&limit=500` : null).data.value?.data;
   return (
     <Card bare>
       <Table
@@ -88,9 +88,14 @@ function Projects() {
             ),
           },
           { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
-          { head: "Endpoints", width: 104, cell: ({ endpoints }) => entries(endpoints) },
-          { head: "Models", width: 104, cell: ({ models }) => entries(models) },
-          { head: "Limits of new keys", width: 144, cell: ({ key_defaults }) => key_defaults.length || "none" },
+          { head: "Members", width: 96, number: true, cell: ({ members }) => count(members) },
+          { head: "Keys", width: 80, number: true, cell: ({ keys }) => count(keys) },
+          {
+            head: "Spend this month",
+            width: 168,
+            number: true,
+            cell: ({ id }) => <Spend figures={usage?.find(({ group }) => group.project === id)} />,
+          },
           { head: "Since", width: 128, cell: ({ created_at_ms }) => day(created_at_ms) },
         ]}
       />

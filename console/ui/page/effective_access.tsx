@@ -79,6 +79,7 @@ function AccessPage({ kind, id }: { kind: Kind; id: string }) {
               ))}
             </span>
           </form>
+          <p class="help">A selector that a list does not contain is called once it is added to the lists.</p>
           <Card bare>
             <Table
               list={list}
@@ -111,7 +112,18 @@ function AccessPage({ kind, id }: { kind: Kind; id: string }) {
                 { head: "Kind", width: 104, cell: (row) => <span class="muted">{KINDS[row.kind]}</span> },
                 { head: "Can call", width: 136, cell: (row) => <Verdict of={row} /> },
                 { head: "Why not", width: "4fr", cell: ({ reasons }) => wordsOf(reasons, 0) },
-                { head: "What would change it", width: "3fr", cell: ({ reasons }) => <span class="muted">{wordsOf(reasons, 1)}</span> },
+                {
+                  head: "What would change it",
+                  width: "3fr",
+                  cell: ({ reasons }) => (
+                    <span class="muted">
+                      {wordsOf(
+                        reasons.filter((reason) => reason !== "not_allowed"),
+                        1,
+                      )}
+                    </span>
+                  ),
+                },
               ]}
             />
           </Card>
@@ -140,8 +152,10 @@ function Selector({ of: { selector, kind } }: { of: SelectorAccess }) {
   );
 }
 
-function Verdict({ of: { allowed, targets, usable } }: { of: SelectorAccess }) {
-  const kind = !allowed ? "bad" : usable < targets ? "warn" : "ok";
+function Verdict({ of: { allowed, targets, usable, reasons } }: { of: SelectorAccess }) {
+  // That a list does not contain it is as it should be; anything else can be mended.
+  const isListed = !reasons.includes("not_allowed");
+  const kind = !allowed ? (isListed ? "bad" : "off") : usable < targets ? "warn" : "ok";
   return (
     <span class="state">
       <Mark kind={kind} />

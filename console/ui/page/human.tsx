@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { call, may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
-import type { Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
+import type { ListedProject, Page as PageOf, Principal, Quota, Usage } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Copyable } from "../part/copy";
 import { Confirm } from "../part/dialog";
@@ -12,7 +12,7 @@ import { WriteOutlook } from "../part/effects";
 import { Empty, Loaded } from "../part/feedback";
 import { Field, Text } from "../part/form";
 import { day, UNKNOWN } from "../part/format";
-import { Limits } from "../part/limits_card";
+import { Limits, newLimit } from "../part/limits_card";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { EnabledMark } from "./access";
@@ -80,7 +80,7 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
         <div class="page-stack">
           <Projects of={of} />
           <Keys of={of} />
-          <Limits quotas={quotas} none="No limit of all keys that act as this human together." />
+          <Limits quotas={quotas} none="No limit of all keys that act as this human together." add={newLimit("principal", of.id)} />
         </div>
         <Card bare>
           <Facts
@@ -143,7 +143,7 @@ function One({ of, etag }: { of: Principal; etag: string | null }) {
 }
 
 function Projects({ of }: { of: Principal }) {
-  const projects = useList<Project>("projects", { principal: of.id });
+  const projects = useList<ListedProject>("projects", { principal: of.id });
   return (
     <Card title="Projects" bare>
       <Table
@@ -174,6 +174,7 @@ function Projects({ of }: { of: Principal }) {
               </a>
             ),
           },
+          { head: "Role", width: 104, cell: ({ role }) => role },
           { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
         ]}
       />

@@ -1,26 +1,30 @@
 // One project key: what it may do, what it has used, and its actions.
 import { Fault, may, mayIn } from "../api/client";
 import { changed, useResource } from "../api/resource";
+import type { FullRecord, SeriesAnswer } from "../api/shapes";
 import { suggestEndpoints, suggestModelEntries, suggestOperations } from "../api/suggest";
-import type { Key, Page as PageOf, Principal, Project, Quota, Usage } from "../api/types";
+import type { Key, Page as PageOf, Principal, Project, Quota } from "../api/types";
 import { href, param, setParams } from "../app/router";
+import { Bars } from "../part/chart";
 import { Allowed } from "../part/choice";
 import { Copyable } from "../part/copy";
 import { EditDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
 import { Figure, Figures } from "../part/figures";
 import { Check, concerns, Field, Text } from "../part/form";
-import { count, day, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
+import { count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
 import { Icon } from "../part/icon";
-import { Limits } from "../part/limits_card";
+import { Limits, newLimit } from "../part/limits_card";
 import { Ref } from "../part/links";
 import { Menu } from "../part/menu";
 import { dateEnd, dateOf } from "../part/moment";
+import { AttemptMarks } from "../part/outcome";
 import { Card, Facts, Page } from "../part/page";
 import { tagsOf, tagsText } from "../part/tags";
 import { useKeyActions } from "./key_actions";
 import { KeyState, monthStart, Spend } from "./keys";
 import { ActsAs } from "./mint_key";
+import { outcomesOf, timesOf } from "./overview/figures";
 
 export function KeyPage({ id }: { id: string }) {
   const key = useResource<Key>(`keys/${encodeURIComponent(id)}`);
@@ -52,7 +56,12 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
   const { items, dialog } = useKeyActions(of);
   const isOpen = of.state !== "revoked" && mayIn(of.project, "change_keys", of.acts_as);
   const quotas = useResource<PageOf<Quota>>(`quotas?key=${encodeURIComponent(of.id)}&limit=100`);
-  const usage = useResource<Usage>(`usage?key=${encodeURIComponent(of.id)}&from=${monthStart()}`);
+  const last = useResource<PageOf<FullRecord>>(`requests?${new URLSearchParams({ key: of.id, limit: String(LAST_SHOWN) })}`).data.value
+    ?.data;
+  const [one] = last ?? [];
+  // What was never used has no figures.
+  const search = new URLSearchParams({ key: of.id, from: String(monthStart()), step: "86400" });
+  const series = useResource<SeriesAnswer>(one ? `series?${search}` : null).data.value;
   return (
     <Page
       title={of.name}
@@ -87,10 +96,13 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
             quotas={quotas.data.value?.data}
             none="No limit of its own. Limits of its project and its human count as well."
             aside="all keys of its rotation together"
+            add={newLimit("key", of.id)}
           />
-          <MonthCard usage={usage.data.value} />
+          {one && <MonthCard series={series} />}
+          {series && <OverTime of={series} />}
+          {last && last.length > 0 && <LastRequests of={last} id={of.id} />}
         </div>
-        <FactsCard of={of} />
+        {last && <FactsCard of={of} used={one} />}
       </div>
       {dialog}
       {param("edit") && isOpen && <Edit of={of} etag={etag} onClose={() => setParams({ edit: null })} />}
@@ -98,17 +110,20 @@ function One({ of, etag }: { of: Key; etag: string | null }) {
   );
 }
 
-function FactsCard({ of }: { of: Key }) {
-  const project = useResource<Project>(`projects/${encodeURIComponent(of.project)}`).data.value;
-  const human = useResource<Principal>(of.acts_as ? `principals/${encodeURIComponent(of.acts_as)}` : null).data.value;
+/** The names of a key's project and human are those of its last request, or are asked for if there is none. */
+function FactsCard({ of, used }: { of: Key; used: FullRecord | undefined }) {
+  const project = useResource<Project>(used ? null : `projects/${encodeURIComponent(of.project)}`).data.value?.name ?? used?.project_name;
+  const isNamed = of.acts_as === null || used?.principal === of.acts_as;
+  const human =
+    useResource<Principal>(isNamed ? null : `principals/${encodeURIComponent(of.acts_as ?? "")}`).data.value?.name ?? used?.principal_name;
   const list = (entries: string[] | null): string => (entries === null ? "all" : entries.length ? entries.join(", ") : "none");
   return (
     <Card bare>
       <Facts
         rows={[
           ["State", <KeyState key="s" state={of.state} />],
-          ["Project", <Ref key="p" kind="project" id={of.project} name={project?.name} />],
-          ["Acts as", of.acts_as ? <Ref key="h" kind="human" id={of.acts_as} name={human?.name} /> : "nobody"],
+          ["Project", <Ref key="p" kind="project" id={of.project} name={project} />],
+          ["Acts as", of.acts_as ? <Ref key="h" kind="human" id={of.acts_as} name={human} /> : "nobody"],
           ["Expires", of.expires_at_ms === null ? "never" : `${moment(of.expires_at_ms)} ${zoneName()}`],
           ["Last used", of.last_used_hour_ms === null ? "never" : `in the hour of ${moment(of.last_used_hour_ms)}`],
         ]}
@@ -124,7 +139,7 @@ function FactsCard({ of }: { of: Key }) {
       <Facts
         rows={[
           ["Id", <Copyable key="i" text={of.id} label="the id" clip />],
-          ["Copy", of.recoverable && of.state !== "revoked" ? "kept, encrypted" : "none"],
+          ["Can be revealed", of.recoverable && of.state !== "revoked" ? "yes, a copy is stored encrypted" : "no"],
           ["Rotated from", of.rotated_from && <Ref kind="key" id={of.rotated_from} />],
           ["Minted", day(of.created_at_ms)],
         ]}
@@ -133,16 +148,86 @@ function FactsCard({ of }: { of: Key }) {
   );
 }
 
-function MonthCard({ usage }: { usage: Usage | null }) {
-  const totals = usage?.totals;
+const LAST_SHOWN = 5;
+const sum = (values: number[]): number => values.reduce((total, value) => total + value, 0);
+
+/** What the key has used since the beginning of the month. */
+function MonthCard({ series }: { series: SeriesAnswer | null }) {
+  const { points, whole } = series?.groups[0] ?? {};
+  const requests = points && sum(points.requests);
+  const [input, output] = points ? [sum(points.input) + sum(points.cache_read), sum(points.output)] : [];
+  const spend = points && {
+    requests: requests ?? 0,
+    cost_micro_usd: sum(points.cost_micro_usd),
+    requests_unpriced: sum(points.requests_unpriced),
+  };
   return (
     <Figures label="This month">
-      <Figure name="Requests" value={count(totals?.requests)} sub="this month, UTC" />
-      <Figure name="Tokens" value={short(totals?.tokens.total)} sub="in and out" />
-      <Figure name="Spend" value={totals ? <Spend figures={totals} /> : UNKNOWN} sub="known prices" />
-      <Figure name="First token" value={duration(totals?.first_content_us_avg)} sub="on average" />
-      <Figure name="Total" value={duration(totals?.duration_us_avg)} sub="on average" />
+      <Figure name="Requests" value={count(requests)} sub="this month, UTC" />
+      <Figure name="Tokens" value={short(points && (input ?? 0) + (output ?? 0))} sub={`${short(input)} in, ${short(output)} out`} />
+      <Figure name="Spend" value={spend ? <Spend figures={spend} /> : UNKNOWN} sub="known prices" />
+      <Figure name="First token" value={duration(whole?.first_content_us_p50)} sub={`p99 ${duration(whole?.first_content_us_p99)}`} />
+      <Figure name="Total" value={duration(whole?.duration_us_p50)} sub={`p99 ${duration(whole?.duration_us_p99)}`} />
     </Figures>
+  );
+}
+
+function OverTime({ of }: { of: SeriesAnswer }) {
+  return (
+    <Card title="Requests by day, this month, UTC">
+      <Bars
+        times={timesOf(of)}
+        series={outcomesOf(of.groups[0]?.points)}
+        unit={count}
+        timeText={dayShort}
+        summary="Requests with this key by day."
+        height={148}
+      />
+    </Card>
+  );
+}
+
+/** `22 Nov`. */
+const dayShort = (at: number): string => day(at).replace(/ \d{4}$/, "");
+
+function LastRequests({ of, id }: { of: FullRecord[]; id: string }) {
+  return (
+    <Card title="Last requests" aside={<a href={href("/requests", { key: id })}>All its requests</a>} bare>
+      <div class="table-wrap" role="group" aria-label="Last requests" tabIndex={0}>
+        <table class="table">
+          <thead>
+            <tr>
+              <th scope="col">Time</th>
+              <th scope="col">Asked for</th>
+              <th scope="col">Attempts</th>
+              <th scope="col" class="num">
+                Total
+              </th>
+              <th scope="col" class="num">
+                Cost
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {of.map((request) => (
+              <tr key={request.request_id}>
+                <td>
+                  <a class="num" href={href(`/requests/${encodeURIComponent(request.request_id)}`, { key: id })}>
+                    {moment(request.started_at_ms)}
+                  </a>
+                </td>
+                <td>{request.selector || UNKNOWN}</td>
+                <td>
+                  <AttemptMarks of={request} />
+                </td>
+                <td class="num">{duration(request.duration_us)}</td>
+                <td class="num">{dollars(request.cost_micro_usd)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </Card>
   );
 }
 

@@ -13,7 +13,7 @@ import { Empty, Loaded, notify } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Select, Text, useSubmission } from "../part/form";
 import { day, plural, UNKNOWN } from "../part/format";
 import { amount, limitName } from "../part/limits";
-import { Limits } from "../part/limits_card";
+import { Limits, newLimit } from "../part/limits_card";
 import { Ref } from "../part/links";
 import { Card, Facts, Page, Tabs } from "../part/page";
 import { Table } from "../part/table";
@@ -164,7 +164,7 @@ function One({ of, etag }: { of: Project; etag: string | null }) {
 
 function ProjectLimits({ of }: { of: Project }) {
   const quotas = useResource<PageOf<Quota>>(`quotas?project=${encodeURIComponent(of.id)}&limit=100`).data.value?.data;
-  return <Limits quotas={quotas} none="No limit of the project as a whole." />;
+  return <Limits quotas={quotas} none="No limit of the project as a whole." add={newLimit("project", of.id)} />;
 }
 
 function Members({ of }: { of: Project }) {

@@ -5,8 +5,10 @@ import { useOutlook } from "../api/dry_run";
 import { useList } from "../api/list";
 import { type Names, useNames } from "../api/names";
 import { changed, useResource } from "../api/resource";
+import { suggestEndpoints, suggestModels } from "../api/suggest";
 import type { Metric, Page as PageOf, Period, Provider, Quota, QuotaSubject as Subject } from "../api/types";
 import { param, setParams } from "../app/router";
+import { Combobox } from "../part/combobox";
 import { Confirm, Dialog } from "../part/dialog";
 import { AddressedDialog, EditDialog } from "../part/edit";
 import { EffectsList, WriteOutlook } from "../part/effects";
@@ -101,11 +103,11 @@ export function QuotasPage() {
           columns={[
             { head: "Applies to", width: "3fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
             { head: "Metric", width: "3fr", cell: (quota) => limitName(quota) },
-            { head: "Used", width: 176, cell: (quota) => <Used of={quota} /> },
+            { head: "Used", width: 208, cell: (quota) => <Used of={quota} /> },
             { head: "Reserved", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },
             { head: "Limit", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.limit) },
             { head: "Resets", width: 116, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
-            { head: "Reached", width: 116, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
+            { head: "Reached about", width: 124, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
             { head: "Action", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
             ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
           ]}
@@ -132,7 +134,9 @@ function Used({ of }: { of: Quota }) {
   return (
     <span class="meter-cell">
       <Meter share={share} kind={kindOf(share)} />
-      <span class="num">{amount(of.metric, of.used)}</span>
+      <span class="num">
+        {amount(of.metric, of.used)} <span class="faint">{Math.floor(share * 100)} %</span>
+      </span>
     </span>
   );
 }
@@ -228,18 +232,20 @@ function Enforcement({ value, onValue }: { value: Quota["enforcement"]; onValue:
 }
 
 function NewQuota() {
-  const [kind, setKind] = useState<Subject["kind"]>("project");
-  const [id, setId] = useState("");
+  const [kind, setKind] = useState<Subject["kind"]>(KINDS.find(([kind]) => kind === param("kind"))?.[0] ?? "project");
+  const [id, setId] = useState(param("of"));
+  const [narrow, setNarrow] = useState("");
   const [metric, setMetric] = useState<Metric>("cost_micro_usd");
   const [window, setWindow] = useState<Period>("month");
   const [limit, setLimit] = useState(Number.NaN);
   const [enforcement, setEnforcement] = useState<Quota["enforcement"]>("hard");
   const submission = useSubmission();
-  const close = (): void => setParams({ new: null });
+  const close = (): void => setParams({ new: null, of: null });
   const body = {
     subject: kind === "gateway" ? { kind } : { kind, id },
     metric,
     ...(metric === "concurrent_requests" ? {} : { window }),
+    ...(narrow === "" ? {} : narrow.includes("/") ? { model: narrow } : { endpoint: narrow }),
     limit: Number.isNaN(limit) ? null : limit,
     enforcement,
   };
@@ -279,6 +285,7 @@ function NewQuota() {
             </Field>
           )}
         </div>
+        <Only value={narrow} onValue={setNarrow} />
         <AmountField key={metric} metric={metric} value={Number.NaN} onValue={setLimit} />
         <Enforcement value={enforcement} onValue={setEnforcement} />
         <EffectsList effects={effects} />
@@ -289,6 +296,34 @@ function NewQuota() {
         <FormButtons busy={submission.busy} submit="Create" submitting="Creating…" onCancel={close} />
       </Form>
     </Dialog>
+  );
+}
+
+/** The model or the endpoint whose requests alone count. */
+function Only({ value, onValue }: { value: string; onValue: (value: string) => void }) {
+  return (
+    <Field
+      label="Only requests to"
+      name={value.includes("/") ? "model" : "endpoint"}
+      optional
+      help="An endpoint by its name, or a model as PROVIDER/MODEL."
+    >
+      {value === "" ? (
+        <Combobox
+          label="Only requests to"
+          placeholder="Any model or endpoint"
+          suggest={async (text) => [...(await suggestEndpoints(text, "")), ...(await suggestModels(text))]}
+          onPick={onValue}
+        />
+      ) : (
+        <span class="tag">
+          <span class="clip">{value}</span>
+          <button type="button" aria-label={`Remove ${value}`} class="tag-x" onClick={() => onValue("")}>
+            <Icon name="x" small />
+          </button>
+        </span>
+      )}
+    </Field>
   );
 }
 
