@@ -42,7 +42,7 @@ export function AuditPage() {
       }
     >
       <ChainResult of={chain.result} error={chain.error} />
-      <Filters />
+      <Filters rows={list.pages.value.flatMap(({ rows }) => rows ?? [])} />
       <Card bare>
         <Table
           list={list}
@@ -205,7 +205,18 @@ function ObjectOf({ of, isWhole = false }: { of: AuditRecord; isWhole?: boolean 
   );
 }
 
-function Filters() {
+/** Suggests the values that occur in the records that are shown. */
+function Suggestions({ id, values }: { id: string; values: string[] }) {
+  return (
+    <datalist id={id}>
+      {[...new Set(values)].sort().map((value) => (
+        <option key={value} value={value} />
+      ))}
+    </datalist>
+  );
+}
+
+function Filters({ rows }: { rows: AuditRecord[] }) {
   const [actor, setActor] = useState(param("actor"));
   const [action, setAction] = useState(param("action"));
   const [object, setObject] = useState(param("object"));
@@ -217,9 +228,12 @@ function Filters() {
         setParams({ actor: actor.trim(), action: action.trim(), object: object.trim() });
       }}
     >
-      <Text type="search" data-filter value={actor} onValue={setActor} placeholder="Actor" aria-label="Actor" />
-      <Text type="search" value={action} onValue={setAction} placeholder="Action, such as key.create" aria-label="Action" />
-      <Text type="search" value={object} onValue={setObject} placeholder="Object, such as key/key_…" aria-label="Object" />
+      <Text type="search" data-filter value={actor} onValue={setActor} placeholder="Actor" aria-label="Actor" list="actors" />
+      <Text type="search" value={action} onValue={setAction} placeholder="Action, such as key.create" aria-label="Action" list="actions" />
+      <Text type="search" value={object} onValue={setObject} placeholder="Object, such as key/key_…" aria-label="Object" list="objects" />
+      <Suggestions id="actors" values={rows.map(({ actor }) => actor)} />
+      <Suggestions id="actions" values={rows.map(({ action }) => action)} />
+      <Suggestions id="objects" values={rows.map(({ object_kind, object_id }) => `${object_kind}/${object_id}`)} />
       <button type="submit" class="btn">
         Filter
       </button>

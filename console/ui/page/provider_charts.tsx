@@ -17,7 +17,7 @@ export function ProviderCharts({ id }: { id: string }) {
   if (series.error.value) return <ErrorBox error={series.error.value} retry={() => series.load()} />;
   if (!data) return <div class="card chart-place" aria-hidden="true" />;
   const points = data.groups.find(({ group }) => group.provider === id)?.points;
-  const all = <a href={href("/requests", { attempted: id, period: "24h" })}>Their requests</a>;
+  const all = <a href={href("/requests", { attempted: id, period: "24h" })}>Its requests</a>;
   if (!points) return <Quiet />;
   const times = timesOf(data);
   const failures = points.attempt_failures;

@@ -197,6 +197,29 @@ function Values({ of }: { of: Config }) {
   );
 }
 
+/** The groups of settings by their names, in the order of the page; the first that fits counts. */
+const GROUPS: [title: string, names: RegExp][] = [
+  ["Keys and secrets", /API_KEY|ENCRYPTION_KEY|UNAUTHENTICATED/],
+  ["Address and files", /_(HOST|PORT|STATE_DIR|CONFIG|CONFIG_SEED|USAGE_DB)$/],
+  ["TLS", /_TLS_|_CA_FILE|_ROOTS/],
+  ["Single sign-on", /^LLMGW_SSO_/],
+  ["OAuth sign-ins", /^LLMGW_(PARTNER|OAUTH)_/],
+  ["Backups and retention", /_(BACKUP|RETENTION)_/],
+  ["Telemetry", /^OTEL_|_METRICS_/],
+  ["Logs and diagnosis", /^LLMGW_(LOG|CORE)/],
+  ["Limits and times", /_MAX_|_WORKERS|_SECONDS$|_MS$|_QUOTA_/],
+];
+const REST = "Requests and providers";
+
+/** The settings by group, without those that are empty. */
+export function groupsOf(settings: Setting[]): [string, Setting[]][] {
+  const titleOf = ({ name }: Setting): string => GROUPS.find(([, names]) => names.test(name))?.[0] ?? REST;
+  const all = [...GROUPS.map(([title]) => title), REST];
+  return all
+    .map((title): [string, Setting[]] => [title, settings.filter((setting) => titleOf(setting) === title)])
+    .filter(([, found]) => found.length > 0);
+}
+
 function Table({ of, wanted }: { of: Setting[]; wanted: string }) {
   return (
     <div class="table-wrap" role="group" aria-label="Values" tabIndex={0}>
@@ -210,11 +233,18 @@ function Table({ of, wanted }: { of: Setting[]; wanted: string }) {
             <th scope="col">A change needs</th>
           </tr>
         </thead>
-        <tbody>
-          {of.map((setting) => (
-            <Row key={setting.name} of={setting} isWanted={setting.name === wanted} />
-          ))}
-        </tbody>
+        {groupsOf(of).map(([group, settings]) => (
+          <tbody key={group}>
+            <tr class="group">
+              <th colSpan={5} scope="rowgroup">
+                {group}
+              </th>
+            </tr>
+            {settings.map((setting) => (
+              <Row key={setting.name} of={setting} isWanted={setting.name === wanted} />
+            ))}
+          </tbody>
+        ))}
       </table>
     </div>
   );

@@ -3,13 +3,13 @@ import { useState } from "preact/hooks";
 import { at } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
-import type { AlertKind, DeliveryPage, Webhook } from "../api/types";
+import type { AlertKind, Delivery, DeliveryPage, Webhook } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { CopyButton } from "../part/copy";
 import { Dialog } from "../part/dialog";
 import { AddressedDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
-import { moment, secondsText, zoneName } from "../part/format";
+import { count, moment, secondsText, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
@@ -22,6 +22,7 @@ import { EditWebhook, NewWebhook, type OnSecret } from "./webhooks/form";
 export function WebhooksPage() {
   const list = useList<Webhook>("webhooks", {});
   const [secret, setSecret] = useState<string | null>(null);
+  const dead = useResource<DeliveryPage>("outbox?state=dead&limit=500").data.value?.data ?? [];
   const [open, edited] = [param("webhook"), param("edit")];
   return (
     <Page
@@ -60,7 +61,7 @@ export function WebhooksPage() {
             { head: "Format", width: 72, cell: ({ format }) => format },
             { head: "Alerts", width: "2fr", cell: ({ kinds }) => kindsText(kinds) },
             { head: "In order", width: 80, cell: ({ in_order }) => (in_order ? "yes" : "no") },
-            { head: "State", width: 104, cell: (webhook) => <Standing of={webhook} /> },
+            { head: "Health", width: 136, cell: (webhook) => <Health of={webhook} dead={dead} /> },
             { head: "Old secret until", width: 128, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
             { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
           ]}
@@ -87,6 +88,17 @@ function Name({ of }: { of: Webhook }) {
 
 function Standing({ of }: { of: Webhook }) {
   return <State kind={of.disabled ? "off" : "ok"} word={of.disabled ? "paused" : "enabled"} />;
+}
+
+/** How a webhook is doing: its dead deliveries stand before that it is enabled. */
+function Health({ of, dead }: { of: Webhook; dead: Delivery[] }) {
+  const failed = dead.filter(({ webhook }) => webhook === of.id).length;
+  if (failed === 0) return <Standing of={of} />;
+  return (
+    <a href={href("/outbox", { to: of.id, state: "dead" })}>
+      <State kind="bad" word={`${count(failed)} failed`} />
+    </a>
+  );
 }
 
 /** One webhook with its last deliveries. */

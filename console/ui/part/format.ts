@@ -57,7 +57,7 @@ export function ago(at: number | null | undefined, now = Date.now()): string {
   const steps: [below: number, unit: number, name: string][] = [
     [60, 1, "s"],
     [3600, 60, "min"],
-    [172_800, 3600, "h"],
+    [86_400, 3600, "h"],
   ];
   const [, unit, name] = steps.find(([below]) => seconds < below) ?? LONGEST;
   const text = `${Math.floor(seconds / unit)} ${name}`;

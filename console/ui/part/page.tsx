@@ -49,16 +49,16 @@ export function Card({ title, aside, children, bare }: CardProps) {
 
 /** Pairs of a name and a value; pairs without a value are left out. */
 export function Facts({ rows }: { rows: [string, ComponentChildren][] }) {
+  const known = rows.filter(([, value]) => value !== null && value !== undefined && value !== false);
+  if (known.length === 0) return null;
   return (
     <dl class="facts">
-      {rows
-        .filter(([, value]) => value !== null && value !== undefined && value !== false)
-        .map(([name, value]) => (
-          <div key={name} class="fact">
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
+      {known.map(([name, value]) => (
+        <div key={name} class="fact">
+          <dt>{name}</dt>
+          <dd>{value}</dd>
+        </div>
+      ))}
     </dl>
   );
 }

@@ -12,7 +12,7 @@ import { reachedAt } from "../page/quotas";
 import { lostOf } from "../page/request";
 import { changesOf as changesOfRoute } from "../page/route/draft";
 import { targetOf } from "../page/routes";
-import { settingFits } from "../page/settings";
+import { groupsOf, settingFits } from "../page/settings";
 import texts from "../page/snippets.json";
 import { bucketsOf, changeWords, seriesOf } from "../page/usage/groups";
 import { before, spanOf } from "../page/usage/span";
@@ -275,4 +275,17 @@ test("an audit record names its object wherever the record has the name", () => 
   expect(of({ old: {}, new: { name: "rotated" } })).toBe("rotated");
   expect(of(null, { name: "deleted" })).toBe("deleted");
   expect([of("text"), of({ key: "text" }), of({ name: "" }), of(undefined)]).toEqual([null, null, null, null]);
+});
+
+test("settings stand in groups, each in one", () => {
+  const setting = (name: string) => ({ name }) as Setting;
+  const names = ["LLMGW_API_KEY", "OTEL_SERVICE_NAME", "LLMGW_PORT", "LLMGW_DRAIN_SECONDS", "cors.origins", "LLMGW_LOG"];
+  expect(groupsOf(names.map(setting)).map(([title, found]) => [title, found.map(({ name }) => name)])).toEqual([
+    ["Keys and secrets", ["LLMGW_API_KEY"]],
+    ["Address and files", ["LLMGW_PORT"]],
+    ["Telemetry", ["OTEL_SERVICE_NAME"]],
+    ["Logs and diagnosis", ["LLMGW_LOG"]],
+    ["Limits and times", ["LLMGW_DRAIN_SECONDS"]],
+    ["Requests and providers", ["cors.origins"]],
+  ]);
 });

@@ -65,6 +65,7 @@ describe("moments", () => {
       [-30, "30 s ago"],
       [-200, "3 min ago"],
       [-7300, "2 h ago"],
+      [-39 * 3600, "1 d ago"],
       [3 * 86_400, "in 3 d"],
     ];
     for (const [seconds, text] of rows) expect(ago(AT + seconds * 1000, AT)).toBe(text);

@@ -81,7 +81,7 @@ function Path({ of }: { of: Explained | undefined }) {
       <ol class="waits" aria-label="What a client would wait for">
         {path.map((step, i) => (
           <li key={i}>
-            <Mark kind={step.result === "served" ? "ok" : step.attempts === 0 ? "off" : "bad"} />
+            <Mark kind={step.result === "served" ? "ok" : step.attempts === 0 ? "off" : "failed"} />
             <span class="wrap">{wordsOf(step)}</span>
             <span class="num">{waited(step.ends_at_ms)}</span>
           </li>
