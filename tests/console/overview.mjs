@@ -60,6 +60,23 @@ export const overviewChecks = {
     assert.equal(await page.getByText("No answer").count(), 0);
   },
 
+  async a_network_that_is_taken_away_is_noticed_and_its_return_as_well({ gateway, browser }) {
+    const page = await browser.signedIn(gateway.key, "/");
+    await page.getByText("Live", { exact: true }).waitFor();
+    browser.isStopped = true;
+    await page.context().setOffline(true);
+    try {
+      await page.getByText(/^No answer from the gateway since /).waitFor();
+      await page.locator("main.stale").waitFor();
+    } finally {
+      await page.context().setOffline(false);
+    }
+    await page.getByText("Live", { exact: true }).waitFor();
+    await page.locator("main.stale").waitFor({ state: "detached" });
+    await page.getByText(/^No answer/).first().waitFor({ state: "detached" });
+    browser.isStopped = false;
+  },
+
   async the_overview_shows_what_happens_as_it_happens({ gateway, browser }) {
     const { id } = await gateway.api("POST", "projects", { name: "live" });
     const made = await gateway.api("POST", "keys", { name: "live key", project: id });

@@ -235,7 +235,7 @@ function Table({ of, wanted }: { of: Setting[]; wanted: string }) {
         </thead>
         {groupsOf(of).map(([group, settings]) => (
           <tbody key={group}>
-            <tr class="group">
+            <tr class="group-row">
               <th colSpan={5} scope="rowgroup">
                 {group}
               </th>
