@@ -50,6 +50,8 @@ export const SETUP = "/setup";
 
 /** The alerts. Their entry has the number of the open ones. */
 export const ALERTS = "/alerts";
+/** Its entry counts the providers that are failing. */
+export const PROVIDERS = "/providers";
 
 /** The navigation, in its order. `key` follows `g` on the keyboard. */
 export const GROUPS: Group[] = [
@@ -72,7 +74,7 @@ export const GROUPS: Group[] = [
   {
     title: "Serve",
     pages: [
-      { title: "Providers", path: "/providers", icon: "plug", key: "p" },
+      { title: "Providers", path: PROVIDERS, icon: "plug", key: "p" },
       { title: "Routes", path: "/routes", icon: "route", key: "t" },
       { title: "Models", path: "/models", icon: "boxes", key: "m" },
       { title: "Connections", path: "/connections", icon: "plug", key: "p", needs: "see_connections", only: "humans" },

@@ -8,12 +8,13 @@ import { changed, forgetAll, useResource } from "../api/resource";
 import type { Setup } from "../api/shapes";
 import type { GatewayState } from "../api/types";
 import { newVersion, seeVersion } from "../api/version";
+import { failingProviders } from "../page/overview/verdict";
 import { keptParams } from "../page/requests/filters";
 import { stepsLeft } from "../page/setup/steps";
 import { Empty, Notices } from "../part/feedback";
 import { ago, clock, count, zoneName } from "../part/format";
 import { Brand, Icon } from "../part/icon";
-import { ALERTS, entryOf, HOME, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
+import { ALERTS, entryOf, HOME, PROVIDERS, permittedGroups, permittedPages, ROUTES, SETUP, start } from "./nav";
 import { Palette } from "./palette";
 import { isDark, preferences } from "./preferences";
 import { href, lastPart, match, path } from "./router";
@@ -91,6 +92,8 @@ function Navigation({ id }: { id: string }) {
   const current = entryOf(path.value);
   const setup = useResource<Setup>("setup").data.value;
   const left = setup ? stepsLeft(setup) : 0;
+  const verdict = useResource<GatewayState>("state").data.value?.verdict;
+  const failing = verdict ? failingProviders(verdict).length : 0;
   return (
     <>
       {permittedGroups().map((group) => (
@@ -110,6 +113,7 @@ function Navigation({ id }: { id: string }) {
                     {page.title}
                     {page.path === SETUP && <span class="count">{left} left</span>}
                     {page.path === ALERTS && <OpenCount />}
+                    {page.path === PROVIDERS && failing > 0 && <span class="count bad">{count(failing)} failing</span>}
                   </a>
                 </li>
               ))}

@@ -15,7 +15,7 @@ import {
 } from "../page/overview/figures";
 import { ordered, silenceOf, stateOf } from "../page/overview/running";
 import { folded } from "../page/overview/spend";
-import { alsoWords, momentBefore, noticed, reasonWords } from "../page/overview/verdict";
+import { alsoWords, failingProviders, momentBefore, noticed, reasonWords } from "../page/overview/verdict";
 import { actionWords } from "../part/action";
 import { flagsOf, knownOf, labelled, lineOf, ticksOf } from "../part/chart";
 
@@ -178,6 +178,9 @@ test("a verdict of errors does not say that clients are being served", () => {
   expect(alsoWords(of("degraded", [["first_content_slow", null], open]))).toBe("openai-main is failing, clients are being served");
   expect(reasonWords(reason(...open)).title).toBe("openai-main is failing, clients are being served");
   expect(alsoWords(of("serving", [["requests", null]]))).toBe("");
+  expect(
+    failingProviders(of("degraded", [open, ["circuit_open", "a/m"], ["provider_failing", "a"], ["first_content_slow", null]])),
+  ).toEqual(["openai-main", "a"]);
   const twice: [string, string][] = [open, ["provider_failing", "openai-main"], ["provider_failing", "b"]];
   expect(alsoWords(of("degraded", twice))).toBe("b is failing, clients are being served");
 });

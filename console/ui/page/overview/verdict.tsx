@@ -67,6 +67,12 @@ export function alsoWords({ reasons }: Verdict): string {
   return others.map((reason) => reasonWords(reason, areServed).title).join("; ");
 }
 
+/** The providers that the verdict names as failing, each once. */
+export function failingProviders({ reasons }: Pick<Verdict, "reasons">): string[] {
+  const named = reasons.filter(({ code }) => code === "circuit_open" || code === "provider_failing");
+  return [...new Set(named.flatMap(({ object }) => object?.split("/")[0] ?? []))];
+}
+
 /** What clients noticed in the last hour, as the verdict counts it. */
 export function noticed({ reasons }: Verdict): string {
   const hour = reasons.find(({ code }) => code === "requests")?.figures;
