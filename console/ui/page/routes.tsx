@@ -178,9 +178,9 @@ export function EndpointForm({ name: first, targets: given, create, onClose }: F
   return (
     <Form submission={submission} onSubmit={submit}>
       <Field
-        label="Name"
+        label="Named endpoint"
         name="name"
-        help="What clients put into `model`. Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
+        help="Agents ask for names of their own, such as claude-opus-5-5. An endpoint of that name needs no setting there."
       >
         <Text value={name} onValue={setName} placeholder="smart" autoFocus={onClose !== undefined} />
       </Field>
