@@ -41,11 +41,12 @@ const POPULAR = [
   "compatible",
 ];
 
-/** Returns the popular kinds, then the others by name. */
+/** Returns the popular kinds, then the others by name, OAuth last: its tile is as wide as a row. */
 export function inOrder(kinds: Kind[]): Kind[] {
   const popular = POPULAR.flatMap((id) => kinds.find((kind) => kind.id === id) ?? []);
   const others = kinds.filter((kind) => !popular.includes(kind));
-  return [...popular, ...others.sort((a, b) => a.name.localeCompare(b.name, "en", { sensitivity: "base" }))];
+  const place = ({ type }: Kind): number => Number(type === "oauth_partner");
+  return [...popular, ...others.sort((a, b) => place(a) - place(b) || a.name.localeCompare(b.name, "en", { sensitivity: "base" }))];
 }
 
 /** Two letters of a name: its first, and the next that is a capital or begins a word. */

@@ -116,7 +116,9 @@ function Sync({ usable, provider, onProvider, onNext, onChange }: StepProps & { 
       <p role="status">{submission.busy ? "Reading the list…" : isRead ? `Read ${plural(models, "model")} at ${clock(at)}.` : ""}</p>
       {!submission.busy && failure && (
         <>
-          <ErrorBox error={new Error([failure.status, failure.message, failure.hint].filter(Boolean).join(": "))} />
+          <ErrorBox
+            error={new Error(`${failure.status ? `${failure.status}: ` : ""}${failure.message}${failure.hint ? `. ${failure.hint}` : ""}`)}
+          />
           <p>
             Change its key or address on the page of <a href={href(`/providers/${provider.id}`)}>{provider.id}</a>, then sync again. A
             provider without a list can go on: name a model in the test.

@@ -94,9 +94,11 @@ function AddTarget({
   return (
     <Form submission={submission} onSubmit={add} label={`Add to ${name}`}>
       <TargetsField value={targets} onValue={setTargets} />
-      <p class="help wrap">
-        {name} then tries, in this order: {wanted.map(({ provider, model }) => `${provider}/${model}`).join(", ")}.
-      </p>
+      {added.length > 0 && (
+        <p class="help wrap">
+          {name} then tries, in this order: {wanted.map(({ provider, model }) => `${provider}/${model}`).join(", ")}.
+        </p>
+      )}
       <FormFooterError />
       <FormButtons
         busy={submission.busy}
