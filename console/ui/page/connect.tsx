@@ -18,10 +18,15 @@ type Snippet = {
   title: string;
   speaks: string;
   language: string;
+  /** The file that the text is written to; absent for a text that is run or entered. */
+  file?: string;
   code: string;
+  /** The commands that follow. */
+  run?: string;
   steps?: string[];
   note?: string;
-  proved: boolean;
+  /** True if CI runs the text. */
+  tried: boolean;
 };
 
 const SNIPPETS: Snippet[] = texts.snippets;
@@ -122,12 +127,13 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
   const target = facts.data.value?.data.find((known) => known.model === first?.model);
   const filling: Filling = { origin: location.origin, model, context: target?.context_window ?? null, vision: target?.vision ?? null };
   const shown = secret && keyOf ? { ...filling, key: `${keyOf.prefix}…` } : filling;
+  const whole = secret ? { ...filling, key: secret } : filling;
   if (!chosen) return null;
   return (
     <div class="cols client-cols">
       <Card title="Client">
-        <Clients title="Tried with this gateway" of={SNIPPETS.filter(({ proved }) => proved)} chosen={chosen} hrefOf={hrefOf} />
-        <Clients title="Not tried by us" of={SNIPPETS.filter(({ proved }) => !proved)} chosen={chosen} hrefOf={hrefOf} />
+        <Clients title="Tried with this gateway" of={SNIPPETS.filter(({ tried }) => tried)} chosen={chosen} hrefOf={hrefOf} />
+        <Clients title="Not tried by us" of={SNIPPETS.filter(({ tried }) => !tried)} chosen={chosen} hrefOf={hrefOf} />
       </Card>
       <Card title={chosen.title}>
         <div class="form">
@@ -145,14 +151,20 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
               ))}
             </ol>
           )}
-          <pre class="code" role="group" aria-label={`Text for ${chosen.title}`} tabIndex={0}>
-            <code>{filled(chosen.code, shown)}</code>
-          </pre>
-          <div class="dialog-foot">
-            <CopyButton text={filled(chosen.code, secret ? { ...filling, key: secret } : filling)} primary />
-          </div>
+          {chosen.file && (
+            <p>
+              Write this to <code>{chosen.file}</code>:
+            </p>
+          )}
+          <CopyableText label={`Text for ${chosen.title}`} shown={filled(chosen.code, shown)} copied={filled(chosen.code, whole)} primary />
+          {chosen.run && (
+            <>
+              <p>Then run:</p>
+              <CopyableText label={`Commands for ${chosen.title}`} shown={filled(chosen.run, shown)} copied={filled(chosen.run, whole)} />
+            </>
+          )}
           {keyOf && <CheckCard key={keyOf.id} of={keyOf} endpoints={names} {...(onAnswer ? { onAnswer } : {})} />}
-          {chosen.note && <p class="help">{filled(chosen.note, filling)}</p>}
+          {chosen.note && <p class="help">{withCode(filled(chosen.note, filling))}</p>}
           {may("administer") && chosen.speaks === "responses" && keyOf && names.includes(model) && first && (
             <SpeaksResponses key={`${keyOf.id} ${model}`} keyId={keyOf.id} model={model} first={first} />
           )}
@@ -177,6 +189,23 @@ export function ClientGuide({ endpoints, names, model, keyOf, secret, hrefOf, on
     </div>
   );
 }
+
+/** A text for a client, and the button that copies it. */
+function CopyableText({ label, shown, copied, primary = false }: { label: string; shown: string; copied: string; primary?: boolean }) {
+  return (
+    <>
+      <pre class="code" role="group" aria-label={label} tabIndex={0}>
+        <code>{shown}</code>
+      </pre>
+      <div class="dialog-foot">
+        <CopyButton text={copied} primary={primary} />
+      </div>
+    </>
+  );
+}
+
+/** Shows what stands between backticks as code. */
+const withCode = (text: string) => text.split("`").map((part, i) => (i % 2 ? <code key={part}>{part}</code> : part));
 
 /** Warns if the first target of an endpoint would be passed over for a request in the Responses protocol. */
 function SpeaksResponses({ keyId, model, first }: { keyId: string; model: string; first: Target }) {

@@ -119,8 +119,13 @@ test("the texts of clients are filled with the address and the endpoint", () => 
   expect(filled("{{base}}/v1 {{model}} {{key}} {{other}}", filling)).toBe("http://127.0.0.1:8787/v1 default YOUR-KEY {{other}}");
   expect(filled("{{base_from_container}}", filling)).toBe("http://host.docker.internal:8787");
   expect(filled("{{reachable_check}}|{{context_window}}", { ...filling, origin: "https://gw.example", context: 200_000 })).toBe("|200000");
-  for (const { code, note = "", steps = [] } of texts.snippets as { code: string; note?: string; steps?: string[] }[]) {
-    expect(filled([code, note, ...steps].join("\n"), filling)).not.toContain("{{");
+  for (const { code, run = "", note = "", steps = [] } of texts.snippets as {
+    code: string;
+    run?: string;
+    note?: string;
+    steps?: string[];
+  }[]) {
+    expect(filled([code, run, note, ...steps].join("\n"), filling)).not.toContain("{{");
   }
 });
 
