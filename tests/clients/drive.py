@@ -72,7 +72,7 @@ def raise_loopback():
         fcntl.ioctl(any_socket, 0x8914, request)  # SIOCSIFFLAGS
 
 
-def suites(cache, only):
+def suites(only, direct):
     python, node = [sys.executable, "-u"], ["node"]
     every = [
         python + [str(HERE / "openai_chat.py")],
@@ -85,6 +85,8 @@ def suites(cache, only):
         node + [str(HERE / "vercel.mjs")],
         python + [str(HERE / "agents.py")],
     ]
+    if not direct:
+        every.append(python + [str(HERE / "snippets.py")])
     browser = node + [str(HERE / "browser.mjs")]
     chosen = [command for command in [*every, browser] if only in command[-1]]
     if browser in chosen and not shutil.which("chromium"):
@@ -108,12 +110,13 @@ def drive(arguments, directory):
             "LLMGW_TEST_ORIGIN": origin,
             "LLMGW_TEST_STATE": f"{upstream}/-/state",
             "LLMGW_TEST_KEY": key,
+            "LLMGW_TEST_GATEWAY": arguments.gateway or "",
             "LLMGW_TEST_DIRECT": "1" if arguments.direct else "0",
             "LLMGW_TEST_NODE": str(arguments.cache / "node"),
             "LLMGW_TEST_BROWSER": shutil.which("chromium") or "",
             "LLMGW_TEST_AIDER": str(arguments.cache / "aider" / "bin" / "aider"),
         }
-        passed, failed = run_all([(command, env) for command in suites(arguments.cache, arguments.only)])
+        passed, failed = run_all([(command, env) for command in suites(arguments.only, arguments.direct)])
         if gateway and not ended_well(gateway, failed):
             failed += 1
         if failed:
