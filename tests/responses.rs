@@ -458,3 +458,26 @@ async fn codexs_headers_reach_a_native_target_and_others_do_not() {
         assert_eq!(sent.header(name), None, "{name}");
     }
 }
+
+/// M-172: Codex always asks for its encrypted reasoning back, and the endpoint of quickstart has `echo` as its only target.
+#[tokio::test]
+async fn echo_speaks_responses_natively_and_accepts_include() {
+    let yaml = "providers:\n  talk: {type: echo}\n";
+    let gateway = Setup::new(&Yaml::new()).yaml(yaml).start().await;
+    let members = json!({"model": "talk/echo", "store": false, "include": ["reasoning.encrypted_content"]});
+    let whole = gateway.client().post("/v1/responses", ask(&members)).await;
+    assert_eq!((whole.status, whole.header("x-llmgw-adapted")), (200, None), "{:?}", whole.body);
+    let whole = whole.json();
+    assert_eq!(whole["output"][0]["content"][0]["text"], "Say hello.");
+    assert_eq!((&whole["usage"]["input_tokens"], &whole["usage"]["output_tokens"]), (&json!(4), &json!(2)));
+
+    let mut members = members;
+    members["stream"] = json!(true);
+    let streamed = gateway.client().post("/v1/responses", ask(&members)).await;
+    let text = String::from_utf8(streamed.body.to_vec()).unwrap();
+    for part in
+        ["event: response.created", r#""delta":"Say ""#, r#""delta":"hello.""#, "event: response.completed"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}

@@ -15,7 +15,7 @@ pub(super) static KIND: ProviderKind = ProviderKind {
     auth: Auth::None,
     api_key_required: false,
     fields: &[],
-    dialects: &[Dialect::Chat],
+    dialects: &[Dialect::Chat, Dialect::Responses],
     families: &[],
     layouts: &[],
     added_by_sdk: &[],

@@ -2,7 +2,6 @@
 //! demand. It produces the same bytes as a real upstream, so that the rest of the pipeline is exercised. Each chunk of a
 //! stream is made when it is read, and the text of an answer is bounded, so that a large prompt holds up no other request.
 
-use std::borrow::Cow;
 use std::future::Future as _;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,23 +9,23 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use shared::id::ProviderId;
+use shared::operation::Dialect;
 use shared::routing::EchoOptions;
 use tokio::time::Sleep;
 
+use self::prompt::{Prompt, words};
 use super::request::UpstreamRequest;
 use super::{Broken, KeptHeaders, UpstreamBody, UpstreamResponse};
 use crate::offload;
 
+mod chat;
+mod prompt;
+mod responses;
+
 /// Counts the requests of all echo instances, for `fail_every`.
 static REQUESTS: AtomicU32 = AtomicU32::new(0);
-/// The maximum number of words in an answer, and of bytes. A longer one ends there, as if it had reached the limit of its
-/// tokens.
-const WORDS_MAX: usize = 16_384;
-const TEXT_BYTES_MAX: usize = 256 << 10;
 
 /// Answers one request according to `options`.
 pub(super) async fn answer(
@@ -57,124 +56,6 @@ pub(super) async fn answer(
     answer
 }
 
-/// The parts of a request that the echo uses.
-#[derive(Debug)]
-struct Prompt {
-    model: String,
-    /// The text of the answer.
-    text: String,
-    /// The numbers of words in the prompt and in the answer.
-    prompt_tokens: usize,
-    completion_tokens: usize,
-    /// True if the text is shorter than that of the prompt.
-    is_cut: bool,
-    stream: bool,
-    include_usage: bool,
-}
-
-#[derive(Deserialize)]
-struct EchoRequestBody<'a> {
-    #[serde(borrow)]
-    model: Cow<'a, str>,
-    #[serde(borrow)]
-    messages: Vec<EchoMessage<'a>>,
-    #[serde(default)]
-    stream: Option<bool>,
-    #[serde(default)]
-    stream_options: Option<StreamOptions>,
-}
-
-#[derive(Deserialize)]
-struct StreamOptions {
-    #[serde(default)]
-    include_usage: Option<bool>,
-}
-
-#[derive(Deserialize)]
-struct EchoMessage<'a> {
-    #[serde(borrow)]
-    role: Cow<'a, str>,
-    #[serde(default, borrow)]
-    content: Option<&'a RawValue>,
-}
-
-#[derive(Deserialize)]
-struct EchoPart<'a> {
-    #[serde(default, borrow)]
-    text: Option<&'a RawValue>,
-}
-
-impl Prompt {
-    fn read(segments: &[Bytes]) -> Option<Self> {
-        let whole = match segments {
-            [one] => Cow::Borrowed(&**one),
-            several => Cow::Owned(several.concat()),
-        };
-        let body: EchoRequestBody<'_> = serde_json::from_slice(&whole).ok()?;
-        let last = body.messages.iter().rposition(|message| message.role == "user");
-        let (mut prompt_tokens, mut asked) = (0, String::new());
-        for (position, message) in body.messages.iter().enumerate() {
-            let text = message.text();
-            prompt_tokens += words(&text).count();
-            if Some(position) == last {
-                asked = text;
-            }
-        }
-        let completion_tokens = words(&asked).count();
-        let text: String = words(within(&asked, TEXT_BYTES_MAX)).take(WORDS_MAX).collect();
-        Some(Self {
-            model: body.model.into_owned(),
-            prompt_tokens,
-            completion_tokens: completion_tokens.min(words(&text).count()),
-            is_cut: text.len() < asked.len(),
-            text,
-            stream: body.stream.unwrap_or(false),
-            include_usage: body.stream_options.and_then(|options| options.include_usage).unwrap_or(false),
-        })
-    }
-
-    fn usage(&self) -> Value {
-        json!({
-            "prompt_tokens": self.prompt_tokens,
-            "completion_tokens": self.completion_tokens,
-            "total_tokens": self.prompt_tokens + self.completion_tokens,
-        })
-    }
-
-    fn finish_reason(&self) -> &'static str {
-        if self.is_cut { "length" } else { "stop" }
-    }
-}
-
-impl EchoMessage<'_> {
-    /// Returns the text of the message, or the texts of its parts joined by line ends.
-    fn text(&self) -> String {
-        let Some(content) = self.content else { return String::new() };
-        text_of(content).unwrap_or_else(|| {
-            let parts: Vec<EchoPart<'_>> = serde_json::from_str(content.get()).unwrap_or_default();
-            let texts: Vec<String> = parts.iter().filter_map(|part| text_of(part.text?)).collect();
-            texts.join("\n")
-        })
-    }
-}
-
-/// Returns the text of a string.
-fn text_of(value: &RawValue) -> Option<String> {
-    value.get().starts_with('"').then(|| serde_json::from_str(value.get()).ok())?
-}
-
-/// Splits text into words with their trailing white space; joining them restores the text.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split_inclusive(char::is_whitespace)
-}
-
-/// Returns the first characters of `text` that fit into `bytes_max`.
-fn within(text: &str, bytes_max: usize) -> &str {
-    text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
-}
-
-const ID: &str = "chatcmpl-echo";
-
 fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> UpstreamResponse {
     let message = format!("The echo provider '{provider}' is configured to answer with {status}.");
     let body = json!({"error": {"message": message, "type": "echo_error", "param": null, "code": null}});
@@ -187,15 +68,10 @@ fn failure(provider: &ProviderId, status: u16, retry_after: Option<u64>) -> Upst
 }
 
 fn whole(prompt: &Prompt) -> UpstreamResponse {
-    let body = json!({
-        "id": ID, "object": "chat.completion", "created": 0, "model": prompt.model,
-        "choices": [{
-            "index": 0,
-            "message": {"role": "assistant", "content": prompt.text, "refusal": null},
-            "logprobs": null, "finish_reason": prompt.finish_reason(),
-        }],
-        "usage": prompt.usage(),
-    });
+    let body = match prompt.dialect {
+        Dialect::Responses => responses::whole(prompt),
+        _ => chat::whole(prompt),
+    };
     UpstreamResponse {
         status: 200,
         head: KeptHeaders::of_type("application/json"),
@@ -215,9 +91,10 @@ fn stream(prompt: Prompt, options: &EchoOptions) -> UpstreamResponse {
     let chunks = EchoChunks {
         prompt,
         at: 0,
-        words_left: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
+        words_sent: 0,
+        words_max: limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(usize::MAX),
         end,
-        next: Some(EchoChunk::Role),
+        next: Some(EchoChunk::Start),
     };
     let body = EchoBody { pieces: EchoPieces::Chunks(chunks), pace: options.chunk_delay, sleep: None };
     UpstreamResponse {
@@ -249,8 +126,10 @@ struct EchoChunks {
     prompt: Prompt,
     /// The position in the text of the next word.
     at: usize,
-    /// The number of words until the configured end.
-    words_left: usize,
+    /// The number of words before that position.
+    words_sent: usize,
+    /// The number of words before the configured end.
+    words_max: usize,
     end: EchoEnd,
     /// The next chunk; `None` after the last.
     next: Option<EchoChunk>,
@@ -258,11 +137,11 @@ struct EchoChunks {
 
 #[derive(Clone, Copy, Debug)]
 enum EchoChunk {
-    Role,
+    /// The events before the first word.
+    Start,
     Word,
-    Finish,
-    Usage,
-    Done,
+    /// The events after the last word.
+    End,
     Error,
     /// The stream breaks off.
     Cut,
@@ -316,69 +195,72 @@ impl Iterator for EchoChunks {
 
     fn next(&mut self) -> Option<Self::Item> {
         let chunk = self.next.take()?;
-        let (text, next) = match chunk {
-            EchoChunk::Role => {
-                (self.choice(&json!({"role": "assistant", "content": ""}), None), Some(self.word_or_end()))
-            }
-            EchoChunk::Word => {
-                let rest = self.prompt.text.get(self.at..).unwrap_or_default();
-                let word = words(rest).next().unwrap_or_default();
-                let text = self.choice(&json!({"content": word}), None);
-                self.at += word.len();
-                self.words_left = self.words_left.saturating_sub(1);
-                (text, Some(self.word_or_end()))
-            }
-            EchoChunk::Finish => {
-                let after = if self.prompt.include_usage { EchoChunk::Usage } else { EchoChunk::Done };
-                (self.choice(&json!({}), Some(self.prompt.finish_reason())), Some(after))
-            }
-            EchoChunk::Usage => (self.chunk(&json!([]), Some(self.prompt.usage())), Some(EchoChunk::Done)),
-            EchoChunk::Done => ("[DONE]".to_owned(), None),
-            EchoChunk::Error => (
-                json!({"error": {"message": "The echo provider is configured to fail.",
-                    "type": "server_error", "param": null, "code": null}})
-                .to_string(),
-                None,
-            ),
+        let events = match chunk {
+            EchoChunk::Start => self.start(),
+            EchoChunk::Word => self.word(),
+            EchoChunk::End => self.end(),
+            EchoChunk::Error => self.error(),
             EchoChunk::Cut => return Some(Err(Broken)),
             EchoChunk::Silence => return None,
         };
-        self.next = next;
-        Some(Ok(Bytes::from(format!("data: {text}\n\n"))))
+        if matches!(chunk, EchoChunk::Start | EchoChunk::Word) {
+            self.next = Some(self.word_or_end());
+        }
+        Some(Ok(Bytes::from(events)))
     }
 }
 
 impl EchoChunks {
-    /// Returns the next chunk after the role or a word.
+    /// Returns the next chunk after the start or a word.
     fn word_or_end(&self) -> EchoChunk {
         match self.end {
-            _ if self.words_left > 0 && self.at < self.prompt.text.len() => EchoChunk::Word,
-            EchoEnd::Complete => EchoChunk::Finish,
+            _ if self.words_sent < self.words_max && self.at < self.prompt.text.len() => EchoChunk::Word,
+            EchoEnd::Complete => EchoChunk::End,
             EchoEnd::Error => EchoChunk::Error,
             EchoEnd::Cut => EchoChunk::Cut,
             EchoEnd::Silence => EchoChunk::Silence,
         }
     }
 
-    fn choice(&self, delta: &Value, finish: Option<&str>) -> String {
-        let choice = json!([{"index": 0, "delta": delta, "logprobs": null, "finish_reason": finish}]);
-        self.chunk(&choice, None)
+    fn start(&self) -> String {
+        match self.prompt.dialect {
+            Dialect::Responses => responses::start(&self.prompt),
+            _ => chat::start(&self.prompt),
+        }
     }
 
-    fn chunk(&self, choices: &Value, usage: Option<Value>) -> String {
-        let mut chunk = json!({
-            "id": ID, "object": "chat.completion.chunk", "created": 0, "model": self.prompt.model,
-            "choices": choices,
-        });
-        if let (Some(usage), Some(object)) = (usage, chunk.as_object_mut()) {
-            object.insert("usage".to_owned(), usage);
+    /// Returns the event of the next word, and moves on behind it.
+    fn word(&mut self) -> String {
+        let rest = self.prompt.text.get(self.at..).unwrap_or_default();
+        let word = words(rest).next().unwrap_or_default();
+        let event = match self.prompt.dialect {
+            Dialect::Responses => responses::word(word, self.words_sent),
+            _ => chat::word(&self.prompt, word),
+        };
+        self.at += word.len();
+        self.words_sent += 1;
+        event
+    }
+
+    fn end(&self) -> String {
+        match self.prompt.dialect {
+            Dialect::Responses => responses::end(&self.prompt, self.words_sent),
+            _ => chat::end(&self.prompt),
         }
-        chunk.to_string()
+    }
+
+    fn error(&self) -> String {
+        const MESSAGE: &str = "The echo provider is configured to fail.";
+        match self.prompt.dialect {
+            Dialect::Responses => responses::error(MESSAGE, self.words_sent),
+            _ => chat::error(MESSAGE),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::prompt::{TEXT_BYTES_MAX, WORDS_MAX};
     use super::*;
 
     fn prompt(text: &str, stream: bool) -> Prompt {
@@ -393,11 +275,16 @@ mod tests {
         chunks
     }
 
+    /// Returns the JSON documents of a stream's events.
+    fn values_of(chunks: EchoChunks) -> Vec<Value> {
+        let events: Vec<Bytes> = chunks.map_while(Result::ok).collect();
+        let events = String::from_utf8(events.concat()).unwrap();
+        let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.filter_map(|data| serde_json::from_str(data).ok()).collect()
+    }
+
     fn text_of_chunks(chunks: EchoChunks) -> (String, Vec<Value>) {
-        let events: Vec<String> =
-            chunks.map_while(Result::ok).map(|piece| String::from_utf8(piece.to_vec()).unwrap()).collect();
-        let data = events.iter().map(|event| event.strip_prefix("data: ").unwrap().trim_end());
-        let values: Vec<Value> = data.filter_map(|data| serde_json::from_str(data).ok()).collect();
+        let values = values_of(chunks);
         let text = values.iter().filter_map(|value| value["choices"][0]["delta"]["content"].as_str());
         (text.collect(), values)
     }
@@ -434,8 +321,7 @@ mod tests {
             ("a ".repeat(WORDS_MAX), "a ".repeat(WORDS_MAX)),
         ] {
             let asked = prompt(&text, true);
-            let reason = if want.len() < text.len() { "length" } else { "stop" };
-            assert_eq!((asked.text.len(), asked.finish_reason()), (want.len(), reason));
+            assert_eq!((asked.text.len(), asked.is_cut), (want.len(), want.len() < text.len()));
             let held = chunks(asked, &EchoOptions::default());
             assert!(size_of_val(&held) < 256, "no chunk is made before it is read");
             assert_eq!(text_of_chunks(held).0, want);
@@ -451,5 +337,50 @@ mod tests {
         let (text, values) = text_of_chunks(chunks(prompt("a b c", true), &error));
         assert_eq!((text.as_str(), values.len()), ("a ", 3));
         assert_eq!(values[2]["error"]["type"], "server_error");
+    }
+
+    #[test]
+    fn a_request_with_an_input_is_answered_in_responses() {
+        let asked = |input: Value| {
+            let body = json!({"model": "echo", "instructions": "be brief", "input": input, "stream": true,
+                "include": ["reasoning.encrypted_content"], "store": false});
+            Prompt::read(&[Bytes::from(body.to_string())]).unwrap()
+        };
+        let items = json!([
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "one  two"}]},
+            {"type": "reasoning", "summary": [], "encrypted_content": "x"},
+        ]);
+        for prompt in [asked(json!("one  two")), asked(items)] {
+            let want = whole_of(&prompt);
+            assert_eq!(want["output"][0]["content"][0]["text"], "one  two");
+            assert_eq!(want["usage"]["input_tokens"], 5);
+            let values = values_of(chunks(prompt, &EchoOptions::default()));
+            let numbers: Vec<u64> =
+                values.iter().filter_map(|value| value["sequence_number"].as_u64()).collect();
+            assert_eq!(numbers, (0..11).collect::<Vec<_>>(), "four, three words, four");
+            let text: String = values.iter().filter_map(|value| value["delta"].as_str()).collect();
+            assert_eq!(text, "one  two");
+            assert_eq!(values[10]["response"], want);
+        }
+        assert!(Prompt::read(&[Bytes::from(r#"{"model": "echo", "input": 1}"#)]).is_none());
+    }
+
+    fn whole_of(prompt: &Prompt) -> Value {
+        let mut body = whole(prompt).body;
+        let UpstreamBody::Echo(body) = &mut body else { panic!() };
+        let EchoPieces::Whole(bytes) = &body.pieces else { panic!() };
+        serde_json::from_slice(bytes.as_ref().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_stream_of_responses_fails_with_an_error_event() {
+        let body = json!({"model": "echo", "input": "a b", "stream": true});
+        let prompt = Prompt::read(&[Bytes::from(body.to_string())]).unwrap();
+        let error = EchoOptions { error_after_chunks: Some(1), ..EchoOptions::default() };
+        let values = values_of(chunks(prompt, &error));
+        assert_eq!(
+            (values[5]["type"].as_str(), values[5]["sequence_number"].as_u64()),
+            (Some("error"), Some(5))
+        );
     }
 }
