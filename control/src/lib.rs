@@ -63,7 +63,7 @@ pub use db::chain::{ChainBroken, ChainHolds};
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
 pub use offline::{
-    ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, export,
+    ExportError, ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, export,
     import_credentials, rekey, rollback,
 };
 pub use otlp::span_encoder;

@@ -3,13 +3,14 @@
 //! listed there too.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt;
 use std::path::Path;
 
 use rusqlite::Connection;
 use serde_json::{Map, Value, json};
 use shared::secret::Secret;
 
+use super::configuration_text::{ConfigurationText, free_variable};
 use crate::config::DOTS;
 use crate::db::endpoints::{self, EndpointRow};
 use crate::db::error::OpenError;
@@ -29,11 +30,11 @@ struct Export {
 }
 
 /// Returns the configuration file for the state in `dir`. A gateway may run on it.
-pub fn export(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<String, OpenError> {
-    let (mut db, _) = open_to_read(dir, encryption_key)?;
+pub fn export(dir: &Path, encryption_key: &Secret<[u8; 32]>) -> Result<String, ExportError> {
+    let (mut db, _) = open_to_read(dir, encryption_key).map_err(ExportError::Open)?;
     // A single transaction, so that all objects are of one moment.
     let read = db.transaction().and_then(|tx| Export::read(&tx));
-    read.map(|export| export.text()).map_err(|source| sql_error(&dir.join(DATABASE), source))
+    read.map_err(|source| ExportError::Open(sql_error(&dir.join(DATABASE), source)))?.text()
 }
 
 impl Export {
@@ -116,39 +117,52 @@ impl Export {
 
     /// Returns a reference to a variable that is named after `parts` and has no other use.
     fn variable(&mut self, parts: &[&str]) -> String {
-        let letter = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_uppercase() } else { '_' };
-        let name: String = parts.join("_").chars().map(letter).collect();
-        // The gateway does not send its own variables upstream.
-        let name = if name.starts_with("LLMGW_") { format!("UPSTREAM_{name}") } else { name };
-        let numbered = (2..).map(|number: u64| format!("{name}_{number}"));
-        let free = std::iter::once(name.clone()).chain(numbered).find(|name| !self.variables.contains(name));
-        let name = free.unwrap_or(name);
+        let name = free_variable(parts, &self.variables);
         let reference = format!("${{ENV:{name}}}");
         self.variables.insert(name);
         reference
     }
 
-    fn text(&self) -> String {
-        let mut text =
-            "# Providers and endpoints of the database, as a configuration file of llmgw.\n".to_owned();
-        if !self.variables.is_empty() {
-            text.push_str("# Secrets are not in it. Set these environment variables:\n");
-        }
-        for name in &self.variables {
-            let _ = writeln!(text, "#   {name}");
-        }
-        if !self.omitted.is_empty() {
-            text.push_str("# Not in this file:\n");
-        }
-        for line in &self.omitted {
-            let _ = writeln!(text, "#   {line}");
-        }
-        let tree = json!({"providers": self.providers, "endpoints": self.endpoints});
-        // A tree of plain values always has a YAML form.
-        text.push_str(&serde_yaml::to_string(&tree).unwrap_or_default());
-        text
+    fn text(&self) -> Result<String, ExportError> {
+        let text = ConfigurationText {
+            about: &["Providers and endpoints of the database, as a configuration file of llmgw."],
+            variables: &self.variables,
+            omitted: &self.omitted,
+            tree: &json!({"providers": self.providers, "endpoints": self.endpoints}),
+        };
+        text.write().map_err(ExportError::Text)
     }
 }
+
+/// An export that failed.
+#[derive(Debug)]
+pub enum ExportError {
+    /// The state cannot be opened or read.
+    Open(OpenError),
+    /// The objects have no YAML form.
+    Text(serde_yaml::Error),
+}
+
+impl ExportError {
+    /// Returns the exit code of the process for this error.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Open(error) => error.exit_code(),
+            Self::Text(_) => 70,
+        }
+    }
+}
+
+impl fmt::Display for ExportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => error.fmt(f),
+            Self::Text(error) => write!(f, "the configuration cannot be written as YAML: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ExportError {}
 
 /// Objects that no file declares, and the statement that counts each.
 const OTHERS: [(&str, &str); 7] = [

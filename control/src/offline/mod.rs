@@ -1,11 +1,12 @@
 //! Commands on the state of a gateway.
 
+mod configuration_text;
 mod export;
 mod import;
 mod rekey;
 mod rollback;
 
-pub use export::export;
+pub use export::{ExportError, export};
 pub use import::{ImportError, Imported, import_credentials};
 pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
 pub use rollback::{RollbackError, RolledBack, rollback};
