@@ -49,6 +49,7 @@ mod http;
 mod http2;
 mod http2_duress;
 mod images;
+mod import;
 mod interrupted;
 mod jobs;
 mod kept_affinity;

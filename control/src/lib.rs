@@ -63,8 +63,8 @@ pub use db::chain::{ChainBroken, ChainHolds};
 pub use db::error::OpenError;
 pub use db::sealed::{Survey, Unopened};
 pub use offline::{
-    ExportError, ImportError, Imported, RekeyError, RekeyParams, Rekeyed, RollbackError, RolledBack, export,
-    import_credentials, rekey, rollback,
+    ExportError, ImportError, ImportFinding, Imported, LitellmError, LitellmImport, RekeyError, RekeyParams,
+    Rekeyed, RollbackError, RolledBack, export, import_credentials, import_litellm, rekey, rollback,
 };
 pub use otlp::span_encoder;
 pub use service::{Control, Params, start};

@@ -7,6 +7,7 @@ mod credentials;
 mod doctor;
 mod export;
 mod healthcheck;
+mod import;
 mod logs;
 mod loopback;
 mod manual;
@@ -58,6 +59,11 @@ enum CliCommand {
     },
     /// Print the providers and endpoints of the database as a configuration file, without secrets; the gateway may run
     Export,
+    /// Convert the configuration of another gateway
+    Import {
+        #[command(subcommand)]
+        command: import::ImportCommand,
+    },
     /// Manage stored secrets and their encryption key
     Credentials {
         #[command(subcommand)]
@@ -124,6 +130,11 @@ impl CliFailure {
     fn new(code: u8, message: impl Display) -> Self {
         Self { code, message: message.to_string() }
     }
+
+    /// Returns a failure whose reason is printed already.
+    fn reported(code: u8) -> Self {
+        Self { code, message: String::new() }
+    }
 }
 
 /// Runs what `arguments` ask for.
@@ -154,6 +165,10 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Config { command: ConfigCommand::Show } => config::show(&environment()),
         CliCommand::Config { command: ConfigCommand::Schema } => config::schema(),
         CliCommand::Export => export::run(&environment()),
+        CliCommand::Import { command } => {
+            environment();
+            import::run(command)
+        }
         CliCommand::Credentials { command: CredentialsCommand::Rekey } => credentials::rekey(&environment()),
         CliCommand::Credentials { command: CredentialsCommand::Import } => {
             credentials::import(&environment())
@@ -175,7 +190,9 @@ fn finish(result: Result<(), CliFailure>) -> ExitCode {
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            logs::report(&format!("llmgw: {}\n", failure.message));
+            if !failure.message.is_empty() {
+                logs::report(&format!("llmgw: {}\n", failure.message));
+            }
             ExitCode::from(failure.code)
         }
     };

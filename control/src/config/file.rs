@@ -136,7 +136,7 @@ fn text_of(file: &FilePath) -> Result<Option<String>, String> {
     String::from_utf8(bytes).map(Some).map_err(|_| "is not UTF-8".to_owned())
 }
 
-fn parse(text: String, mut notes: Notes) -> FileReading {
+pub(super) fn parse(text: String, mut notes: Notes) -> FileReading {
     let version = version(&text);
     let document = match yaml::parse(&text) {
         Ok(document) => document,

@@ -32,6 +32,7 @@ mod serving;
 mod show;
 mod sso;
 mod stored;
+mod text_check;
 mod validate;
 pub(crate) mod yaml;
 
@@ -64,6 +65,7 @@ pub use show::show;
 pub(crate) use stored::shown::ProviderSettings;
 pub(crate) use stored::shown::shown_provider;
 pub(crate) use stored::{DOTS, FieldFault, WrittenProvider, provider_of};
+pub(crate) use text_check::check_text;
 
 /// True if `id` is a valid model id.
 pub fn is_model_id(id: &str) -> bool {

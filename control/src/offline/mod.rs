@@ -3,10 +3,12 @@
 mod configuration_text;
 mod export;
 mod import;
+mod litellm;
 mod rekey;
 mod rollback;
 
 pub use export::{ExportError, export};
 pub use import::{ImportError, Imported, import_credentials};
+pub use litellm::{ImportFinding, LitellmError, LitellmImport, import_litellm};
 pub use rekey::{RekeyError, RekeyParams, Rekeyed, rekey};
 pub use rollback::{RollbackError, RolledBack, rollback};

@@ -15,7 +15,7 @@ use serde_json::{Map, Number, Value};
 pub(crate) use locate::locate;
 
 /// One step from a node to a node inside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum YamlStep {
     Key(String),
     Item(usize),
