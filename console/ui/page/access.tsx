@@ -2,17 +2,19 @@
 import { useState } from "preact/hooks";
 import { call, may } from "../api/client";
 import { useList } from "../api/list";
-import { changed, useResource } from "../api/resource";
-import type { ListedProject, Principal, Project, Usage } from "../api/types";
+import { changed } from "../api/resource";
+import type { ListedProject, Principal, Project } from "../api/types";
 import { go, href, param, setParams } from "../app/router";
 import { Dialog } from "../part/dialog";
 import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
-import { count, day, UNKNOWN } from "../part/format";
+import { count, day, plural, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Page, Tabs } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
-import { monthStart, Spend } from "./keys";
+import { Spend } from "./keys";
 
 export function EnabledMark({ disabled }: { disabled: boolean }) {
   return <State kind={disabled ? "off" : "ok"} word={disabled ? "disabled" : "enabled"} />;
@@ -41,6 +43,9 @@ export function AccessPage() {
           ["humans", "Humans"],
         ]}
       />
+      <div class="filters">
+        <Search key={tab} label={`Search ${tab}`} placeholder={tab === "humans" ? "Name or e-mail" : "Name"} />
+      </div>
       {tab === "humans" ? <Humans /> : <Projects />}
       {param("new") && (tab === "humans" ? <NewHuman /> : <NewProject />)}
     </Page>
@@ -50,20 +55,30 @@ export function AccessPage() {
 const open = (): void => setParams({ new: "1" });
 const close = (): void => setParams({ new: null });
 
+const BY_NAME = { sort: "name", order: "asc" } as const;
+
+/** The allowlists of a project in short. */
+function mayUse({ endpoints, models }: Pick<Project, "endpoints" | "models">): string {
+  const parts = [endpoints && plural(endpoints.length, "endpoint"), models && plural(models.length, "model")];
+  return parts.filter(Boolean).join(", ") || "everything";
+}
+
 function Projects() {
-  const list = useList<ListedProject>("projects");
-  const usage = useResource<Usage>(may("see_usage") ? `usage?group_by=project&from=${monthStart()}&limit=500` : null).data.value?.data;
+  const q = param("q");
+  const order = orderOf(["name", "created", "members", "keys", "spend"], BY_NAME);
+  const list = useList<ListedProject>("projects", { q, ...askedFor(order) });
   return (
     <Card bare>
       <Table
         list={list}
+        order={order}
+        usual={BY_NAME}
         label="Projects"
         rowKey={(project) => project.id}
-        least={720}
         empty={
           <Empty
             icon="folder"
-            title="There is no project yet"
+            title={q ? "No project fits the search" : "There is no project yet"}
             action={
               may("administer") && (
                 <button type="button" class="btn primary" onClick={open}>
@@ -81,22 +96,19 @@ function Projects() {
           {
             head: "Name",
             width: "1fr",
+            sort: "name",
             cell: (project) => (
               <a class="row-link" href={href(`/access/projects/${project.id}`)}>
                 {project.name}
               </a>
             ),
           },
-          { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
-          { head: "Members", width: 96, number: true, cell: ({ members }) => count(members) },
-          { head: "Keys", width: 80, number: true, cell: ({ keys }) => count(keys) },
-          {
-            head: "Spend this month",
-            width: 168,
-            number: true,
-            cell: ({ id }) => <Spend figures={usage?.find(({ group }) => group.project === id)} />,
-          },
-          { head: "Since", width: 128, cell: ({ created_at_ms }) => day(created_at_ms) },
+          { head: "State", width: 112, fold: 3, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+          { head: "Members", width: 104, number: true, sort: "members", fold: 4, cell: ({ members }) => count(members) },
+          { head: "Keys", width: 88, number: true, sort: "keys", fold: 5, cell: ({ keys }) => count(keys) },
+          { head: "Spend this month", width: 168, number: true, sort: "spend", cell: ({ month }) => <Spend figures={month} /> },
+          { head: "May use", width: 184, fold: 1, cell: (project) => <span class="muted">{mayUse(project)}</span> },
+          { head: "Since", width: 128, sort: "created", from: "desc", fold: 2, cell: ({ created_at_ms }) => day(created_at_ms) },
         ]}
       />
     </Card>
@@ -104,18 +116,21 @@ function Projects() {
 }
 
 function Humans() {
-  const list = useList<Principal>("principals");
+  const q = param("q");
+  const order = orderOf(["name", "email", "created"], BY_NAME);
+  const list = useList<Principal>("principals", { q, ...askedFor(order) });
   return (
     <Card bare>
       <Table
         list={list}
+        order={order}
+        usual={BY_NAME}
         label="Humans"
         rowKey={(human) => human.id}
-        least={640}
         empty={
           <Empty
             icon="user"
-            title="There is no human yet"
+            title={q ? "No human fits the search" : "There is no human yet"}
             action={
               may("administer") && (
                 <button type="button" class="btn primary" onClick={open}>
@@ -131,15 +146,16 @@ function Humans() {
           {
             head: "Name",
             width: "1fr",
+            sort: "name",
             cell: (human) => (
               <a class="row-link" href={href(`/access/humans/${human.id}`)}>
                 {human.name}
               </a>
             ),
           },
-          { head: "E-mail", width: "1fr", cell: ({ email }) => email ?? UNKNOWN },
-          { head: "State", width: 112, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
-          { head: "Since", width: 128, cell: ({ created_at_ms }) => day(created_at_ms) },
+          { head: "E-mail", width: "1fr", least: 200, sort: "email", fold: 3, cell: ({ email }) => email ?? UNKNOWN },
+          { head: "State", width: 112, fold: 2, cell: ({ disabled }) => <EnabledMark disabled={disabled} /> },
+          { head: "Since", width: 128, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => day(created_at_ms) },
         ]}
       />
     </Card>

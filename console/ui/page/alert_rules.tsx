@@ -11,6 +11,7 @@ import { plural, secondsText, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { Menu } from "../part/menu";
 import { Card, Page } from "../part/page";
+import { type Column, Rows } from "../part/table";
 import { KINDS, thresholdText } from "./alerts/kinds";
 import { AlertObject, useObjectNames } from "./alerts/object";
 import { EditRule, NewRule } from "./alerts/rule_form";
@@ -38,72 +39,31 @@ export function RulesPage() {
   );
 }
 
-const ACTIONS = "Actions";
-const COLUMNS: [head: string, width: string][] = [
-  ["Rule", "auto"],
-  ["Kind", "200px"],
-  ["Threshold", "216px"],
-  ["About", "104px"],
-  ["Urgency", "80px"],
-  ["Opens after", "96px"],
-  ["Clears after", "96px"],
-  ["State", "104px"],
-  [ACTIONS, "56px"],
+const COLUMNS: Column<AlertRule>[] = [
+  { head: "Rule", width: "1fr", least: 160, cell: (rule) => <Name of={rule} /> },
+  { head: "Kind", width: 200, fold: 4, cell: ({ kind }) => KINDS[kind].title },
+  { head: "Threshold", width: 216, fold: 3, cell: (rule) => thresholdText(rule) ?? UNKNOWN },
+  { head: "About", width: 104, fold: 2, cell: (rule) => <Scope of={rule} /> },
+  { head: "Urgency", width: 80, fold: 5, cell: ({ severity }) => (severity === "bad" ? "urgent" : "normal") },
+  { head: "Opens after", width: 96, fold: 0, cell: ({ hold_seconds }) => secondsText(hold_seconds) },
+  { head: "Clears after", width: 96, fold: 1, cell: ({ clear_seconds }) => secondsText(clear_seconds) },
+  { head: "State", width: 104, cell: ({ enabled }) => <State kind={enabled ? "ok" : "off"} word={enabled ? "enabled" : "disabled"} /> },
+  { head: "Actions", width: 56, quiet: true, cell: (rule) => <RuleMenu of={rule} /> },
 ];
 
 function Rules({ of }: { of: AlertRule[] }) {
   return (
     <Card bare>
-      <div class="table-wrap" role="group" aria-label="Rules" tabIndex={0}>
-        <table class="table fixed" style={{ minWidth: "1120px" }}>
-          <colgroup>
-            {COLUMNS.map(([head, width]) => (
-              <col key={head} style={{ width }} />
-            ))}
-          </colgroup>
-          <thead>
-            <tr>
-              {COLUMNS.map(([head]) => (
-                <th key={head} scope="col">
-                  {head === ACTIONS ? <span class="sr">{head}</span> : head}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {of.map((rule) => (
-              <Rule key={rule.id} of={rule} />
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Rows rows={of} label="Rules" rowKey={({ id }) => id} columns={COLUMNS} />
     </Card>
   );
 }
 
-function Rule({ of }: { of: AlertRule }) {
+function Name({ of }: { of: AlertRule }) {
   return (
-    <tr>
-      <td>
-        <a class="row-link" title={of.name} href={href("/alerts/rules", { edit: of.id })}>
-          {of.name}
-        </a>
-      </td>
-      <td>{KINDS[of.kind].title}</td>
-      <td>{thresholdText(of) ?? UNKNOWN}</td>
-      <td>
-        <Scope of={of} />
-      </td>
-      <td>{of.severity === "bad" ? "urgent" : "normal"}</td>
-      <td>{secondsText(of.hold_seconds)}</td>
-      <td>{secondsText(of.clear_seconds)}</td>
-      <td>
-        <State kind={of.enabled ? "ok" : "off"} word={of.enabled ? "enabled" : "disabled"} />
-      </td>
-      <td>
-        <RuleMenu of={of} />
-      </td>
-    </tr>
+    <a class="row-link" title={of.name} href={href("/alerts/rules", { edit: of.id })}>
+      {of.name}
+    </a>
   );
 }
 

@@ -11,7 +11,9 @@ import { Select } from "../part/form";
 import { moment, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
 import { amount, shareOf } from "../part/limits";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
+import { Search } from "../part/search";
 import { type Column, Table } from "../part/table";
 import { figureName, figureText, KIND_NAMES, KINDS } from "./alerts/kinds";
 import { AlertObject, alertTitle, useObjectNames, useQuotas } from "./alerts/object";
@@ -30,22 +32,33 @@ const OPEN = "open";
 const ANY = "any";
 
 /** An open alert has no such time. */
-const RESOLVED: Column<Alert> = { head: "Resolved", width: 112, cell: ({ resolved_at_ms }) => moment(resolved_at_ms) };
+const RESOLVED: Column<Alert> = {
+  head: "Resolved",
+  width: 116,
+  sort: "resolved",
+  from: "desc",
+  fold: 3,
+  cell: ({ resolved_at_ms }) => moment(resolved_at_ms),
+};
+
+const URGENT_FIRST = { sort: "severity", order: "desc" } as const;
 
 export function AlertsPage() {
   const state = param("state") || OPEN;
   const kind = param("kind");
-  const list = useList<Alert>("alerts", { state: state === ANY ? "" : state, kind });
+  const q = param("q");
+  const order = orderOf(["severity", "opened", "resolved", "times"], URGENT_FIRST);
+  const list = useList<Alert>("alerts", { state: state === ANY ? "" : state, kind, q, ...askedFor(order) });
   const listed = list.pages.value.flatMap(({ rows }) => rows ?? []);
   const names = useObjectNames(listed.map(({ object }) => object));
-  const isFiltered = state !== OPEN || kind !== "";
+  const isFiltered = state !== OPEN || kind !== "" || q !== "";
   return (
     <Page title="Alerts" lead="A condition that needs a person has one alert, which is resolved once the condition is over.">
       <AlertTabs />
       <div class="filters">
+        <Search label="Search alerts" placeholder="Text, kind or object" />
         <Select
           aria-label="State"
-          data-filter
           value={state}
           onValue={(state) => setParams({ state: state === OPEN ? null : state })}
           options={[
@@ -66,8 +79,9 @@ export function AlertsPage() {
         <Table
           list={list}
           label="Alerts"
+          order={order}
+          usual={URGENT_FIRST}
           rowKey={({ id }) => id}
-          least={1000}
           empty={
             <Empty
               icon="circle-check"
@@ -88,11 +102,11 @@ export function AlertsPage() {
             </Empty>
           }
           columns={[
-            { head: "State", width: 128, cell: (alert) => <State {...standingOf(alert)} /> },
-            { head: "Alert", width: "1fr", cell: (alert) => <Text of={alert} title={alertTitle(alert, names)} /> },
-            { head: "About", width: 160, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
-            { head: "Since", width: 112, cell: ({ first_at_ms }) => moment(first_at_ms) },
-            { head: "Times", width: 64, number: true, cell: ({ times }) => times },
+            { head: "State", width: 128, sort: "severity", from: "desc", fold: 5, cell: (alert) => <State {...standingOf(alert)} /> },
+            { head: "Alert", width: "1fr", least: 220, cell: (alert) => <Text of={alert} title={alertTitle(alert, names)} /> },
+            { head: "About", width: 160, fold: 2, cell: ({ kind, object }) => <AlertObject kind={kind} object={object} names={names} /> },
+            { head: "Since", width: 116, sort: "opened", from: "desc", fold: 4, cell: ({ first_at_ms }) => moment(first_at_ms) },
+            { head: "Times", width: 76, number: true, sort: "times", fold: 1, cell: ({ times }) => times },
             ...(state === OPEN ? [] : [RESOLVED]),
             { head: "Actions", width: 120, quiet: true, cell: (alert) => <Acknowledge of={alert} look="small" /> },
           ]}
@@ -106,7 +120,18 @@ export function AlertsPage() {
 /** The sentence of an alert, which opens it over the list as it is filtered. */
 function Text({ of, title }: { of: Alert; title: string }) {
   return (
-    <a class="row-link clip" title={of.text} href={href("/alerts", { state: param("state"), kind: param("kind"), alert: of.id })}>
+    <a
+      class="row-link clip"
+      title={of.text}
+      href={href("/alerts", {
+        state: param("state"),
+        kind: param("kind"),
+        q: param("q"),
+        sort: param("sort"),
+        order: param("order"),
+        alert: of.id,
+      })}
+    >
       {title}. {of.text}
     </a>
   );

@@ -11,14 +11,19 @@ import { Empty, ErrorBox, Loaded } from "../part/feedback";
 import { FormError, Select, Text, useSubmission } from "../part/form";
 import { clock, day, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { PERIODS, usePeriod } from "./requests";
 
+const NEWEST = { sort: "time", order: "desc" } as const;
+
 export function AuditPage() {
   const from = usePeriod(param("period"));
-  const asked = { actor: param("actor"), action: param("action"), object: param("object"), outcome: param("outcome"), from };
-  const list = useList<AuditRecord>("audit", asked);
+  const asked = { actor: param("actor"), action: param("action"), object: param("object"), outcome: param("outcome"), q: param("q"), from };
+  const order = orderOf(["time"], NEWEST);
+  const list = useList<AuditRecord>("audit", { ...asked, ...(order === NEWEST ? {} : askedFor(order)) });
   const isFiltered = Object.values(asked).some(Boolean);
   const exported = new URLSearchParams(Object.entries(asked).filter(([, value]) => value));
   const open = param("open");
@@ -42,13 +47,17 @@ export function AuditPage() {
       }
     >
       <ChainResult of={chain.result} error={chain.error} />
+      <div class="filters">
+        <Search label="Search audit records" placeholder="Part of an actor, action or object" />
+      </div>
       <Filters rows={list.pages.value.flatMap(({ rows }) => rows ?? [])} />
       <Card bare>
         <Table
           list={list}
           label="Audit records"
+          order={order}
+          usual={NEWEST}
           rowKey={(record) => String(record.id)}
-          least={960}
           empty={
             <Empty
               icon="scroll-text"
@@ -63,12 +72,17 @@ export function AuditPage() {
             />
           }
           columns={[
-            { head: `Time (${zoneName()})`, width: 176, cell: (record) => <Time of={record} /> },
-            { head: "Actor", width: "2fr", cell: ({ actor }) => actor },
+            { head: `Time (${zoneName()})`, width: 176, sort: "time", from: "desc", cell: (record) => <Time of={record} /> },
+            { head: "Actor", width: "2fr", fold: 3, cell: ({ actor }) => actor },
             { head: "Action", width: "2fr", cell: ({ action }) => <span class="mono">{action}</span> },
-            { head: "Object", width: "3fr", cell: (record) => <ObjectOf of={record} /> },
-            { head: "Outcome", width: 112, cell: ({ outcome }) => <State kind={outcome === "done" ? "ok" : "bad"} word={outcome} /> },
-            { head: "Address", width: 136, cell: ({ address }) => <span class="mono faint">{address}</span> },
+            { head: "Object", width: "3fr", least: 180, fold: 4, cell: (record) => <ObjectOf of={record} /> },
+            {
+              head: "Outcome",
+              width: 112,
+              fold: 2,
+              cell: ({ outcome }) => <State kind={outcome === "done" ? "ok" : "bad"} word={outcome} />,
+            },
+            { head: "Address", width: 136, fold: 1, cell: ({ address }) => <span class="mono faint">{address}</span> },
           ]}
         />
       </Card>
@@ -228,7 +242,7 @@ function Filters({ rows }: { rows: AuditRecord[] }) {
         setParams({ actor: actor.trim(), action: action.trim(), object: object.trim() });
       }}
     >
-      <Text type="search" data-filter value={actor} onValue={setActor} placeholder="Actor" aria-label="Actor" list="actors" />
+      <Text type="search" value={actor} onValue={setActor} placeholder="Actor" aria-label="Actor" list="actors" />
       <Text type="search" value={action} onValue={setAction} placeholder="Action, such as key.create" aria-label="Action" list="actions" />
       <Text type="search" value={object} onValue={setObject} placeholder="Object, such as key/key_…" aria-label="Object" list="objects" />
       <Suggestions id="actors" values={rows.map(({ actor }) => actor)} />

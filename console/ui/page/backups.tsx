@@ -9,10 +9,13 @@ import { Empty, Loaded, notify } from "../part/feedback";
 import { FormError, useSubmission } from "../part/form";
 import { ago, bytes, moment, plural, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
+import { asked as askedFor, type Order, orderOf } from "../part/order";
 import { Card, Page } from "../part/page";
+import { Rows } from "../part/table";
 
 export function BackupsPage() {
-  const backups = useResource<Backups>("backups");
+  const order = orderOf(["time", "size"], NEWEST);
+  const backups = useResource<Backups>(`backups?${new URLSearchParams(askedFor(order))}`);
   const submission = useSubmission();
   const data = backups.data.value;
   const isRunning = data?.is_running ?? false;
@@ -36,7 +39,7 @@ export function BackupsPage() {
     >
       <FormError error={submission.error} />
       <p class="alert">Not in an archive: encryption key, administrator key, config.yaml.</p>
-      <Loaded resource={backups}>{(data) => <Archives of={data} onCreate={create} />}</Loaded>
+      <Loaded resource={backups}>{(data) => <Archives of={data} order={order} onCreate={create} />}</Loaded>
     </Page>
   );
 }
@@ -50,6 +53,7 @@ function useWatch(backups: Resource<Backups>, isUnderWay: boolean): void {
   }, [isUnderWay, backups]);
 }
 
+const NEWEST = { sort: "time", order: "desc" } as const;
 const WATCH_MS = 1000;
 /** The age from which the last good archive is too old. */
 const OLD_MS = 2 * 86_400_000;
@@ -65,10 +69,10 @@ export function ageWords(archives: Backup[], now: number): { kind: "ok" | "warn"
   return { kind: now - last > OLD_MS ? "warn" : "ok", words: `The last good archive is of ${moment(last, now)}, ${ago(last, now)}` };
 }
 
-function Archives({ of, onCreate }: { of: Backups; onCreate: () => void }) {
+function Archives({ of, order, onCreate }: { of: Backups; order: Order; onCreate: () => void }) {
   const [deleting, setDeleting] = useState<Backup | null>(null);
-  const newest = [...of.data].sort((a, b) => b.name.localeCompare(a.name));
-  const { kind, words } = ageWords(newest, Date.now());
+  const archives = of.data;
+  const { kind, words } = ageWords(archives, Date.now());
   return (
     <>
       {of.last_failure && (
@@ -77,7 +81,7 @@ function Archives({ of, onCreate }: { of: Backups; onCreate: () => void }) {
         </div>
       )}
       <Card bare>
-        {newest.length === 0 ? (
+        {archives.length === 0 ? (
           <Empty
             icon="archive"
             title="There is no backup yet"
@@ -90,34 +94,46 @@ function Archives({ of, onCreate }: { of: Backups; onCreate: () => void }) {
             An archive restores the gateway on another machine. The last {of.kept} are kept.
           </Empty>
         ) : (
-          <div class="table-wrap" role="group" aria-label="Backups" tabIndex={0}>
-            <table class="table">
-              <thead>
-                <tr>
-                  <th scope="col">Archive</th>
-                  <th scope="col">Made ({zoneName()})</th>
-                  <th scope="col" class="num">
-                    Size
-                  </th>
-                  <th scope="col">Holds</th>
-                  <th scope="col">Verified</th>
-                  <th scope="col">
-                    <span class="sr">Actions</span>
-                  </th>
-                </tr>
-              </thead>
-              <tbody>
-                {newest.map((archive) => (
-                  <Row key={archive.name} of={archive} isChecking={of.is_checking} onDelete={() => setDeleting(archive)} />
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Rows
+            rows={archives}
+            label="Backups"
+            rowKey={({ name }) => name}
+            order={order}
+            usual={NEWEST}
+            columns={[
+              {
+                head: "Archive",
+                width: "1fr",
+                least: 200,
+                cell: ({ name }) => (
+                  <span class="mono" title={name}>
+                    {name}
+                  </span>
+                ),
+              },
+              { head: `Made (${zoneName()})`, width: 184, sort: "time", from: "desc", fold: 4, cell: (archive) => <Made of={archive} /> },
+              { head: "Size", width: 88, number: true, sort: "size", fold: 3, cell: ({ bytes: size }) => bytes(size) },
+              { head: "Holds", width: 168, fold: 1, cell: ({ manifest }) => manifest && <Holds of={manifest} /> },
+              {
+                head: "Verified",
+                width: 168,
+                fold: 2,
+                cell: (archive) => <Verified of={archive} isChecking={of.is_checking} />,
+              },
+              {
+                head: "Actions",
+                width: 216,
+                quiet: true,
+                fold: 5,
+                cell: (archive) => <Acts of={archive} onDelete={() => setDeleting(archive)} />,
+              },
+            ]}
+          />
         )}
         <div class="table-foot">
-          {newest.length > 0 && <State kind={kind} word={words} />}
+          {archives.length > 0 && <State kind={kind} word={words} />}
           <span>
-            {plural(newest.length, "archive")}; the last {of.kept} are kept
+            {plural(archives.length, "archive")}; the last {of.kept} are kept
           </span>
           <a class="mono" href={`${href("/settings")}#LLMGW_BACKUP_KEEP`}>
             LLMGW_BACKUP_KEEP
@@ -125,15 +141,22 @@ function Archives({ of, onCreate }: { of: Backups; onCreate: () => void }) {
         </div>
       </Card>
       {deleting && (
-        <Delete of={deleting} isLast={newest.filter(isGood).length === 1 && isGood(deleting)} onClose={() => setDeleting(null)} />
+        <Delete of={deleting} isLast={archives.filter(isGood).length === 1 && isGood(deleting)} onClose={() => setDeleting(null)} />
       )}
     </>
   );
 }
 
-function Row({ of, isChecking, onDelete }: { of: Backup; isChecking: boolean; onDelete: () => void }) {
-  const { name, bytes: size, manifest } = of;
+function Made({ of }: { of: Backup }) {
   const at = madeAt(of);
+  return (
+    <>
+      {moment(at)} <span class="faint">{at && ago(at)}</span>
+    </>
+  );
+}
+
+function Acts({ of: { name }, onDelete }: { of: Backup; onDelete: () => void }) {
   const submission = useSubmission();
   const verify = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
@@ -142,32 +165,17 @@ function Row({ of, isChecking, onDelete }: { of: Backup; isChecking: boolean; on
       changed("backups");
     });
   return (
-    <tr>
-      <td class="mono">{name}</td>
-      <td>
-        {moment(at)} <span class="faint">{at && ago(at)}</span>
-      </td>
-      <td class="num">{bytes(size)}</td>
-      <td>{manifest && <Holds of={manifest} />}</td>
-      <td>
-        {submission.error ? (
-          <State kind="bad" word={submission.error.message} />
-        ) : (
-          <Verified of={of} isChecking={isChecking || submission.busy} />
-        )}
-      </td>
-      <td class="actions">
-        <button type="button" class="btn small" aria-label={`Verify ${name}`} onClick={verify} disabled={submission.busy}>
-          {submission.busy ? "Verifying…" : "Verify"}
-        </button>{" "}
-        <a class="btn small" aria-label={`Download ${name}`} href={`/admin/api/backups/${encodeURIComponent(name)}`} download={name}>
-          Download
-        </a>{" "}
-        <button type="button" class="btn plain square small" aria-label={`Delete ${name}`} onClick={onDelete}>
-          <Icon name="trash-2" small />
-        </button>
-      </td>
-    </tr>
+    <span class="actions" title={submission.error?.message}>
+      <button type="button" class="btn small" aria-label={`Verify ${name}`} onClick={verify} disabled={submission.busy}>
+        {submission.busy ? "Verifying…" : submission.error ? "Verify again" : "Verify"}
+      </button>{" "}
+      <a class="btn small" aria-label={`Download ${name}`} href={`/admin/api/backups/${encodeURIComponent(name)}`} download={name}>
+        Download
+      </a>{" "}
+      <button type="button" class="btn plain square small" aria-label={`Delete ${name}`} onClick={onDelete}>
+        <Icon name="trash-2" small />
+      </button>
+    </span>
   );
 }
 

@@ -13,7 +13,9 @@ import { Empty, Loaded, notify } from "../part/feedback";
 import { Check, Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmission } from "../part/form";
 import { ago, count, moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { ConnectSignIn } from "./extension_sign_in";
 
@@ -26,20 +28,25 @@ export function ExtensionState({ of: { enabled, last_check } }: { of: Extension 
 }
 
 export function Extensions() {
-  const list = useList<Extension>("extensions");
+  const q = param("q");
+  const order = orderOf(["name", "created"]);
+  const list = useList<Extension>("extensions", { q, ...askedFor(order) });
   const open = param("extension");
   return (
     <>
+      <div class="filters">
+        <Search label="Search extensions" placeholder="Name or address" />
+      </div>
       <Card bare>
         <Table
           list={list}
+          order={order}
           label="Extensions"
           rowKey={({ name }) => name}
-          least={760}
           empty={
             <Empty
               icon="plug"
-              title="There is no extension"
+              title={q ? "No extension fits the search" : "There is no extension"}
               action={
                 <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
                   Add extension
@@ -53,17 +60,18 @@ export function Extensions() {
             {
               head: "Name",
               width: "1fr",
+              sort: "name",
               cell: ({ name }) => (
                 <a class="row-link" href={href("/providers", { tab: "extensions", extension: name })}>
                   {name}
                 </a>
               ),
             },
-            { head: "URL", width: "2fr", cell: ({ url }) => <span class="mono">{url}</span> },
-            { head: "State", width: 184, cell: (extension) => <ExtensionState of={extension} /> },
-            { head: "Last probe", width: 112, cell: ({ last_check }) => ago(last_check?.at_ms) },
-            { head: "Providers", width: 96, number: true, cell: ({ providers }) => count(providers.length) },
-            { head: "Used by", width: 96, number: true, cell: ({ used_by }) => count(used_by.length) },
+            { head: "URL", width: "2fr", fold: 4, cell: ({ url }) => <span class="mono">{url}</span> },
+            { head: "State", width: 184, fold: 5, cell: (extension) => <ExtensionState of={extension} /> },
+            { head: "Last probe", width: 112, fold: 3, cell: ({ last_check }) => ago(last_check?.at_ms) },
+            { head: "Providers", width: 96, number: true, fold: 2, cell: ({ providers }) => count(providers.length) },
+            { head: "Used by", width: 96, number: true, fold: 1, cell: ({ used_by }) => count(used_by.length) },
           ]}
         />
       </Card>

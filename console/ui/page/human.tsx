@@ -150,7 +150,6 @@ function Projects({ of }: { of: Principal }) {
         list={projects}
         label="Projects"
         rowKey={(project) => project.id}
-        least={360}
         empty={
           <Empty
             icon="folder"

@@ -3,17 +3,22 @@ import type { ComponentChildren } from "preact";
 import { may } from "../api/client";
 import { useList } from "../api/list";
 import { useResource } from "../api/resource";
-import type { Key, Page as PageOf, Project, Quota, Usage, UsageLine } from "../api/types";
+import type { Key, ListedKey, Page as PageOf, Project, Quota, UsageLine } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Empty } from "../part/feedback";
 import { Select } from "../part/form";
-import { ago, dollars, plural, UNKNOWN } from "../part/format";
+import { ago, day, dollars, plural, UNKNOWN } from "../part/format";
 import { Icon, State } from "../part/icon";
 import { kindOf, limitName, shareOf } from "../part/limits";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Meter, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { KeyMenu } from "./key_actions";
 import { MintKey } from "./mint_key";
+
+/** The columns by which the gateway sorts keys. */
+const SORTED = ["name", "created", "last_used", "spend", "expires"];
 
 const STATES = { active: "ok", expired: "off", disabled: "off", revoked: "bad" } as const;
 
@@ -28,7 +33,6 @@ export function KeyTable({ filter, empty }: { filter: Record<string, string>; em
       list={useList<Key>("keys", filter)}
       label="Keys"
       rowKey={(key) => key.id}
-      least={460}
       empty={empty}
       columns={[
         {
@@ -40,8 +44,8 @@ export function KeyTable({ filter, empty }: { filter: Record<string, string>; em
             </a>
           ),
         },
-        { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
-        { head: "State", width: 112, cell: (key) => <KeyState state={key.state} /> },
+        { head: "Prefix", width: 128, fold: 2, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+        { head: "State", width: 112, fold: 1, cell: (key) => <KeyState state={key.state} /> },
       ]}
     />
   );
@@ -82,12 +86,13 @@ function Tightest({ quotas }: { quotas: Quota[] | undefined }) {
 export function KeysPage() {
   const state = param("state");
   const project = param("project");
-  const list = useList<Key>("keys", { state, project });
+  const q = param("q");
+  const order = orderOf(SORTED);
+  const list = useList<ListedKey>("keys", { state, project, q, ...askedFor(order) });
   const projects = useResource<PageOf<Project>>("projects?limit=500").data.value?.data ?? [];
   const quotas = useResource<PageOf<Quota>>("quotas?kind=key&limit=500").data.value?.data;
-  const usage = useResource<Usage>(`usage?group_by=key&from=${monthStart()}`).data.value?.data;
   const nameOf = (id: string): string => projects.find((project) => project.id === id)?.name ?? id;
-  const filtered = state !== "" || project !== "";
+  const filtered = state !== "" || project !== "" || q !== "";
   return (
     <Page
       title="API keys"
@@ -102,9 +107,9 @@ export function KeysPage() {
       }
     >
       <div class="filters">
+        <Search label="Search keys" placeholder="Name, prefix or ID" />
         <Select
           aria-label="State"
-          data-filter
           value={state}
           onValue={(state) => setParams({ state })}
           options={[["", "Any state"], ...Object.keys(STATES).map((name): [string, string] => [name, name])]}
@@ -121,33 +126,52 @@ export function KeysPage() {
           list={list}
           label="API keys"
           rowKey={(key) => key.id}
-          least={1040}
+          order={order}
           empty={filtered ? <NoneFits /> : <None />}
           columns={[
             {
               head: "Name",
               width: "3fr",
+              sort: "name",
               cell: (key) => (
                 <a class="row-link" href={href(`/keys/${key.id}`)}>
                   {key.name}
                 </a>
               ),
             },
-            { head: "Prefix", width: 128, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
-            { head: "State", width: 104, cell: (key) => <KeyState state={key.state} /> },
-            { head: "Project", width: "2fr", cell: (key) => nameOf(key.project) },
+            { head: "Prefix", width: 128, fold: 3, cell: (key) => <span class="mono faint">{key.prefix}…</span> },
+            { head: "State", width: 104, fold: 5, cell: (key) => <KeyState state={key.state} /> },
+            { head: "Project", width: "2fr", fold: 1, cell: (key) => nameOf(key.project) },
             {
               head: "Limits used",
               width: 148,
+              fold: 2,
               cell: (key) => <Tightest quotas={quotas?.filter(({ subject }) => subject.id === key.family)} />,
             },
             {
               head: "Spend this month",
               width: 168,
               number: true,
-              cell: (key) => <Spend figures={usage?.find(({ group }) => group.key === key.id)} />,
+              sort: "spend",
+              fold: 6,
+              cell: (key) => <Spend figures={key.month} />,
             },
-            { head: "Last used", width: 104, cell: (key) => <LastUsed at={key.last_used_hour_ms} /> },
+            {
+              head: "Last used",
+              width: 112,
+              sort: "last_used",
+              from: "desc",
+              fold: 4,
+              cell: (key) => <LastUsed at={key.last_used_hour_ms} />,
+            },
+            {
+              head: "Expires",
+              width: 112,
+              sort: "expires",
+              from: "asc",
+              fold: 0,
+              cell: (key) => (key.expires_at_ms === null ? <span class="faint">never</span> : day(key.expires_at_ms)),
+            },
             { head: "Actions", width: 56, quiet: true, cell: (key) => <KeyMenu of={key} /> },
           ]}
         />
@@ -187,7 +211,7 @@ function NoneFits() {
       icon="key-round"
       title="No key fits the filter"
       action={
-        <button type="button" class="btn" onClick={() => setParams({ state: null, project: null })}>
+        <button type="button" class="btn" onClick={() => setParams({ state: null, project: null, q: null })}>
           Clear the filter
         </button>
       }

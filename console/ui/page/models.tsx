@@ -13,6 +13,7 @@ import { FormError, Select, Text, useSubmission } from "../part/form";
 import { ago, capital, plural, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
 import { Ref } from "../part/links";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { Overrides } from "./models/overrides";
@@ -25,13 +26,17 @@ const CAPABILITIES = ["vision", "tools", "reasoning", "audio"] as const;
 const OPERATIONS = ["chat_completions", "responses", "messages", "embeddings", "speech", "transcription", "images", "videos"];
 const WORDS = { vision: "images", tools: "tools", reasoning: "reasoning", audio: "audio" };
 
+/** The columns by which the gateway sorts models. */
+const SORTED = ["name", "context", "input_price", "output_price", "proven"];
+
 const FILTERS = ["q", "provider", "capability", "operation", "context_min", "price_max", "priced", "proven"];
 
 export function ModelsPage() {
   const asked = Object.fromEntries(FILTERS.map((name) => [name, param(name)]));
   // The search takes what a model has to be as well as a part of its name.
   const { filters, rest } = phraseOf(asked.q ?? "");
-  const list = useList<Model>("catalog", { ...asked, ...filters, q: rest });
+  const order = orderOf(SORTED);
+  const list = useList<Model>("catalog", { ...asked, ...filters, q: rest, ...askedFor(order) });
   const isFiltered = Object.values(asked).some(Boolean);
   const serving = useServing();
   const submission = useSubmission();
@@ -61,8 +66,8 @@ export function ModelsPage() {
         <Table
           list={list}
           label="Models"
+          order={order}
           rowKey={(model) => model.id}
-          least={1100}
           empty={
             <Empty
               icon="boxes"
@@ -86,18 +91,42 @@ export function ModelsPage() {
             {
               head: "Selector",
               width: "5fr",
+              least: 180,
+              sort: "name",
               cell: (model) => (
                 <button type="button" class="row-link link mono" onClick={() => setParams({ open: model.id })}>
                   {model.id}
                 </button>
               ),
             },
-            { head: "Context", width: 80, number: true, cell: (model) => short(model.context_window) },
-            { head: "Can", width: "4fr", cell: (model) => <Can of={model} /> },
-            { head: "Proven", width: 88, cell: (model) => <Proven of={model} isServing={serving.has(model.id)} /> },
-            { head: "Input per million", width: 112, number: true, cell: (model) => priceOf(model, "input") },
-            { head: "Output per million", width: 128, number: true, cell: (model) => priceOf(model, "output") },
-            { head: "Facts from", width: "3fr", cell: ({ sources }) => <SourcesOf of={sources} /> },
+            { head: "Context", width: 92, number: true, sort: "context", fold: 4, cell: (model) => short(model.context_window) },
+            { head: "Can", width: "4fr", least: 160, fold: 3, cell: (model) => <Can of={model} /> },
+            {
+              head: "Proven",
+              width: 92,
+              sort: "proven",
+              from: "desc",
+              fold: 2,
+              cell: (model) => <Proven of={model} isServing={serving.has(model.id)} />,
+            },
+            {
+              head: "Input per million",
+              width: 128,
+              number: true,
+              sort: "input_price",
+              from: "asc",
+              fold: 5,
+              cell: (model) => priceOf(model, "input"),
+            },
+            {
+              head: "Output per million",
+              width: 140,
+              number: true,
+              sort: "output_price",
+              from: "asc",
+              cell: (model) => priceOf(model, "output"),
+            },
+            { head: "Facts from", width: "3fr", fold: 1, cell: ({ sources }) => <SourcesOf of={sources} /> },
           ]}
         />
       </Card>

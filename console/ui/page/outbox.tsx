@@ -8,7 +8,9 @@ import { Empty, notify } from "../part/feedback";
 import { Select } from "../part/form";
 import { moment, plural, UNKNOWN } from "../part/format";
 import { State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { KIND_NAMES } from "./alerts/kinds";
 import { AlertObject, useObjectNames } from "./alerts/object";
@@ -18,15 +20,17 @@ const STANDING = { pending: "busy", leased: "busy", delivered: "ok", dead: "bad"
 
 /** What stands in the address for deliveries to external workers. */
 const WORKERS = "workers";
+const NEWEST = { sort: "created", order: "desc" } as const;
 
 export function DeliveryState({ of: { state } }: { of: Delivery }) {
   return <State kind={STANDING[state]} word={state} />;
 }
 
 export function OutboxPage() {
-  const asked = { state: param("state"), kind: param("kind"), to: param("to") };
+  const asked = { state: param("state"), kind: param("kind"), to: param("to"), q: param("q") };
   const isFiltered = Object.values(asked).some(Boolean);
-  const list = useList<Delivery>("outbox", asked);
+  const order = orderOf(["created", "tries", "next_try"], NEWEST);
+  const list = useList<Delivery>("outbox", { ...asked, ...(order === NEWEST ? {} : askedFor(order)) });
   const listed = list.pages.value.flatMap(({ rows }) => rows ?? []);
   const names = useObjectNames(listed.map(({ event }) => event.object));
   const dead = (list.first.value as DeliveryPage | null)?.unfinished.dead ?? 0;
@@ -43,8 +47,9 @@ export function OutboxPage() {
         <Table
           list={list}
           label="Deliveries"
+          order={order}
+          usual={NEWEST}
           rowKey={({ id }) => id}
-          least={1000}
           empty={
             <Empty
               icon="archive"
@@ -66,13 +71,24 @@ export function OutboxPage() {
           }
           columns={[
             { head: "State", width: 112, cell: (delivery) => <DeliveryState of={delivery} /> },
-            { head: "Event", width: 176, cell: ({ event }) => event.kind },
-            { head: "About", width: "1fr", cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} names={names} /> },
-            { head: "To", width: "1fr", cell: (delivery) => <Receiver of={delivery} /> },
-            { head: "Tries", width: 64, number: true, cell: ({ tries }) => tries },
-            { head: "Next try", width: 112, cell: (delivery) => <NextTry of={delivery} /> },
-            { head: "Last answer", width: "2fr", cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span> },
-            { head: "Created", width: 112, cell: ({ created_at_ms }) => moment(created_at_ms) },
+            { head: "Event", width: "1fr", least: 150, cell: ({ event }) => event.kind },
+            {
+              head: "About",
+              width: "1fr",
+              fold: 3,
+              cell: ({ event }) => <AlertObject kind={event.kind} object={event.object} names={names} />,
+            },
+            { head: "To", width: "1fr", fold: 5, cell: (delivery) => <Receiver of={delivery} /> },
+            { head: "Tries", width: 76, number: true, sort: "tries", fold: 2, cell: ({ tries }) => tries },
+            { head: "Next try", width: 116, sort: "next_try", from: "asc", fold: 4, cell: (delivery) => <NextTry of={delivery} /> },
+            {
+              head: "Last answer",
+              width: "2fr",
+              least: 200,
+              fold: 0,
+              cell: (delivery) => <span title={lastAnswer(delivery)}>{lastAnswer(delivery)}</span>,
+            },
+            { head: "Created", width: 116, sort: "created", from: "desc", fold: 1, cell: ({ created_at_ms }) => moment(created_at_ms) },
             { head: "Actions", width: 88, quiet: true, cell: (delivery) => <Retry of={delivery} /> },
           ]}
         />
@@ -85,9 +101,9 @@ function Filters() {
   const webhooks = useResource<PageOf<Webhook>>("webhooks?limit=100").data.value?.data ?? [];
   return (
     <div class="filters">
+      <Search label="Search deliveries" placeholder="Event, object or receiver" />
       <Select
         aria-label="State"
-        data-filter
         value={param("state")}
         onValue={(state) => setParams({ state })}
         options={[["", "In any state"], ...Object.keys(STANDING).map((state): [string, string] => [state, state])]}

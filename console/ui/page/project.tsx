@@ -198,7 +198,6 @@ function Members({ of }: { of: Project }) {
         list={members}
         label="Members"
         rowKey={(member) => member.principal}
-        least={460}
         empty={
           <Empty icon="users" title="It has no members">
             Keys that act as nobody need none.
@@ -223,7 +222,7 @@ function Members({ of }: { of: Project }) {
                 </span>
               ),
           },
-          { head: "Since", width: 120, cell: ({ created_at_ms }) => day(created_at_ms) },
+          { head: "Since", width: 120, fold: 1, cell: ({ created_at_ms }) => day(created_at_ms) },
           {
             head: "Actions",
             width: 92,

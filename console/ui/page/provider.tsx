@@ -14,6 +14,7 @@ import { Field, Form, FormButtons, FormError, FormFooterError, Text, useSubmissi
 import { ago, count, day, dollars, duration, moment, plural, price, secondsText, UNKNOWN, zoneName } from "../part/format";
 import { Icon, Mark } from "../part/icon";
 import { type Item, Menu } from "../part/menu";
+import { asked, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
@@ -241,26 +242,48 @@ function EvidenceLine({ name, at, note, error, isProven = false, action }: LineP
 }
 
 function Models({ of, onProve }: { of: Provider; onProve: (model: string) => void }) {
-  const list = useList<Model>("catalog", { provider: of.id });
+  const order = orderOf(["name", "context", "input_price", "output_price"]);
+  const list = useList<Model>("catalog", { provider: of.id, ...asked(order) });
   const serving = useServing();
   return (
     <Card title="Models" bare>
       <Table
         list={list}
         label="Models"
+        order={order}
         rowKey={(model) => model.id}
-        least={720}
         empty={
           <Empty icon="boxes" title="No model is known">
             Sync the catalog, or name models when you connect the provider.
           </Empty>
         }
         columns={[
-          { head: "Model", width: "3fr", cell: (model) => <span class="mono">{model.model}</span> },
-          { head: "Context", width: 96, number: true, cell: (model) => count(model.context_window) },
-          { head: "Input per million", width: 116, number: true, cell: (model) => priceOf(model, "input") },
-          { head: "Output per million", width: 124, number: true, cell: (model) => priceOf(model, "output") },
-          { head: "Proven", width: 88, cell: (model) => <Proven of={model} isServing={serving.has(model.id)} /> },
+          { head: "Model", width: "3fr", least: 160, sort: "name", cell: (model) => <span class="mono">{model.model}</span> },
+          { head: "Context", width: 100, number: true, sort: "context", fold: 2, cell: (model) => count(model.context_window) },
+          {
+            head: "Input per million",
+            width: 128,
+            number: true,
+            sort: "input_price",
+            from: "asc",
+            fold: 3,
+            cell: (model) => priceOf(model, "input"),
+          },
+          {
+            head: "Output per million",
+            width: 140,
+            number: true,
+            sort: "output_price",
+            from: "asc",
+            fold: 4,
+            cell: (model) => priceOf(model, "output"),
+          },
+          {
+            head: "Proven",
+            width: 88,
+            fold: 1,
+            cell: (model) => <Proven of={model} isServing={serving.has(model.id)} />,
+          },
           {
             head: "Actions",
             width: 88,

@@ -20,7 +20,9 @@ import { amount, kindOf, limitName, METRICS, shareOf, WINDOWS } from "../part/li
 import { Ref } from "../part/links";
 import { Menu } from "../part/menu";
 import { NumberField } from "../part/number";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Meter, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 
 const KINDS: [Subject["kind"], string][] = [
@@ -53,9 +55,16 @@ export function reachedAt(quota: Pick<Quota, "used" | "limit" | "window" | "rese
   return at < resets ? Math.max(at, now) : null;
 }
 
+/** The columns by which the gateway sorts limits. */
+const SORTED = ["share", "used", "limit", "name", "resets"];
+const BY_SHARE = { sort: "share", order: "desc" } as const;
+
 export function QuotasPage() {
   const kind = param("kind");
-  const list = useList<Quota>("quotas", { kind });
+  const q = param("q");
+  const order = orderOf(SORTED, BY_SHARE);
+  const list = useList<Quota>("quotas", { kind, q, ...askedFor(order) });
+  const isFiltered = kind !== "" || q !== "";
   const names = useNames(NAMED.filter((name) => kind === "" || kind === name));
   return (
     <Page
@@ -71,9 +80,9 @@ export function QuotasPage() {
       }
     >
       <div class="filters">
+        <Search label="Search quotas" placeholder="Name, model or endpoint" />
         <Select
           aria-label="Kind"
-          data-filter
           value={kind}
           onValue={(kind) => setParams({ kind })}
           options={[["", "Any scope"], ...KINDS.map(([id, name]): [string, string] => [id, name])]}
@@ -84,31 +93,33 @@ export function QuotasPage() {
           list={list}
           label="Quotas"
           rowKey={(quota) => quota.id}
-          least={1000}
+          order={order}
+          usual={BY_SHARE}
           empty={
             <Empty
               icon="gauge"
-              title={kind ? "No quota fits the filter" : "There is no quota yet"}
+              title={isFiltered ? "No quota fits the filter" : "There is no quota yet"}
               action={
-                (kind || may("administer")) && (
-                  <button type="button" class="btn" onClick={() => setParams(kind ? { kind: null } : { new: "1" })}>
-                    {kind ? "Clear the filter" : "New quota"}
+                (isFiltered || may("administer")) && (
+                  <button type="button" class="btn" onClick={() => setParams(isFiltered ? { kind: null, q: null } : { new: "1" })}>
+                    {isFiltered ? "Clear the filter" : "New quota"}
                   </button>
                 )
               }
             >
-              {kind ? null : "Without one, keys are bounded by their allowlists alone."}
+              {isFiltered ? null : "Without one, keys are bounded by their allowlists alone."}
             </Empty>
           }
           columns={[
-            { head: "Applies to", width: "3fr", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
-            { head: "Metric", width: "3fr", cell: (quota) => limitName(quota) },
-            { head: "Used", width: 208, cell: (quota) => <Used of={quota} /> },
-            { head: "Reserved", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.reserved) },
-            { head: "Limit", width: 104, number: true, cell: (quota) => amount(quota.metric, quota.limit) },
-            { head: "Resets", width: 116, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
-            { head: "Reached about", width: 124, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
-            { head: "Action", width: 72, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
+            { head: "Applies to", width: "3fr", least: 180, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Metric", width: "3fr", least: 180, fold: 5, cell: (quota) => limitName(quota) },
+            { head: "Share", width: 80, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
+            { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
+            { head: "Reserved", width: 104, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
+            { head: "Limit", width: 116, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
+            { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
+            { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
+            { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
             ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),
           ]}
         />

@@ -4,13 +4,14 @@ import { may } from "../api/client";
 import { useList } from "../api/list";
 import { changed, useResource } from "../api/resource";
 import type { FullRecord, SeriesAnswer } from "../api/shapes";
-import type { RequestRecord } from "../api/types";
+import type { RequestRecord, RequestRecordPage } from "../api/types";
 import { href, param, setParams } from "../app/router";
 import { Bars } from "../part/chart";
 import { clientName } from "../part/client_name";
 import { Empty, ErrorBox } from "../part/feedback";
 import { capital, clock, count, day, dollars, duration, moment, short, UNKNOWN, zoneName } from "../part/format";
 import { Icon, Mark } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { AttemptMarks, outcomeOf } from "../part/outcome";
 import { Card, Page } from "../part/page";
 import { type Column, Table } from "../part/table";
@@ -35,11 +36,17 @@ export function usePeriod(period: string): string {
   }, [period]);
 }
 
+/** The columns by which the gateway sorts requests. */
+const SORTED = ["time", "cost", "duration", "first_token", "tokens"];
+const NEWEST = { sort: "time", order: "desc" } as const;
+
 export function RequestsPage() {
   const from = param("from") || usePeriod(chosenPeriod());
   const filters = chosenFilters();
   const asked = { ...filters, from, to: param("to") };
-  const list = useList<FullRecord>("requests", asked);
+  const order = orderOf(SORTED, NEWEST);
+  const list = useList<FullRecord>("requests", { ...asked, ...(order === NEWEST ? {} : askedFor(order)) });
+  const since = (list.first.value as RequestRecordPage | null)?.sorted_since_ms ?? null;
   const readAgain = (): void => {
     void list.load();
     changed("series");
@@ -68,13 +75,19 @@ export function RequestsPage() {
       <Filters list={list} />
       <OverTime filters={filters} from={from} to={param("to")} />
       <div>
-        {!asked.to && <Fresh list={list} onShow={readAgain} />}
+        {since !== null && (
+          <p class="alert" role="status">
+            Sorted among the requests since {moment(since)}. Choose an earlier period to sort older ones.
+          </p>
+        )}
+        {!asked.to && order === NEWEST && <Fresh list={list} onShow={readAgain} />}
         <Card bare>
           <Table
             list={list}
             label="Requests"
+            order={order}
+            usual={NEWEST}
             rowKey={(request) => request.request_id}
-            least={1140}
             empty={
               isFiltered ? (
                 <Empty
@@ -118,15 +131,15 @@ function None({ isOfAllTime }: { isOfAllTime: boolean }) {
 }
 
 const columnsOf = (zone: string): Column<FullRecord>[] => [
-  { head: `Time (${zone})`, width: 128, cell: (request) => <Time of={request} /> },
-  { head: "Key · client", width: "3fr", cell: (request) => <Sender of={request} /> },
-  { head: "Asked → served", width: "4fr", cell: (request) => <Served of={request} /> },
-  { head: "Attempts", width: 88, cell: (request) => <AttemptMarks of={request} /> },
-  { head: "Outcome", width: 132, cell: (request) => <Trouble of={request} /> },
-  { head: "First", width: 80, number: true, cell: (request) => duration(request.first_content_us) },
-  { head: "Total", width: 80, number: true, cell: (request) => duration(request.duration_us) },
-  { head: "Tokens", width: 116, number: true, cell: (request) => <Tokens of={request} /> },
-  { head: "Cost", width: 96, number: true, cell: (request) => dollars(request.cost_micro_usd) },
+  { head: `Time (${zone})`, width: 136, sort: "time", from: "desc", cell: (request) => <Time of={request} /> },
+  { head: "Key · client", width: "3fr", least: 150, fold: 0, cell: (request) => <Sender of={request} /> },
+  { head: "Asked → served", width: "4fr", least: 220, fold: 5, cell: (request) => <Served of={request} /> },
+  { head: "Attempts", width: 88, fold: 1, cell: (request) => <AttemptMarks of={request} /> },
+  { head: "Outcome", width: 132, fold: 3, cell: (request) => <Trouble of={request} /> },
+  { head: "First", width: 84, number: true, sort: "first_token", fold: 2, cell: (request) => duration(request.first_content_us) },
+  { head: "Total", width: 84, number: true, sort: "duration", fold: 6, cell: (request) => duration(request.duration_us) },
+  { head: "Tokens", width: 120, number: true, sort: "tokens", fold: 4, cell: (request) => <Tokens of={request} /> },
+  { head: "Cost", width: 96, number: true, sort: "cost", cell: (request) => dollars(request.cost_micro_usd) },
 ];
 
 const DAY_MS = 86_400_000;

@@ -13,7 +13,9 @@ import { Empty } from "../part/feedback";
 import { Field, Form, FormButtons, FormFooterError, Text, useSubmission } from "../part/form";
 import { count, UNKNOWN } from "../part/format";
 import { Icon, Mark, type MarkKind, State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { usePeriod } from "./requests";
 
@@ -25,8 +27,12 @@ export function targetOf(selector: string): Target {
 
 export const sameTarget = (a: Target, b: Target): boolean => a.provider === b.provider && a.model === b.model;
 
+const BY_NAME = { sort: "name", order: "asc" } as const;
+
 export function RoutesPage() {
-  const list = useList<Endpoint>("endpoints");
+  const q = param("q");
+  const order = orderOf(["name", "targets", "requests"], BY_NAME);
+  const list = useList<Endpoint>("endpoints", { q, ...askedFor(order) });
   const search = new URLSearchParams({ group_by: "endpoint", from: usePeriod("24h") });
   const uses = useResource<SeriesAnswer>(`series?${search}`).data.value;
   const health = useResource<PageOf<ProviderHealth>>("health/providers").data.value?.data ?? [];
@@ -42,16 +48,20 @@ export function RoutesPage() {
         </button>
       }
     >
+      <div class="filters">
+        <Search label="Search endpoints" placeholder="Name" />
+      </div>
       <Card bare>
         <Table
           list={list}
+          order={order}
+          usual={BY_NAME}
           label="Endpoints"
           rowKey={(endpoint) => `${endpoint.source} ${endpoint.name}`}
-          least={980}
           empty={
             <Empty
               icon="route"
-              title="There is no endpoint yet"
+              title={q ? "No endpoint fits the search" : "There is no endpoint yet"}
               action={
                 <button type="button" class="btn primary" onClick={() => setParams({ new: "1" })}>
                   New endpoint
@@ -65,6 +75,7 @@ export function RoutesPage() {
             {
               head: "Name",
               width: 208,
+              sort: "name",
               cell: (endpoint) => (
                 <a
                   class="row-link"
@@ -74,13 +85,22 @@ export function RoutesPage() {
                 </a>
               ),
             },
-            { head: "Targets, in order", width: "1fr", cell: (endpoint) => <Targets of={endpoint} health={byProvider} /> },
-            { head: "State", width: 120, cell: (endpoint) => <EndpointState of={endpoint} /> },
-            { head: "First target, 24 h", width: 128, number: true, cell: ({ name }) => firstShare(uses, name) },
-            { head: "Requests, 24 h", width: 116, number: true, cell: ({ name }) => <Uses of={uses} name={name} /> },
+            {
+              head: "Targets, in order",
+              width: "1fr",
+              least: 240,
+              fold: 5,
+              sort: "targets",
+              from: "desc",
+              cell: (endpoint) => <Targets of={endpoint} health={byProvider} />,
+            },
+            { head: "State", width: 120, fold: 4, cell: (endpoint) => <EndpointState of={endpoint} /> },
+            { head: "First target, 24 h", width: 128, number: true, fold: 1, cell: ({ name }) => firstShare(uses, name) },
+            { head: "Requests, 24 h", width: 132, number: true, sort: "requests", cell: ({ name }) => <Uses of={uses} name={name} /> },
             {
               head: "Defined in",
               width: 108,
+              fold: 0,
               cell: ({ source }) => <span class="muted">{source === "file" ? "the file" : "the console"}</span>,
             },
           ]}

@@ -11,12 +11,13 @@ import { Figure, Figures as FigureRow } from "../part/figures";
 import { Labelled, Select, Text } from "../part/form";
 import { clock, count, dollars, duration, moment, short, UNKNOWN } from "../part/format";
 import { Icon } from "../part/icon";
+import { asked, orderOf } from "../part/order";
 import { Card, Page } from "../part/page";
 import { outcomesOf, timesOf } from "./overview/figures";
 import { BY, bucketsOf, changeWords, filtersOf, seriesOf } from "./usage/groups";
 import { Reprice } from "./usage/reprice";
 import { before, bucketMs, dayOf, dayStart, LENGTHS, type Span, seriesStep, useSpan } from "./usage/span";
-import { inputOf, Lines } from "./usage/table";
+import { BY_COST, inputOf, Lines, SORTED } from "./usage/table";
 
 type Shown = { id: string; title: string } & (
   | { value: (figures: Figures) => number; unit: (n: number) => string }
@@ -58,9 +59,10 @@ function useView(): View {
   const figure = FIGURES.find(({ id }) => id === param("figure")) ?? COST;
   const sums = (of: Span, more: Record<string, string>): string =>
     `usage?${new URLSearchParams({ group_by: by, from: String(of.from), to: String(of.to), ...filters, ...more })}`;
+  const order = orderOf(SORTED, BY_COST);
   const isMoney = figure.value !== null;
   const search = new URLSearchParams({ from: String(span.from), to: String(span.to), step: seriesStep(span), ...filters });
-  const table = useResource<Usage>(sums(span, { sort: "cost", limit: "500" }));
+  const table = useResource<Usage>(sums(span, { ...asked(order), limit: "500" }));
   const chart = useResource<Usage>(isMoney ? sums(span, { bucket: span.bucket, limit: "10000" }) : null);
   const series = useResource<SeriesAnswer>(isMoney ? null : `series?${search}`);
   const earlier = useResource<Usage>(param("compare") ? sums(before(span), { sort: "cost", limit: "500" }) : null);
@@ -192,7 +194,7 @@ function Report({ of }: { of: View }) {
       {data?.totals && <Totals of={data.totals} />}
       <Chart of={of} />
       {data ? (
-        <Lines of={data} before={of.before?.data.value ?? null} by={by} span={span} filters={filters} />
+        <Lines of={data} before={of.before?.data.value ?? null} by={by} span={span} filters={filters} order={orderOf(SORTED, BY_COST)} />
       ) : (
         table.error.value && <ErrorBox error={table.error.value} retry={() => table.load()} />
       )}

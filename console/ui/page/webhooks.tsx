@@ -11,7 +11,9 @@ import { AddressedDialog } from "../part/edit";
 import { Empty, Loaded } from "../part/feedback";
 import { count, moment, secondsText, zoneName } from "../part/format";
 import { Icon, State } from "../part/icon";
+import { asked as askedFor, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
+import { Search } from "../part/search";
 import { Table } from "../part/table";
 import { KINDS } from "./alerts/kinds";
 import { AlertTabs } from "./alerts/tabs";
@@ -19,8 +21,12 @@ import { DeliveryState, lastAnswer, Retry } from "./outbox";
 import { WebhookMenu } from "./webhooks/actions";
 import { EditWebhook, NewWebhook, type OnSecret } from "./webhooks/form";
 
+const BY_NAME = { sort: "name", order: "asc" } as const;
+
 export function WebhooksPage() {
-  const list = useList<Webhook>("webhooks", {});
+  const q = param("q");
+  const order = orderOf(["name", "created", "state"], BY_NAME);
+  const list = useList<Webhook>("webhooks", { q, ...askedFor(order) });
   const [secret, setSecret] = useState<string | null>(null);
   const dead = useResource<DeliveryPage>("outbox?state=dead&limit=500").data.value?.data ?? [];
   const [open, edited] = [param("webhook"), param("edit")];
@@ -36,16 +42,20 @@ export function WebhooksPage() {
       }
     >
       <AlertTabs />
+      <div class="filters">
+        <Search label="Search webhooks" placeholder="Name or address" />
+      </div>
       <Card bare>
         <Table
           list={list}
+          order={order}
+          usual={BY_NAME}
           label="Webhooks"
           rowKey={({ id }) => id}
-          least={880}
           empty={
             <Empty
               icon="link"
-              title="There is no webhook yet"
+              title={q ? "No webhook fits the search" : "There is no webhook yet"}
               action={
                 <button type="button" class="btn" onClick={() => setParams({ new: "1" })}>
                   New webhook
@@ -56,13 +66,13 @@ export function WebhooksPage() {
             </Empty>
           }
           columns={[
-            { head: "Name", width: "1fr", cell: (webhook) => <Name of={webhook} /> },
-            { head: "Address", width: "2fr", cell: ({ url }) => <span class="mono clip">{url}</span> },
-            { head: "Format", width: 72, cell: ({ format }) => format },
-            { head: "Alerts", width: "2fr", cell: ({ kinds }) => kindsText(kinds) },
-            { head: "In order", width: 80, cell: ({ in_order }) => (in_order ? "yes" : "no") },
-            { head: "Health", width: 136, cell: (webhook) => <Health of={webhook} dead={dead} /> },
-            { head: "Old secret until", width: 128, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
+            { head: "Name", width: "1fr", sort: "name", cell: (webhook) => <Name of={webhook} /> },
+            { head: "Address", width: "2fr", least: 200, fold: 5, cell: ({ url }) => <span class="mono clip">{url}</span> },
+            { head: "Format", width: 72, fold: 1, cell: ({ format }) => format },
+            { head: "Alerts", width: "2fr", least: 160, fold: 4, cell: ({ kinds }) => kindsText(kinds) },
+            { head: "In order", width: 80, fold: 2, cell: ({ in_order }) => (in_order ? "yes" : "no") },
+            { head: "Health", width: 136, sort: "state", cell: (webhook) => <Health of={webhook} dead={dead} /> },
+            { head: "Old secret until", width: 128, fold: 3, cell: ({ secret_before_until_ms }) => moment(secret_before_until_ms) },
             { head: "Actions", width: 56, quiet: true, cell: (webhook) => <WebhookMenu of={webhook} onSecret={setSecret} /> },
           ]}
         />

@@ -1,17 +1,21 @@
-// A table of a list: rows of one height, only those in sight are in the document, and more are read while scrolling.
+// A table of a list: rows of one height, only those in sight are in the document, and more are read while scrolling. Columns for which
+// there is no room stand in further lines of their row.
 import { Component, type ComponentChildren } from "preact";
-import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { List } from "../api/list";
 import { ErrorBox, Skeleton } from "./feedback";
+import { type Foldable, foldedInto } from "./fold";
 import { clock, moment, plural, zoneName } from "./format";
+import { ariaSort, type Direction, Head, type Order, OrderSelect, OWN } from "./order";
 import { useWidth } from "./width";
 
-export type Column<T> = {
-  head: string;
+export type Column<T> = Foldable & {
   cell: (row: T) => ComponentChildren;
-  /** The width in pixels, or a share of what is left ("1fr"). */
-  width: number | `${number}fr`;
   number?: boolean;
+  /** The column of the API by which the list is sorted. */
+  sort?: string;
+  /** The direction of the first press of the heading, if it is not the largest number or the first name. */
+  from?: Direction;
   /** The heading is for screen readers alone. */
   quiet?: boolean;
 };
@@ -23,11 +27,15 @@ type Props<T> = {
   rowKey: (row: T) => string;
   /** Shown in place of an empty list. */
   empty: ComponentChildren;
-  /** The least width in pixels before the table scrolls sideways. */
-  least?: number;
+  /** The order of the list. */
+  order?: Order;
+  /** The order without one in the address. */
+  usual?: Order;
 };
 
 const OVERSCAN = 12;
+/** The height of a folded line, in pixels. */
+const FOLD_LINE = 24;
 
 export function rowHeight(): number {
   return Number.parseFloat(getComputedStyle(document.documentElement).getPropertyValue("--row")) || 36;
@@ -40,12 +48,13 @@ export function inSight(count: number, height: number, top: number, view: number
   return [Math.min(from, Math.max(0, count - 1)), Math.max(0, to)];
 }
 
-export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: Props<T>) {
+export function Table<T>({ list, label, columns, rowKey, empty, order = OWN, usual = OWN }: Props<T>) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [wrap, wide] = useWidth();
   const count = list.count;
   const [[from, to], setRange] = useState<[number, number]>([0, 60]);
-  const height = rowHeight();
+  const { first, below } = useMemo(() => foldedInto(columns, wide), [columns, wide]);
+  const height = rowHeight() + below.length * FOLD_LINE;
   useLayoutEffect(() => {
     let frame = 0;
     const look = (): void => {
@@ -76,38 +85,18 @@ export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: P
   const rows = [];
   for (let i = from; i < Math.min(to, count); i += 1) {
     const row = list.row(i);
-    rows.push(<Row key={row ? rowKey(row) : i} row={row} columns={columns} index={i} />);
+    rows.push(<Row key={row ? rowKey(row) : i} row={row} first={first} below={below} index={i} />);
   }
-  const shares = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? 0 : Number.parseFloat(width)), 0) || 1;
-  const fixed = columns.reduce((sum, { width }) => sum + (typeof width === "number" ? width : 0), 0);
-  // Shares are in pixels: a table takes no width that is calculated from a percentage.
-  const left = Math.max(wide, least) - fixed;
-  const widthOf = (width: Column<T>["width"]): string => {
-    if (typeof width === "number") return `${width}px`;
-    return wide ? `${Math.floor((left * Number.parseFloat(width)) / shares)}px` : "auto";
-  };
   const last = Math.min(to, count);
   return (
     <>
       {list.error.value && (
         <ErrorBox error={list.error.value} retry={() => (list.next.value ? list.more() : list.load())} since={list.readAt.value} />
       )}
-      <div class={list.error.value ? "table-wrap stale" : "table-wrap"} ref={wrap} role="group" aria-label={label} tabIndex={0}>
-        <table class="table fixed" aria-rowcount={list.next.value ? -1 : count + 1} style={{ minWidth: `${least}px` }}>
-          <colgroup>
-            {columns.map((column) => (
-              <col key={column.head} style={{ width: widthOf(column.width) }} />
-            ))}
-          </colgroup>
-          <thead>
-            <tr aria-rowindex={1}>
-              {columns.map((column) => (
-                <th key={column.head} scope="col" class={column.number ? "num" : undefined}>
-                  {column.quiet ? <span class="sr">{column.head}</span> : column.head}
-                </th>
-              ))}
-            </tr>
-          </thead>
+      {hasFoldedOrder(below) && <OrderSelect columns={columns} order={order} usual={usual} />}
+      <div class={list.error.value ? "table-place stale" : "table-place"} ref={wrap} role="group" aria-label={label}>
+        <table class={below.length ? "table fixed folded" : "table fixed"} aria-rowcount={list.next.value ? -1 : count + 1}>
+          <Columns first={first} wide={wide} order={order} usual={usual} />
           <tbody ref={body}>
             {from > 0 && <Gap height={from * height} />}
             {rows}
@@ -120,22 +109,95 @@ export function Table<T>({ list, label, columns, rowKey, empty, least = 640 }: P
   );
 }
 
-type RowProps<T> = { row: T | undefined; columns: Column<T>[]; index: number };
+type RowsProps<T> = Pick<Props<T>, "label" | "columns" | "rowKey" | "order" | "usual"> & { rows: T[] };
+
+/** A short table of rows that are all in the document. */
+export function Rows<T>({ rows, label, columns, rowKey, order = OWN, usual = OWN }: RowsProps<T>) {
+  const [wrap, wide] = useWidth();
+  const { first, below } = useMemo(() => foldedInto(columns, wide), [columns, wide]);
+  return (
+    <>
+      {hasFoldedOrder(below) && <OrderSelect columns={columns} order={order} usual={usual} />}
+      <div class="table-place" ref={wrap} role="group" aria-label={label}>
+        <table class={below.length ? "table fixed folded" : "table fixed"}>
+          <Columns first={first} wide={wide} order={order} usual={usual} />
+          <tbody>
+            {rows.map((row, i) => (
+              <Row key={rowKey(row)} row={row} first={first} below={below} index={i} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+/** True if a heading that sorts has no place in the table. */
+const hasFoldedOrder = <T,>(below: Column<T>[][]): boolean => below.flat().some(({ sort }) => sort);
+
+type ColumnsProps<T> = { first: Column<T>[]; wide: number; order: Order; usual: Order };
+
+/** The widths and the headings of the columns of the first line. */
+function Columns<T>({ first, wide, order, usual }: ColumnsProps<T>) {
+  const shares = first.reduce((sum, { width }) => sum + (typeof width === "number" ? 0 : Number.parseFloat(width)), 0) || 1;
+  const fixed = first.reduce((sum, { width }) => sum + (typeof width === "number" ? width : 0), 0);
+  // Shares are in pixels: a table takes no width that is calculated from a percentage.
+  const left = Math.max(0, wide - fixed);
+  const widthOf = (width: Column<T>["width"]): string => {
+    if (typeof width === "number") return `${width}px`;
+    return wide ? `${Math.floor((left * Number.parseFloat(width)) / shares)}px` : "auto";
+  };
+  return (
+    <>
+      <colgroup>
+        {first.map((column) => (
+          <col key={column.head} style={{ width: widthOf(column.width) }} />
+        ))}
+      </colgroup>
+      <thead>
+        <tr aria-rowindex={1}>
+          {first.map((column) => (
+            <th key={column.head} scope="col" class={column.number ? "num" : undefined} aria-sort={ariaSort(column, order)}>
+              {column.quiet ? <span class="sr">{column.head}</span> : <Head of={column} order={order} usual={usual} />}
+            </th>
+          ))}
+        </tr>
+      </thead>
+    </>
+  );
+}
+
+type RowProps<T> = { row: T | undefined; first: Column<T>[]; below: Column<T>[][]; index: number };
 
 /** A row is drawn again only when it has changed: while a table scrolls, most of those in sight have not. */
 class Row<T> extends Component<RowProps<T>> {
   shouldComponentUpdate(next: RowProps<T>): boolean {
-    return next.row !== this.props.row || next.columns !== this.props.columns || next.index !== this.props.index;
+    const { row, first, below, index } = this.props;
+    return next.row !== row || next.first !== first || next.below !== below || next.index !== index;
   }
 
-  render({ row, columns, index }: RowProps<T>) {
+  render({ row, first, below, index }: RowProps<T>) {
     return (
-      <tr aria-rowindex={index + 2}>
-        {columns.map((column) => (
+      <tr aria-rowindex={index + 2} style={below.length ? { height: `${rowHeight() + below.length * FOLD_LINE}px` } : undefined}>
+        {first.map((column) => (
           <td key={column.head} class={column.number ? "num" : undefined}>
             {row ? column.cell(row) : <span class="ghost" />}
           </td>
         ))}
+        {below.length > 0 && (
+          <td class="folds">
+            {below.map((line) => (
+              <div key={line[0]?.head} class="fold-line">
+                {line.map((column) => (
+                  <span key={column.head} class="folded-cell">
+                    {!column.quiet && <span class="faint">{column.head} </span>}
+                    {row && column.cell(row)}
+                  </span>
+                ))}
+              </div>
+            ))}
+          </td>
+        )}
       </tr>
     );
   }

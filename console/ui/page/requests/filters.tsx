@@ -60,7 +60,7 @@ export const chosenFilters = (): Record<string, string> =>
 
 /** The parameters of the list that the page of one request keeps, for its neighbours and the way back. */
 export const keptParams = (): Record<string, string> =>
-  Object.fromEntries([...FILTERS, ...tagFilters(), "period", "from", "to"].map((name) => [name, param(name)]));
+  Object.fromEntries([...FILTERS, ...tagFilters(), "period", "from", "to", "sort", "order"].map((name) => [name, param(name)]));
 
 export function Filters({ list }: { list: List<FullRecord> }) {
   const [text, setText] = useState(param("q"));
@@ -80,8 +80,8 @@ export function Filters({ list }: { list: List<FullRecord> }) {
           data-filter
           value={text}
           onValue={setText}
-          placeholder="Whole ID or name"
-          aria-label="A request id, or the exact name of a key, project, human, model, provider or endpoint"
+          placeholder="Id, key, model, provider…"
+          aria-label="A request ID, or a part of the name of a key, project, human, model, provider or endpoint"
         />
       </form>
       <Select

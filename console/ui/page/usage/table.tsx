@@ -5,7 +5,9 @@ import type { ChargedFigures as Figures, Usage, UsageLine } from "../../api/type
 import { href, setParams } from "../../app/router";
 import { count, dollars, duration, plural, short, UNKNOWN } from "../../part/format";
 import { Icon } from "../../part/icon";
+import type { Order } from "../../part/order";
 import { Card } from "../../part/page";
+import { type Column, Rows } from "../../part/table";
 import { Spend } from "../keys";
 import { BY, changeWords, filtersOf, nameOf } from "./groups";
 import type { Span } from "./span";
@@ -17,6 +19,7 @@ type Props = {
   by: string;
   span: Span;
   filters: Record<string, string>;
+  order: Order;
 };
 
 const titleOf = (by: string): string =>
@@ -28,54 +31,36 @@ const titleOf = (by: string): string =>
     })
     .join(" and ");
 
-const HEADS = ["Requests", "Cost", "Input", "Output", "First token", "Total time"];
+/** The sums of a group; those of all groups have no line. */
+type SumRow = { line: UsageLine | null; figures: Figures; before: Figures | null; to: string | null };
 
-export function Lines({ of, before, by, span, filters }: Props) {
+/** The columns by which the gateway sorts groups. */
+export const SORTED = ["requests", "cost"];
+export const BY_COST = { sort: "cost", order: "desc" } as const;
+
+export function Lines({ of, before, by, span, filters, order }: Props) {
   const was = (line: UsageLine): UsageLine | undefined => before?.data.find((other) => nameOf(other, by) === nameOf(line, by));
   const unpriced = of.totals?.requests_unpriced ?? 0;
   if (of.data.length === 0) return null;
+  const rows = of.data.map((line): SumRow => {
+    const own = filtersOf(line, by);
+    const to = own && href("/requests", requestsOf({ ...filters, ...own }, span));
+    return { line, figures: line, before: was(line) ?? null, to };
+  });
+  if (of.totals) {
+    const to = href("/requests", requestsOf(filters, span));
+    rows.push({ line: null, figures: of.totals, before: before?.totals ?? null, to });
+  }
   return (
     <Card title={`By ${titleOf(by).toLowerCase()}`} bare>
-      <div class="table-wrap" role="group" aria-label="Sums" tabIndex={0}>
-        <table class="table">
-          <thead>
-            <tr>
-              <th scope="col">{titleOf(by)}</th>
-              {HEADS.map((head) => (
-                <th key={head} scope="col" class="num">
-                  {head}
-                </th>
-              ))}
-              {before && (
-                <th scope="col" class="num">
-                  Before
-                </th>
-              )}
-            </tr>
-          </thead>
-          <tbody>
-            {of.data.map((line) => (
-              <Line
-                key={nameOf(line, by)}
-                of={line}
-                before={before ? (was(line) ?? null) : undefined}
-                by={by}
-                span={span}
-                filters={filters}
-              />
-            ))}
-            {of.totals && (
-              <tr>
-                <td>
-                  <b>Total</b>
-                </td>
-                <Cells of={of.totals} to={href("/requests", requestsOf(filters, span))} />
-                {before && <Before now={of.totals} before={before.totals} />}
-              </tr>
-            )}
-          </tbody>
-        </table>
-      </div>
+      <Rows
+        rows={rows}
+        label="Sums"
+        rowKey={({ line }) => (line ? nameOf(line, by) : " total")}
+        order={order}
+        usual={BY_COST}
+        columns={columnsOf(by, before !== null)}
+      />
       {unpriced > 0 && (
         <div class="table-foot">
           <span>{plural(unpriced, "attempt")} without a known price: in no sum of costs</span>
@@ -96,64 +81,71 @@ const requestsOf = (filters: Record<string, string>, { from, to }: Span): Record
   to: String(to),
 });
 
-type LineProps = { of: UsageLine; before: UsageLine | null | undefined; by: string; span: Span; filters: Record<string, string> };
-
-function Line({ of, before, by, span, filters }: LineProps) {
-  const own = filtersOf(of, by);
-  const name = nameOf(of, by) || UNKNOWN;
-  return (
-    <tr>
-      <td class="wrap">
-        {own ? (
-          <button type="button" class="link wrap" title="Only this" onClick={() => setParams(own)}>
-            {name}
-          </button>
-        ) : (
-          name
-        )}
-        {may("administer") && of.requests_unpriced > 0 && of.group.model && (
-          <button
-            type="button"
-            class="btn plain square small"
-            aria-label={`Set a price of ${of.group.model} and reprice`}
-            onClick={() => setParams({ reprice: of.group.provider ? `${of.group.provider}/${of.group.model}` : `/${of.group.model}` })}
-          >
-            <Icon name="pencil" small />
-          </button>
-        )}
-      </td>
-      <Cells of={of} to={own && href("/requests", requestsOf({ ...filters, ...own }, span))} />
-      {before !== undefined && <Before now={of} before={before} />}
-    </tr>
-  );
-}
-
 const INPUT = ["input", "cache_read", "cache_write", "cache_write_1h", "audio_input", "image_input"];
 
 /** The tokens that clients have sent. */
 export const inputOf = (of: Figures): number => INPUT.reduce((sum, kind) => sum + (of.tokens[kind] ?? 0), 0);
 
-function Cells({ of, to }: { of: Figures; to: string | null }) {
-  const input = inputOf(of);
-  const cells: ComponentChildren[] = [
-    count(of.requests),
-    <Spend key="c" figures={of} />,
-    short(input),
-    short(of.tokens.total - input),
-    duration(of.first_content_us_avg),
-    duration(of.duration_us_avg),
+function columnsOf(by: string, isCompared: boolean): Column<SumRow>[] {
+  const figure = (text: (figures: Figures) => ComponentChildren) => (row: SumRow) => <Linked to={row.to}>{text(row.figures)}</Linked>;
+  return [
+    { head: titleOf(by), width: "1fr", least: 180, cell: (row) => <Name of={row.line} by={by} /> },
+    { head: "Requests", width: 112, number: true, sort: "requests", fold: 4, cell: figure(({ requests }) => count(requests)) },
+    { head: "Cost", width: 168, number: true, sort: "cost", cell: figure((figures) => <Spend figures={figures} />) },
+    { head: "Input", width: 88, number: true, fold: 2, cell: figure((figures) => short(inputOf(figures))) },
+    { head: "Output", width: 88, number: true, fold: 3, cell: figure((figures) => short(figures.tokens.total - inputOf(figures))) },
+    { head: "First token", width: 100, number: true, fold: 0, cell: figure((figures) => duration(figures.first_content_us_avg)) },
+    { head: "Total time", width: 100, number: true, fold: 1, cell: figure((figures) => duration(figures.duration_us_avg)) },
+    ...(isCompared
+      ? [
+          {
+            head: "Before",
+            width: 168,
+            number: true,
+            fold: 5,
+            cell: (row: SumRow) => <Before now={row.figures} before={row.before} />,
+          } as const,
+        ]
+      : []),
   ];
-  return cells.map((cell, i) => (
-    <td key={HEADS[i]} class="num">
-      {to ? (
-        <a class="plain" href={to}>
-          {cell}
-        </a>
+}
+
+function Linked({ to, children }: { to: string | null; children: ComponentChildren }) {
+  if (!to) return <>{children}</>;
+  return (
+    <a class="plain" href={to}>
+      {children}
+    </a>
+  );
+}
+
+function Name({ of, by }: { of: UsageLine | null; by: string }) {
+  if (!of) return <b>Total</b>;
+  const own = filtersOf(of, by);
+  const name = nameOf(of, by) || UNKNOWN;
+  return (
+    <span class="with-act">
+      {own ? (
+        <button type="button" class="link clip" title={name} onClick={() => setParams(own)}>
+          {name}
+        </button>
       ) : (
-        cell
+        <span class="clip" title={name}>
+          {name}
+        </span>
       )}
-    </td>
-  ));
+      {may("administer") && of.requests_unpriced > 0 && of.group.model && (
+        <button
+          type="button"
+          class="btn plain square small"
+          aria-label={`Set a price of ${of.group.model} and reprice`}
+          onClick={() => setParams({ reprice: of.group.provider ? `${of.group.provider}/${of.group.model}` : `/${of.group.model}` })}
+        >
+          <Icon name="pencil" small />
+        </button>
+      )}
+    </span>
+  );
 }
 
 /** The cost of the time before and how it has changed; the requests where nothing has a price. */
@@ -163,8 +155,8 @@ function Before({ now, before }: { now: Figures; before: Figures | null }) {
     ? [dollars(before?.cost_micro_usd ?? 0), changeWords(now.cost_micro_usd, before?.cost_micro_usd ?? 0)]
     : [plural(before?.requests ?? 0, "request"), changeWords(now.requests, before?.requests ?? 0)];
   return (
-    <td class="num">
+    <>
       {text} <span class="faint">{words}</span>
-    </td>
+    </>
   );
 }
