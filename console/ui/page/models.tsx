@@ -38,7 +38,8 @@ export function ModelsPage() {
   const order = orderOf(SORTED);
   const list = useList<Model>("catalog", { ...asked, ...filters, q: rest, ...askedFor(order) });
   const isFiltered = Object.values(asked).some(Boolean);
-  const serving = useServing();
+  // Behind a dialog nobody looks at it.
+  const serving = useServing(param("open") === "");
   const submission = useSubmission();
   const sync = (): void =>
     void submission.run(Date.now(), async (repeatKey) => {
@@ -136,9 +137,9 @@ export function ModelsPage() {
 }
 
 /** The models that have answered clients in the last 30 days, as `provider/model`. */
-export function useServing(): Set<string> {
+function useServing(isAsked: boolean): Set<string> {
   const search = new URLSearchParams({ group_by: "provider,model", outcome: "completed", from: usePeriod("30d"), limit: "500" });
-  const lines = useResource<Usage>(may("see_usage") ? `usage?${search}` : null).data.value?.data ?? [];
+  const lines = useResource<Usage>(isAsked && may("see_usage") ? `usage?${search}` : null).data.value?.data ?? [];
   return new Set(lines.map(({ group }) => `${group.provider}/${group.model}`));
 }
 
@@ -168,7 +169,7 @@ function Can({ of }: { of: Model }) {
 }
 
 /** When a model answered a test, or that it has answered clients. */
-export function Proven({ of, isServing }: { of: Model; isServing: boolean }) {
+export function Proven({ of, isServing = false }: { of: Model; isServing?: boolean }) {
   if (of.proven_at_ms !== null) return <>{ago(of.proven_at_ms)}</>;
   return isServing ? <>by traffic</> : <span class="faint">{UNKNOWN}</span>;
 }

@@ -18,7 +18,7 @@ import { asked, orderOf } from "../part/order";
 import { Card, Facts, Page } from "../part/page";
 import { Table } from "../part/table";
 import { syncCatalog } from "./connect_provider";
-import { Proven, useServing } from "./models";
+import { Proven } from "./models";
 import { SignInCard } from "./oauth";
 import { EditTimeouts } from "./provider/timeouts";
 import { ProviderCharts } from "./provider_charts";
@@ -244,7 +244,6 @@ function EvidenceLine({ name, at, note, error, isProven = false, action }: LineP
 function Models({ of, onProve }: { of: Provider; onProve: (model: string) => void }) {
   const order = orderOf(["name", "context", "input_price", "output_price"]);
   const list = useList<Model>("catalog", { provider: of.id, ...asked(order) });
-  const serving = useServing();
   return (
     <Card title="Models" bare>
       <Table
@@ -282,7 +281,7 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
             head: "Proven",
             width: 88,
             fold: 1,
-            cell: (model) => <Proven of={model} isServing={serving.has(model.id)} />,
+            cell: (model) => <Proven of={model} />,
           },
           {
             head: "Actions",
