@@ -53,7 +53,7 @@ function Shell() {
           <Bar onSearch={() => setOverlay("search")} />
           <OfflineBar />
           <UpdateBar />
-          <main class={silentSince.value === null ? "page" : "page stale"} id="content" tabIndex={-1}>
+          <main class={noAnswerSince() === null ? "page" : "page stale"} id="content" tabIndex={-1}>
             <Current />
           </main>
         </div>
@@ -253,8 +253,11 @@ function UpdateBar() {
   );
 }
 
+/** Since when requests have no answer or frames do not come; null while the gateway answers. What is shown is grey meanwhile. */
+const noAnswerSince = (): number | null => offlineSince.value ?? silentSince.value;
+
 function OfflineBar() {
-  const since = offlineSince.value ?? silentSince.value;
+  const since = noAnswerSince();
   return (
     <div role="status" class="offline-place">
       {since !== null && (
