@@ -11,6 +11,7 @@ import { extensionChecks } from "./extensions.mjs";
 import { Gateway } from "./gateway.mjs";
 import { hostileChecks } from "./hostile.mjs";
 import { keyboardChecks } from "./keyboard.mjs";
+import { listChecks } from "./lists.mjs";
 import { numberChecks } from "./numbers.mjs";
 import { alertChecks } from "./alerts.mjs";
 import { operateChecks } from "./operate.mjs";
@@ -48,6 +49,7 @@ const tables = [
   operateChecks,
   usageChecks,
   priceChecks,
+  listChecks,
   extensionChecks,
 ];
 /** The tables that measure times. */

@@ -111,13 +111,13 @@ export function QuotasPage() {
             </Empty>
           }
           columns={[
-            { head: "Applies to", width: "3fr", least: 180, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
-            { head: "Metric", width: "3fr", least: 180, fold: 5, cell: (quota) => limitName(quota) },
-            { head: "Share", width: 80, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
+            { head: "Applies to", width: "3fr", least: 150, sort: "name", cell: ({ subject }) => <SubjectOf of={subject} names={names} /> },
+            { head: "Metric", width: "3fr", least: 150, fold: 5, cell: (quota) => limitName(quota) },
+            { head: "Share", width: 92, number: true, sort: "share", cell: (quota) => `${Math.floor(shareOf(quota) * 100)} %` },
             { head: "Used", width: 196, number: true, sort: "used", fold: 6, cell: (quota) => <Used of={quota} /> },
-            { head: "Reserved", width: 104, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
-            { head: "Limit", width: 116, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
-            { head: "Resets", width: 116, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
+            { head: "Reserved", width: 92, number: true, fold: 2, cell: (quota) => amount(quota.metric, quota.reserved) },
+            { head: "Limit", width: 140, number: true, sort: "limit", fold: 4, cell: (quota) => amount(quota.metric, quota.limit) },
+            { head: "Resets", width: 104, sort: "resets", fold: 3, cell: ({ resets_at_ms }) => moment(resets_at_ms) },
             { head: "Reached about", width: 124, fold: 1, cell: (quota) => moment(quota.exceeded ? null : reachedAt(quota, Date.now())) },
             { head: "Action", width: 72, fold: 0, cell: ({ enforcement }) => (enforcement === "warn" ? "warn" : "reject") },
             ...(may("administer") ? [{ head: "Actions", width: 56, quiet: true, cell: (quota: Quota) => <QuotaMenu of={quota} /> }] : []),

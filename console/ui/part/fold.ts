@@ -10,9 +10,9 @@ export type Foldable = {
 };
 
 const LEAST = 120;
-/** The room of a name and of the gap after a value in a folded line, in pixels. */
-const LETTER = 7;
-const GAP = 28;
+/** The room of a letter of a name, and of the gap after a value beyond the padding of a cell, in pixels. */
+const LETTER = 6.5;
+const GAP = 8;
 
 const leastOf = ({ width, least }: Foldable): number => (typeof width === "number" ? width : (least ?? LEAST));
 
