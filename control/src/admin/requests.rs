@@ -105,7 +105,7 @@ fn sorted(
         let id = format!("{:015}-{:020}", place.started_at_ms, place.id);
         found.add_with(value, id, || RequestRow::of(record, OwnerNames::default(), trace));
     })?;
-    let since_ms = stopped_ms.or(page.since_ms());
+    let since_ms = stopped_ms.or_else(|| page.since_ms());
     let (mut data, next_cursor) = found.page_since(since_ms).into_parts();
     data.retain(|row| since_ms.is_none_or(|since_ms| since_ms <= row.started_at_ms));
     add_owners(db, &mut data)?;

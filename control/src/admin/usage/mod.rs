@@ -383,7 +383,7 @@ const BUCKETS: &[(&str, BucketLength)] = &[
     ("week", BucketLength::Week),
     ("month", BucketLength::Month),
 ];
-const FIGURES: &[(&'static str, Figure)] = &[
+const FIGURES: &[(&str, Figure)] = &[
     ("cost", Figure::Cost),
     ("requests", Figure::Requests),
     ("requests_unpriced", Figure::Unpriced),

@@ -411,7 +411,11 @@ fn lists_of_keys_are_filtered_by_project_human_and_state() {
     let ids = |filter: KeyFilter| -> Vec<String> {
         let (db, now) = (&keyring.office.db, keyring.office.now_ms.get());
         let mut ids = Vec::new();
-        keys::each(db, now, &filter, ("", 100), |key| Ok(ids.push(key.id))).unwrap();
+        keys::each(db, now, &filter, ("", 100), |key| {
+            ids.push(key.id);
+            Ok(())
+        })
+        .unwrap();
         ids
     };
     let project = Some(keyring.project.clone());

@@ -72,7 +72,10 @@ impl Desk {
     fn listed(&self, key: &str) -> Vec<String> {
         let of_key = QuotaFilter { kind: Some(Subject::Key), id: Some(key.into()), scope: None };
         let mut ids = Vec::new();
-        let take = |row: QuotaRow| Ok(ids.push(row.id));
+        let take = |row: QuotaRow| {
+            ids.push(row.id);
+            Ok(())
+        };
         quotas::each(&self.office.db, &of_key, ("", 100), take).unwrap();
         ids
     }
