@@ -11,14 +11,13 @@ const STARTING_EVENTS: usize = 4;
 
 /// Returns the whole answer.
 pub(super) fn whole(prompt: &Prompt) -> Value {
-    let status = if prompt.is_cut { "incomplete" } else { "completed" };
-    let reason = prompt.is_cut.then(|| json!({"reason": "max_output_tokens"}));
-    response(prompt, status, &json!([message(status, &json!([text(&prompt.text)]))]), &reason, &usage(prompt))
+    let reason = if prompt.is_cut { json!({"reason": "max_output_tokens"}) } else { Value::Null };
+    response(prompt, status(prompt), &json!([whole_message(prompt)]), &reason, &usage(prompt))
 }
 
 /// Returns the events before the first word.
 pub(super) fn start(prompt: &Prompt) -> String {
-    let response = response(prompt, "in_progress", &json!([]), &None, &Value::Null);
+    let response = response(prompt, "in_progress", &json!([]), &Value::Null, &Value::Null);
     let item = message("in_progress", &json!([]));
     [
         event(0, "response.created", json!({"response": response})),
@@ -44,7 +43,11 @@ pub(super) fn end(prompt: &Prompt, words: usize) -> String {
     [
         event(first, "response.output_text.done", whole_text),
         event(first + 1, "response.content_part.done", in_text(json!({"part": text(&prompt.text)}))),
-        event(first + 2, "response.output_item.done", json!({"output_index": 0, "item": whole["output"][0]})),
+        event(
+            first + 2,
+            "response.output_item.done",
+            json!({"output_index": 0, "item": whole_message(prompt)}),
+        ),
         event(first + 3, done, json!({"response": whole})),
     ]
     .concat()
@@ -64,19 +67,21 @@ fn usage(prompt: &Prompt) -> Value {
     })
 }
 
-fn response(
-    prompt: &Prompt,
-    status: &str,
-    output: &Value,
-    incomplete: &Option<Value>,
-    usage: &Value,
-) -> Value {
+fn response(prompt: &Prompt, status: &str, output: &Value, incomplete: &Value, usage: &Value) -> Value {
     json!({
         "id": ID, "object": "response", "created_at": 0, "status": status, "error": null,
         "incomplete_details": incomplete, "instructions": null, "metadata": {}, "model": prompt.model,
         "output": output, "parallel_tool_calls": true, "temperature": 1.0, "tool_choice": "auto", "tools": [],
         "top_p": 1.0, "store": false, "usage": usage,
     })
+}
+
+fn status(prompt: &Prompt) -> &'static str {
+    if prompt.is_cut { "incomplete" } else { "completed" }
+}
+
+fn whole_message(prompt: &Prompt) -> Value {
+    message(status(prompt), &json!([text(&prompt.text)]))
 }
 
 fn message(status: &str, content: &Value) -> Value {
@@ -88,15 +93,19 @@ fn text(text: &str) -> Value {
 }
 
 /// Adds the place of the text to the members of an event.
-fn in_text(mut members: Value) -> Value {
-    members["item_id"] = json!(MESSAGE_ID);
-    members["output_index"] = json!(0);
-    members["content_index"] = json!(0);
-    members
+fn in_text(members: Value) -> Value {
+    with(members, [("item_id", json!(MESSAGE_ID)), ("output_index", json!(0)), ("content_index", json!(0))])
 }
 
-fn event(number: usize, name: &str, mut members: Value) -> String {
-    members["type"] = json!(name);
-    members["sequence_number"] = json!(number);
+fn event(number: usize, name: &str, members: Value) -> String {
+    let members = with(members, [("type", json!(name)), ("sequence_number", json!(number))]);
     format!("event: {name}\ndata: {members}\n\n")
+}
+
+/// Returns an object with further members.
+fn with<const N: usize>(mut members: Value, more: [(&str, Value); N]) -> Value {
+    if let Some(object) = members.as_object_mut() {
+        object.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    }
+    members
 }
