@@ -2999,9 +2999,9 @@ export type Setup = {
   project: boolean;
   /** True if a ready provider has completed a test request. */
   proven: boolean;
-  /** True if a provider is ready to receive requests. */
+  /** True if a provider is ready to receive requests. Providers inside the gateway (`echo`, `builtin_speech`) do not count here and in the next three. */
   provider: boolean;
-  /** True if the list of models of a ready provider was read, or the provider is built in and has no list to read. */
+  /** True if the list of models of a ready provider was read, or a ready provider has no list to read. */
   synced: boolean;
 };
 

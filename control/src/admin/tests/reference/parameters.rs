@@ -165,6 +165,8 @@ const FIGURES: &[&str] = &[
     "tool_calls",
 ];
 
+const SORT: &str = "The column by which the list is sorted. In its own order if absent.";
+
 static PARAMETERS: &[Parameter] = &[
     row("", "limit", Values::Number(1, 500), "The maximum number of entries on the page. 50 if absent."),
     row("search", "limit", Values::Number(1, 50), "The maximum number of results."),
@@ -395,7 +397,7 @@ static PARAMETERS: &[Parameter] = &[
     row(
         "series",
         "step",
-        Values::Choice(&["1", "10", "60", "3600", "86400", "all"]),
+        Values::Choice(&["1", "10", "60", "3600", "21600", "86400", "all"]),
         "The length of a step, in seconds; `all` is one step. The shortest that fits if absent.",
     ),
     row(
@@ -404,7 +406,31 @@ static PARAMETERS: &[Parameter] = &[
         Values::Choice(FIGURES),
         "The figure by which the groups are sorted. By name if absent.",
     ),
-    row("usage", "order", Values::Choice(&["desc", "asc"]), "The direction of `sort`. Descending if absent."),
+    row("alerts", "sort", Values::Choice(&["severity", "opened", "resolved", "times"]), SORT),
+    row("audit", "sort", Values::Choice(&["time"]), SORT),
+    row("backups", "sort", Values::Choice(&["time", "size"]), SORT),
+    row(
+        "catalog",
+        "sort",
+        Values::Choice(&["name", "context", "input_price", "output_price", "proven"]),
+        SORT,
+    ),
+    row("endpoints", "sort", Values::Choice(&["name", "targets", "requests"]), SORT),
+    row("extensions", "sort", Values::Choice(&["name", "created"]), SORT),
+    row("keys", "sort", Values::Choice(&["name", "created", "last_used", "spend", "expires"]), SORT),
+    row("outbox", "sort", Values::Choice(&["created", "tries", "next_try"]), SORT),
+    row("principals", "sort", Values::Choice(&["name", "email", "created"]), SORT),
+    row("projects", "sort", Values::Choice(&["name", "created", "members", "keys", "spend"]), SORT),
+    row(
+        "providers",
+        "sort",
+        Values::Choice(&["name", "state", "failures", "served", "first_token", "last_failure"]),
+        SORT,
+    ),
+    row("quotas", "sort", Values::Choice(&["share", "used", "limit", "name", "resets"]), SORT),
+    row("requests", "sort", Values::Choice(&["time", "cost", "duration", "first_token", "tokens"]), SORT),
+    row("webhooks", "sort", Values::Choice(&["name", "created", "state"]), SORT),
+    row("", "order", Values::Choice(&["desc", "asc"]), "The direction of `sort`. Descending if absent."),
     row(
         "usage/export",
         "format",
