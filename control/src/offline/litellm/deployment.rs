@@ -531,7 +531,8 @@ fn placeholder_address(name: &str) -> String {
 /// The longest label of a host name.
 const PLACEHOLDER_CHARS: usize = 63;
 /// LiteLLM's name of a fact, that of llmgw, and the values that it may have.
-const FACTS: &[(&str, &str, fn(&Value) -> bool)] = &[
+type Fact = (&'static str, &'static str, fn(&Value) -> bool);
+const FACTS: &[Fact] = &[
     ("max_input_tokens", "context_window", is_count),
     ("max_output_tokens", "max_output_tokens", is_count),
     ("supports_vision", "vision", Value::is_boolean),

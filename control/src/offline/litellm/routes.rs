@@ -109,8 +109,11 @@ pub(super) fn connect(source: &mut Source, groups: &mut Vec<Group>) {
             for group in
                 groups.iter_mut().filter(|group| from.as_ref().is_none_or(|name| *name == group.name))
             {
-                let new = added.iter().filter(|target| !group.targets.contains(target)).cloned();
-                group.targets.extend(new.collect::<Vec<_>>());
+                for target in added {
+                    if !group.targets.contains(target) {
+                        group.targets.push(target.clone());
+                    }
+                }
             }
             source.find(
                 &path,
