@@ -216,6 +216,8 @@ async fn commands_have_their_exit_code_and_output() {
         (&["config", "schema"], 0, "\"providers\""),
         (&["no-such-command"], 64, "no-such-command"),
         (&["serve", "--no-such-option"], 64, "--no-such-option"),
+        (&["serve", "--port", "9000"], 64, "the environment variable LLMGW_PORT sets this"),
+        (&["serve", "--help"], 0, "LLMGW_CREDENTIAL_ENCRYPTION_KEY"),
     ] {
         let output = setup.output_of(arguments, code).await;
         assert!(output.contains(mention), "{arguments:?}: {output}");

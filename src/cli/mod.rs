@@ -22,9 +22,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory as _, Parser, Subcommand};
 use clap_complete::Shell;
-use control::config::Environment;
+use control::config::{Environment, VARIABLES};
 #[cfg(target_os = "linux")]
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
@@ -39,6 +40,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum CliCommand {
     /// Run the gateway
+    #[command(after_help = serve_help())]
     Serve,
     /// Run the gateway on a new machine: creates secrets and a configuration if there are none
     Quickstart,
@@ -143,6 +145,7 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // clap reports help and version as errors too, for stdout.
+            let error = with_variable(error);
             let printed = error.print();
             return match error.use_stderr() {
                 true => ExitCode::from(exit::USAGE),
@@ -183,6 +186,27 @@ pub(crate) fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         CliCommand::Manual { directory } => manual::pages(&directory, Arguments::command()),
     };
     finish(result)
+}
+
+/// Adds the variable that sets what an unknown option asks for, such as `LLMGW_PORT` for `--port`.
+fn with_variable(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(option)) = error.get(ContextKind::InvalidArg) else { return error };
+    let name = format!("LLMGW_{}", option.trim_start_matches('-').replace('-', "_").to_uppercase());
+    if VARIABLES.iter().any(|variable| variable.name == name) {
+        let hint = format!("the environment variable {name} sets this").into();
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint]));
+    }
+    error
+}
+
+/// Returns the variables that most operators set, for the help of `serve`.
+fn serve_help() -> String {
+    let named = NEEDED_VARIABLES.iter().filter_map(|name| VARIABLES.iter().find(|row| row.name == *name));
+    let lines: String = named.map(|row| format!("  {:33}{}\n", row.name, row.doc)).collect();
+    format!(
+        "It is configured by environment variables and a YAML file. The variables that most operators set:\n{lines}\
+         `llmgw config show` lists all of them with their values, and docs/configuration.md describes them."
+    )
 }
 
 /// Reports the failure of a command, if it has failed, and returns its exit code.
@@ -243,8 +267,18 @@ mod exit {
     pub(super) const CONFIG: u8 = 78;
 }
 
+const NEEDED_VARIABLES: [&str; 6] = [
+    "LLMGW_API_KEY",
+    "LLMGW_CREDENTIAL_ENCRYPTION_KEY",
+    "LLMGW_HOST",
+    "LLMGW_PORT",
+    "LLMGW_STATE_DIR",
+    "LLMGW_CONFIG",
+];
+
 const AFTER_HELP: &str = "\
-Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all.
+Everything else is configured by LLMGW_* variables and a YAML file; `llmgw config show` lists them all, and
+docs/configuration.md describes them.
 Exit codes: 0 success, 1 check failed, 64 command line, 70 internal, 74 state or input/output, 75 another process holds the
 state, 78 configuration or secrets.";
 

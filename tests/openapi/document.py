@@ -86,7 +86,8 @@ class Document:
     def faults(validator, schema, value):
         if schema is None:
             return []
-        return [f"{error.json_path}: {error.message[:300]}" for error in validator.evolve(schema=wrapped(validator.schema, schema)).iter_errors(value)]
+        errors = validator.evolve(schema=wrapped(validator.schema, schema)).iter_errors(value)
+        return [f"{error.json_path}: {error.message[:300]}" for error in errors]
 
 
 def wrapped(document, schema):

@@ -37,7 +37,8 @@ SETTINGS = {"LLMGW_LOG_REQUEST_BODIES": "true"}
 LEFT_OUT = {"post_providers_id_oauth_start", "delete_providers_id_oauth"}
 
 
-CHUNK = b'data: {"id": "c", "object": "chat.completion.chunk", "model": "endless", "created": 1, "choices": [{"index": 0, "delta": {"role": "assistant", "content": "a"}, "finish_reason": null}]}\n\n'
+DELTA = {"role": "assistant", "content": "a"}
+CHUNK = {"id": "c", "object": "chat.completion.chunk", "model": "endless", "created": 1, "choices": [{"index": 0, "delta": DELTA}]}
 
 
 class Receiver(http.server.BaseHTTPRequestHandler):
@@ -51,7 +52,7 @@ class Receiver(http.server.BaseHTTPRequestHandler):
         if self.path == "/hook":
             self.answer(204, "text/plain", b"")
             return
-        self.answer(200, "text/event-stream", CHUNK)
+        self.answer(200, "text/event-stream", f"data: {json.dumps(CHUNK)}\n\n".encode())
         # Returns when the gateway closes the connection.
         self.rfile.read(1)
 
