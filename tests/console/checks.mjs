@@ -431,7 +431,7 @@ export const checks = {
     await code.getByText(`ANTHROPIC_BASE_URL=${browser.origin}`).waitFor();
     await code.getByText("claude --model smart").waitFor();
     await page.getByRole("link", { name: "Codex" }).click();
-    await page.getByText("Write this to ~/.codex/config.toml.").waitFor();
+    await page.getByText("Write this to ~/.codex/config.toml:").waitFor();
   },
 
   async a_gateway_that_stops_is_noticed_and_its_return_asks_for_the_key_again({ gateway, browser }) {

@@ -268,7 +268,7 @@ function Shown({ of }: { of: Model }) {
         </a>
       </div>
       <h3 class="dialog-part">Set a price</h3>
-      <PriceForm of={of} />
+      <PriceForm of={of} known={of} />
     </Dialog>
   );
 }

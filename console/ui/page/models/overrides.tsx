@@ -8,9 +8,13 @@ import { notify } from "../../part/feedback";
 import { day, moment, zoneName } from "../../part/format";
 import { pricesInWords } from "./words";
 
+/** The newest records of changed prices and facts, among which are those of the overrides that are shown. */
+const CHANGES = new URLSearchParams({ object: "catalog_override", action: "catalog_override.create", limit: "500" });
+
 export function Overrides({ of }: { of: Model }) {
   const search = new URLSearchParams({ provider: of.provider, model: of.model, limit: "100" });
   const overrides = useResource<PageOf<CatalogOverride>>(`catalog/overrides?${search}`).data.value?.data ?? [];
+  const changes = useResource<PageOf<AuditRecord>>(overrides.length ? `audit?${CHANGES}` : null).data.value?.data ?? [];
   const [deleted, confirm] = useState<CatalogOverride | null>(null);
   if (overrides.length === 0) return <>none</>;
   const newestFirst = [...overrides].sort((one, other) => other.effective_from_ms - one.effective_from_ms);
@@ -20,7 +24,7 @@ export function Overrides({ of }: { of: Model }) {
         {newestFirst.map((override) => (
           <li key={override.id}>
             <span class="grow wrap">
-              {inWords(override)} <SetBy of={override} />
+              {inWords(override)} <SetBy of={override} actor={changes.find(({ object_id }) => object_id === override.id)?.actor} />
             </span>
             <button
               type="button"
@@ -64,13 +68,11 @@ function inWords({ effective_from_ms, facts }: CatalogOverride): string {
   return `${effective_from_ms ? `From ${day(effective_from_ms)}` : "Always"}: ${what}.`;
 }
 
-function SetBy({ of }: { of: CatalogOverride }) {
-  const search = new URLSearchParams({ object: `catalog_override/${of.id}`, action: "catalog_override.create", limit: "1" });
-  const [made] = useResource<PageOf<AuditRecord>>(`audit?${search}`).data.value?.data ?? [];
+function SetBy({ of, actor }: { of: CatalogOverride; actor: string | undefined }) {
   return (
     <span class="muted">
       Set {moment(of.created_at_ms)} {zoneName()}
-      {made ? ` by ${made.actor}` : ""}.
+      {actor ? ` by ${actor}` : ""}.
     </span>
   );
 }

@@ -13,6 +13,8 @@ type Target = Pick<Model, "id" | "provider" | "model">;
 
 type Props = {
   of: Target;
+  /** What the catalog has about it, which is asked for if it is absent. */
+  known?: Model;
   /** The day that the form begins with. */
   from?: string;
   submit?: string;
@@ -20,17 +22,16 @@ type Props = {
 };
 
 /** Sets the price of a model from a day on. The form begins with the standing price. */
-export function PriceForm(props: Props) {
+export function PriceForm({ known, ...props }: Props) {
   const { provider, model } = props.of;
   const search = new URLSearchParams({ provider, q: model, limit: "500" });
-  const models = useResource<PageOf<Model>>(`catalog?${search}`);
+  const models = useResource<PageOf<Model>>(known ? null : `catalog?${search}`);
+  // It begins again when the standing price has changed.
+  const fields = (found: Model | undefined) => <Fields key={JSON.stringify(found?.prices)} {...props} model={found} />;
+  if (known) return fields(known);
   return (
     <Loaded resource={models} rows={3}>
-      {({ data }) => {
-        const found = data.find((other) => other.model === model);
-        // It begins again when the standing price has changed.
-        return <Fields key={JSON.stringify(found?.prices)} {...props} model={found} />;
-      }}
+      {({ data }) => fields(data.find((other) => other.model === model))}
     </Loaded>
   );
 }
@@ -46,7 +47,7 @@ function useUsed({ provider, model }: Target): string[] {
   return Object.entries({ ...totals?.tokens, ...totals?.units }).flatMap(([name, amount]) => (amount > 0 ? [name] : []));
 }
 
-function Fields({ of, model, from: first = "", submit = "Set price", onSaved }: Props & { model: Model | undefined }) {
+function Fields({ of, model, from: first = "", submit = "Set price", onSaved }: Omit<Props, "known"> & { model: Model | undefined }) {
   // What is typed stays when the catalog is read again.
   const [standing] = useState(() => draftOf(model?.prices ?? null));
   const [draft, setDraft] = useState(standing);
