@@ -103,7 +103,7 @@ const harmed = (page) =>
       const beside = isolate.textContent.replace(node.data, "").trim();
       if (beside) found.push(`an override turns "${beside.slice(0, 60)}" in ${isolate.outerHTML.slice(0, 120)}`);
     }
-    for (const row of document.querySelectorAll("main tr, main li")) if (row.getBoundingClientRect().height > 400) found.push(`a row of ${row.getBoundingClientRect().height} px: ${row.innerText.slice(0, 60)}`);
+    for (const row of document.querySelectorAll("main tr:not([aria-hidden]), main li")) if (row.getBoundingClientRect().height > 400) found.push(`a row of ${row.getBoundingClientRect().height} px: ${row.innerText.slice(0, 60)}`);
     return found;
   });
 
