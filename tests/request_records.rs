@@ -266,7 +266,8 @@ async fn requests_are_found_by_outcome_and_by_any_name() {
         ("q=p1/m", &["direct"]),
         ("q=a+key", &["direct", "over"]),
         ("q=blue+moon", &["direct", "over"]),
-        ("q=blue", &[]),
+        ("q=LUE+m", &["direct", "over"]),
+        ("q=green", &[]),
     ] {
         assert_eq!(found(&gateway, filter).await, want, "{filter}");
         let exported = gateway.client().get(&format!("/admin/api/usage/export?format=jsonl&{filter}")).await;

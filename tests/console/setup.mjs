@@ -85,8 +85,8 @@ export const setupChecks = {
     await page.getByText("The price of mine/m, echo/echo is not known. A key with a cost limit cannot use them.").waitFor();
     assert.deepEqual(await axe(page), []);
     await press(page, button(page, "Set a price"));
-    await type(page, page.getByLabel("Input ($ a million)"), "1");
-    await type(page, page.getByLabel("Output ($ a million)"), "2");
+    await type(page, page.getByLabel("Input ($ per million)"), "1");
+    await type(page, page.getByLabel("Output ($ per million)"), "2");
     await page.keyboard.press("Enter");
     await page.getByText("The price of echo/echo is not known. A key with a cost limit cannot use it.").waitFor();
     await press(page, button(page, "Mint key"));

@@ -94,8 +94,8 @@ export const usageChecks = {
     await button(page, "Set a price and reprice").press("Enter");
     const dialog = page.getByRole("dialog", { name: "Set a price and reprice" });
     await dialog.getByLabel("Model").selectOption("costly/echo");
-    await dialog.getByLabel("Input ($ a million)").fill("1000");
-    await dialog.getByLabel("Output ($ a million)").fill("2000");
+    await dialog.getByLabel("Input ($ per million)").fill("1000");
+    await dialog.getByLabel("Output ($ per million)").fill("2000");
     assert.deepEqual(await axe(page), []);
     await button(dialog, "Set price and go on").click();
     await dialog.getByText(/^Recalculates 2 requests from \d+ \w+ \d+ to \d+ \w+ \d+\.$/).waitFor();
