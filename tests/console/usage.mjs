@@ -29,7 +29,7 @@ export const usageChecks = {
       assert.deepEqual(await axe(page), [], figure);
     }
     await page.getByText("First token, p99").waitFor();
-    await button(page, "Requests").click();
+    await button(page.getByRole("group", { name: "Figure" }), "Requests").click();
     // The last bar: the part of the second key is the larger one and lies below.
     const plot = page.getByRole("group", { name: /^Requests by key and model\. Left/ });
     await plot.waitFor();

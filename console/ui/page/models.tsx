@@ -112,7 +112,7 @@ export function ModelsPage() {
             },
             {
               head: "Input per million",
-              width: 128,
+              width: 140,
               number: true,
               sort: "input_price",
               from: "asc",
@@ -121,7 +121,7 @@ export function ModelsPage() {
             },
             {
               head: "Output per million",
-              width: 140,
+              width: 152,
               number: true,
               sort: "output_price",
               from: "asc",

@@ -261,7 +261,7 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
           { head: "Context", width: 100, number: true, sort: "context", fold: 2, cell: (model) => count(model.context_window) },
           {
             head: "Input per million",
-            width: 128,
+            width: 140,
             number: true,
             sort: "input_price",
             from: "asc",
@@ -270,7 +270,7 @@ function Models({ of, onProve }: { of: Provider; onProve: (model: string) => voi
           },
           {
             head: "Output per million",
-            width: 140,
+            width: 152,
             number: true,
             sort: "output_price",
             from: "asc",

@@ -145,9 +145,7 @@ function Used({ of }: { of: Quota }) {
   return (
     <span class="meter-cell">
       <Meter share={share} kind={kindOf(share)} />
-      <span class="num">
-        {amount(of.metric, of.used)} <span class="faint">{Math.floor(share * 100)} %</span>
-      </span>
+      <span class="num">{amount(of.metric, of.used)}</span>
     </span>
   );
 }
