@@ -141,7 +141,7 @@ async fn the_database_alone_holds_what_operators_and_clients_rely_on() {
     .await;
     let ids = async |gateway: &Gateway| {
         let mut ids = Vec::new();
-        for list in ["principals", "projects", "keys", "providers", "quotas", "alerts", "outbox"] {
+        for list in ["principals", "projects", "keys", "providers", "quotas", "alerts", "outbox?to=workers"] {
             let page = Admin(gateway.client()).done("GET", list, Value::Null).await;
             let rows = page["data"].as_array().unwrap();
             assert!(!rows.is_empty(), "{list}");
