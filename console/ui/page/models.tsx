@@ -38,7 +38,7 @@ export function ModelsPage() {
   const order = orderOf(SORTED);
   const list = useList<Model>("catalog", { ...asked, ...filters, q: rest, ...askedFor(order) });
   const isFiltered = Object.values(asked).some(Boolean);
-  // Behind a dialog nobody looks at it.
+  // The column is not read while a dialog covers it.
   const serving = useServing(param("open") === "");
   const submission = useSubmission();
   const sync = (): void =>

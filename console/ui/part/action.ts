@@ -28,7 +28,7 @@ const DONE: Record<string, string> = {
   verify: "verified",
 };
 
-/** `endpoint coding changed` for `endpoint.replace` of `endpoint/coding`; an id that only the gateway understands is left out. */
+/** `endpoint coding changed` for `endpoint.replace` of `endpoint/coding`; a generated id is left out. */
 export function actionWords({ action, object }: { action: string; object: string }): string {
   const [kind = "", verb = ""] = action.split(".");
   const id = object.slice(object.indexOf("/") + 1);

@@ -266,7 +266,7 @@ test("a rate has the unit in which it is a number to read, and few failures are 
   ]);
 });
 
-test("an action is told in words, without ids that only the gateway understands", () => {
+test("an action is shown in words, without generated ids", () => {
   expect(actionWords({ action: "key.edit", object: "key/key_0a1b" })).toBe("key changed");
   expect(actionWords({ action: "endpoint.replace", object: "endpoint/coding" })).toBe("endpoint coding changed");
   expect(actionWords({ action: "catalog_override.create", object: "catalog_override/" })).toBe("catalog override created");

@@ -77,7 +77,7 @@ test("the headline names why a request failed, and a limit with its end", () => 
   expect(headlineOf(record({ outcome: "completed", provider: "a", model: "m" }))).toBe("Answered by a / m");
 });
 
-test("like failures are told once, with what the client got", () => {
+test("equal failures are listed once, with the status that the client got", () => {
   const step = { provider: "anthropic-prod", model: "m", result: "status", status: 529 };
   const failed = { outcome: "failed", status: 503, error: "upstream_error", selector: "coding" } as const;
   expect(sentenceOf(record({ ...failed, trace: [step, step] }))).toBe(

@@ -102,7 +102,7 @@ test("a target whose model is not known to take images is tried, and marked as u
   expect(rowsOf([images], [target], model(true))[0]?.cells).toEqual([{ short: null, words: "serves" }]);
 });
 
-test("a model without conversations is told by its operations", () => {
+test("a model without conversations is described by its operations", () => {
   const unknown = { vision: null, tools: null, reasoning: null, audio: null };
   expect(abilitiesOf({ ...unknown, operations: ["embeddings"] })).toBe("embeddings");
   expect(abilitiesOf({ ...unknown, operations: ["chat_completions", "embeddings"] })).toBeNull();

@@ -11,7 +11,7 @@ pub(super) struct ConfigurationText<'a> {
     pub(super) about: &'a [&'a str],
     /// Environment variables that the file refers to.
     pub(super) variables: &'a BTreeSet<String>,
-    /// What the file does not declare, one line each.
+    /// The objects that the file does not declare, one line each.
     pub(super) omitted: &'a [String],
     pub(super) tree: &'a Value,
 }

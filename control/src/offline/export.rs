@@ -25,7 +25,7 @@ struct Export {
     endpoints: Map<String, Value>,
     /// The variables that take the place of stored secrets.
     variables: BTreeSet<String>,
-    /// What the file does not declare, one line each.
+    /// The objects that the file does not declare, one line each.
     omitted: Vec<String>,
 }
 

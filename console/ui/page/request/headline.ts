@@ -1,4 +1,4 @@
-// The headline of a request: who answered it, or why nobody did.
+// The headline of a request: the target that answered it, or the reason that none did.
 import type { Quota, RequestRecord } from "../../api/types";
 import { clock, moment } from "../../part/format";
 import { limitName } from "../../part/limits";

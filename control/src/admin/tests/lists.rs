@@ -190,7 +190,7 @@ fn providers_endpoints_and_models_are_sorted() {
         create(&gateway, "catalog/overrides", &body);
     }
     assert_eq!(both_orders(&gateway, "providers?", "name", "id"), ["alpha", "Beta", "gone"]);
-    // What needs nobody's attention comes last.
+    // A disabled provider comes after those that serve.
     assert_eq!(all(&gateway, "providers?sort=state&order=asc", "id").last().unwrap(), "gone");
     // Models whose context is unknown come last in either order.
     let windows =

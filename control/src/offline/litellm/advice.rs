@@ -1,4 +1,4 @@
-//! What to do about LiteLLM's keys that the import does not map.
+//! Advice for LiteLLM's keys that the import does not map.
 
 use crate::config::yaml::{YamlPath, YamlStep};
 

@@ -84,9 +84,9 @@ struct Reader<'a> {
     params: YamlPath,
     credential: Option<YamlPath>,
     settings: Map<String, Value>,
-    /// What the provider needs before it can be used, with the key it is about.
+    /// The settings that the provider lacks, each with the key of the source that it comes from.
     missing: Vec<(YamlPath, String)>,
-    /// What was assumed about the provider, for its first deployment.
+    /// The assumptions about the provider, stated with its first deployment.
     assumed: Vec<&'static str>,
 }
 

@@ -54,7 +54,7 @@ fn document(reference: &ApiReference) -> Value {
     document
 }
 
-/// What the operations share.
+/// The components of the document, which its operations refer to.
 #[derive(Default)]
 struct Document {
     parameters: Map<String, Value>,
