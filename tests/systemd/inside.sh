@@ -29,7 +29,7 @@ chat() {
 sed -n '/^\[Unit\]/q; s/^#   //p' llmgw.service >install
 [ "$(wc -l <install)" -ge 4 ] || fail "the unit has no commands that install it"
 bash -euo pipefail install 2>/dev/null
-until_true has_journal 'LLMGW_API_KEY: is required' || fail "the log does not name the missing secret"
+until_true has_journal 'LLMGW_API_KEY: is not set' || fail "the log does not name the missing secret"
 until_true [ "$(property ActiveState)" = failed ] || fail "without secrets it is $(property ActiveState)"
 [ "$(property NRestarts)" = 0 ] || fail "it is started again with a configuration that cannot work"
 
