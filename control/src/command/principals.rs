@@ -73,7 +73,9 @@ impl Command for EditPrincipal {
         let audit = AuditEntry::done("principal.edit", "principal", &after.id)
             .before(json!(before))
             .after(json!(after));
-        Ok(Done::new(&after, audit, Touched::principal(&after.id))?.version(after.version))
+        let is_same = before.disabled == after.disabled;
+        let touched = if is_same { Touched::NOTHING } else { Touched::principal(&after.id) };
+        Ok(Done::new(&after, audit, touched)?.version(after.version))
     }
 }
 
@@ -104,9 +106,10 @@ impl Command for DeletePrincipal {
         principals::delete(write.db, &before.id)?;
         let audit = AuditEntry::done("principal.delete", "principal", &before.id)
             .before(json!({"principal": before, "memberships": memberships, "quotas": quotas}));
-        let (quotas, memberships) = (quotas.len(), memberships.len());
-        let deleted = DeletedParts { quotas, memberships, ..DeletedParts::default() };
-        Ok(Done::without_output(audit, Touched::principal(&before.id)).deleting(deleted))
+        let deleted =
+            DeletedParts { quotas: quotas.len(), memberships: memberships.len(), ..DeletedParts::default() };
+        let touched = Touched::principal(&before.id).without_quotas(quotas.into_iter().map(|quota| quota.id));
+        Ok(Done::without_output(audit, touched).deleting(deleted))
     }
 }
 

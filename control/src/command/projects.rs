@@ -75,7 +75,9 @@ impl Command for EditProject {
         store(write, &after)?;
         let audit =
             AuditEntry::done("project.edit", "project", &after.id).before(json!(before)).after(json!(after));
-        Ok(Done::new(&after, audit, Touched::project(&after.id))?.version(after.version))
+        let is_same = before.disabled == after.disabled && before.allowlist == after.allowlist;
+        let touched = if is_same { Touched::NOTHING } else { Touched::project(&after.id) };
+        Ok(Done::new(&after, audit, touched)?.version(after.version))
     }
 }
 
@@ -106,7 +108,9 @@ impl Command for DeleteProject {
             "project": before, "memberships": memberships, "bindings": bindings, "keys": keys, "quotas": quotas,
         }));
         // Provider instances may have been shared with it, so routing must be rebuilt as well.
-        let touched = Touched::project(&before.id).and(Touched::ROUTING);
+        let touched = Touched::project(&before.id)
+            .without_quotas(quotas.iter().map(|quota| quota.id.clone()))
+            .and(Touched::ROUTING);
         Ok(Done::without_output(audit, touched).deleting(deleted))
     }
 }

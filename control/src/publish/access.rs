@@ -11,7 +11,7 @@ use shared::key_table::{AccessTable, KeyTable};
 use shared::quota::Counters;
 
 use super::quotas::QuotasBySubject;
-use super::touched::ChangedKeys;
+use super::touched::{ChangedKeys, KeyGroup};
 use crate::config::{AdminKey, Config};
 use crate::db::keys::{self, OpeningKey};
 use crate::db::projects;
@@ -34,7 +34,7 @@ impl AccessHalf {
         counters: &Counters,
         db: &Connection,
     ) -> rusqlite::Result<Self> {
-        let book = QuotasBySubject::read(Rules::load(db)?, db, counters)?;
+        let book = QuotasBySubject::read(Rules::load(db)?, db, (counters, &BTreeSet::new()))?;
         book.keep_only_its(counters);
         book.replace_in(counters);
         let unbound = book.unbound();
@@ -64,7 +64,8 @@ impl AccessHalf {
         Ok(table)
     }
 
-    /// Rereads the changed keys. Returns false if a key cannot be reread by itself; the caller must then read all keys.
+    /// Rereads the changed keys. Returns false if a key cannot be reread by itself, or if so many keys changed that
+    /// reading all costs less; the caller must then read all keys.
     pub(super) fn change(
         &mut self,
         changed: &ChangedKeys,
@@ -78,17 +79,30 @@ impl AccessHalf {
             let Some(key) = keys::opening(db, id, now_ms)? else { return Ok(false) };
             openings.push(key);
         }
-        let book = QuotasBySubject::read(Rules::load_of(db, &openings)?, db, counters)?;
+        // A key that is read by itself takes about four times as long as one of all.
+        let keys_max = CHANGED_MIN.saturating_add(self.table.keys.len() / 4);
+        for group in &changed.groups {
+            openings.extend(openings_of(db, group, now_ms, keys_max.saturating_add(1))?);
+        }
+        if openings.len() > keys_max {
+            return Ok(false);
+        }
+        let rules = Rules::load_of(db, &openings, changed.groups.iter().map(KeyGroup::subject))?;
+        let book = QuotasBySubject::read(rules, db, (counters, &changed.new_keys))?;
         book.replace_in(counters);
         let mut table = self.table.keys.clone();
+        let mut reader = AccessReader { db, book: &book, projects: HashMap::new() };
         for key in openings {
             if table.get(&key.hash).is_some_and(|access| access.role != Role::Project) {
                 continue;
             }
-            table.remove(&key.hash);
-            let project = projects::find(db, &key.project)?.filter(|project| !project.disabled);
-            if let Some(project) = project.filter(|_| key.is_open) {
-                self.open(&mut table, key, &ProjectAccess::of(project), &book);
+            let (hash, expires_at_ms) = (key.hash, key.expires_at_ms);
+            match reader.access_of(key)? {
+                Some(access) => {
+                    self.ends.extend(expires_at_ms.map(|end| (end, hash)));
+                    table.insert(hash, Arc::new(access));
+                }
+                None => table.remove(&hash),
             }
         }
         self.leave_out_ended(&mut table, now_ms);
@@ -168,7 +182,23 @@ pub(super) fn access(key: OpeningKey, project: &ProjectAccess, book: &QuotasBySu
     }
 }
 
+/// Returns up to `rows` keys of a group, open or not.
+pub(super) fn openings_of(
+    db: &Connection,
+    group: &KeyGroup,
+    now_ms: u64,
+    rows: usize,
+) -> rusqlite::Result<Vec<OpeningKey>> {
+    match group {
+        KeyGroup::Project(id) => keys::openings_of_project(db, id, now_ms, rows),
+        KeyGroup::Principal(id) => keys::openings_of_human(db, id, now_ms, rows),
+    }
+}
+
 /// Returns the list unless it is empty.
 fn restricting(allowlist: Allowlist) -> Option<Arc<Allowlist>> {
     (allowlist != Allowlist::default()).then(|| Arc::new(allowlist))
 }
+
+/// This many changed keys are reread by themselves, however few there are.
+const CHANGED_MIN: usize = 256;

@@ -1,6 +1,8 @@
 //! The access of a key, a project or a human, read from the database. Unlike a snapshot, it includes those that are
 //! closed, with the obstacles that close them.
 
+use std::collections::BTreeSet;
+
 use rusqlite::Connection;
 use shared::access::{Access, Allowlist, Role};
 use shared::clock::unix_ms;
@@ -68,7 +70,7 @@ impl AccessHolder {
         if principals::find(db, id)?.is_none_or(|human| human.disabled) {
             return Ok(None);
         }
-        let book = QuotasBySubject::read(rules_of_human(db, id)?, db, counters)?;
+        let book = QuotasBySubject::read(rules_of_human(db, id)?, db, (counters, &BTreeSet::new()))?;
         Ok(Some(access_of_human(key, id, &book)))
     }
 
@@ -78,14 +80,14 @@ impl AccessHolder {
         if project.disabled {
             obstacles.push(Obstacle::ProjectDisabled);
         }
-        let book = QuotasBySubject::uncounted(Rules::load_of(db, std::slice::from_ref(&key))?);
+        let book = QuotasBySubject::uncounted(Rules::load_of(db, std::slice::from_ref(&key), [])?);
         Ok(Some(Self { access: access(key, &ProjectAccess::of(project), &book), obstacles }))
     }
 }
 
 /// Returns the limits that may count a request of a human without a key.
 fn rules_of_human(db: &Connection, id: &str) -> rusqlite::Result<Rules> {
-    Rules::load_of(db, &[bare_key("", Some(id.to_owned()))])
+    Rules::load_of(db, &[bare_key("", Some(id.to_owned()))], [])
 }
 
 fn access_of_human(key: &str, id: &str, book: &QuotasBySubject) -> Access {

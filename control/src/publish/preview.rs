@@ -11,10 +11,10 @@ use shared::key_hash::KeyHash;
 use shared::key_table::AccessTable;
 use shared::quota::Quota;
 
-use super::access::AccessReader;
+use super::access::{AccessReader, openings_of};
 use super::quotas::QuotasBySubject;
 use super::routes::Routes;
-use super::touched::{KeyGroup, TouchedAccess};
+use super::touched::TouchedAccess;
 use crate::db::keys::{self, OpeningKey};
 use crate::db::quotas::Rules;
 
@@ -61,16 +61,13 @@ impl AccessPreview {
                 for id in changed.keys.iter().take(KEYS_READ_MAX.saturating_add(1)) {
                     openings.extend(keys::opening(db, id, now_ms)?);
                 }
-            }
-            TouchedAccess::Group(KeyGroup::Project(id)) => {
-                openings = keys::openings_of_project(db, id, now_ms, KEYS_READ_MAX.saturating_add(1))?;
-            }
-            TouchedAccess::Group(KeyGroup::Principal(id)) => {
-                openings = keys::openings_of_human(db, id, now_ms, KEYS_READ_MAX.saturating_add(1))?;
+                for group in &changed.groups {
+                    openings.extend(openings_of(db, group, now_ms, KEYS_READ_MAX.saturating_add(1))?);
+                }
             }
             // Only limits on the gateway and on providers touch all keys.
             TouchedAccess::All => {
-                let book = QuotasBySubject::uncounted(Rules::load_of(db, &[])?);
+                let book = QuotasBySubject::uncounted(Rules::load_of(db, &[], [])?);
                 everywhere = Some(book.everywhere().to_vec());
             }
         }
@@ -81,7 +78,7 @@ impl AccessPreview {
 }
 
 fn previewed(openings: Vec<OpeningKey>, db: &Connection) -> rusqlite::Result<Vec<PreviewedKey>> {
-    let book = QuotasBySubject::uncounted(Rules::load_of(db, &openings)?);
+    let book = QuotasBySubject::uncounted(Rules::load_of(db, &openings, [])?);
     let mut reader = AccessReader { db, book: &book, projects: HashMap::new() };
     let previewed = |key: OpeningKey| {
         Ok(PreviewedKey { id: key.id.clone(), hash: key.hash, after: reader.access_of(key)? })

@@ -196,8 +196,7 @@ impl Publisher {
         let is_read = match &self.owed.access {
             TouchedAccess::Nothing => true,
             TouchedAccess::Some(changed) => self.access.change(changed, &self.counters, db)?,
-            // Without a record of which keys are in a group, all of them are reread.
-            TouchedAccess::Group(_) | TouchedAccess::All => false,
+            TouchedAccess::All => false,
         };
         if !is_read {
             self.access = AccessHalf::read(&self.config, &self.hasher, &self.counters, db)?;

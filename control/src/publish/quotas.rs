@@ -1,14 +1,14 @@
 //! The limits in a snapshot: each quota row with its counter. A counter outlives snapshots and starts with the usage
 //! that the database records.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use rusqlite::Connection;
 use shared::clock::unix_ms;
 use shared::quota::{Counter, Counters, Period, Quota, Subject};
 
-use crate::db::quotas::{self, QuotaRow, Rules, parts};
+use crate::db::quotas::{self, Of, QuotaRow, Rules, parts};
 
 /// Quotas by the subjects that they apply to.
 pub(super) struct QuotasBySubject {
@@ -19,15 +19,22 @@ pub(super) struct QuotasBySubject {
 }
 
 impl QuotasBySubject {
-    /// Builds the quotas of `rules`. Creates missing counters and restores their usage.
-    pub(super) fn read(rules: Rules, db: &Connection, counters: &Counters) -> rusqlite::Result<Self> {
+    /// Builds the quotas of `rules`. Creates missing counters and restores their usage, except of `new_keys`, which
+    /// have none.
+    pub(super) fn read(
+        rules: Rules,
+        db: &Connection,
+        (counters, new_keys): (&Counters, &BTreeSet<String>),
+    ) -> rusqlite::Result<Self> {
         let mut quotas = HashMap::new();
         let mut sliding = HashSet::new();
         for row in rules.all() {
             let quota = match counters.get(&row.id) {
                 Some(counter) => Arc::new(quota(row, counter)),
                 None => {
-                    if row.period == Some(Period::Minute) {
+                    let Of { kind, id } = &row.counted.subject;
+                    let is_new = *kind == Subject::Key && new_keys.contains(id);
+                    if row.period == Some(Period::Minute) && !is_new {
                         sliding.insert(row.id.as_str());
                     }
                     counters.put(quota(row, Arc::new(restored(db, row)?)))

@@ -421,7 +421,53 @@ fn publishing_keys_one_by_one_equals_publishing_all() {
     assert!(reader.load().access.keys.get(&hash("d")).is_none());
 }
 
-/// ADM-9: among a hundred thousand keys, publishing one more reads none of the others.
+#[test]
+fn publishing_a_project_or_a_human_rereads_their_keys_and_limits_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path(), "", &[]);
+    let (out, reader) = channel();
+    let (mut publisher, db) = started(&config, out);
+    db.execute_batch(PEOPLE).unwrap();
+    db.execute_batch(
+        "INSERT INTO projects (id, name, disabled, version, created_at_ms, updated_at_ms)
+         VALUES ('red', 'red', 0, 1, 1, 1);
+         INSERT INTO principals (id, name, disabled, version, created_at_ms, updated_at_ms)
+         VALUES ('ada', 'Ada', 0, 1, 1, 1);
+         INSERT INTO quotas VALUES ('q-ada', 'principal', 'ada', NULL, NULL, 'requests', 'day', 9, 1, 1, 1, 1);",
+    )
+    .unwrap();
+    for id in ["blue", "red", "hers"] {
+        put_key(&db, id, "active", None);
+    }
+    db.execute_batch(
+        "UPDATE keys SET project = 'red' WHERE id <> 'blue'; UPDATE keys SET acts_as = 'ada' WHERE id = 'hers'",
+    )
+    .unwrap();
+    publisher.touch(Touched::ACCESS, &db).unwrap();
+    let caller = |id: &str| reader.load().access.keys.get(&hash(id)).cloned();
+    let (blue, red) = (caller("blue").unwrap(), caller("red").unwrap());
+    assert_eq!(caller("hers").unwrap().quotas.len(), 1);
+
+    db.execute("UPDATE quotas SET amount = 4 WHERE id = 'q-ada'", []).unwrap();
+    publisher.touch(Touched::principal("ada"), &db).unwrap();
+    assert_eq!(caller("hers").unwrap().quotas[0].limit, 4);
+    assert!(Arc::ptr_eq(&caller("red").unwrap(), &red), "it does not act as her");
+
+    db.execute("UPDATE projects SET disabled = 1 WHERE id = 'red'", []).unwrap();
+    db.execute("DELETE FROM quotas WHERE id = 'q-ada'", []).unwrap();
+    let both = Touched::project("red").and(Touched::principal("ada").without_quotas(["q-ada".to_owned()]));
+    publisher.touch(both, &db).unwrap();
+    assert!(caller("red").is_none() && caller("hers").is_none());
+    assert!(Arc::ptr_eq(&caller("blue").unwrap(), &blue), "the keys of other projects are not read");
+    assert!(publisher.counters().get("q-ada").is_none() && publisher.counters().get("q-blue").is_some());
+
+    db.execute("UPDATE projects SET disabled = 0 WHERE id = 'red'", []).unwrap();
+    publisher.touch(Touched::project("red"), &db).unwrap();
+    assert_eq!((caller("hers").unwrap().quotas.len(), caller("red").is_some()), (0, true));
+}
+
+/// ADM-9: among a hundred thousand keys, publishing one more reads none of the others, and a change of a project those of
+/// the project. A new key with a limit by the minute reads none of the usage.
 #[test]
 fn publishing_a_key_takes_the_same_steps_among_many_keys() {
     let folder = tempfile::tempdir().unwrap();
@@ -445,14 +491,28 @@ fn publishing_a_key_takes_the_same_steps_among_many_keys() {
             rusqlite::params![id, more],
         )
         .unwrap();
+        // Usage of the last minute.
+        db.execute(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?1)
+             INSERT INTO usage (first_ms, last_ms, exchanges, requests, names, rows) SELECT ?2, ?2, 0, x'', x'', x'' FROM n",
+            rusqlite::params![more, shared::clock::unix_ms()],
+        )
+        .unwrap();
         publisher.touch(Touched::ACCESS, &db).unwrap();
         put_key(&db, id, "active", None);
-        let before = steps.load(std::sync::atomic::Ordering::Relaxed);
-        publisher.touch(Touched::keys([id.to_owned()]), &db).unwrap();
-        taken.push(steps.load(std::sync::atomic::Ordering::Relaxed) - before);
+        db.execute(
+            "INSERT INTO quotas VALUES ('q' || ?1, 'key', ?1, NULL, NULL, 'requests', 'minute', 3, 1, 1, 1, 1)",
+            [id],
+        )
+        .unwrap();
+        for touched in [Touched::new_key(id), Touched::project("red")] {
+            let before = steps.load(std::sync::atomic::Ordering::Relaxed);
+            publisher.touch(touched, &db).unwrap();
+            taken.push(steps.load(std::sync::atomic::Ordering::Relaxed) - before);
+        }
         assert!(reader.load().access.keys.get(&hash(id)).is_some());
     }
-    assert!(taken[1] <= taken[0] + 100, "{taken:?}");
+    assert!(taken[2] <= taken[0] + 100 && taken[3] <= taken[1] + 100, "{taken:?}");
     assert_eq!(reader.load().access.keys.len(), 20_014);
 }
 

@@ -2,6 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use shared::quota::Subject;
+
+use crate::db::quotas::Of;
+
 /// The parts of a snapshot that a commit touched.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Touched {
@@ -17,16 +21,14 @@ pub(crate) enum TouchedAccess {
     /// No keys.
     #[default]
     Nothing,
-    /// Some keys, by id, and quotas of deleted keys.
+    /// Some keys.
     Some(ChangedKeys),
-    /// The keys of a project or of a human.
-    Group(KeyGroup),
     /// All keys.
     All,
 }
 
 /// The keys that share a project or a human.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum KeyGroup {
     /// The keys of a project, by its id.
     Project(String),
@@ -39,6 +41,10 @@ pub(crate) enum KeyGroup {
 pub(crate) struct ChangedKeys {
     /// The keys that were created or changed, or whose quotas were.
     pub(crate) keys: BTreeSet<String>,
+    /// Those of `keys` that did not exist before: nothing has been used with them.
+    pub(crate) new_keys: BTreeSet<String>,
+    /// Projects and humans that were changed, or whose quotas were. All their keys may have changed.
+    pub(crate) groups: BTreeSet<KeyGroup>,
     /// The quotas that were deleted.
     pub(crate) limits_gone: BTreeSet<String>,
 }
@@ -51,22 +57,38 @@ impl Touched {
 
     /// Marks the keys of a project as changed.
     pub(crate) fn project(id: &str) -> Self {
-        Self { access: TouchedAccess::Group(KeyGroup::Project(id.to_owned())), routing: false }
+        Self::group(KeyGroup::Project(id.to_owned()))
     }
 
     /// Marks the keys that act as a human as changed.
     pub(crate) fn principal(id: &str) -> Self {
-        Self { access: TouchedAccess::Group(KeyGroup::Principal(id.to_owned())), routing: false }
+        Self::group(KeyGroup::Principal(id.to_owned()))
+    }
+
+    fn group(group: KeyGroup) -> Self {
+        Self::changed(ChangedKeys { groups: BTreeSet::from([group]), ..ChangedKeys::default() })
+    }
+
+    /// Marks a key as created.
+    pub(crate) fn new_key(id: &str) -> Self {
+        let keys = BTreeSet::from([id.to_owned()]);
+        Self::changed(ChangedKeys { new_keys: keys.clone(), keys, ..ChangedKeys::default() })
     }
 
     /// Marks some keys as changed.
     pub(crate) fn keys(keys: impl IntoIterator<Item = String>) -> Self {
-        Self::changed(ChangedKeys { keys: keys.into_iter().collect(), limits_gone: BTreeSet::new() })
+        Self::changed(ChangedKeys { keys: keys.into_iter().collect(), ..ChangedKeys::default() })
     }
 
     /// Marks some keys and quotas as changed.
     pub(crate) fn changed(changed: ChangedKeys) -> Self {
         Self { access: TouchedAccess::Some(changed), routing: false }
+    }
+
+    /// Marks the quotas with these ids as deleted, beside what `self` marks.
+    pub(crate) fn without_quotas(self, ids: impl IntoIterator<Item = String>) -> Self {
+        let limits_gone = ids.into_iter().collect();
+        self.and(Self::changed(ChangedKeys { limits_gone, ..ChangedKeys::default() }))
     }
 
     /// Returns the union of both.
@@ -80,17 +102,33 @@ impl TouchedAccess {
         match (self, other) {
             (Self::All, _) | (_, Self::All) => Self::All,
             (Self::Nothing, other) | (other, Self::Nothing) => other,
-            (Self::Group(one), Self::Group(other)) if one == other => Self::Group(one),
-            (Self::Group(_), _) | (_, Self::Group(_)) => Self::All,
             (Self::Some(mut one), Self::Some(other)) => {
                 one.keys.extend(other.keys);
+                one.new_keys.extend(other.new_keys);
+                one.groups.extend(other.groups);
                 one.limits_gone.extend(other.limits_gone);
                 // Bounded: beyond this, rereading all keys costs no more.
-                if one.keys.len() + one.limits_gone.len() > CHANGED_MAX { Self::All } else { Self::Some(one) }
+                if one.len() > CHANGED_MAX { Self::All } else { Self::Some(one) }
             }
         }
     }
 }
 
-/// The most keys and quotas that are changed one by one.
+impl KeyGroup {
+    /// Returns the subject of the group's own limits.
+    pub(crate) fn subject(&self) -> Of {
+        match self {
+            Self::Project(id) => Of { kind: Subject::Project, id: id.clone() },
+            Self::Principal(id) => Of { kind: Subject::Principal, id: id.clone() },
+        }
+    }
+}
+
+impl ChangedKeys {
+    fn len(&self) -> usize {
+        self.keys.len() + self.groups.len() + self.limits_gone.len()
+    }
+}
+
+/// The most keys, groups and quotas that are changed one by one.
 const CHANGED_MAX: usize = 1_024;

@@ -43,9 +43,10 @@ impl Charges {
         let is_current = match (&mut self.rules, access) {
             (None, _) | (_, TouchedAccess::Nothing) => true,
             (Some(rules), TouchedAccess::Some(changed)) if changed.limits_gone.is_empty() => {
-                changed.keys.iter().all(|key| rules.refresh(db, key).is_ok())
+                changed.keys.iter().all(|key| rules.refresh_key(db, key).is_ok())
+                    && changed.groups.iter().all(|group| rules.refresh(db, &group.subject()).is_ok())
             }
-            (Some(_), TouchedAccess::Some(_) | TouchedAccess::Group(_) | TouchedAccess::All) => false,
+            (Some(_), TouchedAccess::Some(_) | TouchedAccess::All) => false,
         };
         if !is_current {
             self.rules = None;

@@ -1,6 +1,6 @@
 //! Commands that change and delete keys.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::json;
 use shared::quota::Subject;
@@ -15,7 +15,7 @@ use crate::db::audit::AuditEntry;
 use crate::db::keys::{self, KeyState, StoredKey};
 use crate::db::names::Labels;
 use crate::db::quotas::Of;
-use crate::publish::{ChangedKeys, DeletedParts, Touched};
+use crate::publish::{DeletedParts, Touched};
 
 /// Changes a key: its settings first, then its state.
 #[derive(Debug)]
@@ -126,13 +126,7 @@ impl Command for DeleteKey {
             Vec::new()
         };
         // A revoked key is no longer in the snapshot.
-        let touched = match quotas.as_slice() {
-            [] => Touched::NOTHING,
-            gone => Touched::changed(ChangedKeys {
-                keys: BTreeSet::new(),
-                limits_gone: gone.iter().map(|quota| quota.id.clone()).collect(),
-            }),
-        };
+        let touched = Touched::NOTHING.without_quotas(quotas.iter().map(|quota| quota.id.clone()));
         let deleted = DeletedParts { quotas: quotas.len(), ..DeletedParts::default() };
         let audit = AuditEntry::done("key.delete", "key", &before.id)
             .before(json!({"key": before, "quotas": quotas}));

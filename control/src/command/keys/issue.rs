@@ -97,7 +97,7 @@ impl Command for IssueKey {
         let key = &issued.shown.key;
         let rows = quotas::create_of_key(write, &key.family, limits)?;
         let audit = AuditEntry::done("key.create", "key", &key.id).after(json!({"key": key, "quotas": rows}));
-        let touched = Touched::keys([key.id.clone()]);
+        let touched = Touched::new_key(&key.id);
         let mut labels = Labels::default();
         let standing = |row| QuotaStanding::of(write.db, &mut labels, write.counters, row);
         issued.limits = rows.into_iter().map(standing).collect::<rusqlite::Result<_>>()?;

@@ -109,15 +109,16 @@ fn standing(write: &Write<'_>, row: QuotaRow) -> rusqlite::Result<QuotaStanding>
 
 /// Returns the parts of a snapshot that hold the limits of a subject; `gone` is the limit that was deleted.
 fn touched_by(write: &Write<'_>, subject: &Of, gone: Option<String>) -> Result<Touched, CommandRefusal> {
-    Ok(match subject.kind {
+    let touched = match subject.kind {
         Subject::Key => Touched::changed(ChangedKeys {
             keys: keys::in_family(write.db, &subject.id)?.into_iter().collect(),
-            limits_gone: gone.into_iter().collect(),
+            ..ChangedKeys::default()
         }),
         Subject::Project => Touched::project(&subject.id),
         Subject::Principal => Touched::principal(&subject.id),
         Subject::Provider | Subject::Gateway => Touched::ACCESS,
-    })
+    };
+    Ok(touched.without_quotas(gone))
 }
 
 fn expect(write: &Write<'_>, id: &str, if_version: Option<u64>) -> Result<QuotaRow, CommandRefusal> {

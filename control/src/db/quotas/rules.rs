@@ -27,26 +27,39 @@ impl Rules {
         Ok(rules)
     }
 
-    /// Loads the limits that may count a request of one of these keys.
-    pub(crate) fn load_of(db: &Connection, openings: &[OpeningKey]) -> rusqlite::Result<Self> {
+    /// Loads the limits of `subjects`, and those that may count a request of one of these keys.
+    pub(crate) fn load_of(
+        db: &Connection,
+        openings: &[OpeningKey],
+        subjects: impl IntoIterator<Item = Of>,
+    ) -> rusqlite::Result<Self> {
         let mut rules = Self::default();
         rules.add(db.prepare_cached(EVERYWHERE)?.query_map([], QuotaRow::of)?)?;
+        for of in subjects {
+            rules.refresh(db, &of)?;
+        }
         for key in openings {
-            rules.refresh(db, &key.id)?;
+            rules.refresh_key(db, &key.id)?;
             let owners = [(Subject::Project, Some(&key.project)), (Subject::Principal, key.acts_as.as_ref())];
             for (kind, id) in owners {
                 let Some(id) = id else { continue };
                 let of = Of { kind, id: id.clone() };
                 if !rules.by_subject.contains_key(&of) {
-                    rules.set(&of, of_subject(db, &of)?.into_iter().map(Arc::new).collect());
+                    rules.refresh(db, &of)?;
                 }
             }
         }
         Ok(rules)
     }
 
+    /// Reloads the limits of a project or human.
+    pub(crate) fn refresh(&mut self, db: &Connection, of: &Of) -> rusqlite::Result<()> {
+        self.set(of, of_subject(db, of)?.into_iter().map(Arc::new).collect());
+        Ok(())
+    }
+
     /// Reloads the limits of a key's family.
-    pub(crate) fn refresh(&mut self, db: &Connection, key: &str) -> rusqlite::Result<()> {
+    pub(crate) fn refresh_key(&mut self, db: &Connection, key: &str) -> rusqlite::Result<()> {
         let Some(family) = keys::family(db, key)? else { return Ok(()) };
         let of = Of { kind: Subject::Key, id: family };
         let rows: Vec<_> = of_subject(db, &of)?.into_iter().map(Arc::new).collect();
