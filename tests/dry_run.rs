@@ -1,9 +1,10 @@
 //! `dry_run=true` on the writes of the admin API: nothing changes, and the answer shows what would (M-053, M-054, ADM-2).
 
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use crate::support::admin::Admin;
-use crate::support::{Gateway, Yaml, chat};
+use crate::support::{Gateway, Yaml, chat, wait};
 
 /// A gateway with the provider `file` in its configuration, and `free` and `paid` of the API. Only `paid/m` and `file/f`
 /// have prices.
@@ -314,4 +315,38 @@ async fn a_deletion_counts_what_is_deleted_with_it() {
         let want = json!({"keys": keys, "quotas": quotas, "memberships": memberships, "bindings": 0});
         assert_eq!(deletes, want, "{path}");
     }
+}
+
+#[tokio::test]
+async fn usage_is_stored_while_slow_dry_runs_follow_each_other() {
+    let rig = Rig::start().await;
+    // The preview of a change of the project reads each of its keys.
+    let mut minted = JoinSet::new();
+    for _ in 0..16 {
+        let (admin, project) = (Admin(rig.gateway.client()), rig.project.clone());
+        minted.spawn(async move {
+            for _ in 0..60 {
+                admin.key(json!({"project": project})).await;
+            }
+        });
+    }
+    minted.join_all().await;
+    let mut callers = JoinSet::new();
+    for _ in 0..8 {
+        let (admin, path) = (Admin(rig.gateway.client()), format!("projects/{}?dry_run=true", rig.project));
+        callers.spawn(async move {
+            loop {
+                admin.done("PATCH", &path, json!({"disabled": true})).await;
+            }
+        });
+    }
+    let served = rig.gateway.client().chat(chat::request("free/n")).await;
+    assert_eq!(served.status, 200);
+    // Most reports of the admin API order what waits to be stored; this one does not.
+    wait::eventually("the record, while the callers go on", async || {
+        let metrics = rig.gateway.client().get("/metrics").await.unwrap();
+        std::str::from_utf8(&metrics.body).unwrap().contains("\nllmgw_usage_stored_total 1\n").then_some(())
+    })
+    .await;
+    callers.abort_all();
 }

@@ -196,48 +196,40 @@ fn run(mut state: WriterState, jobs: &Receiver<WriterJob>) {
                 flush(meter, round);
                 let _ = reply.send(());
             }
-            Ok(
-                WriterJob::Write(_)
-                | WriterJob::DryRun(_)
-                | WriterJob::File(..)
-                | WriterJob::Publish(_)
-                | WriterJob::UsageTask(_)
-                | WriterJob::Task(_),
-            )
-            | Err(RecvTimeoutError::Timeout) => {}
             Ok(WriterJob::Stop) | Err(RecvTimeoutError::Disconnected) => return finish(meter),
+            Ok(_) | Err(RecvTimeoutError::Timeout) => {}
         }
     }
 }
 
 impl WriterState {
-    /// Waits up to `pause` for a job. Executes changes, and all changes queued behind them, before it returns; any
-    /// other job is returned to the caller.
+    /// Waits up to `pause` for a job. Executes changes and the changes queued behind them, for [`TURN_TIME_MAX`], or one
+    /// job of another kind. Then usage has its turn, however many jobs wait. `Flush` and `Stop` are returned to the caller.
     fn serve(&mut self, jobs: &Receiver<WriterJob>, pause: Duration) -> Result<WriterJob, RecvTimeoutError> {
         let mut job = jobs.recv_timeout(pause);
+        let until = Instant::now() + TURN_TIME_MAX;
         let mut writes = Vec::new();
-        loop {
-            match job {
-                Ok(WriterJob::Write(write)) => writes.push(*write),
-                Ok(WriterJob::DryRun(dry_run)) => {
-                    // The changes before it are part of the state that it starts from.
-                    self.execute(std::mem::take(&mut writes));
-                    self.dry_run(*dry_run);
-                }
-                Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
-                Ok(WriterJob::Publish(touched)) => self.publish(touched),
-                Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
-                Ok(WriterJob::Task(task)) => task(self.meter.db_mut()),
-                other => {
-                    self.execute(writes);
-                    return other;
-                }
-            }
+        while let Ok(WriterJob::Write(write)) = job {
+            writes.push(*write);
             if writes.len() >= WRITES_MAX {
                 self.execute(std::mem::take(&mut writes));
+                if Instant::now() > until {
+                    return Err(RecvTimeoutError::Timeout);
+                }
             }
             job = jobs.try_recv().map_err(|_| RecvTimeoutError::Timeout);
         }
+        // The changes before a job are part of the state that it starts from.
+        self.execute(writes);
+        match job {
+            Ok(WriterJob::DryRun(dry_run)) => self.dry_run(*dry_run),
+            Ok(WriterJob::File(routing, report)) => self.replace_file(*routing, report),
+            Ok(WriterJob::Publish(touched)) => self.publish(touched),
+            Ok(WriterJob::UsageTask(task)) => task(self.meter.usage_mut()),
+            Ok(WriterJob::Task(task)) => task(self.meter.db_mut()),
+            other => return other,
+        }
+        Err(RecvTimeoutError::Timeout)
     }
 
     fn execute(&mut self, writes: Vec<QueuedWrite>) {
@@ -304,6 +296,8 @@ fn finish(meter: &mut Meter) {
 }
 
 const JOBS_MAX: usize = 256;
+/// The time after which waiting changes let usage have its turn.
+const TURN_TIME_MAX: Duration = Duration::from_millis(50);
 /// The maximum number of changes in one commit.
 const WRITES_MAX: usize = 64;
 /// The poll interval of the journal while events arrive.
