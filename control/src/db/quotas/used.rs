@@ -20,7 +20,8 @@ pub(crate) fn add_used(tx: &Connection, id: &str, start_ms: u64, amount: u64) ->
     let amount = i64::try_from(amount).unwrap_or(i64::MAX);
     let values = named_params! {":quota": id, ":start": start_ms, ":amount": amount};
     tx.prepare_cached(ADD)?.execute(values)?;
-    tx.prepare_cached(FORGET)?.execute((id, start_ms.saturating_sub(KEPT_MS)))?;
+    let values = named_params! {":quota": id, ":start": start_ms, ":hours": HOURS_KEPT_MS, ":kept": KEPT_MS};
+    tx.prepare_cached(FORGET)?.execute(values)?;
     Ok(())
 }
 
@@ -77,7 +78,9 @@ pub(crate) fn recent(
 }
 
 /// The time after its start for which a window is kept: longer than a month plus the longest exchange.
-pub(super) const KEPT_MS: u64 = 62 * 24 * 3_600_000;
+pub(super) const KEPT_MS: u64 = 62 * 24 * HOUR_MS;
+/// The same for windows of an hour, of which there would be many.
+const HOURS_KEPT_MS: u64 = 6 * HOUR_MS;
 const USED: &str = "SELECT max(0, \
      min(coalesce((SELECT used FROM quota_used WHERE quota = ?1 AND window_start_ms = ?2), 0), 0x3fffffffffffffff) + \
      min(coalesce((SELECT sum(amount) FROM usage_due WHERE quota = ?1 AND at = ?2 \
@@ -86,7 +89,8 @@ const ADD: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES 
      ON CONFLICT DO UPDATE SET used = min(used, 0x3fffffffffffffff) + min(excluded.used, 0x3fffffffffffffff)";
 const CORRECT: &str = "INSERT INTO quota_used (quota, window_start_ms, used) VALUES (:quota, :start, max(:change, 0)) \
      ON CONFLICT DO UPDATE SET used = max(min(used, 0x3fffffffffffffff) + min(:change, 0x3fffffffffffffff), 0)";
-const FORGET: &str = "DELETE FROM quota_used WHERE quota = ? AND window_start_ms < ?";
+const FORGET: &str = "DELETE FROM quota_used WHERE quota = :quota AND window_start_ms < :start - \
+     CASE (SELECT period FROM quotas WHERE id = :quota) WHEN 'hour' THEN :hours ELSE :kept END";
 const RECENT: &str = "SELECT * FROM usage WHERE last_ms >= ?";
 
 macro_rules! used_by {
@@ -116,3 +120,28 @@ const USED_BY_PROJECT: [&str; 2] = used_by!("project = ?1");
 const USED_BY_PRINCIPAL: [&str; 2] = used_by!("principal = ?1 AND project <> ''");
 const USED_BY_PROVIDER: [&str; 2] = used_by!("provider = ?1");
 const USED_BY_PROJECTS: [&str; 2] = used_by!("?1 = '' AND project <> ''");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::usage::tests::Process;
+
+    #[test]
+    fn windows_that_nothing_shows_are_forgotten() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let db = process.meter.db_mut();
+        for (period, hours, kept) in [("hour", 1, 7), ("day", 24, 63)] {
+            let sql =
+                "INSERT INTO quotas VALUES (?1, 'gateway', '', NULL, NULL, 'requests', ?1, 9, 1, 1, 1, 1)";
+            db.execute(sql, [period]).unwrap();
+            for n in 0..200 {
+                add_used(db, period, n * hours * HOUR_MS, 1).unwrap();
+            }
+            let rows: u64 = db
+                .query_row("SELECT count(*) FROM quota_used WHERE quota = ?", [period], |row| row.get(0))
+                .unwrap();
+            assert_eq!(rows, kept, "{period}");
+        }
+    }
+}
