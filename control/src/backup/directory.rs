@@ -182,14 +182,16 @@ impl BackupDirectory {
         look_at(&self.dir, name.to_owned(), &Verdicts::read(&self.dir))
     }
 
-    /// Removes the archives that are older than the newest `kept` intact ones. Each archive is read to its end before
-    /// it counts: one that was damaged after it was created does not count, and is left for the operator to inspect.
+    /// Removes the archives that are older than the newest `kept` intact ones. An archive counts if it was read to its end
+    /// within the last week and has not changed since; any other one is read first. One that was damaged after it was
+    /// created does not count, and is left for the operator to inspect.
     pub(super) fn prune(&self, kept: u32) {
         let mut whole = 0;
         for old in list(&self.state).unwrap_or_default() {
             let path = self.dir.join(&old.name);
             if whole < kept {
-                match check_and_keep(&self.dir, &old.name) {
+                let is_known = old.is_good() && !old.is_unchecked;
+                match if is_known { Ok(()) } else { check_and_keep(&self.dir, &old.name) } {
                     Ok(()) => whole += 1,
                     Err(error) => {
                         tracing::warn!("{error}; it is not counted as one of the {kept} kept archives")

@@ -175,7 +175,11 @@ fn the_list_shows_an_archive_damaged_after_its_manifest_as_faulty() {
 #[test]
 fn an_archive_that_has_not_changed_is_read_once() {
     let (_home, dir) = state();
-    let name = create(&dir, 3).unwrap().name;
+    let first = create(&dir, 3).unwrap();
+    create(&dir, 3).unwrap();
+    assert_eq!(list(&dir).unwrap()[1], first, "the next backup does not read it again");
+    fs::remove_file(path_of(&dir, &list(&dir).unwrap()[0])).unwrap();
+    let name = first.name;
     let checks = dir.join("backups/checks.json");
     let noted: serde_json::Value = serde_json::from_slice(&fs::read(&checks).unwrap()).unwrap();
     let with = |member: &str, value: serde_json::Value| {
