@@ -156,7 +156,8 @@ impl RetentionPass {
                 (is_done, RetentionStage::Hours)
             }
             RetentionStage::Hours => {
-                (tables::sums(tx, SumsTable::Hours, hour(self.usage_days), until)?, RetentionStage::Days)
+                let oldest_ms = tables::oldest_exchange(tx, before(now_ms, self.usage_days))?;
+                (tables::sums(tx, SumsTable::Hours, oldest_ms / HOUR_MS, until)?, RetentionStage::Days)
             }
             RetentionStage::Days => {
                 let days = self.usage_days.max(DAYS_OF_SUMS);
@@ -296,6 +297,25 @@ mod tests {
         process.settle();
         pass(&mut retention, &mut process, &keys);
         assert_eq!(count(&process, "SELECT sum(exchanges) FROM usage"), 4 * 200 + 2, "a row goes as a whole");
+    }
+
+    #[test]
+    fn a_row_over_midnight_keeps_the_sums_of_all_its_hours() {
+        let home = tempfile::TempDir::new().unwrap();
+        let mut process = Process::start(home.path());
+        let key = shared::secret::Secret::new([1; 32]);
+        crate::db::key_check::make_keys(process.meter.db_mut(), &key).unwrap();
+        let keys = crate::db::key_check::open_keys(process.meter.db_mut(), &key).unwrap();
+        let oldest = unix_ms() / DAY_MS * DAY_MS - 30 * DAY_MS;
+        let mut log = process.journal.log().unwrap();
+        for started_at_ms in [oldest - 2 * HOUR_MS, oldest - 1, oldest] {
+            log.append(&UsageEvent { started_at_ms, ..event(1) });
+        }
+        process.settle();
+        process.meter.usage_mut();
+        pass(&mut RetentionPass::new(&lifetimes(30), Arc::default()), &mut process, &keys);
+        assert_eq!(process.sql("SELECT sum(exchanges) FROM usage"), 3);
+        assert_eq!(process.sql("SELECT sum(requests) FROM usage_hour"), 3);
     }
 
     #[test]

@@ -6,8 +6,10 @@ use std::time::Instant;
 
 use rusqlite::{Connection, Transaction, TransactionBehavior, named_params};
 
+use crate::db::HOUR_MS;
 use crate::db::files::schema_of_usage;
 use crate::usage::request_index;
+use crate::usage::rollup::DAY_HOURS;
 
 macro_rules! delete_sums {
     ($table:literal) => {
@@ -32,11 +34,12 @@ pub(crate) fn lazily<T>(
         db.pragma_update(None, "synchronous", how)?;
         db.pragma_update(Some(schema_of_usage(db)), "synchronous", how)
     };
-    set(db, "NORMAL")?;
-    let worked = db.transaction_with_behavior(TransactionBehavior::Immediate).and_then(|tx| {
+    let worked = set(db, "NORMAL").and_then(|()| {
+        let tx = db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let worked = work(&tx)?;
         tx.commit().map(|()| worked)
     });
+    // Also if only one of the two files had been set.
     set(db, "FULL")?;
     worked
 }
@@ -105,6 +108,17 @@ pub(crate) fn idempotency(tx: &Connection, before_ms: u64) -> rusqlite::Result<b
     Ok(deleted < 64)
 }
 
+/// Returns the start of the oldest exchange in the rows that are kept, at most `before_ms`. A row is kept as a whole, so
+/// that some of its exchanges may have started before.
+pub(crate) fn oldest_exchange(tx: &Connection, before_ms: u64) -> rusqlite::Result<u64> {
+    let times =
+        named_params! {":before": signed(before_ms), ":day": signed(before_ms.saturating_add(DAY_MS))};
+    tx.prepare_cached(OLDEST_EXCHANGE)?.query_row(times, |row| row.get(0))
+}
+
+const DAY_MS: u64 = DAY_HOURS * HOUR_MS;
+const OLDEST_EXCHANGE: &str = "SELECT coalesce(min(min(first_ms), :before), :before) FROM usage \
+     WHERE last_ms >= :before AND last_ms < :day";
 const COUNT_USAGE: &str = "SELECT count(*) FROM usage WHERE last_ms < ?";
 const DELETE_USAGE: &str = "DELETE FROM usage \
      WHERE id IN (SELECT id FROM usage WHERE last_ms < ? ORDER BY last_ms LIMIT 1) RETURNING exchanges";
